@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use sabir_agent::{
-    CallPermit, CompletionConditions, Interactivity, Preconditions, Task, TaskEffect, TaskId, TaskInput, TaskLimits,
-    TaskSettings, TaskStart, ToolOutput, control,
+    CallPermit, CompletionConditions, Interactivity, Preconditions, Task, TaskEffect, TaskId,
+    TaskInput, TaskLimits, TaskSettings, TaskStart, ToolOutput, control,
 };
 use sabir_call::{ArgForm, Event, TokenPrices, ToolProtocol, ToolSet, ToolSpec};
 use sabir_policy::{Access, PolicyRules};
@@ -26,9 +26,14 @@ fn main() {
 fn percentiles() {
     for turns in TURNS {
         let mut task = after(turns);
-        let mut times: Vec<Duration> = (0..100).map(|at| timed(|| turn(&mut task, turns + at))).collect();
+        let mut times: Vec<Duration> = (0..100)
+            .map(|at| timed(|| turn(&mut task, turns + at)))
+            .collect();
         times.sort_unstable();
-        let (median, most) = (times.get(50).copied().unwrap_or_default(), times.last().copied().unwrap_or_default());
+        let (median, most) = (
+            times.get(50).copied().unwrap_or_default(),
+            times.last().copied().unwrap_or_default(),
+        );
         let report = format!("turn {turns:>4}: median {median:>10.1?}, slowest {most:>10.1?}\n");
         std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes()).unwrap_or_default();
     }
@@ -41,8 +46,11 @@ fn timed(work: impl FnOnce()) -> Duration {
 }
 
 fn task() -> Task {
-    let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
-    let specs = std::iter::once(ToolSpec::new("look", "Looks.", schema)).chain(control::control_specs()).collect();
+    let schema =
+        json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
+    let specs = std::iter::once(ToolSpec::new("look", "Looks.", schema))
+        .chain(control::control_specs())
+        .collect();
     let settings = TaskSettings {
         system: "You look at things.".to_owned(),
         model: "m".to_owned(),
@@ -60,7 +68,17 @@ fn task() -> Task {
     };
     let [prompt, workspace, model, version] = ["Look.", "/w", "m", "1"].map(str::to_owned);
     let (task, protocol, edit_tool, mode) = (TaskId::new("t"), ToolProtocol::Native, None, None);
-    let start = TaskStart { task, prompt, workspace, model, protocol, version, edit_tool, mode, from: None };
+    let start = TaskStart {
+        task,
+        prompt,
+        workspace,
+        model,
+        protocol,
+        version,
+        edit_tool,
+        mode,
+        from: None,
+    };
     let (mut task, _) = Task::new(start, settings);
     task.step(TaskInput::Begin);
     task
@@ -71,11 +89,32 @@ fn turn(task: &mut Task, number: u32) {
     let path = format!("src/{number}.rs");
     divan::black_box(task.model_request());
     for event in [
-        Event::Text { text: "I look at the next file." },
-        Event::CallStart { index: 0, id: None, name: "look", dialect: None, at: 0, name_at: 0 },
-        Event::ArgStart { index: 0, name: "path", form: ArgForm::String, at: 0 },
-        Event::ArgDelta { index: 0, text: &path },
-        Event::ArgEnd { index: 0, lead: "", at: 0 },
+        Event::Text {
+            text: "I look at the next file.",
+        },
+        Event::CallStart {
+            index: 0,
+            id: None,
+            name: "look",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        },
+        Event::ArgStart {
+            index: 0,
+            name: "path",
+            form: ArgForm::String,
+            at: 0,
+        },
+        Event::ArgDelta {
+            index: 0,
+            text: &path,
+        },
+        Event::ArgEnd {
+            index: 0,
+            lead: "",
+            at: 0,
+        },
         Event::CallEnd { index: 0, at: 0 },
     ] {
         task.step(TaskInput::ModelEvent(event));
@@ -84,8 +123,15 @@ fn turn(task: &mut Task, number: u32) {
     while let Some(effect) = effects.pop() {
         match effect {
             TaskEffect::AssessCall(call) => {
-                let access = Access::Read { path: path.clone(), outside: false };
-                effects.extend(task.step(TaskInput::CallAssessed(call, access, Preconditions::default())));
+                let access = Access::Read {
+                    path: path.clone(),
+                    outside: false,
+                };
+                effects.extend(task.step(TaskInput::CallAssessed(
+                    call,
+                    access,
+                    Preconditions::default(),
+                )));
             }
             TaskEffect::RunCall(CallPermit { call, .. }) => {
                 let content = format!("{number}{}", "x".repeat(RESULT_BYTES));

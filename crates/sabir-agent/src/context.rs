@@ -42,7 +42,11 @@ pub struct RequestContext {
 
 impl Default for RequestContext {
     fn default() -> Self {
-        Self { fragments: Vec::new(), window: None, threshold: DEFAULT_THRESHOLD_PERCENT }
+        Self {
+            fragments: Vec::new(),
+            window: None,
+            threshold: DEFAULT_THRESHOLD_PERCENT,
+        }
     }
 }
 
@@ -64,7 +68,9 @@ impl InstructionTemplate<'_> {
             Interactivity::Interactive | Interactivity::Controlled => {
                 "Ask the user when something is missing that you cannot find out; do not ask for permission."
             }
-            Interactivity::Headless => "Nobody can be asked: decide yourself, and say in the end what you assumed.",
+            Interactivity::Headless => {
+                "Nobody can be asked: decide yourself, and say in the end what you assumed."
+            }
         };
         format!(
             "You are Sabir, a careful software engineer who works through tools in a folder on the user's machine.\n\n\

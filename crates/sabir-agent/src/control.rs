@@ -22,7 +22,11 @@ pub use todo::{TODO_LIST_TOOL, TodoError, TodoItem, TodoList, TodoState};
 
 /// The control calls that every model is offered.
 pub fn control_specs() -> [ToolSpec; 3] {
-    [todo::todo_list_spec(), followup::followup_spec(), completion::completion_spec()]
+    [
+        todo::todo_list_spec(),
+        followup::followup_spec(),
+        completion::completion_spec(),
+    ]
 }
 
 /// The control calls that are offered only in some modes, and understood in all.
@@ -48,7 +52,10 @@ pub fn tool_manuals() -> [(&'static str, &'static str); 4] {
 
 /// Whether the machine answers calls of that name itself.
 pub fn is_control(name: &str) -> bool {
-    matches!(name, COMPLETION_TOOL | FOLLOWUP_TOOL | TODO_LIST_TOOL | SWITCH_MODE_TOOL)
+    matches!(
+        name,
+        COMPLETION_TOOL | FOLLOWUP_TOOL | TODO_LIST_TOOL | SWITCH_MODE_TOOL
+    )
 }
 
 /// `new_task`, as a model is offered it where subtasks are possible: by [`NewTaskTool`](crate::NewTaskTool), which does its work.

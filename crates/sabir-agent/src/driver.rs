@@ -40,7 +40,10 @@ pub trait FrontEnd: Send {
 
     /// Asks. Never called for a task that nobody attends. Dropping the future withdraws the question, or has it asked once more
     /// after words that came meanwhile were shown; it is shown as a moment only once.
-    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>>;
+    fn request<'a>(
+        &'a mut self,
+        question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>>;
 }
 
 /// How long a subtask may take to end when its task does.
@@ -138,7 +141,10 @@ struct AssessedCall {
     observed: ObservedCall,
 }
 
-type OutputChannel = (mpsc::Sender<(CallId, String)>, mpsc::Receiver<(CallId, String)>);
+type OutputChannel = (
+    mpsc::Sender<(CallId, String)>,
+    mpsc::Receiver<(CallId, String)>,
+);
 
 impl TaskDriver<'_> {
     /// Drives a task to its end. `first` is the record of its start, for a new task; `words` are what the user says to a
@@ -146,8 +152,14 @@ impl TaskDriver<'_> {
     ///
     /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns, unless keeping
     /// failed ([`TaskOutcome::StoreFailed`]).
-    pub async fn run(self, task: &mut Task, first: Option<Record>, words: Option<String>) -> (TaskOutcome, String) {
-        self.run_with_budget(&SharedBudget::default(), task, first, words).await
+    pub async fn run(
+        self,
+        task: &mut Task,
+        first: Option<Record>,
+        words: Option<String>,
+    ) -> (TaskOutcome, String) {
+        self.run_with_budget(&SharedBudget::default(), task, first, words)
+            .await
     }
 
     /// As [`run`](Self::run), with what the task shares with others of its family.
@@ -158,11 +170,19 @@ impl TaskDriver<'_> {
         first: Option<Record>,
         words: Option<String>,
     ) -> TaskEnd {
-        let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
-        let mut outside = Interrupts { deadline, commands: self.front_end.commands() };
+        let deadline = self
+            .max_time
+            .and_then(|time| Instant::now().checked_add(time));
+        let mut outside = Interrupts {
+            deadline,
+            commands: self.front_end.commands(),
+        };
         let begin = words.map_or(TaskInput::Begin, TaskInput::queued);
-        let mut queue: VecDeque<TaskEffect> =
-            first.map(TaskEffect::PersistRecord).into_iter().chain(task.step(begin)).collect();
+        let mut queue: VecDeque<TaskEffect> = first
+            .map(TaskEffect::PersistRecord)
+            .into_iter()
+            .chain(task.step(begin))
+            .collect();
         let mut tools = RunningTools::default();
         let mut outputs: OutputChannel = mpsc::channel(64);
         let mut open = None;
@@ -177,10 +197,12 @@ impl TaskDriver<'_> {
                             return ended;
                         }
                     }
-                    TaskEffect::RequestModel => match self.stream_answer(task, &mut outside, purse).await {
-                        Ok(effects) => queue.extend(effects),
-                        Err(ended) => return ended,
-                    },
+                    TaskEffect::RequestModel => {
+                        match self.stream_answer(task, &mut outside, purse).await {
+                            Ok(effects) => queue.extend(effects),
+                            Err(ended) => return ended,
+                        }
+                    }
                     TaskEffect::AssessCall(call) => {
                         let effects = self.assess_call(task, call, &mut tools);
                         queue.extend(effects);
@@ -191,18 +213,25 @@ impl TaskDriver<'_> {
                     TaskEffect::StopSubtask(call) => tools.stop_subtask(&call),
                     TaskEffect::AskUser(asked) => {
                         let question = self.with_preview(task, asked, &mut tools);
-                        open = Some(OpenQuestion { question, shown: false });
+                        open = Some(OpenQuestion {
+                            question,
+                            shown: false,
+                        });
                     }
                     TaskEffect::WithdrawQuestion => open = None,
                     TaskEffect::StopAll => {
                         open = None;
                         let ended = tools.stop_all().await.into_iter();
-                        queue.extend(ended.flat_map(|(call, output)| task.step(TaskInput::ToolFinished(call, output))));
+                        queue.extend(ended.flat_map(|(call, output)| {
+                            task.step(TaskInput::ToolFinished(call, output))
+                        }));
                     }
                     TaskEffect::Finish(outcome, message) => return (outcome, message),
                 }
             }
-            let happening = self.wait_event(&mut tools, &mut outputs.1, open.as_mut(), &mut outside).await;
+            let happening = self
+                .wait_event(&mut tools, &mut outputs.1, open.as_mut(), &mut outside)
+                .await;
             if let Some(input) = self.event_input(happening, task, &mut open, &mut outputs.1) {
                 queue.extend(task.step(input));
             }
@@ -219,7 +248,10 @@ impl TaskDriver<'_> {
     ) -> Option<TaskInput<'static>> {
         Some(match happening {
             DriverEvent::ToolOutput(call, text) => {
-                self.broadcaster().show_event(TransientEvent::Output { call: &call, text: &text });
+                self.broadcaster().show_event(TransientEvent::Output {
+                    call: &call,
+                    text: &text,
+                });
                 return None;
             }
             DriverEvent::ToolFinished(call, output) => {
@@ -253,14 +285,32 @@ impl TaskDriver<'_> {
             Err(words) => return Ok(task.step(TaskInput::BudgetExhausted(words))),
         };
         let summarising = task.is_summarising();
-        let looked = if summarising { None } else { self.registry.poll_context() };
-        for effect in looked.map(|fragments| task.step(TaskInput::ContextChanged(fragments))).unwrap_or_default() {
-            let TaskEffect::PersistRecord(record) = effect else { continue };
+        let looked = if summarising {
+            None
+        } else {
+            self.registry.poll_context()
+        };
+        for effect in looked
+            .map(|fragments| task.step(TaskInput::ContextChanged(fragments)))
+            .unwrap_or_default()
+        {
+            let TaskEffect::PersistRecord(record) = effect else {
+                continue;
+            };
             self.broadcaster().store_record(&record)?;
         }
-        let changed = if summarising { None } else { self.registry.take_changes(task.recorded_tools()) };
-        for effect in changed.map(|change| task.step(TaskInput::ToolsChanged(change))).unwrap_or_default() {
-            let TaskEffect::PersistRecord(record) = effect else { continue };
+        let changed = if summarising {
+            None
+        } else {
+            self.registry.take_changes(task.recorded_tools())
+        };
+        for effect in changed
+            .map(|change| task.step(TaskInput::ToolsChanged(change)))
+            .unwrap_or_default()
+        {
+            let TaskEffect::PersistRecord(record) = effect else {
+                continue;
+            };
             self.broadcaster().store_record(&record)?;
         }
         let request = task.model_request();
@@ -295,7 +345,9 @@ impl TaskDriver<'_> {
                 Some(input) if gives_up => break input,
                 Some(input) => {
                     for effect in task.step(input) {
-                        let TaskEffect::PersistRecord(record) = effect else { continue };
+                        let TaskEffect::PersistRecord(record) = effect else {
+                            continue;
+                        };
                         broadcaster.store_record(&record)?;
                     }
                 }
@@ -311,13 +363,27 @@ impl TaskDriver<'_> {
     }
 
     /// Prepares a call and has it judged.
-    fn assess_call(&self, task: &mut Task, id: CallId, tools: &mut RunningTools) -> Vec<TaskEffect> {
+    fn assess_call(
+        &self,
+        task: &mut Task,
+        id: CallId,
+        tools: &mut RunningTools,
+    ) -> Vec<TaskEffect> {
         tools.prepared.remove(&id);
-        let assessed = self.prepare_call(task, &id, tools).map(|(call, preconditions)| {
-            let access = call.observed.access.clone();
-            (access, preconditions)
-        });
-        let unknown = || (Access::Invalid { reason: "there is no such tool".to_owned() }, Preconditions::default());
+        let assessed = self
+            .prepare_call(task, &id, tools)
+            .map(|(call, preconditions)| {
+                let access = call.observed.access.clone();
+                (access, preconditions)
+            });
+        let unknown = || {
+            (
+                Access::Invalid {
+                    reason: "there is no such tool".to_owned(),
+                },
+                Preconditions::default(),
+            )
+        };
         let (access, preconditions) = assessed.unwrap_or_else(unknown);
         task.step(TaskInput::CallAssessed(id, access, preconditions))
     }
@@ -333,13 +399,25 @@ impl TaskDriver<'_> {
         let prepared = self.registry.get(&call.name)?.prepare(&call.arguments);
         // Preconditions come before the access: what changes between the two is then noticed before the run.
         let preconditions = prepared.preconditions();
-        let observed = ObservedCall { id: id.clone(), tool: call.name.clone(), access: prepared.access() };
-        let slot = tools.prepared.entry(id.clone()).insert_entry(AssessedCall { prepared, observed });
+        let observed = ObservedCall {
+            id: id.clone(),
+            tool: call.name.clone(),
+            access: prepared.access(),
+        };
+        let slot = tools
+            .prepared
+            .entry(id.clone())
+            .insert_entry(AssessedCall { prepared, observed });
         Some((slot.into_mut(), preconditions))
     }
 
     /// Takes the call that was assessed for its run. A call that was approved before the driver was started is prepared again.
-    fn take_prepared(&self, task: &Task, id: &CallId, tools: &mut RunningTools) -> Option<AssessedCall> {
+    fn take_prepared(
+        &self,
+        task: &Task,
+        id: &CallId,
+        tools: &mut RunningTools,
+    ) -> Option<AssessedCall> {
         if !tools.prepared.contains_key(id) {
             self.prepare_call(task, id, tools)?;
         }
@@ -348,12 +426,21 @@ impl TaskDriver<'_> {
 
     /// Adds to the question about a call what the call would write, where its tool can tell. If a file changes after the call was
     /// judged, the preview is that of a call which will not run.
-    fn with_preview(&self, task: &Task, mut question: UserQuestion, tools: &mut RunningTools) -> UserQuestion {
+    fn with_preview(
+        &self,
+        task: &Task,
+        mut question: UserQuestion,
+        tools: &mut RunningTools,
+    ) -> UserQuestion {
         if let UserQuestion::Approval { call, detail, .. } = &mut question {
             if !tools.prepared.contains_key(call) {
                 _ = self.prepare_call(task, call, tools);
             }
-            if let Some(preview) = tools.prepared.get(call).and_then(|assessed| assessed.prepared.preview()) {
+            if let Some(preview) = tools
+                .prepared
+                .get(call)
+                .and_then(|assessed| assessed.prepared.preview())
+            {
                 *detail = preview;
             }
         }
@@ -371,19 +458,36 @@ impl TaskDriver<'_> {
         let assessed = self.take_prepared(task, &id, tools);
         let outputs = outputs.clone();
         let observers = self.observers.clone();
-        let is_subtask = task.open_call(&id).is_some_and(|call| call.name == control::NEW_TASK_TOOL);
-        let stop = assessed.as_ref().filter(|_| is_subtask).map(|assessed| assessed.prepared.stop_token());
+        let is_subtask = task
+            .open_call(&id)
+            .is_some_and(|call| call.name == control::NEW_TASK_TOOL);
+        let stop = assessed
+            .as_ref()
+            .filter(|_| is_subtask)
+            .map(|assessed| assessed.prepared.stop_token());
         tools.spawn_work(id.clone(), stop, async move {
-            let Some(assessed) = assessed else { return (id, ToolOutput::failed("There is no such tool.")) };
+            let Some(assessed) = assessed else {
+                return (id, ToolOutput::failed("There is no such tool."));
+            };
             // A full queue drops a piece of the preview, never of the result.
             let mut progress = |text: &str| _ = outputs.try_send((id.clone(), text.to_owned()));
-            let output = PanicGuard(Box::pin(run_call(assessed, &permit, &observers, &mut progress))).await;
+            let output = PanicGuard(Box::pin(run_call(
+                assessed,
+                &permit,
+                &observers,
+                &mut progress,
+            )))
+            .await;
             (id, output)
         });
     }
 
     fn broadcaster(&mut self) -> Broadcaster<'_> {
-        Broadcaster { store: &mut *self.store, front_end: &mut *self.front_end, observers: &self.observers }
+        Broadcaster {
+            store: &mut *self.store,
+            front_end: &mut *self.front_end,
+            observers: &self.observers,
+        }
     }
 
     async fn wait_event(
@@ -406,7 +510,8 @@ impl TaskDriver<'_> {
         };
         // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.
         if !std::mem::replace(shown, true) {
-            self.broadcaster().show_event(TransientEvent::Question(question));
+            self.broadcaster()
+                .show_event(TransientEvent::Question(question));
         }
         tokio::select! {
             biased;
@@ -420,7 +525,10 @@ impl TaskDriver<'_> {
     /// What a tool printed last must be seen before its result.
     fn flush_output(&mut self, outputs: &mut mpsc::Receiver<(CallId, String)>) {
         while let Ok((call, text)) = outputs.try_recv() {
-            self.broadcaster().show_event(TransientEvent::Output { call: &call, text: &text });
+            self.broadcaster().show_event(TransientEvent::Output {
+                call: &call,
+                text: &text,
+            });
         }
     }
 }
@@ -436,7 +544,11 @@ impl RunningTools {
     /// The next result; `None` if nothing runs. Dropping the future loses nothing.
     async fn next_result(&mut self) -> Option<(CallId, ToolOutput)> {
         loop {
-            if let Some(output) = self.order.front().and_then(|call| self.early_results.remove(call)) {
+            if let Some(output) = self
+                .order
+                .front()
+                .and_then(|call| self.early_results.remove(call))
+            {
                 return self.order.pop_front().map(|call| (call, output));
             }
             tokio::select! {
@@ -481,7 +593,9 @@ impl RunningTools {
 
     /// Drops all work but subtasks, which are asked to end; how they did. One that takes too long is dropped as well.
     async fn stop_all(&mut self) -> Vec<(CallId, ToolOutput)> {
-        self.subtask_stops.keys().for_each(|call| self.stop_subtask(call));
+        self.subtask_stops
+            .keys()
+            .for_each(|call| self.stop_subtask(call));
         self.tool_work.shutdown().await;
         self.order.clear();
         self.early_results.clear();
@@ -495,8 +609,14 @@ impl RunningTools {
         // What could not end in time goes on from its journal, as after a crash.
         _ = tokio::time::timeout(SUBTASK_STOP_TIMEOUT, join).await;
         self.subtasks.shutdown().await;
-        ended.iter().for_each(|(call, _)| _ = self.subtask_stops.remove(call));
-        ended.extend(self.subtask_stops.drain().map(|(call, _)| (call, ToolOutput::failed("It did not end in time."))));
+        ended
+            .iter()
+            .for_each(|(call, _)| _ = self.subtask_stops.remove(call));
+        ended.extend(
+            self.subtask_stops
+                .drain()
+                .map(|(call, _)| (call, ToolOutput::failed("It did not end in time."))),
+        );
         ended
     }
 }
@@ -504,14 +624,22 @@ impl RunningTools {
 /// What the model is asked for.
 fn asking_event(task: &Task) -> TransientEvent<'static> {
     let reason = match task.summary_reason() {
-        Some(CompactionReason::Asked) => Some("the model is asked for a summary of what came before"),
+        Some(CompactionReason::Asked) => {
+            Some("the model is asked for a summary of what came before")
+        }
         Some(_) => Some("the context is full: the model is asked for a summary first"),
         None => None,
     };
     if let Some(reason) = reason {
-        return TransientEvent::Waiting { reason, milliseconds: 0 };
+        return TransientEvent::Waiting {
+            reason,
+            milliseconds: 0,
+        };
     }
-    TransientEvent::Asking { turn: task.turn_count().saturating_add(1), full: task.context_usage_percent() }
+    TransientEvent::Asking {
+        turn: task.turn_count().saturating_add(1),
+        full: task.context_usage_percent(),
+    }
 }
 
 /// A tool's work whose panic is a failure of the tool, not of the task.
@@ -520,12 +648,16 @@ struct PanicGuard<F>(Pin<Box<F>>);
 impl<F: Future<Output = ToolOutput>> Future for PanicGuard<F> {
     type Output = ToolOutput;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<ToolOutput> {
+    fn poll(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<ToolOutput> {
         let work = self.0.as_mut();
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work.poll(context))) {
             Ok(poll) => poll,
             Err(_) => {
-                let words = "The tool broke down: a bug in Sabir. What it did is unknown; try another way.";
+                let words =
+                    "The tool broke down: a bug in Sabir. What it did is unknown; try another way.";
                 std::task::Poll::Ready(ToolOutput::failed(words))
             }
         }
@@ -542,14 +674,20 @@ struct Broadcaster<'a> {
 impl Broadcaster<'_> {
     /// Keeps a record, then shows it.
     fn store_record(&mut self, record: &Record) -> Result<(), TaskEnd> {
-        self.store.append(record).map_err(|error| (TaskOutcome::StoreFailed, error.to_string()))?;
-        self.observers.iter().for_each(|observer| observer.on_record_kept(record));
+        self.store
+            .append(record)
+            .map_err(|error| (TaskOutcome::StoreFailed, error.to_string()))?;
+        self.observers
+            .iter()
+            .for_each(|observer| observer.on_record_kept(record));
         self.front_end.on_event(TaskEvent::Record(record));
         Ok(())
     }
 
     fn show_event(&mut self, event: TransientEvent<'_>) {
-        self.observers.iter().for_each(|observer| observer.on_event(&event));
+        self.observers
+            .iter()
+            .for_each(|observer| observer.on_event(&event));
         self.front_end.on_event(TaskEvent::Moment(event));
     }
 }

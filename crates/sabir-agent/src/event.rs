@@ -60,7 +60,11 @@ fn delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Er
         fault: &'a Fault,
     }
     match event {
-        Event::Fault(fault) => SerializedDelta { event: "fault", fault }.serialize(serializer),
+        Event::Fault(fault) => SerializedDelta {
+            event: "fault",
+            fault,
+        }
+        .serialize(serializer),
         event => event.serialize(serializer),
     }
 }
@@ -114,7 +118,9 @@ impl UserQuestion {
     /// The call that it is about, where it is about one.
     pub fn call_id(&self) -> Option<&CallId> {
         match self {
-            Self::Approval { call, .. } | Self::Followup { call, .. } | Self::Completion { call, .. } => Some(call),
+            Self::Approval { call, .. }
+            | Self::Followup { call, .. }
+            | Self::Completion { call, .. } => Some(call),
             Self::Next { .. } => None,
         }
     }

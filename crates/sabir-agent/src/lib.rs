@@ -58,8 +58,8 @@ mod tool;
 mod user_command;
 
 pub use context::{
-    ContextFragment, ContextSource, DEFAULT_THRESHOLD_PERCENT, EnvironmentFacts, FragmentKind, InstructionFile,
-    InstructionTemplate, RequestContext, WorkspaceListing,
+    ContextFragment, ContextSource, DEFAULT_THRESHOLD_PERCENT, EnvironmentFacts, FragmentKind,
+    InstructionFile, InstructionTemplate, RequestContext, WorkspaceListing,
 };
 pub use driver::{CancelToken, FrontEnd, TaskDriver};
 pub use event::{RuleProposal, TaskEvent, TransientEvent, UserQuestion, UserReply};
@@ -67,17 +67,20 @@ pub use mode_history::ModeHistory;
 pub use observer::{DriverObserver, ObservedCall, ObserverWork, ToolRefusal};
 pub use permit::{CallDigest, CallPermit, Preconditions};
 pub use record::{
-    AddedTool, AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange, DecisionMaker, Delivery,
-    FailedTurn, MessageAuthor, Record, RecordStore, StoreError, SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin,
-    TaskOutcome, TaskStart, ToolsChange,
+    AddedTool, AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange,
+    DecisionMaker, Delivery, FailedTurn, MessageAuthor, Record, RecordStore, StoreError,
+    SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin, TaskOutcome, TaskStart, ToolsChange,
 };
-pub use subtask::{CompletedSubtask, NewTaskTool, SharedBudget, SubtaskHandle, SubtaskRun, SubtaskSpawner};
+pub use subtask::{
+    CompletedSubtask, NewTaskTool, SharedBudget, SubtaskHandle, SubtaskRun, SubtaskSpawner,
+};
 pub use task::{
-    CompactionPreview, CompactionTiming, CompletionConditions, ContextUsage, Interactivity, MessageDelivery,
-    ModeConfig, OpenTodos, ReplayError, SubtaskLimits, Task, TaskEffect, TaskInput, TaskLimits, TaskSettings,
-    UsageTotals, UserMessage,
+    CompactionPreview, CompactionTiming, CompletionConditions, ContextUsage, Interactivity,
+    MessageDelivery, ModeConfig, OpenTodos, ReplayError, SubtaskLimits, Task, TaskEffect,
+    TaskInput, TaskLimits, TaskSettings, UsageTotals, UserMessage,
 };
 pub use tool::{
-    CallArguments, GroupFilter, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork,
+    CallArguments, GroupFilter, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput,
+    ToolRegistry, ToolWork,
 };
 pub use user_command::{CommandQueue, UserCommand, UserNotice};

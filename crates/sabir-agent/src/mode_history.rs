@@ -37,28 +37,37 @@ impl ModeHistory {
     pub fn apply_record(&mut self, record: &Record) -> bool {
         match record {
             Record::Started(start) => {
-                self.mode = start.mode.as_deref().map(|name| Mode::canonical_name(name).to_owned());
+                self.mode = start
+                    .mode
+                    .as_deref()
+                    .map(|name| Mode::canonical_name(name).to_owned());
                 false
             }
             Record::Answered(answered) => {
                 let calls = answered.parts.iter().filter_map(|part| match part {
                     // Other programs name it otherwise: what they switched to is no mode of ours.
                     MessagePart::Call(call)
-                        if call.name == control::SWITCH_MODE_TOOL && !control::requested_mode(call).is_empty() =>
+                        if call.name == control::SWITCH_MODE_TOOL
+                            && !control::requested_mode(call).is_empty() =>
                     {
                         Some(call)
                     }
                     _ => None,
                 });
-                self.requested_switches =
-                    calls.map(|call| (call.id.clone(), control::requested_mode(call).to_owned())).collect();
+                self.requested_switches = calls
+                    .map(|call| (call.id.clone(), control::requested_mode(call).to_owned()))
+                    .collect();
                 false
             }
             Record::Result(result)
-                if result.name == control::SWITCH_MODE_TOOL && result.ending == ToolResultStatus::Done =>
+                if result.name == control::SWITCH_MODE_TOOL
+                    && result.ending == ToolResultStatus::Done =>
             {
-                let asked =
-                    self.requested_switches.iter().find(|(call, _)| *call == result.id).map(|(_, mode)| mode.clone());
+                let asked = self
+                    .requested_switches
+                    .iter()
+                    .find(|(call, _)| *call == result.id)
+                    .map(|(_, mode)| mode.clone());
                 asked.is_some_and(|mode| self.enter_mode(mode))
             }
             Record::Context(ContextChange::Moded { mode, .. }) => self.enter_mode(mode.clone()),
@@ -99,16 +108,43 @@ mod tests {
             let id = CallId::new("a");
             let arguments = arguments.as_object().cloned().unwrap();
             let name = control::SWITCH_MODE_TOOL.to_owned();
-            let call = MessagePart::Call(Call { id: id.clone(), name: name.clone(), arguments, dialect: None });
+            let call = MessagePart::Call(Call {
+                id: id.clone(),
+                name: name.clone(),
+                arguments,
+                dialect: None,
+            });
             let answered = json!({"turn": 1, "parts": [], "checks": [], "faults": [], "usage": {}, "stop": null, "feedback": null});
-            let answered = AssistantTurn { parts: vec![call], ..serde_json::from_value(answered).unwrap() };
-            let result = CallResult { id, name, ending, content: String::new(), images: Vec::new() };
-            let trail = ModeHistory::from_records(&[Record::Answered(answered), Record::Result(result)]);
+            let answered = AssistantTurn {
+                parts: vec![call],
+                ..serde_json::from_value(answered).unwrap()
+            };
+            let result = CallResult {
+                id,
+                name,
+                ending,
+                content: String::new(),
+                images: Vec::new(),
+            };
+            let trail =
+                ModeHistory::from_records(&[Record::Answered(answered), Record::Result(result)]);
             assert_eq!(trail.current_mode(), expected);
         };
-        check(json!({"mode": "plan", "reason": "x"}), ToolResultStatus::Done, "plan");
-        check(json!({"mode": "plan", "reason": "x"}), ToolResultStatus::Denied, "code");
-        check(json!({"mode_slug": "architect", "reason": "x"}), ToolResultStatus::Done, "code");
+        check(
+            json!({"mode": "plan", "reason": "x"}),
+            ToolResultStatus::Done,
+            "plan",
+        );
+        check(
+            json!({"mode": "plan", "reason": "x"}),
+            ToolResultStatus::Denied,
+            "code",
+        );
+        check(
+            json!({"mode_slug": "architect", "reason": "x"}),
+            ToolResultStatus::Done,
+            "code",
+        );
         check(json!({"mode": " "}), ToolResultStatus::Done, "code");
     }
 }

@@ -58,8 +58,14 @@ impl Preconditions {
 
     /// The things that are not in the same state in both, or are in one of them only; sorted.
     pub fn changed_names<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
-        let gone = self.0.iter().filter(|(thing, state)| now.0.get(*thing) != Some(state));
-        let new = now.0.iter().filter(|(thing, _)| !self.0.contains_key(*thing));
+        let gone = self
+            .0
+            .iter()
+            .filter(|(thing, state)| now.0.get(*thing) != Some(state));
+        let new = now
+            .0
+            .iter()
+            .filter(|(thing, _)| !self.0.contains_key(*thing));
         let mut things: Vec<_> = gone.chain(new).map(|(thing, _)| thing.as_str()).collect();
         things.sort_unstable();
         things
@@ -71,13 +77,21 @@ impl CallDigest {
     pub fn for_call(tool: &str, arguments: &CallArguments, bound: &Preconditions) -> Self {
         let mut hash = Sha256::new();
         let arguments = serde_json::to_vec(arguments).unwrap_or_default();
-        let things = bound.0.iter().flat_map(|(thing, state)| [thing.as_bytes(), state.as_bytes()]);
+        let things = bound
+            .0
+            .iter()
+            .flat_map(|(thing, state)| [thing.as_bytes(), state.as_bytes()]);
         for field in [tool.as_bytes(), &arguments].into_iter().chain(things) {
             // With its length, so that no two calls make the same bytes.
             hash.update(u64::try_from(field.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(field);
         }
-        Self(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(
+            hash.finalize()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        )
     }
 }
 
@@ -106,7 +120,12 @@ impl CallPermit {
     pub fn violation_message(&self, now: &Preconditions) -> Option<String> {
         const SHOWN: usize = 5;
         let changed = self.preconditions.changed_names(now);
-        let mut things = changed.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+        let mut things = changed
+            .iter()
+            .take(SHOWN)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
         if changed.len() > SHOWN {
             things.push_str(&format!(" and {} more", changed.len() - SHOWN));
         }
@@ -130,7 +149,9 @@ mod tests {
         let arguments = |value: serde_json::Value| value.as_object().unwrap().clone();
         let of = |tool: &str, value: serde_json::Value, things: &[(&str, &str)]| {
             let mut bound = Preconditions::default();
-            things.iter().for_each(|(thing, state)| bound.insert(*thing, *state));
+            things
+                .iter()
+                .for_each(|(thing, state)| bound.insert(*thing, *state));
             CallDigest::for_call(tool, &arguments(value), &bound)
         };
         let one = of("a", json!({"x": "1"}), &[("file b", "7")]);

@@ -6,8 +6,8 @@
 //! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
 
 use sabir_call::{
-    CallId, CallResult, Cost, Fault, Image, MessagePart, ModelErrorKind, Severity, StopReason, ToolProtocol, ToolSpec,
-    Usage,
+    CallId, CallResult, Cost, Fault, Image, MessagePart, ModelErrorKind, Severity, StopReason,
+    ToolProtocol, ToolSpec, Usage,
 };
 use sabir_check::Repair;
 use sabir_policy::{ToolGroup, Verdict};
@@ -41,7 +41,12 @@ impl TaskId {
         hash.update(self.0.as_bytes());
         hash.update([0]);
         hash.update(call.as_str().as_bytes());
-        let digits: String = hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let digits: String = hash
+            .finalize()
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Self(format!("{}-{digits}", self.0))
     }
 }
@@ -426,9 +431,15 @@ fn is_silent(usage: &Usage) -> bool {
 impl CallCheck {
     /// Why the call may not run, in words for the model.
     pub fn feedback_text(&self) -> String {
-        let error = self.faults.iter().find(|fault| fault.severity == Severity::Error);
+        let error = self
+            .faults
+            .iter()
+            .find(|fault| fault.severity == Severity::Error);
         let words = self.feedback.as_ref().or(error.map(|fault| &fault.message));
-        words.map_or_else(|| "The call was not understood and was not run.".to_owned(), String::clone)
+        words.map_or_else(
+            || "The call was not understood and was not run.".to_owned(),
+            String::clone,
+        )
     }
 }
 

@@ -23,7 +23,10 @@ use crate::observer::DriverObserver;
 use crate::permit::CallPermit;
 use crate::record::{Record, RecordStore, SubtaskEnd, TaskOutcome};
 use crate::task::{Task, TaskLimits, UsageTotals};
-use crate::tool::{CallArguments, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork};
+use crate::tool::{
+    CallArguments, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry,
+    ToolWork,
+};
 
 pub use shared_budget::SharedBudget;
 use shared_budget::{BudgetMeter, BudgetSlot};
@@ -41,7 +44,12 @@ pub trait SubtaskSpawner: Send + Sync {
     /// # Errors
     /// In words for the model, where there can be none: no such mode, a parent's mode that hands no work on, one that was begun in
     /// a mode that now allows more than the parent's, a journal that another process works on.
-    fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String>;
+    fn spawn(
+        &self,
+        call: &CallId,
+        delegation: &SubtaskRequest,
+        left: TaskLimits,
+    ) -> Result<SubtaskHandle, String>;
 }
 
 /// A subtask that was opened.
@@ -104,7 +112,12 @@ struct SubtaskCall {
 impl NewTaskTool {
     /// Makes the tool for the subtasks that this spawner opens.
     pub fn new(spawner: Arc<dyn SubtaskSpawner>) -> Self {
-        Self { shared: Arc::new(SpawnerState { spawner, budget_slot: BudgetSlot::default() }) }
+        Self {
+            shared: Arc::new(SpawnerState {
+                spawner,
+                budget_slot: BudgetSlot::default(),
+            }),
+        }
     }
 }
 
@@ -131,7 +144,11 @@ impl Tool for NewTaskTool {
         match SubtaskRequest::parse(arguments) {
             Ok(request) => {
                 let shared = Arc::clone(&self.shared);
-                Box::new(SubtaskCall { shared, request, cancel: CancelToken::default() })
+                Box::new(SubtaskCall {
+                    shared,
+                    request,
+                    cancel: CancelToken::default(),
+                })
             }
             Err(error) => InvalidCall::boxed(format!("{error}.")),
         }
@@ -150,9 +167,18 @@ impl PreparedCall for SubtaskCall {
 
     fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(async move {
-            let Self { shared, request, cancel } = *self;
-            let budget = permit.shared_budget.or_else(|| shared.budget_slot.shared_budget(permit.remaining_limits));
-            match shared.spawner.spawn(&permit.call, &request, permit.remaining_limits) {
+            let Self {
+                shared,
+                request,
+                cancel,
+            } = *self;
+            let budget = permit
+                .shared_budget
+                .or_else(|| shared.budget_slot.shared_budget(permit.remaining_limits));
+            match shared
+                .spawner
+                .spawn(&permit.call, &request, permit.remaining_limits)
+            {
                 Ok(SubtaskHandle::Working(child)) => run_subtask(*child, cancel, budget).await,
                 Ok(SubtaskHandle::Completed(completed)) => completed.into_output(),
                 Err(words) => ToolOutput::failed(words),
@@ -164,28 +190,61 @@ impl PreparedCall for SubtaskCall {
 impl CompletedSubtask {
     /// What the records of a subtask tell; `None` where it is not completed.
     pub fn from_records(records: &[Record]) -> Option<Self> {
-        let Some(Record::Ended { outcome: TaskOutcome::Completed, message }) = records.last() else { return None };
+        let Some(Record::Ended {
+            outcome: TaskOutcome::Completed,
+            message,
+        }) = records.last()
+        else {
+            return None;
+        };
         let mut totals = UsageTotals::default();
         records.iter().for_each(|record| totals.add_record(record));
         let turns = records.iter().map(|record| match record {
             Record::Answered(_) => 1,
-            Record::Subtask { ended: Some(end), .. } => end.turns,
+            Record::Subtask {
+                ended: Some(end), ..
+            } => end.turns,
             _ => 0,
         });
         let turns = turns.fold(0, u32::saturating_add);
-        let UsageTotals { usage, estimate, cost } = totals;
-        let end = SubtaskEnd { outcome: TaskOutcome::Completed, turns, usage, estimate, cost };
-        Some(Self { result: message.clone(), end })
+        let UsageTotals {
+            usage,
+            estimate,
+            cost,
+        } = totals;
+        let end = SubtaskEnd {
+            outcome: TaskOutcome::Completed,
+            turns,
+            usage,
+            estimate,
+            cost,
+        };
+        Some(Self {
+            result: message.clone(),
+            end,
+        })
     }
 
     fn into_output(self) -> ToolOutput {
-        ToolOutput { subtask: Some(self.end), ..ToolOutput::done(self.result) }
+        ToolOutput {
+            subtask: Some(self.end),
+            ..ToolOutput::done(self.result)
+        }
     }
 }
 
 /// Drives a subtask to its end.
 async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget) -> ToolOutput {
-    let SubtaskRun { mut task, first, mut store, registry, model, mut front_end, max_time, mut observers } = child;
+    let SubtaskRun {
+        mut task,
+        first,
+        mut store,
+        registry,
+        model,
+        mut front_end,
+        max_time,
+        mut observers,
+    } = child;
     observers.insert(0, Arc::new(BudgetMeter(purse.clone())));
     let driver = TaskDriver {
         model: model.as_ref(),
@@ -200,9 +259,16 @@ async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget
     let (outcome, message) = Box::pin(driver.run_with_budget(&purse, &mut task, first, None)).await;
     let end = task.subtask_usage(outcome);
     if outcome == TaskOutcome::Completed {
-        return CompletedSubtask { result: message, end }.into_output();
+        return CompletedSubtask {
+            result: message,
+            end,
+        }
+        .into_output();
     }
-    ToolOutput { subtask: Some(end), ..ToolOutput::failed(failure_message(&task, outcome, &message)) }
+    ToolOutput {
+        subtask: Some(end),
+        ..ToolOutput::failed(failure_message(&task, outcome, &message))
+    }
 }
 
 /// What the parent is told of a subtask that did not complete.
@@ -217,21 +283,29 @@ fn failure_message(task: &Task, outcome: TaskOutcome, message: &str) -> String {
         TaskOutcome::Completed | TaskOutcome::Unfinished => "ended without completing",
     };
     let task_id = &task.start_record().task;
-    let mut words = format!("The subtask {task_id} {why}: {message}. What it changed so far stands.");
+    let mut words =
+        format!("The subtask {task_id} {why}: {message}. What it changed so far stands.");
     let said = final_text(task.history());
     if !said.is_empty() {
         words.push_str(&format!("\nThe last that it said:\n{said}"));
     }
-    words.push_str(&format!("\nThe user can see all of it with `sabir log {task_id}`."));
+    words.push_str(&format!(
+        "\nThe user can see all of it with `sabir log {task_id}`."
+    ));
     words
 }
 
 /// The last words of a model's, cut where they are long; empty where it said none.
 fn final_text(history: &[Message]) -> &str {
-    let said = history.iter().rev().filter(|message| message.role == Role::Assistant);
-    let mut texts = said.flat_map(|message| message.parts.iter().rev()).filter_map(|part| match part {
-        MessagePart::Text { text } if !text.trim().is_empty() => Some(text.trim()),
-        _ => None,
-    });
+    let said = history
+        .iter()
+        .rev()
+        .filter(|message| message.role == Role::Assistant);
+    let mut texts = said
+        .flat_map(|message| message.parts.iter().rev())
+        .filter_map(|part| match part {
+            MessagePart::Text { text } if !text.trim().is_empty() => Some(text.trim()),
+            _ => None,
+        });
     truncate_text(texts.next().unwrap_or_default(), MAX_FINAL_TEXT_BYTES)
 }

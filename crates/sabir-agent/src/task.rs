@@ -33,8 +33,8 @@ mod view;
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
-    CallId, CallResult, DraftResponse, Event, EventSink, Message, MessagePart, ModelError, Request, Role, StopReason,
-    TokenPrices, ToolResultStatus, ToolSet,
+    CallId, CallResult, DraftResponse, Event, EventSink, Message, MessagePart, ModelError, Request,
+    Role, StopReason, TokenPrices, ToolResultStatus, ToolSet,
 };
 use sabir_check::{CallChecker, RepairSet};
 use sabir_policy::{Access, PolicyRules, Verdict};
@@ -43,7 +43,8 @@ use crate::context::ContextFragment;
 use crate::event::{UserQuestion, UserReply};
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{
-    CompactionReason, Delivery, MessageAuthor, Record, SummaryAuthor, TaskOutcome, TaskStart, ToolsChange,
+    CompactionReason, Delivery, MessageAuthor, Record, SummaryAuthor, TaskOutcome, TaskStart,
+    ToolsChange,
 };
 use crate::tool::ToolOutput;
 
@@ -63,7 +64,8 @@ use user_input::PendingInput;
 pub use user_input::{Interactivity, MessageDelivery, UserMessage};
 
 /// The result of a call that was stopped while it ran.
-const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
+const INTERRUPTED: &str =
+    "This was interrupted. It may have happened in part: look before you repeat it.";
 
 /// How a task is run. Not part of its history: a resumed task may be given others.
 #[derive(Debug, Clone)]
@@ -167,12 +169,18 @@ pub enum TaskInput<'a> {
 impl TaskInput<'_> {
     /// Returns the input for a message that waits for its turn.
     pub fn queued(message: impl Into<UserMessage>) -> Self {
-        Self::UserMessage { message: message.into(), delivery: MessageDelivery::Queue }
+        Self::UserMessage {
+            message: message.into(),
+            delivery: MessageDelivery::Queue,
+        }
     }
 
     /// Returns the input for a message that interrupts what the model is doing.
     pub fn interrupting(message: impl Into<UserMessage>) -> Self {
-        Self::UserMessage { message: message.into(), delivery: MessageDelivery::Interrupt }
+        Self::UserMessage {
+            message: message.into(),
+            delivery: MessageDelivery::Interrupt,
+        }
     }
 }
 
@@ -265,9 +273,16 @@ impl Task {
     ///
     /// # Errors
     /// When the records do not begin with a start, or the task was completed.
-    pub fn replay(records: impl IntoIterator<Item = Record>, settings: TaskSettings) -> Result<Self, ReplayError> {
+    pub fn replay(
+        records: impl IntoIterator<Item = Record>,
+        settings: TaskSettings,
+    ) -> Result<Self, ReplayError> {
         let (task, is_completed) = Self::replay_all(records, settings)?;
-        if is_completed { Err(ReplayError::Completed) } else { Ok(task) }
+        if is_completed {
+            Err(ReplayError::Completed)
+        } else {
+            Ok(task)
+        }
     }
 
     /// The task that these records tell of, to go on with a message of the user's; it may be completed.
@@ -287,12 +302,20 @@ impl Task {
         settings: TaskSettings,
     ) -> Result<(Self, bool), ReplayError> {
         let mut records = records.into_iter();
-        let Some(Record::Started(start)) = records.next() else { return Err(ReplayError::NoStart) };
+        let Some(Record::Started(start)) = records.next() else {
+            return Err(ReplayError::NoStart);
+        };
         let mut task = Self::without_history(start.clone(), settings);
         task.apply_record(&Record::Started(start));
         let mut completed = false;
         for record in records {
-            completed = matches!(record, Record::Ended { outcome: TaskOutcome::Completed, .. });
+            completed = matches!(
+                record,
+                Record::Ended {
+                    outcome: TaskOutcome::Completed,
+                    ..
+                }
+            );
             task.apply_record(&record);
         }
         task.prepare_next_run();
@@ -302,8 +325,12 @@ impl Task {
     /// Makes an ended task ready for the next run, which counts turns, mistakes and limits from its own beginning: what made the last
     /// run stop must not stop this one at once.
     pub fn prepare_next_run(&mut self) {
-        let TaskCounters { turns, subtask_turns: family_turns, reported_mistakes: told, .. } =
-            std::mem::take(&mut self.counters);
+        let TaskCounters {
+            turns,
+            subtask_turns: family_turns,
+            reported_mistakes: told,
+            ..
+        } = std::mem::take(&mut self.counters);
         self.counters = TaskCounters {
             turns,
             earlier_turns: turns,
@@ -353,7 +380,9 @@ impl Task {
 
     /// Answers so far, counted since the task was begun or resumed.
     pub fn turn_count(&self) -> u32 {
-        self.counters.turns.saturating_sub(self.counters.earlier_turns)
+        self.counters
+            .turns
+            .saturating_sub(self.counters.earlier_turns)
     }
 
     /// The call of that id, while its turn is open: the tool's name and its arguments.
@@ -384,19 +413,34 @@ impl Task {
     pub fn step(&mut self, input: TaskInput<'_>) -> Vec<TaskEffect> {
         let mut effects = Vec::new();
         match (self.phase, input) {
-            (TaskPhase::Paused, TaskInput::Begin) => self.handle_user_message(UserMessage::default(), &mut effects),
-            (TaskPhase::Paused, TaskInput::Compact(by)) => self.compact_on_request(by, &mut effects),
+            (TaskPhase::Paused, TaskInput::Begin) => {
+                self.handle_user_message(UserMessage::default(), &mut effects)
+            }
+            (TaskPhase::Paused, TaskInput::Compact(by)) => {
+                self.compact_on_request(by, &mut effects)
+            }
             (_, TaskInput::Compact(_)) => self.schedule_compaction(&mut effects),
             (TaskPhase::Paused, TaskInput::Restore) => self.undo_compaction(&mut effects),
-            (_, TaskInput::UserMessage { message, delivery: MessageDelivery::Queue }) => {
-                self.handle_user_message(message, &mut effects)
-            }
-            (_, TaskInput::UserMessage { message, delivery: MessageDelivery::Interrupt }) => {
-                self.handle_steering(message, &mut effects)
-            }
+            (
+                _,
+                TaskInput::UserMessage {
+                    message,
+                    delivery: MessageDelivery::Queue,
+                },
+            ) => self.handle_user_message(message, &mut effects),
+            (
+                _,
+                TaskInput::UserMessage {
+                    message,
+                    delivery: MessageDelivery::Interrupt,
+                },
+            ) => self.handle_steering(message, &mut effects),
             (_, TaskInput::SetMode(mode)) => self.handle_mode_change(&mode, &mut effects),
             (_, TaskInput::UserLeft) => self.handle_user_left(&mut effects),
-            (TaskPhase::AwaitingSummary(why), input @ (TaskInput::ModelFinished | TaskInput::ModelFailed(_))) => {
+            (
+                TaskPhase::AwaitingSummary(why),
+                input @ (TaskInput::ModelFinished | TaskInput::ModelFailed(_)),
+            ) => {
                 self.handle_summary(why, input, &mut effects);
             }
             (TaskPhase::AwaitingModel, TaskInput::ContextChanged(fragments)) => {
@@ -405,10 +449,13 @@ impl Task {
             (TaskPhase::AwaitingModel, TaskInput::ToolsChanged(change)) => {
                 self.handle_tools_change(change, &mut effects)
             }
-            (TaskPhase::AwaitingModel | TaskPhase::AwaitingSummary(_), TaskInput::ModelEvent(event)) => {
-                self.draft.push_event(event)
+            (
+                TaskPhase::AwaitingModel | TaskPhase::AwaitingSummary(_),
+                TaskInput::ModelEvent(event),
+            ) => self.draft.push_event(event),
+            (TaskPhase::AwaitingModel, TaskInput::ModelFinished) => {
+                self.handle_model_finished(&mut effects)
             }
-            (TaskPhase::AwaitingModel, TaskInput::ModelFinished) => self.handle_model_finished(&mut effects),
             (TaskPhase::AwaitingModel, TaskInput::ModelFailed(error)) => {
                 self.handle_model_failure(&error, &mut effects)
             }
@@ -418,7 +465,9 @@ impl Task {
             (TaskPhase::HandlingCalls, TaskInput::ToolFinished(call, output)) => {
                 self.handle_tool_result(&call, output, &mut effects)
             }
-            (TaskPhase::HandlingCalls, TaskInput::UserReplied(reply)) => self.handle_reply(reply, &mut effects),
+            (TaskPhase::HandlingCalls, TaskInput::UserReplied(reply)) => {
+                self.handle_reply(reply, &mut effects)
+            }
             (TaskPhase::Finished, _) => {}
             (TaskPhase::Ending(..), TaskInput::ToolFinished(call, output)) => {
                 self.handle_result_while_ending(&call, output, &mut effects)
@@ -426,11 +475,17 @@ impl Task {
             (TaskPhase::Ending(outcome, message), TaskInput::Cancel | TaskInput::TimeExpired) => {
                 self.end_task(outcome, message, &mut effects)
             }
-            (_, TaskInput::BudgetExhausted(message)) => self.handle_budget_exhausted(&message, &mut effects),
-            (_, TaskInput::Cancel) => self.shut_down(TaskOutcome::Cancelled, "interrupted", &mut effects),
-            (_, TaskInput::TimeExpired) => {
-                self.shut_down(TaskOutcome::Limit, "the time limit was reached", &mut effects)
+            (_, TaskInput::BudgetExhausted(message)) => {
+                self.handle_budget_exhausted(&message, &mut effects)
             }
+            (_, TaskInput::Cancel) => {
+                self.shut_down(TaskOutcome::Cancelled, "interrupted", &mut effects)
+            }
+            (_, TaskInput::TimeExpired) => self.shut_down(
+                TaskOutcome::Limit,
+                "the time limit was reached",
+                &mut effects,
+            ),
             _ => {}
         }
         effects
@@ -441,8 +496,20 @@ impl Task {
         self.modes.history.apply_record(record);
         match record {
             Record::Started(start) => self.apply_start(start),
-            Record::Said { by, text, images, when } => {
-                self.apply_message(*by, UserMessage { text: text.clone(), images: images.clone() }, *when);
+            Record::Said {
+                by,
+                text,
+                images,
+                when,
+            } => {
+                self.apply_message(
+                    *by,
+                    UserMessage {
+                        text: text.clone(),
+                        images: images.clone(),
+                    },
+                    *when,
+                );
             }
             Record::Answered(answered) => self.apply_answer(answered),
             Record::Failed(failed) => {
@@ -451,7 +518,12 @@ impl Task {
                 self.draft = DraftResponse::default();
                 self.deliver_pending();
             }
-            Record::Judged { call, verdict: Verdict::Deny, by, reason } => {
+            Record::Judged {
+                call,
+                verdict: Verdict::Deny,
+                by,
+                reason,
+            } => {
                 if let Some(turn) = &mut self.turn {
                     turn.mark_denied(call, *by, reason);
                 }
@@ -505,7 +577,8 @@ impl Task {
             answers.extend(self.todo_reminder().map(MessagePart::text));
             self.transcript.push_message(Role::Assistant, parts);
             self.transcript.push_message(Role::User, answers);
-            self.transcript.note_readings(&self.settings.read_only_tools);
+            self.transcript
+                .note_readings(&self.settings.read_only_tools);
         }
     }
 
@@ -518,7 +591,10 @@ impl Task {
     fn resume_work(&mut self, effects: &mut Vec<TaskEffect>) {
         self.record_lost_answer(effects);
         self.phase = TaskPhase::HandlingCalls;
-        let waits = self.history().last().is_some_and(|message| message.role == Role::User);
+        let waits = self
+            .history()
+            .last()
+            .is_some_and(|message| message.role == Role::User);
         self.announce_context(effects);
         self.announce_mode(effects);
         if self.turn.is_some() {
@@ -526,13 +602,21 @@ impl Task {
             self.interrupt_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
             return self.advance_calls(effects);
         }
-        if waits { self.request_next_turn(effects) } else { self.handle_reply_without_call(None, effects) }
+        if waits {
+            self.request_next_turn(effects)
+        } else {
+            self.handle_reply_without_call(None, effects)
+        }
     }
 
     /// Asks the model, unless a limit says otherwise.
     fn request_next_turn(&mut self, effects: &mut Vec<TaskEffect>) {
         self.apply_current_mode();
-        if let Some(message) = self.turn_limit().or_else(|| self.token_limit()).or_else(|| self.cost_limit()) {
+        if let Some(message) = self
+            .turn_limit()
+            .or_else(|| self.token_limit())
+            .or_else(|| self.cost_limit())
+        {
             return self.end_task(TaskOutcome::Limit, &message, effects);
         }
         if self.compact_if_full(effects) {
@@ -560,7 +644,13 @@ impl Task {
 
     /// Ends the task for now. Calls that have not begun keep waiting: a resumed task goes on with them.
     fn end_task(&mut self, outcome: TaskOutcome, message: &str, effects: &mut Vec<TaskEffect>) {
-        self.commit_record(Record::Ended { outcome, message: message.to_owned() }, effects);
+        self.commit_record(
+            Record::Ended {
+                outcome,
+                message: message.to_owned(),
+            },
+            effects,
+        );
         self.question = None;
         effects.push(TaskEffect::Finish(outcome, message.to_owned()));
     }
@@ -568,7 +658,12 @@ impl Task {
     /// Says something to the model on Sabir's behalf.
     fn send_reminder(&mut self, text: String, effects: &mut Vec<TaskEffect>) {
         self.commit_record(
-            Record::Said { by: MessageAuthor::Sabir, text, images: Vec::new(), when: Delivery::Next },
+            Record::Said {
+                by: MessageAuthor::Sabir,
+                text,
+                images: Vec::new(),
+                when: Delivery::Next,
+            },
             effects,
         );
     }

@@ -96,7 +96,8 @@ pub trait PreparedCall: Send + Sync {
     }
 
     /// Runs the call. Dropping the future stops the work and every process it started.
-    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a>;
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>)
+    -> ToolWork<'a>;
 }
 
 /// A call whose arguments do not fit its tool: the policy rejects it, and running it fails with the reason.
@@ -109,13 +110,17 @@ pub struct InvalidCall {
 impl InvalidCall {
     /// Makes the call that fails for this reason.
     pub fn boxed(reason: impl Into<String>) -> Box<dyn PreparedCall> {
-        Box::new(Self { reason: reason.into() })
+        Box::new(Self {
+            reason: reason.into(),
+        })
     }
 }
 
 impl PreparedCall for InvalidCall {
     fn access(&self) -> Access {
-        Access::Invalid { reason: self.reason.clone() }
+        Access::Invalid {
+            reason: self.reason.clone(),
+        }
     }
 
     fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
@@ -147,19 +152,32 @@ struct LiveTools {
 
 impl LiveTools {
     fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|(own, _)| own == name).map(|(_, tool)| tool)
+        self.tools
+            .iter()
+            .find(|(own, _)| own == name)
+            .map(|(_, tool)| tool)
     }
 }
 
 impl ToolOutput {
     /// A success.
     pub fn done(content: impl Into<String>) -> Self {
-        Self { content: content.into(), images: Vec::new(), failed: false, subtask: None }
+        Self {
+            content: content.into(),
+            images: Vec::new(),
+            failed: false,
+            subtask: None,
+        }
     }
 
     /// A failure: what is wrong, and what to do next.
     pub fn failed(content: impl Into<String>) -> Self {
-        Self { content: content.into(), images: Vec::new(), failed: true, subtask: None }
+        Self {
+            content: content.into(),
+            images: Vec::new(),
+            failed: true,
+            subtask: None,
+        }
     }
 }
 
@@ -171,23 +189,42 @@ impl ToolRegistry {
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
         let registry = Self::unfiltered(tools);
         let set = registry.build_set(&|name, _| !crate::control::is_control(name))?;
-        Ok(Self { offered: set, ..registry })
+        Ok(Self {
+            offered: set,
+            ..registry
+        })
     }
 
     /// As [`new`](Self::new), but offers only the tools, and the control calls that not every mode has, whose group passes the filter.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn with_filter(tools: Vec<Arc<dyn Tool>>, fits: GroupFilter<'_>) -> Result<Self, ToolError> {
+    pub fn with_filter(
+        tools: Vec<Arc<dyn Tool>>,
+        fits: GroupFilter<'_>,
+    ) -> Result<Self, ToolError> {
         let registry = Self::unfiltered(tools);
         let set = registry.offered_set(fits)?;
-        Ok(Self { offered: set, ..registry })
+        Ok(Self {
+            offered: set,
+            ..registry
+        })
     }
 
     fn unfiltered(tools: Vec<Arc<dyn Tool>>) -> Self {
-        let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
-        let tools = Arc::new(RwLock::new(LiveTools { tools, pending: ToolsChange::default() }));
-        Self { tools, offered: ToolSet::default(), context_source: None }
+        let tools = tools
+            .into_iter()
+            .map(|tool| (tool.spec().name, tool))
+            .collect();
+        let tools = Arc::new(RwLock::new(LiveTools {
+            tools,
+            pending: ToolsChange::default(),
+        }));
+        Self {
+            tools,
+            offered: ToolSet::default(),
+            context_source: None,
+        }
     }
 
     /// Returns the tools that a model is offered where only groups that pass the filter are.
@@ -198,17 +235,33 @@ impl ToolRegistry {
         self.build_set(&|_, group| fits(group))
     }
 
-    fn build_set(&self, fits: &dyn Fn(&str, Option<ToolGroup>) -> bool) -> Result<ToolSet, ToolError> {
+    fn build_set(
+        &self,
+        fits: &dyn Fn(&str, Option<ToolGroup>) -> bool,
+    ) -> Result<ToolSet, ToolError> {
         let mut shown = Vec::new();
         let mut known = Vec::new();
         for (name, tool) in &self.read_tools().tools {
-            let list = if tool.is_offered() && fits(name, tool.group()) { &mut shown } else { &mut known };
+            let list = if tool.is_offered() && fits(name, tool.group()) {
+                &mut shown
+            } else {
+                &mut known
+            };
             // A schema is generated from types, which is not worth doing again for every mode.
-            list.push(self.offered.get(name).cloned().unwrap_or_else(|| tool.spec()));
+            list.push(
+                self.offered
+                    .get(name)
+                    .cloned()
+                    .unwrap_or_else(|| tool.spec()),
+            );
         }
         shown.extend(crate::control::control_specs());
         for (spec, group) in crate::control::mode_dependent_calls() {
-            let list = if fits(&spec.name, Some(group)) { &mut shown } else { &mut known };
+            let list = if fits(&spec.name, Some(group)) {
+                &mut shown
+            } else {
+                &mut known
+            };
             list.push(spec);
         }
         ToolSet::with_unoffered(shown, known)
@@ -219,9 +272,17 @@ impl ToolRegistry {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn without_tool(&self, name: &str) -> Result<Self, ToolError> {
-        let offered: Vec<_> = self.offered.iter().map(|spec| spec.name.clone()).filter(|own| own != name).collect();
+        let offered: Vec<_> = self
+            .offered
+            .iter()
+            .map(|spec| spec.name.clone())
+            .filter(|own| own != name)
+            .collect();
         let set = self.build_set(&|own, _| offered.iter().any(|name| name == own))?;
-        Ok(Self { offered: set, ..self.clone() })
+        Ok(Self {
+            offered: set,
+            ..self.clone()
+        })
     }
 
     /// The tools in a place that is looked at before every turn; `None`: it is not.
@@ -253,7 +314,11 @@ impl ToolRegistry {
 
     fn names_where(&self, fits: impl Fn(&dyn Tool) -> bool) -> Vec<String> {
         let live = self.read_tools();
-        live.tools.iter().filter(|(_, tool)| fits(tool.as_ref())).map(|(name, _)| name.clone()).collect()
+        live.tools
+            .iter()
+            .filter(|(_, tool)| fits(tool.as_ref()))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Returns the tool of that name; control calls are no tools.
@@ -316,8 +381,15 @@ impl ToolRegistry {
                 change.note_removed(&spec.name);
             }
         }
-        for name in recorded.removed.iter().filter(|name| !recorded.added.iter().any(|tool| tool.spec.name == **name)) {
-            if let Some(Ok(tool)) = live.find(name).map(|tool| AddedTool::from_tool(tool.as_ref())) {
+        for name in recorded
+            .removed
+            .iter()
+            .filter(|name| !recorded.added.iter().any(|tool| tool.spec.name == **name))
+        {
+            if let Some(Ok(tool)) = live
+                .find(name)
+                .map(|tool| AddedTool::from_tool(tool.as_ref()))
+            {
                 change.note_added(tool);
             }
         }
@@ -354,6 +426,8 @@ impl AddedTool {
 
 impl std::fmt::Debug for ToolRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.offered.iter().map(|spec| &spec.name)).finish()
+        f.debug_list()
+            .entries(self.offered.iter().map(|spec| &spec.name))
+            .finish()
     }
 }

@@ -68,7 +68,10 @@ impl CommandQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<UserCommand>> {
-        self.0.commands.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .commands
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,16 +87,26 @@ pub enum UserNotice<'a> {
 impl UserCommand {
     /// Returns the command for a message that waits for its turn.
     pub fn queue(message: impl Into<UserMessage>) -> Self {
-        Self::Send { message: message.into(), delivery: MessageDelivery::Queue }
+        Self::Send {
+            message: message.into(),
+            delivery: MessageDelivery::Queue,
+        }
     }
 
     /// Returns the command for a message that interrupts what the model is doing.
     pub fn interrupt(message: impl Into<UserMessage>) -> Self {
-        Self::Send { message: message.into(), delivery: MessageDelivery::Interrupt }
+        Self::Send {
+            message: message.into(),
+            delivery: MessageDelivery::Interrupt,
+        }
     }
 
     /// Returns the task's input; `None` for a command that only asks for information. Sends that information to the front end.
-    pub(crate) fn into_input(self, task: &Task, user: &mut dyn FrontEnd) -> Option<TaskInput<'static>> {
+    pub(crate) fn into_input(
+        self,
+        task: &Task,
+        user: &mut dyn FrontEnd,
+    ) -> Option<TaskInput<'static>> {
         self.notify_front_end(task, user);
         Some(match self {
             Self::ShowContextUsage => return None,
@@ -108,7 +121,13 @@ impl UserCommand {
 
     /// Returns true if the command gives up the answer that is being written.
     pub(crate) fn interrupts_answer(&self) -> bool {
-        matches!(self, Self::Send { delivery: MessageDelivery::Interrupt, .. } | Self::Cancel)
+        matches!(
+            self,
+            Self::Send {
+                delivery: MessageDelivery::Interrupt,
+                ..
+            } | Self::Cancel
+        )
     }
 
     /// Sends the front end the information that the command asks for.

@@ -30,10 +30,22 @@ use serde_json::{Map, Value};
 
 const KB: usize = 1000;
 const CHUNKS: [usize; 3] = [4, 16, 64];
-const ROWS: [&str; 7] = ["memchr", "memcpy", "cline", "invoke", "serde_json", "json", "hermes"];
+const ROWS: [&str; 7] = [
+    "memchr",
+    "memcpy",
+    "cline",
+    "invoke",
+    "serde_json",
+    "json",
+    "hermes",
+];
 /// The rows and the row that each is compared to.
-const RATIOS: [(&str, &str, f64); 4] =
-    [("cline", "memchr", 1.7), ("invoke", "memchr", 1.7), ("json", "serde_json", 1.0), ("hermes", "serde_json", 1.4)];
+const RATIOS: [(&str, &str, f64); 4] = [
+    ("cline", "memchr", 1.7),
+    ("invoke", "memchr", 1.7),
+    ("json", "serde_json", 1.0),
+    ("hermes", "serde_json", 1.4),
+];
 
 /// A page of TypeScript with generics, comparisons, markup, quotes, blank lines, and some non-ASCII
 /// characters.
@@ -118,13 +130,24 @@ impl Load {
         let render = |name| {
             DialectSet::built_in()
                 .find(name)
-                .map_or_else(String::new, |it| it.render_call("write_to_file", &arguments, &tools))
+                .map_or_else(String::new, |it| {
+                    it.render_call("write_to_file", &arguments, &tools)
+                })
         };
         let cline = render(CLINE);
         let invoke = render(INVOKE);
         let json = Value::Object(arguments).to_string();
-        let hermes = format!("<tool_call>\n{{\"name\": \"write_to_file\", \"arguments\": {json}}}\n</tool_call>");
-        Self { size, cline, invoke, json, hermes, tools }
+        let hermes = format!(
+            "<tool_call>\n{{\"name\": \"write_to_file\", \"arguments\": {json}}}\n</tool_call>"
+        );
+        Self {
+            size,
+            cline,
+            invoke,
+            json,
+            hermes,
+            tools,
+        }
     }
 
     /// Runs one pass of a row.
@@ -139,17 +162,21 @@ impl Load {
             "cline" => self.read(CLINE, &self.cline, chunk),
             "invoke" => self.read(INVOKE, &self.invoke, chunk),
             "hermes" => self.read("hermes", &self.hermes, chunk),
-            "serde_json" => {
-                append(&self.json, chunk, |text| _ = black_box(serde_json::from_str::<Map<String, Value>>(text)))
-            }
+            "serde_json" => append(&self.json, chunk, |text| {
+                _ = black_box(serde_json::from_str::<Map<String, Value>>(text))
+            }),
             _ => self.scan(chunk),
         }
     }
 
     fn read(&self, name: &str, text: &str, chunk: usize) {
         let mut out = sink();
-        let mut reader =
-            CallReader::new(DialectSet::built_in().select(name).unwrap_or(DialectSet::built_in().all()), &self.tools);
+        let mut reader = CallReader::new(
+            DialectSet::built_in()
+                .select(name)
+                .unwrap_or(DialectSet::built_in().all()),
+            &self.tools,
+        );
         chunks(text, chunk).for_each(|piece| reader.push(piece, &mut out));
         reader.finish(Truncation::Ended, &mut out);
     }
@@ -184,7 +211,8 @@ fn append(text: &str, chunk: usize, done: impl FnOnce(&str)) {
 fn chunks(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let (piece, after) = rest.split_at_checked(rest.ceil_char_boundary(size.min(rest.len())))?;
+        let (piece, after) =
+            rest.split_at_checked(rest.ceil_char_boundary(size.min(rest.len())))?;
         rest = after;
         (!piece.is_empty()).then_some(piece)
     })
@@ -209,20 +237,31 @@ fn measure(load: &Load, chunk: usize, rounds: usize) -> Vec<Duration> {
 
 fn ratio(times: &[Duration], row: &str, against: &str) -> f64 {
     let time = |row: &str| {
-        ROWS.iter().position(|known| *known == row).and_then(|at| times.get(at)).copied().unwrap_or_default()
+        ROWS.iter()
+            .position(|known| *known == row)
+            .and_then(|at| times.get(at))
+            .copied()
+            .unwrap_or_default()
     };
     time(row).as_secs_f64() / time(against).as_secs_f64()
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
     if let [row, bytes] = arguments.as_slice() {
         let load = Load::new(100 * KB);
         let chunk = bytes.parse().unwrap_or(16);
         return (0..20_000).for_each(|_| load.run(row, chunk));
     }
     let test = arguments.iter().any(|argument| argument == "--test");
-    let loads = if test { vec![Load::new(10 * KB)] } else { vec![Load::new(100 * KB), Load::new(1000 * KB)] };
+    let loads = if test {
+        vec![Load::new(10 * KB)]
+    } else {
+        vec![Load::new(100 * KB), Load::new(1000 * KB)]
+    };
     let mut table = format!("{:>8} {:>6}", "value", "chunk");
     for row in ROWS {
         _ = write!(table, " {row:>10}");
@@ -233,7 +272,15 @@ fn main() {
     let mut measured = Vec::new();
     for load in &loads {
         for chunk in CHUNKS {
-            let times = measure(load, chunk, if test { 1 } else { (40_000 * KB / load.size).min(200) });
+            let times = measure(
+                load,
+                chunk,
+                if test {
+                    1
+                } else {
+                    (40_000 * KB / load.size).min(200)
+                },
+            );
             _ = write!(table, "\n{:>5} KB {chunk:>4} B", load.size / KB);
             for time in &times {
                 _ = write!(table, " {:>7.3} ms", time.as_secs_f64() * 1e3);
@@ -252,7 +299,9 @@ fn main() {
     let (small, large) = measured.split_at(CHUNKS.len());
     for ((chunk, small), (_, large)) in small.iter().zip(large) {
         let growth = |at: usize| Some(large.get(at)?.as_secs_f64() / small.get(at)?.as_secs_f64());
-        let growths: Vec<_> = (0..ROWS.len()).map(|at| format!("{:>10.1}", growth(at).unwrap_or_default())).collect();
+        let growths: Vec<_> = (0..ROWS.len())
+            .map(|at| format!("{:>10.1}", growth(at).unwrap_or_default()))
+            .collect();
         println!("{:>13} B {}", chunk, growths.join(" "));
     }
 }

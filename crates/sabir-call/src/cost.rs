@@ -99,7 +99,13 @@ impl TokenPrices {
     /// Zero prices, for a server on the user's own machine.
     pub const FREE: Self = {
         let free = Some(Dollars(0));
-        Self { input: free, output: free, cache_read: free, cache_write: free, up_to: None }
+        Self {
+            input: free,
+            output: free,
+            cache_read: free,
+            cache_write: free,
+            up_to: None,
+        }
     };
 
     /// Returns true if every response without cached tokens can be priced.
@@ -115,7 +121,9 @@ impl TokenPrices {
         let read = usage.cache_read.unwrap_or(0);
         let written = usage.cache_write.unwrap_or(0);
         // `Usage::input` includes the cached tokens, which have their own prices.
-        let fresh = usage.input.map(|input| input.saturating_sub(read).saturating_sub(written));
+        let fresh = usage
+            .input
+            .map(|input| input.saturating_sub(read).saturating_sub(written));
         let parts = [
             (fresh, self.input),
             (usage.output, self.output),
@@ -123,15 +131,23 @@ impl TokenPrices {
             (Some(written), self.cache_write),
         ];
         // Longer requests cost more, so these prices still give a lower bound.
-        let longer = self.up_to.zip(usage.input).is_some_and(|(up_to, input)| input > up_to);
-        let mut cost = Cost { at_least: longer, ..Cost::default() };
+        let longer = self
+            .up_to
+            .zip(usage.input)
+            .is_some_and(|(up_to, input)| input > up_to);
+        let mut cost = Cost {
+            at_least: longer,
+            ..Cost::default()
+        };
         // Prices are per million tokens, so the sum counts in millionths of a billionth; u128
         // cannot overflow here.
         let mut millionths = 0_u128;
         for (tokens, price) in parts {
             match (tokens, price) {
                 (Some(0), _) => {}
-                (Some(tokens), Some(price)) => millionths += u128::from(tokens) * u128::from(price.0),
+                (Some(tokens), Some(price)) => {
+                    millionths += u128::from(tokens) * u128::from(price.0)
+                }
                 _ => cost.at_least = true,
             }
         }
@@ -142,7 +158,11 @@ impl TokenPrices {
 
 impl Cost {
     /// The cost about which nothing is known.
-    pub const UNKNOWN: Self = Self { known: Dollars(0), at_least: true, estimated: false };
+    pub const UNKNOWN: Self = Self {
+        known: Dollars(0),
+        at_least: true,
+        estimated: false,
+    };
 
     /// Returns true if nothing at all is known.
     pub fn is_unknown(&self) -> bool {
@@ -152,7 +172,10 @@ impl Cost {
     /// Returns the same cost, marked as based on estimated tokens.
     #[must_use]
     pub fn as_estimated(self) -> Self {
-        Self { estimated: !self.is_unknown(), ..self }
+        Self {
+            estimated: !self.is_unknown(),
+            ..self
+        }
     }
 }
 
@@ -166,18 +189,33 @@ impl AddAssign for Cost {
 
 impl From<Cost> for Option<Known> {
     fn from(cost: Cost) -> Self {
-        let Cost { known, at_least, estimated } = cost;
-        (!cost.is_unknown()).then_some(Known { nano_usd: known.0, at_least, estimated })
+        let Cost {
+            known,
+            at_least,
+            estimated,
+        } = cost;
+        (!cost.is_unknown()).then_some(Known {
+            nano_usd: known.0,
+            at_least,
+            estimated,
+        })
     }
 }
 
 impl From<Option<Known>> for Cost {
     fn from(known: Option<Known>) -> Self {
-        known.map_or(Self::UNKNOWN, |Known { nano_usd, at_least, estimated }| Self {
-            known: Dollars(nano_usd),
-            at_least,
-            estimated,
-        })
+        known.map_or(
+            Self::UNKNOWN,
+            |Known {
+                 nano_usd,
+                 at_least,
+                 estimated,
+             }| Self {
+                known: Dollars(nano_usd),
+                at_least,
+                estimated,
+            },
+        )
     }
 }
 
@@ -217,14 +255,21 @@ impl FromStr for Dollars {
             let digits = text.trim();
             let digits = digits.strip_prefix('$').unwrap_or(digits);
             let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
-            let plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let plain =
+                |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             if !plain(whole) || !plain(part) || part.len() > 9 {
                 return None;
             }
             let part: u64 = format!("{part:0<9}").parse().ok()?;
-            whole.parse::<u64>().ok()?.checked_mul(NANOS)?.checked_add(part)
+            whole
+                .parse::<u64>()
+                .ok()?
+                .checked_mul(NANOS)?
+                .checked_add(part)
         };
-        amount().map(Self).ok_or_else(|| DollarsError(text.to_owned()))
+        amount()
+            .map(Self)
+            .ok_or_else(|| DollarsError(text.to_owned()))
     }
 }
 
@@ -233,7 +278,10 @@ impl Serialize for Dollars {
         if self.0.is_multiple_of(NANOS) {
             return serializer.serialize_u64(self.0 / NANOS);
         }
-        #[expect(clippy::cast_precision_loss, reason = "a price has few digits; sums are never serialized this way")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a price has few digits; sums are never serialized this way"
+        )]
         serializer.serialize_f64(self.0 as f64 / NANOS as f64)
     }
 }
@@ -289,20 +337,42 @@ mod tests {
         ] {
             assert_eq!(dollars(text).as_nanos(), nanos, "{text}");
         }
-        for text in ["", "-1", "1.", ".5", "1e3", "0.0000000001", "18446744074", "NaN", "1 000", "$"] {
+        for text in [
+            "",
+            "-1",
+            "1.",
+            ".5",
+            "1e3",
+            "0.0000000001",
+            "18446744074",
+            "NaN",
+            "1 000",
+            "$",
+        ] {
             assert!(text.parse::<Dollars>().is_err(), "{text}");
         }
-        for (json, nanos) in [("0.1", 100_000_000), ("3", 3 * NANOS), ("\"0.0375\"", 37_500_000), ("0.3", 300_000_000)]
-        {
+        for (json, nanos) in [
+            ("0.1", 100_000_000),
+            ("3", 3 * NANOS),
+            ("\"0.0375\"", 37_500_000),
+            ("0.3", 300_000_000),
+        ] {
             let read: Dollars = serde_json::from_str(json).unwrap();
             assert_eq!(read.as_nanos(), nanos, "{json}");
-            assert_eq!(serde_json::to_string(&read).unwrap(), json.trim_matches('"'));
+            assert_eq!(
+                serde_json::to_string(&read).unwrap(),
+                json.trim_matches('"')
+            );
         }
         for json in ["-1", "true", "1e40", "null", "\"dear\""] {
             assert!(serde_json::from_str::<Dollars>(json).is_err(), "{json}");
         }
-        for (nanos, shown) in [(0, "$0"), (1, "less than $0.0001"), (4_250_000, "$0.0043"), (1_999_999_999, "$2.0000")]
-        {
+        for (nanos, shown) in [
+            (0, "$0"),
+            (1, "less than $0.0001"),
+            (4_250_000, "$0.0043"),
+            (1_999_999_999, "$2.0000"),
+        ] {
             assert_eq!(Dollars(nanos).to_string(), shown);
         }
     }
@@ -311,7 +381,13 @@ mod tests {
     fn tokens_are_priced_by_kind() {
         let prices = |fields: [&str; 4], up_to| {
             let [input, output, cache_read, cache_write] = fields.map(|text| text.parse().ok());
-            TokenPrices { input, output, cache_read, cache_write, up_to }
+            TokenPrices {
+                input,
+                output,
+                cache_read,
+                cache_write,
+                up_to,
+            }
         };
         let usage = |[input, output, cache_read, cache_write]: [Option<u64>; 4]| Usage {
             input,
@@ -321,39 +397,102 @@ mod tests {
             reasoning: Some(7),
         };
         let check = |prices: TokenPrices, tokens, expected: &str| {
-            assert_eq!(serde_json::to_string(&prices.cost_of(usage(tokens))).unwrap(), expected, "{tokens:?}");
+            assert_eq!(
+                serde_json::to_string(&prices.cost_of(usage(tokens))).unwrap(),
+                expected,
+                "{tokens:?}"
+            );
         };
         let all = prices(["3", "15", "0.3", "3.75"], None);
-        check(all, [Some(1_000_000), Some(0), None, None], r#"{"nano_usd":3000000000}"#);
+        check(
+            all,
+            [Some(1_000_000), Some(0), None, None],
+            r#"{"nano_usd":3000000000}"#,
+        );
         // Cached tokens are included in the input tokens, and must not be counted twice.
-        check(all, [Some(1000), Some(100), Some(600), Some(300)], r#"{"nano_usd":3105000}"#);
-        check(all, [None, Some(100), None, None], r#"{"nano_usd":1500000,"at_least":true}"#);
+        check(
+            all,
+            [Some(1000), Some(100), Some(600), Some(300)],
+            r#"{"nano_usd":3105000}"#,
+        );
+        check(
+            all,
+            [None, Some(100), None, None],
+            r#"{"nano_usd":1500000,"at_least":true}"#,
+        );
         check(all, [None, None, None, None], "null");
-        check(all, [Some(u64::MAX); 4].map(|it| it), r#"{"nano_usd":18446744073709551615}"#);
+        check(
+            all,
+            [Some(u64::MAX); 4].map(|it| it),
+            r#"{"nano_usd":18446744073709551615}"#,
+        );
         let part = prices(["2", "", "", ""], Some(200));
-        check(part, [Some(200), Some(0), None, None], r#"{"nano_usd":400000}"#);
-        check(part, [Some(201), Some(0), None, None], r#"{"nano_usd":402000,"at_least":true}"#);
-        check(part, [Some(100), Some(9), None, None], r#"{"nano_usd":200000,"at_least":true}"#);
-        check(part, [Some(100), Some(0), Some(50), None], r#"{"nano_usd":100000,"at_least":true}"#);
-        check(TokenPrices::default(), [Some(1), Some(1), None, None], "null");
-        check(TokenPrices::default(), [Some(0), Some(0), None, None], "null");
-        check(TokenPrices::FREE, [Some(9), Some(9), Some(3), Some(3)], r#"{"nano_usd":0}"#);
+        check(
+            part,
+            [Some(200), Some(0), None, None],
+            r#"{"nano_usd":400000}"#,
+        );
+        check(
+            part,
+            [Some(201), Some(0), None, None],
+            r#"{"nano_usd":402000,"at_least":true}"#,
+        );
+        check(
+            part,
+            [Some(100), Some(9), None, None],
+            r#"{"nano_usd":200000,"at_least":true}"#,
+        );
+        check(
+            part,
+            [Some(100), Some(0), Some(50), None],
+            r#"{"nano_usd":100000,"at_least":true}"#,
+        );
+        check(
+            TokenPrices::default(),
+            [Some(1), Some(1), None, None],
+            "null",
+        );
+        check(
+            TokenPrices::default(),
+            [Some(0), Some(0), None, None],
+            "null",
+        );
+        check(
+            TokenPrices::FREE,
+            [Some(9), Some(9), Some(3), Some(3)],
+            r#"{"nano_usd":0}"#,
+        );
         // A fraction of a billionth is rounded up, so that many of them are not lost.
-        check(prices(["0.000001", "0", "", ""], None), [Some(1), Some(0), None, None], r#"{"nano_usd":1}"#);
+        check(
+            prices(["0.000001", "0", "", ""], None),
+            [Some(1), Some(0), None, None],
+            r#"{"nano_usd":1}"#,
+        );
     }
 
     #[test]
     fn sums_mark_unknown_parts() {
         let check = |costs: &[&str], expected: &str| {
             let mut sum = Cost::default();
-            costs.iter().for_each(|cost| sum += serde_json::from_str(cost).unwrap());
+            costs
+                .iter()
+                .for_each(|cost| sum += serde_json::from_str(cost).unwrap());
             assert_eq!(sum.to_string(), expected, "{costs:?}");
         };
         check(&[], "$0");
         check(&["null"], "unknown");
-        check(&[r#"{"nano_usd":1000000}"#, r#"{"nano_usd":2000000}"#], "$0.0030");
+        check(
+            &[r#"{"nano_usd":1000000}"#, r#"{"nano_usd":2000000}"#],
+            "$0.0030",
+        );
         check(&[r#"{"nano_usd":1000000}"#, "null"], "at least $0.0010");
-        check(&[r#"{"nano_usd":1000000,"estimated":true}"#], "about $0.0010");
-        check(&[r#"{"nano_usd":1000000,"estimated":true}"#, "null"], "at least about $0.0010");
+        check(
+            &[r#"{"nano_usd":1000000,"estimated":true}"#],
+            "about $0.0010",
+        );
+        check(
+            &[r#"{"nano_usd":1000000,"estimated":true}"#, "null"],
+            "at least about $0.0010",
+        );
     }
 }

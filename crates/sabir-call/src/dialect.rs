@@ -59,13 +59,25 @@ pub struct Dialect {
 
 impl Dialect {
     /// Renders a run of calls as a model would write it, including wrappers.
-    pub fn render_calls<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, tools: &ToolSet) -> String {
-        let calls: Vec<_> = calls.into_iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
+    pub fn render_calls<'c>(
+        &self,
+        calls: impl IntoIterator<Item = &'c Call>,
+        tools: &ToolSet,
+    ) -> String {
+        let calls: Vec<_> = calls
+            .into_iter()
+            .map(|call| (call.name.as_str(), &call.arguments))
+            .collect();
         render::render_calls(self, &calls, tools)
     }
 
     /// Renders one call as a model would write it, without the wrapper around a run of calls.
-    pub fn render_call(&self, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
+    pub fn render_call(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+        tools: &ToolSet,
+    ) -> String {
         render::render_call(self, name, arguments, tools)
     }
 
@@ -94,7 +106,10 @@ impl Dialect {
     pub(crate) fn render_instructions(&self) -> String {
         let one = |name: &str, value: Value| (name.to_owned(), value);
         let read = Map::from_iter([one("path", "src/main.rs".into())]);
-        let write = Map::from_iter([one("path", "notes.md".into()), one("content", "# Notes\n\nFirst line.".into())]);
+        let write = Map::from_iter([
+            one("path", "notes.md".into()),
+            one("content", "# Notes\n\nFirst line.".into()),
+        ]);
         let lines = match *self.grammar {
             Grammar::Tagged(_) => "A text of several lines may stand on lines of its own",
             Grammar::Gemma(_) => "A text of several lines",
@@ -115,16 +130,31 @@ pub(crate) fn example_arguments(tool: &ToolSpec) -> Map<String, Value> {
     if let Some(example) = tool.examples.first() {
         return example.clone();
     }
-    let required = tool.declared_arguments().filter(|argument| argument.required);
-    required.map(|argument| (argument.name.to_owned(), example_value(argument.schema))).collect()
+    let required = tool
+        .declared_arguments()
+        .filter(|argument| argument.required);
+    required
+        .map(|argument| (argument.name.to_owned(), example_value(argument.schema)))
+        .collect()
 }
 
 fn example_value(schema: &Value) -> Value {
-    let listed = schema.get("enum").and_then(Value::as_array).and_then(|values| values.first());
-    if let Some(value) = schema.get("default").or_else(|| schema.get("const")).or(listed) {
+    let listed = schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .and_then(|values| values.first());
+    if let Some(value) = schema
+        .get("default")
+        .or_else(|| schema.get("const"))
+        .or(listed)
+    {
         return value.clone();
     }
-    let argument = crate::tool::ArgumentSpec { name: "", required: true, schema };
+    let argument = crate::tool::ArgumentSpec {
+        name: "",
+        required: true,
+        schema,
+    };
     let types = argument.type_names();
     let is = |name: &str| types.contains(&name);
     if is("string") || types.is_empty() {
@@ -137,14 +167,19 @@ fn example_value(schema: &Value) -> Value {
         return Value::from(true);
     }
     if is("array") {
-        let item = schema.get("items").map_or_else(|| Value::from("text"), example_value);
+        let item = schema
+            .get("items")
+            .map_or_else(|| Value::from("text"), example_value);
         return Value::Array(vec![item]);
     }
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
-    let object = properties
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| required.is_some_and(|required| required.iter().any(|item| item == *name)));
-    Value::Object(object.map(|(name, schema)| (name.clone(), example_value(schema))).collect())
+    let object = properties.into_iter().flatten().filter(|(name, _)| {
+        required.is_some_and(|required| required.iter().any(|item| item == *name))
+    });
+    Value::Object(
+        object
+            .map(|(name, schema)| (name.clone(), example_value(schema)))
+            .collect(),
+    )
 }

@@ -106,7 +106,9 @@ impl DraftResponse {
 
     /// Returns the errors that stop the call with that index.
     pub fn errors_of(&self, index: u32) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(move |fault| fault.call == Some(index) && fault.severity == Severity::Error)
+        self.faults
+            .iter()
+            .filter(move |fault| fault.call == Some(index) && fault.severity == Severity::Error)
     }
 
     /// Returns all text parts, joined.
@@ -120,7 +122,8 @@ impl DraftResponse {
 
     /// Removes text parts that hold only white space, which merely separates calls.
     pub fn drop_blank_text(&mut self) {
-        self.parts.retain(|part| !matches!(part, DraftPart::Text(text) if text.trim().is_empty()));
+        self.parts
+            .retain(|part| !matches!(part, DraftPart::Text(text) if text.trim().is_empty()));
     }
 
     fn call_mut(&mut self, index: u32) -> Option<&mut DraftCall> {
@@ -155,7 +158,14 @@ impl EventSink for DraftResponse {
                 Some(DraftPart::Thought(known)) => known.push_str(text),
                 _ => self.parts.push(DraftPart::Thought(text.to_owned())),
             },
-            Event::CallStart { index, id, name, dialect, at, name_at } => self.parts.push(DraftPart::Call(DraftCall {
+            Event::CallStart {
+                index,
+                id,
+                name,
+                dialect,
+                at,
+                name_at,
+            } => self.parts.push(DraftPart::Call(DraftCall {
                 index,
                 id: id.map(str::to_owned),
                 name: name.to_owned(),
@@ -163,13 +173,31 @@ impl EventSink for DraftResponse {
                 arguments: Vec::new(),
                 state: DraftState::Open,
                 span: Span::new(at, at),
-                name_span: Span::new(name_at, if dialect.is_some() { name_at + name.len() } else { name_at }),
+                name_span: Span::new(
+                    name_at,
+                    if dialect.is_some() {
+                        name_at + name.len()
+                    } else {
+                        name_at
+                    },
+                ),
             })),
-            Event::ArgStart { index, name, form, at } => {
+            Event::ArgStart {
+                index,
+                name,
+                form,
+                at,
+            } => {
                 if let Some(call) = self.call_mut(index) {
                     let name = name.to_owned();
                     let span = Span::new(at, at);
-                    call.arguments.push(DraftArgument { name, form, text: String::new(), partial: true, span });
+                    call.arguments.push(DraftArgument {
+                        name,
+                        form,
+                        text: String::new(),
+                        partial: true,
+                        span,
+                    });
                 }
             }
             Event::ArgDelta { index, text } => {

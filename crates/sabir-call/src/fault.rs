@@ -182,7 +182,10 @@ pub struct SourcePosition<'a> {
 impl Span {
     /// Creates the span `start..end`; an `end` before `start` counts as empty.
     pub fn new(start: usize, end: usize) -> Self {
-        Self { start, end: end.max(start) }
+        Self {
+            start,
+            end: end.max(start),
+        }
     }
 }
 
@@ -215,7 +218,10 @@ impl Fault {
 
     /// Creates a fault that stops nothing.
     pub fn warning(kind: FaultKind, span: Span, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(kind, span, message) }
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(kind, span, message)
+        }
     }
 
     /// Sets the affected call.
@@ -264,12 +270,26 @@ impl Fault {
         let ends = count(b'\n') + returns;
         // A position between CR and LF still belongs to the line that they end.
         let split_pair = before.ends_with('\r') && after.starts_with('\n');
-        let head = if split_pair { before.trim_end_matches('\r') } else { before };
+        let head = if split_pair {
+            before.trim_end_matches('\r')
+        } else {
+            before
+        };
         let head = head.rsplit(is_end).next().unwrap_or_default();
-        let tail = if split_pair { "" } else { after.split(is_end).next().unwrap_or_default() };
+        let tail = if split_pair {
+            ""
+        } else {
+            after.split(is_end).next().unwrap_or_default()
+        };
         let start = at - head.len() - usize::from(split_pair);
-        let text = source.get(start..start + head.len() + tail.len()).unwrap_or_default();
-        SourcePosition { line: ends + 1 - usize::from(split_pair), column: head.chars().count() + 1, text }
+        let text = source
+            .get(start..start + head.len() + tail.len())
+            .unwrap_or_default();
+        SourcePosition {
+            line: ends + 1 - usize::from(split_pair),
+            column: head.chars().count() + 1,
+            text,
+        }
     }
 
     /// Renders the fault like a compiler diagnostic: message, line, caret, hint.
@@ -287,7 +307,8 @@ impl Fault {
             Severity::Warning => "warning",
         };
         let gutter = place.line.to_string().len();
-        let AnnotatedLine { line, marks } = AnnotatedLine::new(&place, self.span.end - self.span.start);
+        let AnnotatedLine { line, marks } =
+            AnnotatedLine::new(&place, self.span.end - self.span.start);
         let mut text = format!(
             "{word}[{}]: {}\n{:gutter$}--> line {}, column {}\n{:gutter$} |\n{} | {line}\n{:gutter$} | {marks}\n",
             self.kind.name(),
@@ -321,16 +342,26 @@ impl AnnotatedLine {
 
     /// Marks `length` bytes of the line, starting at the position; marks at least one cell.
     fn new(place: &SourcePosition<'_>, length: usize) -> Self {
-        let at = place.text.char_indices().nth(place.column - 1).map_or(place.text.len(), |(at, _)| at);
+        let at = place
+            .text
+            .char_indices()
+            .nth(place.column - 1)
+            .map_or(place.text.len(), |(at, _)| at);
         let (head, tail) = place.text.split_at_checked(at).unwrap_or((place.text, ""));
         let from = head.len() - bytes_within(head.chars().rev(), Self::BEFORE);
         let before = head.get(from..).unwrap_or_default();
         // A leading combining mark belongs to a letter that was cut off, and would be drawn over
         // the `…`.
-        let before = if from > 0 { before.trim_start_matches(is_zero_width) } else { before };
+        let before = if from > 0 {
+            before.trim_start_matches(is_zero_width)
+        } else {
+            before
+        };
         let room = Self::CELLS.saturating_sub(cell_width(&visible_text(before)));
         let until = bytes_within(tail.chars(), room);
-        let marked = tail.get(..tail.floor_char_boundary(length.min(until))).unwrap_or_default();
+        let marked = tail
+            .get(..tail.floor_char_boundary(length.min(until)))
+            .unwrap_or_default();
         let cut = |cut: bool| if cut { "…" } else { "" };
         let line = format!(
             "{}{}{}{}",
@@ -343,7 +374,11 @@ impl AnnotatedLine {
         // A combining character has no cell of its own, so the caret goes under its base character.
         let (before, marked) = match marked.chars().next() {
             Some(first) if is_zero_width(first) => {
-                let base = before.trim_end_matches(is_zero_width).char_indices().next_back().map_or(0, |(at, _)| at);
+                let base = before
+                    .trim_end_matches(is_zero_width)
+                    .char_indices()
+                    .next_back()
+                    .map_or(0, |(at, _)| at);
                 (before.get(..base).unwrap_or_default(), "")
             }
             _ => (before, marked),
@@ -351,7 +386,11 @@ impl AnnotatedLine {
         // The terminal decides the width of a tab, so tabs are repeated in the caret line, never
         // counted.
         let text = marked.trim_start_matches('\t');
-        let tabs = if text.is_empty() { 0 } else { marked.len() - text.len() };
+        let tabs = if text.is_empty() {
+            0
+        } else {
+            marked.len() - text.len()
+        };
         push_cells(&mut marks, before, " ");
         marks.push_str(&"\t".repeat(tabs));
         let text = text.trim_end_matches('\t');
@@ -407,9 +446,11 @@ fn visible_text(text: &str) -> String {
         // Variation selectors have no width and change only the look of the character before them.
         '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => None,
         // Direction marks, joiners and other invisible characters can disguise text.
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
-            Some(char::REPLACEMENT_CHARACTER)
-        }
+        '\u{61c}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' => Some(char::REPLACEMENT_CHARACTER),
         // Tag characters are invisible and can carry hidden text.
         '\u{e0000}'..='\u{e007f}' => Some(char::REPLACEMENT_CHARACTER),
         _ if c.is_control() => Some(char::REPLACEMENT_CHARACTER),
@@ -435,7 +476,11 @@ mod tests {
         let shown = fault.render_diagnostic(&text);
         let mut lines = shown.lines().skip(3);
         let bare = |line: Option<&str>| line.unwrap().split_once(" | ").unwrap().1.to_owned();
-        (fault.position_in(&text).column, bare(lines.next()), bare(lines.next()))
+        (
+            fault.position_in(&text).column,
+            bare(lines.next()),
+            bare(lines.next()),
+        )
     }
 
     #[test]
@@ -458,8 +503,18 @@ mod tests {
             ("👍\u{1f3fd}«x»", 3, "👍\u{1f3fd}x", "  ^"),
             ("🇩🇪«x»", 3, "🇩🇪x", "  ^"),
             ("❤\u{fe0f}«x»", 3, "❤x", " ^"),
-            ("\u{1b}[31m\u{202e}«x»", 7, "\u{fffd}[31m\u{fffd}x", "      ^"),
-            ("\u{ad5c}\u{3000}«\u{ff21}»", 3, "\u{ad5c}\u{3000}\u{ff21}", "    ^^"),
+            (
+                "\u{1b}[31m\u{202e}«x»",
+                7,
+                "\u{fffd}[31m\u{fffd}x",
+                "      ^",
+            ),
+            (
+                "\u{ad5c}\u{3000}«\u{ff21}»",
+                3,
+                "\u{ad5c}\u{3000}\u{ff21}",
+                "    ^^",
+            ),
             ("a\r\n漢«b»\r\nc", 2, "漢b", "  ^"),
             ("ab«\r\n»c", 3, "ab", "  ^"),
             ("ab«»", 3, "ab", "  ^"),
@@ -467,7 +522,11 @@ mod tests {
             ("a«bc\nd»e", 2, "abc", " ^^"),
         ];
         for (source, column, line, marks) in rows {
-            assert_eq!(marked(source), (column, line.to_owned(), marks.to_owned()), "{source:?}");
+            assert_eq!(
+                marked(source),
+                (column, line.to_owned(), marks.to_owned()),
+                "{source:?}"
+            );
         }
     }
 
@@ -484,9 +543,17 @@ mod tests {
         for (source, expected) in rows {
             let (before, rest) = source.split_once('«').unwrap();
             let text = format!("{before}{}", rest.replace('»', ""));
-            let fault = Fault::error(FaultKind::WrongType, Span::new(before.len(), before.len()), "m");
+            let fault = Fault::error(
+                FaultKind::WrongType,
+                Span::new(before.len(), before.len()),
+                "m",
+            );
             let place = fault.position_in(&text);
-            assert_eq!((place.line, place.column, place.text), expected, "{source:?}");
+            assert_eq!(
+                (place.line, place.column, place.text),
+                expected,
+                "{source:?}"
+            );
         }
     }
 
@@ -497,14 +564,21 @@ mod tests {
                 let source = format!("{}«!»{}", filler.repeat(before), filler.repeat(after));
                 let (_, line, marks) = marked(&source);
                 let cell = line.split('!').next().unwrap().width();
-                assert_eq!(marks, format!("{}^", " ".repeat(cell)), "{filler:?} {before} {after}");
+                assert_eq!(
+                    marks,
+                    format!("{}^", " ".repeat(cell)),
+                    "{filler:?} {before} {after}"
+                );
                 assert!(line.width() <= 122, "{} cells: {line}", line.width());
                 assert_eq!(line.starts_with('…'), before == 1000, "{line}");
                 assert_eq!(line.ends_with('…'), after == 1000, "{line}");
             }
         }
         let (_, line, marks) = marked(&format!("x«{}»", "y".repeat(500)));
-        assert_eq!((line.width(), marks.as_str()), (121, format!(" {}", "^".repeat(119)).as_str()));
+        assert_eq!(
+            (line.width(), marks.as_str()),
+            (121, format!(" {}", "^".repeat(119)).as_str())
+        );
         let (_, line, _) = marked(&format!("x«{}»", "\u{301}".repeat(100_000)));
         assert!(line.len() < 2_000);
     }
@@ -513,7 +587,10 @@ mod tests {
     fn out_of_range_spans_are_shown_at_the_end() {
         for span in [Span::new(3, 9), Span::new(9, 9), Span::new(1, 9)] {
             let shown = Fault::error(FaultKind::CutCall, span, "m").render_diagnostic("aé");
-            assert!(shown.contains("1 | aé\n  | ") && shown.contains('^'), "{shown}");
+            assert!(
+                shown.contains("1 | aé\n  | ") && shown.contains('^'),
+                "{shown}"
+            );
         }
         // A span inside a character marks the whole character.
         let shown = Fault::error(FaultKind::CutCall, Span::new(2, 3), "m").render_diagnostic("aé");

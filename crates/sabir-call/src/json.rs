@@ -146,7 +146,11 @@ impl ArgumentScanner {
     /// Creates a scanner for a value inside the assistant text, in which positions count. Use
     /// [`Self::read_value`].
     pub(crate) fn embedded_in_text(index: u32, guard: GuardBytes) -> Self {
-        Self { origin: SpanOrigin::Text, guard, ..Self::new(index) }
+        Self {
+            origin: SpanOrigin::Text,
+            guard,
+            ..Self::new(index)
+        }
     }
 
     /// Starts reading the value as an object that is not strict JSON.
@@ -180,7 +184,10 @@ impl ArgumentScanner {
         }
         let marks = SpecialMask::from_piece(chunk.as_bytes());
         if marks.is_empty() && self.strings.escape == EscapeState::None {
-            out.push_event(Event::ArgDelta { index: self.index, text: chunk });
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text: chunk,
+            });
             return true;
         }
         self.take_escaped(chunk, marks, out)
@@ -200,12 +207,20 @@ impl ArgumentScanner {
         if self.has_ended() {
             return ScanProgress::Ended(at);
         }
-        if at < text.len() { ScanProgress::Guard(at) } else { ScanProgress::More }
+        if at < text.len() {
+            ScanProgress::Guard(at)
+        } else {
+            ScanProgress::More
+        }
     }
 
     /// Gives up the value at that offset and closes the open argument. Returns the missing closer,
     /// or `None` if a fault has already described the problem.
-    pub(crate) fn abandon_value(&mut self, at: usize, out: &mut dyn EventSink) -> Option<&'static str> {
+    pub(crate) fn abandon_value(
+        &mut self,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> Option<&'static str> {
         let missing = match self.state {
             // A fault was already emitted in these states.
             ScannerState::Skip | ScannerState::Broken => None,
@@ -214,9 +229,16 @@ impl ArgumentScanner {
         };
         if matches!(
             self.state,
-            ScannerState::Text(_) | ScannerState::Source | ScannerState::Rest | ScannerState::Fenced(..)
+            ScannerState::Text(_)
+                | ScannerState::Source
+                | ScannerState::Rest
+                | ScannerState::Fenced(..)
         ) {
-            out.push_event(Event::ArgEnd { index: self.index, lead: "", at });
+            out.push_event(Event::ArgEnd {
+                index: self.index,
+                lead: "",
+                at,
+            });
         }
         self.state = ScannerState::Broken;
         missing
@@ -247,17 +269,27 @@ impl ArgumentScanner {
     /// Scans a piece with any content, up to a guarded byte or, inside a longer text, the end of
     /// the value.
     #[inline(never)]
-    fn read_piece(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn EventSink) -> usize {
+    fn read_piece(
+        &mut self,
+        chunk: &str,
+        from: usize,
+        pass: bool,
+        out: &mut dyn EventSink,
+    ) -> usize {
         let mut at = from;
         while let Some(&byte) = chunk.as_bytes().get(at) {
             let pass = pass && at == from;
             // Embedded in text, the bytes after the value belong to the caller. A native call has nothing after it,
             // so there the scanner reads on to report what follows.
-            if self.has_ended() && (self.state == ScannerState::Broken || self.origin == SpanOrigin::Text) {
+            if self.has_ended()
+                && (self.state == ScannerState::Broken || self.origin == SpanOrigin::Text)
+            {
                 break;
             }
             let next = match self.state {
-                ScannerState::Key | ScannerState::Text(_) if self.strings.escape != EscapeState::None => {
+                ScannerState::Key | ScannerState::Text(_)
+                    if self.strings.escape != EscapeState::None =>
+                {
                     self.read_escape(byte, at, out)
                 }
                 ScannerState::Key | ScannerState::Text(_) => self.read_string(chunk, at, out),
@@ -286,15 +318,18 @@ impl ArgumentScanner {
     fn remember_source(&mut self, source: &str) {
         // In these states it is still open whether the rest of the object is strict, and a lenient
         // rest starts before the key.
-        if !matches!(self.state, ScannerState::FirstKey | ScannerState::Key | ScannerState::Colon | ScannerState::Value)
-            || source.is_empty()
+        if !matches!(
+            self.state,
+            ScannerState::FirstKey | ScannerState::Key | ScannerState::Colon | ScannerState::Value
+        ) || source.is_empty()
         {
             return;
         }
         let head = self.head.get_or_insert_default();
         if !head.over {
             // Truncated, not dropped: a key that is too long is reported when its value starts.
-            let room = source.floor_char_boundary(HEAD_CAP.saturating_sub(head.source.len()).min(source.len()));
+            let room = source
+                .floor_char_boundary(HEAD_CAP.saturating_sub(head.source.len()).min(source.len()));
             head.source.push_str(source.get(..room).unwrap_or_default());
             head.over = room < source.len();
         }
@@ -303,10 +338,15 @@ impl ArgumentScanner {
     /// Takes the pending key and reports it if it was too long. Returns its recorded source, and
     /// the key.
     fn take_key(&mut self, at: usize, out: &mut dyn EventSink) -> (String, String) {
-        let Some(head) = self.head.take() else { return Default::default() };
+        let Some(head) = self.head.take() else {
+            return Default::default();
+        };
         if head.over {
             let message = format!("the key of an argument is longer than {HEAD_CAP} bytes");
-            self.emit_fault(Fault::error(FaultKind::Limit, self.span_at(at), message), out);
+            self.emit_fault(
+                Fault::error(FaultKind::Limit, self.span_at(at), message),
+                out,
+            );
             return Default::default();
         }
         (head.source, head.key)
@@ -315,7 +355,9 @@ impl ArgumentScanner {
     /// Reads one byte between values: punctuation, white space, or the first byte of a value.
     fn read_token(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         let next = at + 1;
-        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') && !matches!(self.state, ScannerState::Null(_)) {
+        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+            && !matches!(self.state, ScannerState::Null(_))
+        {
             return next;
         }
         self.state = match (self.state, byte) {
@@ -361,7 +403,10 @@ impl ArgumentScanner {
             b',' | b'}' | b']' => {
                 self.report_malformed(
                     at,
-                    &format!("a value was expected after `:`, found {}", describe_byte(byte)),
+                    &format!(
+                        "a value was expected after `:`, found {}",
+                        describe_byte(byte)
+                    ),
                     out,
                 );
                 // The bracket belongs to the object, so it is not consumed: the skip must see it to
@@ -375,8 +420,18 @@ impl ArgumentScanner {
 
     /// Reports text that cannot be read leniently either, and skips to the end of the object: the
     /// text after it may matter.
-    fn report_unexpected(&mut self, state: ScannerState, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
-        self.report_malformed(at, &format!("{}, found {}", expected_text(state), describe_byte(byte)), out);
+    fn report_unexpected(
+        &mut self,
+        state: ScannerState,
+        byte: u8,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> usize {
+        self.report_malformed(
+            at,
+            &format!("{}, found {}", expected_text(state), describe_byte(byte)),
+            out,
+        );
         match state {
             ScannerState::Start => self.skip_value(BalanceScanner::at_value()),
             ScannerState::Null(_) => self.skip_value(BalanceScanner::inside_brackets(0, false)),
@@ -395,9 +450,17 @@ impl ArgumentScanner {
     fn begin_rest(&mut self, at: usize, out: &mut dyn EventSink) -> usize {
         let (head, _) = self.take_key(at, out);
         let start = (self.offset + at).saturating_sub(head.len());
-        out.push_event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: start });
+        out.push_event(Event::ArgStart {
+            index: self.index,
+            name: "",
+            form: ArgForm::Json,
+            at: start,
+        });
         if !head.is_empty() {
-            out.push_event(Event::ArgDelta { index: self.index, text: &head });
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text: &head,
+            });
         }
         // In `Start` the bracket itself has not been read yet, so the balance starts outside of it.
         if self.state != ScannerState::Start {
@@ -413,25 +476,49 @@ impl ArgumentScanner {
         if !self.keys.insert(&key) {
             let message = format!("the argument `{key}` is given twice");
             let fault = Fault::error(FaultKind::DoubledArgument, Span::new(at, at), message);
-            self.emit_fault(fault.in_argument(key.as_str()).with_hint("give it once"), out);
+            self.emit_fault(
+                fault.in_argument(key.as_str()).with_hint("give it once"),
+                out,
+            );
         }
-        out.push_event(Event::ArgStart { index: self.index, name: &key, form, at });
+        out.push_event(Event::ArgStart {
+            index: self.index,
+            name: &key,
+            form,
+            at,
+        });
     }
 
     fn close_argument(&mut self, at: usize, out: &mut dyn EventSink) {
-        out.push_event(Event::ArgEnd { index: self.index, lead: "", at: self.offset + at });
+        out.push_event(Event::ArgEnd {
+            index: self.index,
+            lead: "",
+            at: self.offset + at,
+        });
     }
 
     /// Reads source text that is emitted or skipped, up to its end, the chunk's end, or a guarded
     /// byte (then `true`).
-    fn read_source(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn EventSink) -> (usize, bool) {
+    fn read_source(
+        &mut self,
+        chunk: &str,
+        from: usize,
+        pass: bool,
+        out: &mut dyn EventSink,
+    ) -> (usize, bool) {
         let stop = self.balance.scan(chunk.as_bytes(), from, self.guard, pass);
         let to = match stop {
             ScanStop::End(at) | ScanStop::Guard(at) => at,
             ScanStop::More => chunk.len(),
         };
-        if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty() && self.state != ScannerState::Skip) {
-            out.push_event(Event::ArgDelta { index: self.index, text });
+        if let Some(text) = chunk
+            .get(from..to)
+            .filter(|text| !text.is_empty() && self.state != ScannerState::Skip)
+        {
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text,
+            });
         }
         if let ScanStop::End(_) = stop {
             if self.state != ScannerState::Skip {
@@ -456,7 +543,10 @@ impl ArgumentScanner {
     fn report_malformed(&self, at: usize, message: &str, out: &mut dyn EventSink) {
         let message = format!("the arguments are no valid JSON: {message}");
         let fault = Fault::error(FaultKind::MalformedJson, self.span_at(at), message);
-        self.emit_fault(fault.with_hint("write one JSON object, for example {\"path\": \"a.txt\"}"), out);
+        self.emit_fault(
+            fault.with_hint("write one JSON object, for example {\"path\": \"a.txt\"}"),
+            out,
+        );
     }
 
     fn span_at(&self, at: usize) -> Span {
@@ -464,7 +554,10 @@ impl ArgumentScanner {
     }
 
     fn emit_fault(&self, fault: Fault, out: &mut dyn EventSink) {
-        let fault = Fault { origin: self.origin, ..fault.in_call(self.index) };
+        let fault = Fault {
+            origin: self.origin,
+            ..fault.in_call(self.index)
+        };
         out.push_event(Event::Fault(&fault));
     }
 }
@@ -499,7 +592,14 @@ mod tests {
     /// one line.
     fn scan(text: &str, size: usize) -> String {
         let mut draft = DraftResponse::default();
-        draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
+        draft.push_event(Event::CallStart {
+            index: 0,
+            id: None,
+            name: "f",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        });
         let mut scanner = ArgumentScanner::new(0);
         let mut from = 0;
         while from < text.len() {
@@ -510,7 +610,12 @@ mod tests {
         let whole = scanner.finish(&mut draft);
         let mut line = String::new();
         for argument in &draft.call_by_index(0).unwrap().arguments {
-            line += &format!("{}:{:?}={}", argument.name, argument.form, argument.text.escape_debug());
+            line += &format!(
+                "{}:{:?}={}",
+                argument.name,
+                argument.form,
+                argument.text.escape_debug()
+            );
             line += if argument.partial { "… " } else { " " };
         }
         for fault in &draft.faults {
@@ -549,10 +654,22 @@ mod tests {
             "a:String=l1\\nl2\\t\\\"q\\\" \\\\ / é 🌍 é🌍 whole",
         );
         check(r#"{"k\u0065y": ""}"#, "key:String= whole");
-        check(r#"{"a": "x\ud83cy"}"#, "a:String=x\u{fffd}y malformed_json@14 whole");
-        check(r#"{"a": "\ud83c\ud83c\udf0d"}"#, "a:String=\u{fffd}🌍 malformed_json@18 whole");
-        check(r#"{"a": "\udf0d"}"#, "a:String=\u{fffd} malformed_json@12 whole");
-        check("{\"a\": \"x\ny\"}", "a:String=x\\ny control_character@8 whole");
+        check(
+            r#"{"a": "x\ud83cy"}"#,
+            "a:String=x\u{fffd}y malformed_json@14 whole",
+        );
+        check(
+            r#"{"a": "\ud83c\ud83c\udf0d"}"#,
+            "a:String=\u{fffd}🌍 malformed_json@18 whole",
+        );
+        check(
+            r#"{"a": "\udf0d"}"#,
+            "a:String=\u{fffd} malformed_json@12 whole",
+        );
+        check(
+            "{\"a\": \"x\ny\"}",
+            "a:String=x\\ny control_character@8 whole",
+        );
     }
 
     #[test]
@@ -569,13 +686,22 @@ mod tests {
     fn broken_text_is_a_fault_with_its_place() {
         check("{\"a\" 1}", "malformed_json@5 broken");
         check("{\"a\": 1} x", "a:Json=1 malformed_json@9 broken");
-        check("{\"a\": \"ab\\qc\"}", "a:String=ab\\\\qc malformed_json@10 whole");
-        check("{\"a\": \"\\u12x\\d\"}", "a:String=\\\\u12x\\\\d malformed_json@11 whole");
+        check(
+            "{\"a\": \"ab\\qc\"}",
+            "a:String=ab\\\\qc malformed_json@10 whole",
+        );
+        check(
+            "{\"a\": \"\\u12x\\d\"}",
+            "a:String=\\\\u12x\\\\d malformed_json@11 whole",
+        );
         check("{\"a\": }", "malformed_json@6 broken");
         check("{\"a\": 1 \"b\": 2}", "a:Json=1 malformed_json@8 broken");
         check("[1]", "malformed_json@0 broken");
         check("nix", "malformed_json@1 broken");
-        check("{\"a\": 1, \"a\": 2}", "a:Json=1 a:Json=2 doubled_argument@14 whole");
+        check(
+            "{\"a\": 1, \"a\": 2}",
+            "a:Json=1 a:Json=2 doubled_argument@14 whole",
+        );
     }
 
     #[test]
@@ -583,8 +709,14 @@ mod tests {
         check("{'a': 1}", ":Json={\\'a\\': 1} whole");
         check(" { a: [1]}\n", ":Json={ a: [1]} whole");
         check("{\"a\": 1, }", "a:Json=1 :Json=} whole");
-        check("{\"a\": 1, 'b': '}'} ", "a:Json=1 :Json=\\'b\\': \\'}\\'} whole");
-        check("{\"a\": \"x\", \"\\u0062\" : 'it', c: 1}", "a:String=x :Json=\\\"\\\\u0062\\\" : \\'it\\', c: 1} whole");
+        check(
+            "{\"a\": 1, 'b': '}'} ",
+            "a:Json=1 :Json=\\'b\\': \\'}\\'} whole",
+        );
+        check(
+            "{\"a\": \"x\", \"\\u0062\" : 'it', c: 1}",
+            "a:String=x :Json=\\\"\\\\u0062\\\" : \\'it\\', c: 1} whole",
+        );
         check(
             "{\"a\": {'b': \"}\", 'c': ['}', 1,]}, \"d\": True}",
             "a:Json={\\'b\\': \\\"}\\\", \\'c\\': [\\'}\\', 1,]} d:Json=True whole",
@@ -596,7 +728,10 @@ mod tests {
 
     #[test]
     fn fenced_arguments_are_left_to_the_checks() {
-        check("```json\n{\"a\": \"`}\"}\n```\n", ":Json=```json\\n{\\\"a\\\": \\\"`}\\\"}\\n``` whole");
+        check(
+            "```json\n{\"a\": \"`}\"}\n```\n",
+            ":Json=```json\\n{\\\"a\\\": \\\"`}\\\"}\\n``` whole",
+        );
         check("````{}````", ":Json=````{}```` whole");
         check("```\n{'a': 1}\n``", ":Json=```\\n{\\'a\\': 1}\\n``… cut");
         check("```json\n{\"a\": 1", ":Json=```json\\n{\\\"a\\\": 1… cut");
@@ -610,8 +745,14 @@ mod tests {
     fn keys_have_a_length_limit() {
         let long = "é".repeat(40_000);
         for size in [1, 7, 1000, 100_000] {
-            assert_eq!(scan(&format!("{{\"{long}\": \"x\", \"b\": 1}}"), size), ":String=x b:Json=1 limit@80006 whole");
-            assert_eq!(scan(&format!("{{\"{long}\": 'x'}}"), size), ":Json=\\'x\\'} limit@80005 whole");
+            assert_eq!(
+                scan(&format!("{{\"{long}\": \"x\", \"b\": 1}}"), size),
+                ":String=x b:Json=1 limit@80006 whole"
+            );
+            assert_eq!(
+                scan(&format!("{{\"{long}\": 'x'}}"), size),
+                ":Json=\\'x\\'} limit@80005 whole"
+            );
         }
     }
 
@@ -642,23 +783,42 @@ mod tests {
             let text = marked.replace('|', "");
             for size in 1..=text.len() {
                 let mut draft = DraftResponse::default();
-                draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
+                draft.push_event(Event::CallStart {
+                    index: 0,
+                    id: None,
+                    name: "f",
+                    dialect: None,
+                    at: 0,
+                    name_at: 0,
+                });
                 let mut scanner = ArgumentScanner::embedded_in_text(0, *b"<<");
                 let mut from = 0;
                 let mut end = None;
                 while from < text.len() && end.is_none() {
                     let to = (from + size).min(text.len());
-                    if let ScanProgress::Ended(at) =
-                        scanner.read_value(text.get(from..to).unwrap(), 10 + from, false, &mut draft)
-                    {
+                    if let ScanProgress::Ended(at) = scanner.read_value(
+                        text.get(from..to).unwrap(),
+                        10 + from,
+                        false,
+                        &mut draft,
+                    ) {
                         end = Some(from + at);
                     }
                     from = to;
                 }
                 assert_eq!(end, marked.find('|'), "in chunks of {size}: {marked}");
-                let places: String = draft.faults.iter().map(|fault| format!("{} ", fault.span.start)).collect();
+                let places: String = draft
+                    .faults
+                    .iter()
+                    .map(|fault| format!("{} ", fault.span.start))
+                    .collect();
                 assert_eq!(places, faults, "in chunks of {size}: {marked}");
-                assert!(draft.faults.iter().all(|fault| fault.origin == SpanOrigin::Text));
+                assert!(
+                    draft
+                        .faults
+                        .iter()
+                        .all(|fault| fault.origin == SpanOrigin::Text)
+                );
             }
         }
     }

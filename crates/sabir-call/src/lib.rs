@@ -80,13 +80,18 @@ mod tool;
 
 pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, TokenPrices};
 pub use draft::{DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState};
-pub use event::{ArgForm, Certainty, Event, EventSink, MarkupRole, MarkupSpan, StopReason, Truncation, Usage};
+pub use event::{
+    ArgForm, Certainty, Event, EventSink, MarkupRole, MarkupSpan, StopReason, Truncation, Usage,
+};
 pub use fault::{Fault, FaultKind, Severity, SourcePosition, Span, SpanOrigin};
 pub use history::History;
-pub use message::{Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, Role, ToolResultStatus};
+pub use message::{
+    Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, Role, ToolResultStatus,
+};
 pub use model::{
-    CacheControl, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls, ReasoningConfig, ReasoningEffort,
-    Request, RequestOptions, ResponseFormat, ResponseFuture, SamplingParams, ToolChoice, ToolProtocol,
+    CacheControl, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls, ReasoningConfig,
+    ReasoningEffort, Request, RequestOptions, ResponseFormat, ResponseFuture, SamplingParams,
+    ToolChoice, ToolProtocol,
 };
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};

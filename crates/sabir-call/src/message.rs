@@ -162,12 +162,18 @@ pub struct OpaqueState {
 impl Message {
     /// Creates a user message with one text part.
     pub fn user(text: impl Into<String>) -> Self {
-        Self { role: Role::User, parts: vec![MessagePart::text(text)] }
+        Self {
+            role: Role::User,
+            parts: vec![MessagePart::text(text)],
+        }
     }
 
     /// Creates an assistant message with one text part.
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, parts: vec![MessagePart::text(text)] }
+        Self {
+            role: Role::Assistant,
+            parts: vec![MessagePart::text(text)],
+        }
     }
 
     /// Returns the calls of this message, in order.

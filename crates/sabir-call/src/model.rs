@@ -255,7 +255,10 @@ impl ModelErrorKind {
     /// Returns true if a retry of the same request may succeed.
     pub fn is_transient(self) -> bool {
         // The other kinds describe the request itself, and would recur.
-        matches!(self, Self::RateLimited | Self::Unavailable | Self::Unreachable | Self::Broken)
+        matches!(
+            self,
+            Self::RateLimited | Self::Unavailable | Self::Unreachable | Self::Broken
+        )
     }
 }
 
@@ -270,5 +273,9 @@ pub trait Model: Send + Sync {
     /// parsed. When the future ends, successfully or with an error, every opened call has been
     /// closed or cut. An implementation may retry a request that fails before its first event, but
     /// never after it, because the sink would see events twice.
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a>;
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a>;
 }

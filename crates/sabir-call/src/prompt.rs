@@ -67,11 +67,18 @@ impl<'a> ToolInstructions<'a> {
             "- Wait for the results; never write them yourself or assume that a call succeeded.\n\
              - Give each required argument, each at most once, with real values: no placeholders.\n",
         );
-        text.push_str(&format!("- {}, and put no code fence around a call.\n", dialect.escaping_rule()));
-        text.push_str("- To show a call without making it, put it in a code fence with words behind it.\n");
+        text.push_str(&format!(
+            "- {}, and put no code fence around a call.\n",
+            dialect.escaping_rule()
+        ));
+        text.push_str(
+            "- To show a call without making it, put it in a code fence with words behind it.\n",
+        );
         match self.tool_choice {
             ToolChoice::Required => text.push_str("- This message must contain a call.\n"),
-            ToolChoice::Tool(name) => text.push_str(&format!("- This message must call `{name}`.\n")),
+            ToolChoice::Tool(name) => {
+                text.push_str(&format!("- This message must call `{name}`.\n"))
+            }
             _ => {}
         }
         text.push('\n');
@@ -81,14 +88,19 @@ impl<'a> ToolInstructions<'a> {
         if self.servers.is_empty() {
             return;
         }
-        text.push_str("# Connected MCP servers\n\nTheir tools are called through `use_mcp_tool`.\n\n");
+        text.push_str(
+            "# Connected MCP servers\n\nTheir tools are called through `use_mcp_tool`.\n\n",
+        );
         for server in self.servers {
             text.push_str(&format!("## {}\n\n", server.name));
             if !server.instructions.is_empty() {
                 text.push_str(&format!("{}\n\n", server.instructions.trim()));
             }
             for tool in &server.tools {
-                text.push_str(&format!("- {}: {}\n  input schema: {}\n", tool.name, tool.description, tool.parameters));
+                text.push_str(&format!(
+                    "- {}: {}\n  input schema: {}\n",
+                    tool.name, tool.description, tool.parameters
+                ));
             }
             for (address, description) in &server.resources {
                 text.push_str(&format!("- resource {address}: {description}\n"));
@@ -105,10 +117,18 @@ impl<'a> ToolInstructions<'a> {
                 "short SEARCH blocks that match the file exactly, line for line, in the file's order, each just long enough to be \
                  unique",
             ),
-            ("edit_file", "an old_string that matches the file exactly, just long enough to be unique"),
-            ("apply_patch", "short hunks whose lines match the file exactly, each just long enough to be unique"),
+            (
+                "edit_file",
+                "an old_string that matches the file exactly, just long enough to be unique",
+            ),
+            (
+                "apply_patch",
+                "short hunks whose lines match the file exactly, each just long enough to be unique",
+            ),
         ];
-        let offered = TOOLS.iter().find(|(name, _)| self.tools.is_tool_offered(name));
+        let offered = TOOLS
+            .iter()
+            .find(|(name, _)| self.tools.is_tool_offered(name));
         if let Some((name, how)) = offered.filter(|_| self.tools.is_tool_offered("write_to_file")) {
             text.push_str(&format!(
                 "# Editing files\n\n\
@@ -121,16 +141,32 @@ impl<'a> ToolInstructions<'a> {
 }
 
 fn write_tool(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
-    text.push_str(&format!("## {}\n\n{}\n", tool.name, tool.description.trim()));
+    text.push_str(&format!(
+        "## {}\n\n{}\n",
+        tool.name,
+        tool.description.trim()
+    ));
     let mut arguments = tool.declared_arguments().peekable();
     if arguments.peek().is_some() {
         text.push_str("\nArguments:\n");
     }
     for argument in arguments {
-        let need = if argument.required { "required" } else { "optional" };
-        text.push_str(&format!("- {} ({}, {need})", argument.name, describe_type(argument)));
+        let need = if argument.required {
+            "required"
+        } else {
+            "optional"
+        };
+        text.push_str(&format!(
+            "- {} ({}, {need})",
+            argument.name,
+            describe_type(argument)
+        ));
         let description = argument.description().trim();
-        text.push_str(&if description.is_empty() { "\n".to_owned() } else { format!(": {description}\n") });
+        text.push_str(&if description.is_empty() {
+            "\n".to_owned()
+        } else {
+            format!(": {description}\n")
+        });
     }
     text.push_str(&format!("\nUsage:\n{}\n\n", dialect.render_example(tool)));
 }
@@ -138,18 +174,26 @@ fn write_tool(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
 /// Describes the types of an argument; a closed list of values is given in full.
 fn describe_type(argument: ArgumentSpec<'_>) -> String {
     if let Some(values) = argument.schema.get("enum").and_then(Value::as_array) {
-        let values: Vec<_> =
-            values.iter().map(|value| value.as_str().map_or(value.to_string(), str::to_owned)).collect();
+        let values: Vec<_> = values
+            .iter()
+            .map(|value| value.as_str().map_or(value.to_string(), str::to_owned))
+            .collect();
         return format!("one of {}", values.join(", "));
     }
     let types = argument.type_names();
-    if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
+    if types.is_empty() {
+        "any".to_owned()
+    } else {
+        types.join(" or ")
+    }
 }
 
 /// Renders a minimal correct call of the tool in the protocol's notation.
 pub fn render_example(dialects: &DialectSet, protocol: &ToolProtocol, tool: &ToolSpec) -> String {
     match protocol {
-        ToolProtocol::Prompted(name) if let Some(dialect) = dialects.find(name) => dialect.render_example(tool),
+        ToolProtocol::Prompted(name) if let Some(dialect) = dialects.find(name) => {
+            dialect.render_example(tool)
+        }
         _ => Value::Object(crate::dialect::example_arguments(tool)).to_string(),
     }
 }

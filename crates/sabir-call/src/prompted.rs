@@ -29,7 +29,11 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
     };
     Request {
         system,
-        messages: request.messages.iter().map(|message| render_message(message, dialect, &request.tools)).collect(),
+        messages: request
+            .messages
+            .iter()
+            .map(|message| render_message(message, dialect, &request.tools))
+            .collect(),
         tools: ToolSet::default(),
         servers: Vec::new(),
         tool_choice: ToolChoice::Auto,
@@ -37,7 +41,11 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         model: request.model.clone(),
         sampling: request.sampling.clone(),
         dialects: request.dialects.clone(),
-        options: RequestOptions { strict: Vec::new(), native: Vec::new(), ..request.options.clone() },
+        options: RequestOptions {
+            strict: Vec::new(),
+            native: Vec::new(),
+            ..request.options.clone()
+        },
         ..*request
     }
 }
@@ -62,9 +70,13 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
                 append_paragraph(&mut words, &render_result(result));
                 push_images(&result.images, &mut words, &mut parts);
             }
-            MessagePart::Image(image) => push_images(std::slice::from_ref(image), &mut words, &mut parts),
+            MessagePart::Image(image) => {
+                push_images(std::slice::from_ref(image), &mut words, &mut parts)
+            }
             MessagePart::ImageUrl { .. } => {
-                parts.extend((!words.is_empty()).then(|| MessagePart::text(std::mem::take(&mut words))));
+                parts.extend(
+                    (!words.is_empty()).then(|| MessagePart::text(std::mem::take(&mut words))),
+                );
                 parts.push(part.clone());
             }
             MessagePart::Thought { .. } | MessagePart::Opaque(_) => {}
@@ -73,9 +85,16 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
     write_calls(&mut calls, dialect, tools, &mut words);
     if !words.is_empty() || parts.is_empty() {
         // Providers refuse empty messages.
-        parts.push(MessagePart::text(if words.is_empty() { "(no words)".to_owned() } else { words }));
+        parts.push(MessagePart::text(if words.is_empty() {
+            "(no words)".to_owned()
+        } else {
+            words
+        }));
     }
-    Message { role: message.role, parts }
+    Message {
+        role: message.role,
+        parts,
+    }
 }
 
 fn write_calls(calls: &mut Vec<&Call>, dialect: &Dialect, tools: &ToolSet, words: &mut String) {
@@ -112,14 +131,18 @@ pub fn render_result(result: &CallResult) -> String {
     // A hash (FNV-1a) instead of a random number: the same history must render to the same bytes,
     // or the provider's prompt
     // cache misses.
-    let mut number =
-        result.content.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let mut number = result.content.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
     let mut tag = format!("result-{:04x}", number & 0xffff);
     while result.content.contains(&tag) {
         number = number.wrapping_add(1);
         tag = format!("result-{number:08x}");
     }
-    format!("[{}{ending}]\n<{tag}>\n{}\n</{tag}>", result.name, result.content)
+    format!(
+        "[{}{ending}]\n<{tag}>\n{}\n</{tag}>",
+        result.name, result.content
+    )
 }
 
 /// Puts assistant text into a code fence if it would parse as a call.
@@ -163,18 +186,37 @@ struct RenumberingSink<S> {
 impl<S: EventSink> PromptedSink<S> {
     /// Creates a sink that parses the dialects of `selection`.
     pub fn new(selection: DialectSelection<'_>, tools: &ToolSet, out: S) -> Self {
-        let out = RenumberingSink { out, next: 0, text: Vec::new(), thoughts: Vec::new(), native: Vec::new() };
+        let out = RenumberingSink {
+            out,
+            next: 0,
+            text: Vec::new(),
+            thoughts: Vec::new(),
+            native: Vec::new(),
+        };
         let reader = CallReader::new(selection, tools);
-        Self { thoughts: reader.reasoning_reader(), reader, out, stop: Truncation::Ended }
+        Self {
+            thoughts: reader.reasoning_reader(),
+            reader,
+            out,
+            stop: Truncation::Ended,
+        }
     }
 
     /// Ends the response and returns the inner sink. A call still open in the text is cut, with
     /// reason [`Truncation::Limit`] if the provider stopped at the output limit, else with `why`.
     pub fn finish(mut self, why: Truncation) -> S {
-        let why = if why == Truncation::Ended { self.stop } else { why };
+        let why = if why == Truncation::Ended {
+            self.stop
+        } else {
+            why
+        };
         let out = &mut self.out;
-        self.thoughts.finish(why, &mut |event: Event<'_>| out.forward_event(event, EventSource::Thought));
-        self.reader.finish(why, &mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
+        self.thoughts.finish(why, &mut |event: Event<'_>| {
+            out.forward_event(event, EventSource::Thought)
+        });
+        self.reader.finish(why, &mut |event: Event<'_>| {
+            out.forward_event(event, EventSource::Text)
+        });
         self.out.out
     }
 }
@@ -203,14 +245,50 @@ impl<S: EventSink> RenumberingSink<S> {
             }
         };
         let event = match event {
-            Event::CallStart { index, id, name, dialect, at, name_at } => {
-                Event::CallStart { index: number(index), id, name, dialect, at, name_at }
-            }
-            Event::ArgStart { index, name, form, at } => Event::ArgStart { index: number(index), name, form, at },
-            Event::ArgDelta { index, text } => Event::ArgDelta { index: number(index), text },
-            Event::ArgEnd { index, lead, at } => Event::ArgEnd { index: number(index), lead, at },
-            Event::CallEnd { index, at } => Event::CallEnd { index: number(index), at },
-            Event::CallCut { index, why, at } => Event::CallCut { index: number(index), why, at },
+            Event::CallStart {
+                index,
+                id,
+                name,
+                dialect,
+                at,
+                name_at,
+            } => Event::CallStart {
+                index: number(index),
+                id,
+                name,
+                dialect,
+                at,
+                name_at,
+            },
+            Event::ArgStart {
+                index,
+                name,
+                form,
+                at,
+            } => Event::ArgStart {
+                index: number(index),
+                name,
+                form,
+                at,
+            },
+            Event::ArgDelta { index, text } => Event::ArgDelta {
+                index: number(index),
+                text,
+            },
+            Event::ArgEnd { index, lead, at } => Event::ArgEnd {
+                index: number(index),
+                lead,
+                at,
+            },
+            Event::CallEnd { index, at } => Event::CallEnd {
+                index: number(index),
+                at,
+            },
+            Event::CallCut { index, why, at } => Event::CallCut {
+                index: number(index),
+                why,
+                at,
+            },
             Event::Fault(fault) => {
                 let mut fault = fault.clone();
                 fault.call = fault.call.map(number);
@@ -228,14 +306,18 @@ impl<S: EventSink> EventSink for PromptedSink<S> {
         match event {
             Event::Text { text } => {
                 out.forward_event(Event::Source { text }, EventSource::Text);
-                self.reader.push(text, &mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
+                self.reader.push(text, &mut |event: Event<'_>| {
+                    out.forward_event(event, EventSource::Text)
+                });
                 // Positions count over thoughts and text together, so the other reader skips this
                 // text.
                 self.thoughts.skip_bytes(text.len());
             }
             Event::Thought { text } => {
                 out.forward_event(Event::Source { text }, EventSource::Thought);
-                self.thoughts.push(text, &mut |event: Event<'_>| out.forward_event(event, EventSource::Thought));
+                self.thoughts.push(text, &mut |event: Event<'_>| {
+                    out.forward_event(event, EventSource::Thought)
+                });
                 self.reader.skip_bytes(text.len());
             }
             Event::Stop { reason, raw } => {

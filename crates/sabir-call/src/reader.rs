@@ -154,7 +154,10 @@ impl CallReader {
     /// Creates a reader for the dialects of `selection` and these tools. Without tools nothing is a
     /// call.
     pub fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
-        Self::with_vocabulary(Arc::new(Vocabulary::new(selection, tools)), ReaderState::Prose)
+        Self::with_vocabulary(
+            Arc::new(Vocabulary::new(selection, tools)),
+            ReaderState::Prose,
+        )
     }
 
     fn with_vocabulary(vocabulary: Arc<Vocabulary>, state: ReaderState) -> Self {
@@ -185,7 +188,10 @@ impl CallReader {
 
     /// Creates the reader for the reasoning that accompanies the text of this reader.
     pub(crate) fn reasoning_reader(&self) -> Self {
-        Self::with_vocabulary(Arc::clone(&self.vocabulary), ReaderState::Thought(Box::new(ThoughtBlock::whole_text())))
+        Self::with_vocabulary(
+            Arc::clone(&self.vocabulary),
+            ReaderState::Thought(Box::new(ThoughtBlock::whole_text())),
+        )
     }
 
     /// Advances the position by bytes of the source that another reader consumed.
@@ -210,7 +216,9 @@ impl CallReader {
     pub fn push(&mut self, chunk: &str, out: &mut dyn EventSink) {
         // Nearly all of a stream lies inside values, so that case comes first and is inlined.
         let taken = match &mut self.state {
-            ReaderState::Call(open) if self.hold.is_empty() => open.take_chunk(chunk, &self.vocabulary, out),
+            ReaderState::Call(open) if self.hold.is_empty() => {
+                open.take_chunk(chunk, &self.vocabulary, out)
+            }
             ReaderState::Region(region) if self.hold.is_empty() => region.take_chunk(chunk, out),
             _ => false,
         };
@@ -225,9 +233,19 @@ impl CallReader {
     /// function small.
     #[inline(never)]
     fn read_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) {
-        let chunk = if self.begun { chunk } else { self.strip_bom(chunk) };
+        let chunk = if self.begun {
+            chunk
+        } else {
+            self.strip_bom(chunk)
+        };
         if self.hold.is_empty() {
-            let taken = self.run_states(TextWindow { text: chunk, last: false }, out);
+            let taken = self.run_states(
+                TextWindow {
+                    text: chunk,
+                    last: false,
+                },
+                out,
+            );
             self.hold.push_str(chunk.get(taken..).unwrap_or_default());
         } else {
             let mut text = std::mem::take(&mut self.hold);
@@ -236,11 +254,18 @@ impl CallReader {
             }
             text.push_str(chunk);
             let state = std::mem::discriminant(&self.state);
-            let taken = self.run_states(TextWindow { text: &text, last: false }, out);
+            let taken = self.run_states(
+                TextWindow {
+                    text: &text,
+                    last: false,
+                },
+                out,
+            );
             text.drain(..taken);
             // Text held before a value is mostly longer than text held inside one, so its memory is
             // released.
-            let same = state == std::mem::discriminant(&self.state) && text.capacity() <= chunk.len() + SPARE;
+            let same = state == std::mem::discriminant(&self.state)
+                && text.capacity() <= chunk.len() + SPARE;
             if !text.is_empty() || same {
                 self.hold = text;
             }
@@ -263,17 +288,27 @@ impl CallReader {
             self.push("\u{fffd}", out);
         }
         let text = std::mem::take(&mut self.hold);
-        let taken = self.run_states(TextWindow { text: &text, last: true }, out);
+        let taken = self.run_states(
+            TextWindow {
+                text: &text,
+                last: true,
+            },
+            out,
+        );
         // Text that no state consumed still counts, so that cuts are reported at the end of the
         // text.
         self.offset += text.len() - taken;
         match std::mem::replace(&mut self.state, ReaderState::Prose) {
             ReaderState::Prose | ReaderState::Gap => {}
-            ReaderState::Thought(thought) => self.diagnostics.report_unclosed_thought(*thought, out),
+            ReaderState::Thought(thought) => {
+                self.diagnostics.report_unclosed_thought(*thought, out)
+            }
             ReaderState::Opening(opening) => {
                 self.cut_opening(*opening, why, text.get(taken..).unwrap_or_default(), out)
             }
-            ReaderState::Heading(heading) => self.cut_header(*heading, why, text.get(taken..).unwrap_or_default(), out),
+            ReaderState::Heading(heading) => {
+                self.cut_header(*heading, why, text.get(taken..).unwrap_or_default(), out)
+            }
             ReaderState::Call(open) => self.cut_call(*open, why, out),
             ReaderState::Region(mut region) => {
                 region.cut_region(why, self.offset, out);
@@ -314,11 +349,18 @@ impl CallReader {
     }
 
     /// Reads prose up to a marker that may be markup.
-    fn read_prose(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
+    fn read_prose(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
         let mut at = from;
         let mut said = from;
         let look = loop {
-            at += self.prose.skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            at += self
+                .prose
+                .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
             let rest = window.text_from(at);
             if rest.is_empty() {
                 self.emit_prose(window.text_from(said), out);
@@ -335,7 +377,8 @@ impl CallReader {
             if !text {
                 break look;
             }
-            self.prose.push_byte(rest.as_bytes().first().copied().unwrap_or_default());
+            self.prose
+                .push_byte(rest.as_bytes().first().copied().unwrap_or_default());
             at += 1;
         };
         let (state, len) = match look {
@@ -366,9 +409,20 @@ impl CallReader {
     }
 
     /// Continues a region.
-    fn read_region(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
-        let ReaderState::Region(region) = &mut self.state else { return ReaderStep::To(from) };
-        let view = TextView { text: window.text_from(from), offset: self.offset + from, last: window.last };
+    fn read_region(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let ReaderState::Region(region) = &mut self.state else {
+            return ReaderStep::To(from);
+        };
+        let view = TextView {
+            text: window.text_from(from),
+            offset: self.offset + from,
+            last: window.last,
+        };
         match region.parse_view(view, out) {
             RegionProgress::More(taken) => ReaderStep::Wait(from + taken),
             RegionProgress::Over(taken) => {
@@ -387,7 +441,9 @@ impl CallReader {
 
     /// Returns the state after a call: the enclosing thought, or the gap between calls.
     fn state_after_call(&mut self) -> ReaderState {
-        self.inside.take().map_or(ReaderState::Gap, ReaderState::Thought)
+        self.inside
+            .take()
+            .map_or(ReaderState::Gap, ReaderState::Thought)
     }
 
     /// Reads white space after a call, which is not text if another call or nothing follows.
@@ -401,7 +457,8 @@ impl CallReader {
             // have been read after another
             // thought.
             let end = self.blank.len().saturating_sub(BLANK_END);
-            self.prose.read_text(self.blank.get(end..).unwrap_or_default());
+            self.prose
+                .read_text(self.blank.get(end..).unwrap_or_default());
         }
         ReaderStep::To(from + taken)
     }
@@ -421,7 +478,11 @@ impl CallReader {
     fn report_invalid_utf8(&self, out: &mut dyn EventSink) {
         let at = self.offset + self.hold.len();
         let message = "bytes that are no UTF-8 were replaced by U+FFFD";
-        out.push_event(Event::Fault(&Fault::warning(FaultKind::InvalidUtf8, Span::new(at, at + 3), message)));
+        out.push_event(Event::Fault(&Fault::warning(
+            FaultKind::InvalidUtf8,
+            Span::new(at, at + 3),
+            message,
+        )));
     }
 }
 
@@ -439,7 +500,11 @@ impl<'w> TextWindow<'w> {
 /// the number of bytes moved.
 fn take_whitespace(rest: &str, held: &mut LazyBuffer) -> usize {
     let room = BLANK_CAP.saturating_sub(held.len());
-    let taken = rest.bytes().take(room).take_while(u8::is_ascii_whitespace).count();
+    let taken = rest
+        .bytes()
+        .take(room)
+        .take_while(u8::is_ascii_whitespace)
+        .count();
     held.push_str(rest.get(..taken).unwrap_or_default());
     taken
 }

@@ -78,7 +78,11 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
     };
     redactor.push(text.as_bytes(), &mut take);
     redactor.finish(&mut take);
-    if found { Cow::Owned(String::from_utf8_lossy(&shown).into_owned()) } else { Cow::Borrowed(text) }
+    if found {
+        Cow::Owned(String::from_utf8_lossy(&shown).into_owned())
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Returns a JSON text without the secrets in its strings, escaped or not; everything else stays
@@ -90,7 +94,9 @@ pub fn redact_json(json: &str) -> Cow<'_, str> {
     let mut from = 0;
     while let Some((begin, end)) = next_literal(json.as_bytes(), from) {
         from = end;
-        let Some(quoted) = json.get(begin..end) else { break };
+        let Some(quoted) = json.get(begin..end) else {
+            break;
+        };
         if let Some(changed) = redact_literal(quoted) {
             shown.push_str(json.get(copied..begin).unwrap_or_default());
             shown.push_str(&changed);
@@ -101,7 +107,11 @@ pub fn redact_json(json: &str) -> Cow<'_, str> {
     if from == 0 {
         return redact_text(json);
     }
-    if copied == 0 { Cow::Borrowed(json) } else { Cow::Owned(shown + json.get(copied..).unwrap_or_default()) }
+    if copied == 0 {
+        Cow::Borrowed(json)
+    } else {
+        Cow::Owned(shown + json.get(copied..).unwrap_or_default())
+    }
 }
 
 /// Returns the start and end of the next string literal, including its quotes; an unterminated one
@@ -123,7 +133,11 @@ fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
 fn redact_literal(literal: &str) -> Option<String> {
     // Escapes are decoded first, because a secret may contain one (`\/`) and an escape may resemble
     // part of one.
-    let decoded = if literal.contains('\\') { serde_json::from_str::<String>(literal).ok() } else { None };
+    let decoded = if literal.contains('\\') {
+        serde_json::from_str::<String>(literal).ok()
+    } else {
+        None
+    };
     match decoded {
         Some(decoded) => match redact_text(&decoded) {
             Cow::Borrowed(_) => None,
@@ -131,7 +145,9 @@ fn redact_literal(literal: &str) -> Option<String> {
         },
         None => {
             let inner = literal.strip_prefix('"').unwrap_or(literal);
-            let (inner, close) = inner.strip_suffix('"').map_or((inner, ""), |inner| (inner, "\""));
+            let (inner, close) = inner
+                .strip_suffix('"')
+                .map_or((inner, ""), |inner| (inner, "\""));
             match redact_text(inner) {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(changed) => Some(format!("\"{changed}{close}")),
@@ -178,7 +194,9 @@ impl Redactor {
     fn process_held(&mut self, ended: bool, take: &mut impl FnMut(RedactedPiece<'_>)) {
         let mut undecided = false;
         while self.at < self.held.len() && !undecided {
-            let more = self.rest.take_bytes(self.held.get(self.at..).unwrap_or_default());
+            let more = self
+                .rest
+                .take_bytes(self.held.get(self.at..).unwrap_or_default());
             if more > 0 {
                 take(RedactedPiece::More(more));
                 self.at += more;
@@ -197,7 +215,11 @@ impl Redactor {
         // The next scan waits for a quarter more text, so that feeding single bytes does not take
         // quadratic time.
         let held = self.held_bytes();
-        self.patience = if undecided { self.held.len() + 1 + held / 4 } else { 0 };
+        self.patience = if undecided {
+            self.held.len() + 1 + held / 4
+        } else {
+            0
+        };
     }
 
     /// Emits the text before the next secret, and its beginning. Returns true if later text may
@@ -210,8 +232,17 @@ impl Redactor {
             _ => {}
         }
         self.at = plain;
-        if let Some(SecretMatch { name, from, to, rest }) = secret {
-            take(RedactedPiece::Secret { name, bytes: to - from });
+        if let Some(SecretMatch {
+            name,
+            from,
+            to,
+            rest,
+        }) = secret
+        {
+            take(RedactedPiece::Secret {
+                name,
+                bytes: to - from,
+            });
             self.at = begin + to;
             self.fresh = self.at;
             self.rest = rest;
@@ -224,9 +255,18 @@ impl Redactor {
     fn find_next(&self, ended: bool) -> (usize, Option<SecretMatch>, bool) {
         let mut at = self.at;
         while let Some(rest) = self.held.get(at..) {
-            let Some(next) = rest.iter().position(|byte| secret_patterns::may_begin(*byte)) else { break };
+            let Some(next) = rest
+                .iter()
+                .position(|byte| secret_patterns::may_begin(*byte))
+            else {
+                break;
+            };
             at += next;
-            match secret_patterns::match_at(self.held.get(self.fresh..).unwrap_or_default(), at - self.fresh, ended) {
+            match secret_patterns::match_at(
+                self.held.get(self.fresh..).unwrap_or_default(),
+                at - self.fresh,
+                ended,
+            ) {
                 SecretScan::Nothing => at += 1,
                 SecretScan::Undecided => return (at, None, true),
                 SecretScan::Secret(secret) => return (at, Some(secret), false),

@@ -14,7 +14,10 @@ const LONG: u8 = 0x80;
 
 /// A set of names.
 #[derive(Debug)]
-#[expect(clippy::box_collection, reason = "a set is twice as large as the string that is stored in most cases")]
+#[expect(
+    clippy::box_collection,
+    reason = "a set is twice as large as the string that is stored in most cases"
+)]
 pub(crate) enum SmallNameSet {
     Few(String),
     Many(Box<HashSet<Box<str>>>),
@@ -46,7 +49,9 @@ impl SmallNameSet {
         if self.contains(name) {
             return false;
         }
-        let length = u8::try_from(name.len()).ok().filter(|length| *length < LONG);
+        let length = u8::try_from(name.len())
+            .ok()
+            .filter(|length| *length < LONG);
         match (&mut *self, length) {
             (Self::Few(text), Some(length)) if text.len() + 1 + name.len() <= FEW => {
                 // Below 0x80, so the length takes one byte of UTF-8.
@@ -104,7 +109,10 @@ mod tests {
             assert!(names.insert(name), "{name}");
             assert!(!names.insert(name), "{name}");
             assert_eq!(names.len(), at + 1);
-            assert!(all[..=at].iter().all(|known| names.contains(known)), "{name}");
+            assert!(
+                all[..=at].iter().all(|known| names.contains(known)),
+                "{name}"
+            );
         }
         all.sort_unstable();
         assert_eq!(names.sorted_names(), all);

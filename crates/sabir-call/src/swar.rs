@@ -66,7 +66,10 @@ mod tests {
         }
         for from in 0..pattern.len() {
             let hay = &pattern[from..];
-            assert_eq!(find_byte(b'<', hay), hay.iter().position(|byte| *byte == b'<'));
+            assert_eq!(
+                find_byte(b'<', hay),
+                hay.iter().position(|byte| *byte == b'<')
+            );
         }
     }
 }

@@ -69,23 +69,32 @@ pub enum ToolError {
 impl ToolSpec {
     /// Creates a tool without examples.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
-        Self { name: name.into(), description: description.into(), parameters, examples: Vec::new() }
+        Self {
+            name: name.into(),
+            description: description.into(),
+            parameters,
+            examples: Vec::new(),
+        }
     }
 
     /// Returns the declared arguments, in the schema's order.
     pub fn declared_arguments(&self) -> impl Iterator<Item = ArgumentSpec<'_>> {
         let required = self.parameters.get("required").and_then(Value::as_array);
         let properties = self.parameters.get("properties").and_then(Value::as_object);
-        properties.into_iter().flatten().map(move |(name, schema)| ArgumentSpec {
-            name,
-            required: required.is_some_and(|list| list.iter().any(|item| item == name)),
-            schema,
-        })
+        properties
+            .into_iter()
+            .flatten()
+            .map(move |(name, schema)| ArgumentSpec {
+                name,
+                required: required.is_some_and(|list| list.iter().any(|item| item == name)),
+                schema,
+            })
     }
 
     /// Returns the declared argument with that name.
     pub fn find_argument(&self, name: &str) -> Option<ArgumentSpec<'_>> {
-        self.declared_arguments().find(|argument| argument.name == name)
+        self.declared_arguments()
+            .find(|argument| argument.name == name)
     }
 
     fn validate(&self) -> Result<(), ToolError> {
@@ -94,8 +103,14 @@ impl ToolSpec {
         if self.name.is_empty() || !self.name.chars().all(allowed) {
             return Err(ToolError::Name(self.name.clone()));
         }
-        let object = self.parameters.as_object().ok_or_else(|| ToolError::Parameters(self.name.clone()))?;
-        if object.get("properties").is_some_and(|properties| !properties.is_object()) {
+        let object = self
+            .parameters
+            .as_object()
+            .ok_or_else(|| ToolError::Parameters(self.name.clone()))?;
+        if object
+            .get("properties")
+            .is_some_and(|properties| !properties.is_object())
+        {
             return Err(ToolError::Parameters(self.name.clone()));
         }
         Ok(())
@@ -116,10 +131,20 @@ impl ArgumentSpec<'_> {
                 _ => {}
             }
             // A schema without `type` often implies it by listing values.
-            let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
+            let listed = schema
+                .get("enum")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .chain(schema.get("const"));
             into.extend(listed.map(|value| -> &'v str { json_type_name(value) }));
             for key in ["anyOf", "oneOf"] {
-                for branch in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                for branch in schema
+                    .get(key)
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                {
                     // One level covers the usual schemas for optional values, and bounds the work.
                     if depth > 0 {
                         collect_types(branch, into, depth - 1);
@@ -136,7 +161,10 @@ impl ArgumentSpec<'_> {
 
     /// Returns the argument's own description, or an empty text.
     pub fn description(&self) -> &str {
-        self.schema.get("description").and_then(Value::as_str).unwrap_or_default()
+        self.schema
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 }
 
@@ -159,7 +187,10 @@ impl ToolSet {
     ///
     /// # Errors
     /// As [`ToolSet::new`], for both lists together.
-    pub fn with_unoffered(mut specs: Vec<ToolSpec>, unoffered: Vec<ToolSpec>) -> Result<Self, ToolError> {
+    pub fn with_unoffered(
+        mut specs: Vec<ToolSpec>,
+        unoffered: Vec<ToolSpec>,
+    ) -> Result<Self, ToolError> {
         let offered = specs.len();
         specs.extend(unoffered);
         let mut by_name = HashMap::with_capacity(specs.len());
@@ -169,7 +200,11 @@ impl ToolSet {
                 return Err(ToolError::Doubled(spec.name.clone()));
             }
         }
-        Ok(Self(Arc::new(ToolSetInner { specs, offered, by_name })))
+        Ok(Self(Arc::new(ToolSetInner {
+            specs,
+            offered,
+            by_name,
+        })))
     }
 
     /// Parses a JSON array of `{name, description, parameters}`.
@@ -182,12 +217,19 @@ impl ToolSet {
 
     /// Returns the tool with that exact name, offered or not.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
-        self.0.by_name.get(name).and_then(|index| self.0.specs.get(*index))
+        self.0
+            .by_name
+            .get(name)
+            .and_then(|index| self.0.specs.get(*index))
     }
 
     /// Returns the offered tools, in the given order.
     pub fn iter(&self) -> std::slice::Iter<'_, ToolSpec> {
-        self.0.specs.get(..self.0.offered).unwrap_or_default().iter()
+        self.0
+            .specs
+            .get(..self.0.offered)
+            .unwrap_or_default()
+            .iter()
     }
 
     /// Returns all tools that are understood; the offered ones come first.
@@ -197,7 +239,10 @@ impl ToolSet {
 
     /// Returns true if a tool with that exact name is offered.
     pub fn is_tool_offered(&self, name: &str) -> bool {
-        self.0.by_name.get(name).is_some_and(|index| *index < self.0.offered)
+        self.0
+            .by_name
+            .get(name)
+            .is_some_and(|index| *index < self.0.offered)
     }
 
     /// Returns true if no tool is declared; then no text is a call.
@@ -223,7 +268,10 @@ impl<'a> IntoIterator for &'a ToolSet {
 
 /// Returns the candidate most similar to `name`, the first of equals: Jaro-Winkler similarity of
 /// the lower-cased names, at least 0.8.
-pub fn nearest_candidate<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_candidate<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let lower = name.to_lowercase();
     let mut best: Option<(&str, f64)> = None;
     for candidate in candidates {

@@ -39,23 +39,35 @@ fn pushes_that_allocate(text: &str, size: usize, push: &mut dyn FnMut(&str)) -> 
 fn values_between_tags() {
     let tools = r#"[{"name": "write", "parameters": {"properties": {"path": {}, "content": {}}}}, {"name": "read", "parameters": {}}]"#;
     let tools = ToolSet::from_json(tools).unwrap();
-    let opening =
-        ["<write>\n<path>a</path>\n<content>\n", "<function_calls><invoke name=\"write\"><parameter name=\"content\">"];
-    for (opening, size) in opening.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
+    let opening = [
+        "<write>\n<path>a</path>\n<content>\n",
+        "<function_calls><invoke name=\"write\"><parameter name=\"content\">",
+    ];
+    for (opening, size) in opening
+        .into_iter()
+        .flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size)))
+    {
         let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
         let text = format!("{opening}{}", CODE.repeat(400));
         let mut deltas = 0;
         let count = pushes_that_allocate(&text, size, &mut |chunk| {
-            reader.push(chunk, &mut |event: Event<'_>| deltas += usize::from(matches!(event, Event::ArgDelta { .. })));
+            reader.push(chunk, &mut |event: Event<'_>| {
+                deltas += usize::from(matches!(event, Event::ArgDelta { .. }))
+            });
         });
-        assert!(deltas > text.len() / size / 2, "{deltas} deltas of {size} bytes");
+        assert!(
+            deltas > text.len() / size / 2,
+            "{deltas} deltas of {size} bytes"
+        );
         assert_eq!(count, 0, "{opening} in chunks of {size}");
     }
 }
 
 #[test]
 fn values_in_json() {
-    let tools = ToolSet::from_json(r#"[{"name": "write", "parameters": {"properties": {"content": {}}}}]"#).unwrap();
+    let tools =
+        ToolSet::from_json(r#"[{"name": "write", "parameters": {"properties": {"content": {}}}}]"#)
+            .unwrap();
     let value = serde_json::json!(CODE.repeat(400)).to_string();
     let openings = [
         "<tool_call>\n{\"name\": \"write\", \"arguments\": {\"content\": ",
@@ -63,13 +75,19 @@ fn values_in_json() {
         "<tool_call>\n{\"name\": \"write\", \"arguments\": {'content': ",
         "<tool_call>\n{\"name\": \"write\", \"thought\": ",
     ];
-    for (opening, size) in openings.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
+    for (opening, size) in openings
+        .into_iter()
+        .flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size)))
+    {
         let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
         let mut events = 0;
         let count = pushes_that_allocate(&format!("{opening}{value}"), size, &mut |chunk| {
             reader.push(chunk, &mut |_: Event<'_>| events += 1);
         });
-        assert!(opening.contains("thought") || events > value.len() / size / 2, "{opening}: {events} of {size} bytes");
+        assert!(
+            opening.contains("thought") || events > value.len() / size / 2,
+            "{opening}: {events} of {size} bytes"
+        );
         assert_eq!(count, 0, "{opening} in chunks of {size}");
     }
 }
@@ -79,8 +97,9 @@ fn prose() {
     let tools = ToolSet::from_json(r#"[{"name": "read", "parameters": {}}]"#).unwrap();
     for size in [1, 4, 16, 64] {
         let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
-        let count =
-            pushes_that_allocate(&CODE.repeat(400), size, &mut |chunk| reader.push(chunk, &mut |_: Event<'_>| {}));
+        let count = pushes_that_allocate(&CODE.repeat(400), size, &mut |chunk| {
+            reader.push(chunk, &mut |_: Event<'_>| {})
+        });
         assert_eq!(count, 0, "in chunks of {size}");
     }
 }
@@ -90,7 +109,9 @@ fn strings_of_native_calls() {
     for size in [1, 4, 16, 64, 256] {
         let mut scanner = ArgumentScanner::new(0);
         let text = serde_json::json!({ "content": CODE.repeat(400) }).to_string();
-        let count = pushes_that_allocate(&text, size, &mut |chunk| scanner.push(chunk, &mut |_: Event<'_>| {}));
+        let count = pushes_that_allocate(&text, size, &mut |chunk| {
+            scanner.push(chunk, &mut |_: Event<'_>| {})
+        });
         assert_eq!(count, 0, "in chunks of {size}");
     }
 }
@@ -103,7 +124,12 @@ fn state(dialect: &Dialect, selection: DialectSelection, size: usize) -> usize {
     let mut arguments = serde_json::Map::new();
     arguments.insert("path".to_owned(), "src/table.tsx".into());
     arguments.insert("content".to_owned(), CODE.repeat(100).into());
-    let call = Call { id: CallId::new("1"), name: "write_to_file".to_owned(), arguments, dialect: None };
+    let call = Call {
+        id: CallId::new("1"),
+        name: "write_to_file".to_owned(),
+        arguments,
+        dialect: None,
+    };
     let text = dialect.render_calls([&call], &tools);
     let mut rest = &text[..text.floor_char_boundary(text.len() / 2)];
     let mut reader = CallReader::new(selection, &tools);
@@ -111,11 +137,17 @@ fn state(dialect: &Dialect, selection: DialectSelection, size: usize) -> usize {
     let taken = allocation_counter::measure(|| {
         while !rest.is_empty() {
             let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
-            reader.push(chunk, &mut |event: Event<'_>| inside += usize::from(matches!(event, Event::ArgDelta { .. })));
+            reader.push(chunk, &mut |event: Event<'_>| {
+                inside += usize::from(matches!(event, Event::ArgDelta { .. }))
+            });
             rest = after;
         }
     });
-    assert!(inside > text.len() / size / 4, "{}: {inside} deltas of {size} bytes", dialect.name);
+    assert!(
+        inside > text.len() / size / 4,
+        "{}: {inside} deltas of {size} bytes",
+        dialect.name
+    );
     size_of::<CallReader>() + usize::try_from(taken.bytes_current).unwrap()
 }
 
@@ -124,7 +156,11 @@ fn state_is_small() {
     let mut too_large = String::new();
     for dialect in DialectSet::built_in().iter() {
         for size in [4, 16, 64] {
-            let own = state(dialect, DialectSet::built_in().select(dialect.name).unwrap(), size);
+            let own = state(
+                dialect,
+                DialectSet::built_in().select(dialect.name).unwrap(),
+                size,
+            );
             // What is put together from escapes, and what is read again with its rest, is at most as long as a chunk, and
             // empty between most pushes.
             if own > 512 + if size > 16 { 2 * size } else { 0 } {

@@ -38,13 +38,19 @@ pub(crate) struct ArgumentReader<'t> {
 
 impl ArgumentReader<'_> {
     /// Runs the gate "arguments complete" and coerces each value.
-    pub(crate) fn read_arguments<'d>(&self, notes: &mut CallDiagnostics<'d>) -> Vec<TypedArgument<'d>> {
+    pub(crate) fn read_arguments<'d>(
+        &self,
+        notes: &mut CallDiagnostics<'d>,
+    ) -> Vec<TypedArgument<'d>> {
         let shape = SchemaView::new(&self.tool.parameters);
         let declared = shape.property_names();
         let required = shape.required_names();
         notes.suggest_near_names(&declared);
         let written = trailing_arguments::resolve_arguments(notes, self.repairs);
-        let names: Vec<String> = written.iter().map(|argument| argument.name.clone()).collect();
+        let names: Vec<String> = written
+            .iter()
+            .map(|argument| argument.name.clone())
+            .collect();
         let spelled: Vec<&str> = names.iter().map(String::as_str).collect();
         let slot = |name| UndeclaredArgument {
             name,
@@ -59,21 +65,36 @@ impl ArgumentReader<'_> {
         for (argument, spelling) in written.into_iter().zip(&names) {
             let mut name = argument.name.clone();
             if !declared.contains(&name.as_str()) {
-                let meant = if crowded { None } else { self.repairs.resolve_argument(&slot(spelling)) };
+                let meant = if crowded {
+                    None
+                } else {
+                    self.repairs.resolve_argument(&slot(spelling))
+                };
                 if let Some((rule, meant)) = meant {
                     notes.push_repair(rule, argument.span, &name, &meant);
                     name = meant;
-                } else if let Some(fault) = misspelling::json_in_tag_fault(&argument, &declared, notes) {
+                } else if let Some(fault) =
+                    misspelling::json_in_tag_fault(&argument, &declared, notes)
+                {
                     notes.push(fault);
                 } else if let Some(fault) = self.unknown_argument_fault(&argument, shape, notes) {
                     notes.push(fault);
                 }
             }
             if !seen.insert(name.clone()) {
-                let message = format!("`{}` is given twice; one value was expected", shorten_text(&name));
-                let fault = notes.new_fault(FaultKind::DoubledArgument, notes.argument_name_span(&argument), message);
+                let message = format!(
+                    "`{}` is given twice; one value was expected",
+                    shorten_text(&name)
+                );
+                let fault = notes.new_fault(
+                    FaultKind::DoubledArgument,
+                    notes.argument_name_span(&argument),
+                    message,
+                );
                 notes.push(
-                    fault.in_argument(name).with_hint("give it once; the first value was kept, and nothing was run"),
+                    fault
+                        .in_argument(name)
+                        .with_hint("give it once; the first value was kept, and nothing was run"),
                 );
                 continue;
             }
@@ -100,7 +121,11 @@ impl ArgumentReader<'_> {
         }
         let name = shorten_text(&argument.name);
         let message = format!("`{}` has no argument `{name}`", self.tool.name);
-        let fault = notes.new_fault(FaultKind::UnknownArgument, notes.argument_name_span(argument), message);
+        let fault = notes.new_fault(
+            FaultKind::UnknownArgument,
+            notes.argument_name_span(argument),
+            message,
+        );
         Some(
             fault
                 .in_argument(argument.name.clone())
@@ -109,12 +134,23 @@ impl ArgumentReader<'_> {
     }
 
     /// Reports the required arguments that are missing, or that another argument holds as JSON.
-    fn report_missing(&self, given: &[TypedArgument<'_>], shape: SchemaView<'_>, notes: &mut CallDiagnostics<'_>) {
+    fn report_missing(
+        &self,
+        given: &[TypedArgument<'_>],
+        shape: SchemaView<'_>,
+        notes: &mut CallDiagnostics<'_>,
+    ) {
         let declared = shape.property_names();
-        let stray: Vec<&str> =
-            given.iter().map(|given| given.name.as_str()).filter(|name| !declared.contains(name)).collect();
-        let gone: Vec<&str> =
-            shape.required_names().into_iter().filter(|name| !given.iter().any(|given| given.name == *name)).collect();
+        let stray: Vec<&str> = given
+            .iter()
+            .map(|given| given.name.as_str())
+            .filter(|name| !declared.contains(name))
+            .collect();
+        let gone: Vec<&str> = shape
+            .required_names()
+            .into_iter()
+            .filter(|name| !given.iter().any(|given| given.name == *name))
+            .collect();
         if let Some(fault) = misspelling::combined_arguments_fault(given, &gone, &declared, notes) {
             return notes.push(fault);
         }
@@ -122,13 +158,24 @@ impl ArgumentReader<'_> {
             let expected = shape
                 .property_schema(name)
                 .allowed_types()
-                .map_or_else(String::new, |types| format!(" ({})", types.describe_types()));
-            let message = format!("`{}` needs the argument `{name}`{expected}, which is missing", self.tool.name);
-            let fault = notes.new_fault(FaultKind::MissingArgument, notes.name_span(), message).in_argument(name);
-            notes.push(match sabir_call::nearest_candidate(name, stray.iter().copied()) {
-                Some(near) => fault.with_hint(format!("`{near}` was given; did you mean `{name}`?")),
-                None => fault.with_hint(format!("add `{name}`")),
-            });
+                .map_or_else(String::new, |types| {
+                    format!(" ({})", types.describe_types())
+                });
+            let message = format!(
+                "`{}` needs the argument `{name}`{expected}, which is missing",
+                self.tool.name
+            );
+            let fault = notes
+                .new_fault(FaultKind::MissingArgument, notes.name_span(), message)
+                .in_argument(name);
+            notes.push(
+                match sabir_call::nearest_candidate(name, stray.iter().copied()) {
+                    Some(near) => {
+                        fault.with_hint(format!("`{near}` was given; did you mean `{name}`?"))
+                    }
+                    None => fault.with_hint(format!("add `{name}`")),
+                },
+            );
         }
     }
 
@@ -147,14 +194,28 @@ impl ArgumentReader<'_> {
         if written.partial {
             let shown = written.form != ArgForm::Json;
             let value = Value::String(text.to_owned());
-            return shown.then_some(TypedArgument { name, value, written, alternative: None });
+            return shown.then_some(TypedArgument {
+                name,
+                value,
+                written,
+                alternative: None,
+            });
         }
         if written.form != ArgForm::Json && is_placeholder_value(text) {
-            let message = format!("`{name}` holds `{}`, a placeholder of the instructions", shorten_text(text.trim()));
+            let message = format!(
+                "`{name}` holds `{}`, a placeholder of the instructions",
+                shorten_text(text.trim())
+            );
             let fault = notes.new_fault(FaultKind::Placeholder, written.span, message);
-            notes.push(fault.in_argument(name.clone()).with_hint("put the real value in its place"));
+            notes.push(
+                fault
+                    .in_argument(name.clone())
+                    .with_hint("put the real value in its place"),
+            );
         }
-        notes.faults.extend(misspelling::entity_warning(&name, &written, notes));
+        notes
+            .faults
+            .extend(misspelling::entity_warning(&name, &written, notes));
         let declared = shape.property_names();
         let optional = !shape.required_names().contains(&name.as_str());
         let shape = shape.property_schema(&name);
@@ -173,18 +234,32 @@ impl ArgumentReader<'_> {
                 value
             }
             Err(mismatch) => {
-                let wanted = misspelling::ExpectedArgument { name: &name, shape, declared: &declared };
-                notes.push(misspelling::mismatch_fault(&wanted, &written, mismatch, notes));
+                let wanted = misspelling::ExpectedArgument {
+                    name: &name,
+                    shape,
+                    declared: &declared,
+                };
+                notes.push(misspelling::mismatch_fault(
+                    &wanted, &written, mismatch, notes,
+                ));
                 Value::String(text.to_owned())
             }
         };
         // A union that allows strings keeps the text (law 5). Its reading as another type is tried later, and only if
         // validation refuses the string.
-        let others = types.filter(|types| types.has(JsonTypes::STRING)).map(|types| types.without(JsonTypes::STRING));
+        let others = types
+            .filter(|types| types.has(JsonTypes::STRING))
+            .map(|types| types.without(JsonTypes::STRING));
         let others = others.filter(|types| !types.is_empty() && written.form != ArgForm::Json);
-        let alternative =
-            others.and_then(|types| coerce::coerce_value(text, written.form, shape, Some(types), self.repairs).ok());
-        Some(TypedArgument { name, value, written, alternative })
+        let alternative = others.and_then(|types| {
+            coerce::coerce_value(text, written.form, shape, Some(types), self.repairs).ok()
+        });
+        Some(TypedArgument {
+            name,
+            value,
+            written,
+            alternative,
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Collects the faults and repairs of one call on its way through the gates, and builds messages that several gates share.
 
 use sabir_call::{
-    ArgForm, DraftArgument, DraftCall, DraftResponse, Fault, FaultKind, Severity, Span, SpanOrigin, Truncation,
-    nearest_candidate,
+    ArgForm, DraftArgument, DraftCall, DraftResponse, Fault, FaultKind, Severity, Span, SpanOrigin,
+    Truncation, nearest_candidate,
 };
 use serde_json::{Map, Value};
 
@@ -22,8 +22,19 @@ pub(crate) struct CallDiagnostics<'d> {
 
 impl<'d> CallDiagnostics<'d> {
     pub(crate) fn new(draft: &'d DraftResponse, call: &'d DraftCall) -> Self {
-        let parser_faults = draft.faults.iter().filter(|fault| fault.call == Some(call.index)).cloned().collect();
-        Self { call, source: &draft.source, parser_faults, faults: Vec::new(), repairs: Vec::new() }
+        let parser_faults = draft
+            .faults
+            .iter()
+            .filter(|fault| fault.call == Some(call.index))
+            .cloned()
+            .collect();
+        Self {
+            call,
+            source: &draft.source,
+            parser_faults,
+            faults: Vec::new(),
+            repairs: Vec::new(),
+        }
     }
 
     /// Returns all faults so far, the parser's first.
@@ -41,13 +52,21 @@ impl<'d> CallDiagnostics<'d> {
     /// Makes an error of this call. Spans of a native call are offsets into its arguments, not into the assistant text.
     pub(crate) fn new_fault(&self, kind: FaultKind, span: Span, message: String) -> Fault {
         let fault = Fault::error(kind, span, message).in_call(self.call.index);
-        if self.call.dialect.is_none() { fault.in_arguments_text() } else { fault }
+        if self.call.dialect.is_none() {
+            fault.in_arguments_text()
+        } else {
+            fault
+        }
     }
 
     /// Returns the span of the tool's name, or of the whole call if the name is not in the text.
     pub(crate) fn name_span(&self) -> Span {
         let Span { start, end } = self.call.name_span;
-        if start < end { self.call.name_span } else { self.call.span }
+        if start < end {
+            self.call.name_span
+        } else {
+            self.call.span
+        }
     }
 
     /// Returns the span of an argument's name, which is shortly before its value; the span of the value if it is not found.
@@ -62,18 +81,26 @@ impl<'d> CallDiagnostics<'d> {
         let name = argument.name.as_str();
         let end = argument.span.start;
         self.call.dialect.as_ref().filter(|_| !name.is_empty())?;
-        let from = end.saturating_sub(name.len() + REACH).max(self.call.span.start);
+        let from = end
+            .saturating_sub(name.len() + REACH)
+            .max(self.call.span.start);
         let from = self.source.floor_char_boundary(from);
         let window = self.source.get(from..end)?;
         let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let alone = |at: &usize| {
             let joins_before = window.get(..*at).is_some_and(|text| text.ends_with(part));
-            let joins_after = window.get(at + name.len()..).is_some_and(|text| text.starts_with(part));
+            let joins_after = window
+                .get(at + name.len()..)
+                .is_some_and(|text| text.starts_with(part));
             !joins_before && !joins_after
         };
         let found = || window.rmatch_indices(name).map(|(at, _)| at).filter(alone);
         // The name may also be an attribute's (`<name name="name">`); the argument's name follows markup or a quote.
-        let marked = |at: &usize| window.get(..*at).is_some_and(|text| text.ends_with(['<', '>', '"', '\'', '=']));
+        let marked = |at: &usize| {
+            window
+                .get(..*at)
+                .is_some_and(|text| text.ends_with(['<', '>', '"', '\'', '=']))
+        };
         let at = from + found().find(marked).or_else(|| found().next())?;
         Some(Span::new(at, at + name.len()))
     }
@@ -106,22 +133,46 @@ impl<'d> CallDiagnostics<'d> {
     fn slip_repair(&self, rule: &'static str, fault: &Fault) -> Repair {
         let Span { start, end } = fault.span;
         let source = Some(self.source).filter(|_| fault.origin == SpanOrigin::Text);
-        let at_hand = source.and_then(|source| Some((source.get(..start)?, source.get(start..end)?)));
+        let at_hand =
+            source.and_then(|source| Some((source.get(..start)?, source.get(start..end)?)));
         let Some((before, marked)) = at_hand else {
             let after = fault.hint.clone().unwrap_or_default();
-            return Repair { rule: rule.into(), span: fault.span, before: fault.message.clone(), after };
+            return Repair {
+                rule: rule.into(),
+                span: fault.span,
+                before: fault.message.clone(),
+                after,
+            };
         };
         let (start, before, after) = match fault.kind {
-            FaultKind::ControlCharacter => (start, marked.to_owned(), marked.escape_default().to_string()),
+            FaultKind::ControlCharacter => (
+                start,
+                marked.to_owned(),
+                marked.escape_default().to_string(),
+            ),
             // The span is the closing bracket; the comma before it belongs to the text that was changed.
             FaultKind::TrailingComma => {
-                let from = before.trim_ascii_end().strip_suffix(',').map_or(start, str::len);
-                (from, self.source.get(from..end).unwrap_or(marked).to_owned(), marked.to_owned())
+                let from = before
+                    .trim_ascii_end()
+                    .strip_suffix(',')
+                    .map_or(start, str::len);
+                (
+                    from,
+                    self.source.get(from..end).unwrap_or(marked).to_owned(),
+                    marked.to_owned(),
+                )
             }
             FaultKind::ExtraBracket => (start, marked.to_owned(), String::new()),
             _ => {
-                let inside = marked.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(marked);
-                (start, marked.to_owned(), format!("\"{}\"", inside.replace('"', "\\\"")))
+                let inside = marked
+                    .strip_prefix('\'')
+                    .and_then(|rest| rest.strip_suffix('\''))
+                    .unwrap_or(marked);
+                (
+                    start,
+                    marked.to_owned(),
+                    format!("\"{}\"", inside.replace('"', "\\\"")),
+                )
             }
         };
         Repair {
@@ -133,15 +184,31 @@ impl<'d> CallDiagnostics<'d> {
     }
 
     /// Records a repair, with both texts shortened.
-    pub(crate) fn push_repair(&mut self, rule: &'static str, span: Span, before: &str, after: &str) {
-        self.repairs.push(Repair { rule: rule.into(), span, before: shorten_text(before), after: shorten_text(after) });
+    pub(crate) fn push_repair(
+        &mut self,
+        rule: &'static str,
+        span: Span,
+        before: &str,
+        after: &str,
+    ) {
+        self.repairs.push(Repair {
+            rule: rule.into(),
+            span,
+            before: shorten_text(before),
+            after: shorten_text(after),
+        });
     }
 
     /// Adds hints to the parser's faults about unknown arguments. The parser knows tags, but not which names are similar.
     pub(crate) fn suggest_near_names(&mut self, declared: &[&str]) {
         for fault in &mut self.parser_faults {
-            let name = fault.argument.as_deref().filter(|_| fault.kind == FaultKind::UnknownArgument);
-            if let Some(near) = name.and_then(|name| nearest_candidate(name, declared.iter().copied())) {
+            let name = fault
+                .argument
+                .as_deref()
+                .filter(|_| fault.kind == FaultKind::UnknownArgument);
+            if let Some(near) =
+                name.and_then(|name| nearest_candidate(name, declared.iter().copied()))
+            {
                 fault.hint = Some(format!("did you mean `{near}`?"));
             }
         }
@@ -149,24 +216,29 @@ impl<'d> CallDiagnostics<'d> {
 
     /// Returns true if there is an error about this argument.
     pub(crate) fn has_error_for(&self, argument: &str) -> bool {
-        self.errors().any(|fault| fault.argument.as_deref() == Some(argument))
+        self.errors()
+            .any(|fault| fault.argument.as_deref() == Some(argument))
     }
 
     /// Returns the errors so far.
     pub(crate) fn errors(&self) -> impl Iterator<Item = &Fault> {
-        self.all_faults().filter(|fault| fault.severity == Severity::Error)
+        self.all_faults()
+            .filter(|fault| fault.severity == Severity::Error)
     }
 
     /// Returns true if arguments are in a place where they cannot be read, so that missing ones are not reported again.
     pub(crate) fn has_json_in_tag(&self) -> bool {
-        self.errors().any(|fault| fault.kind == FaultKind::JsonInTag)
+        self.errors()
+            .any(|fault| fault.kind == FaultKind::JsonInTag)
     }
 
     /// Returns true if the text of the arguments was cut or could not be read to its end.
     pub(crate) fn is_unreadable(&self) -> bool {
-        let json = |fault: &Fault| matches!(fault.kind, FaultKind::MalformedJson | FaultKind::TagInJson);
+        let json =
+            |fault: &Fault| matches!(fault.kind, FaultKind::MalformedJson | FaultKind::TagInJson);
         let broken = |fault: &Fault| json(fault) && fault.argument.is_none();
-        self.errors().any(|fault| fault.kind == FaultKind::CutCall || broken(fault))
+        self.errors()
+            .any(|fault| fault.kind == FaultKind::CutCall || broken(fault))
     }
 
     /// Reports a cut call: where and why.
@@ -175,26 +247,43 @@ impl<'d> CallDiagnostics<'d> {
         let inside = call.arguments.iter().find(|argument| argument.partial);
         let place = match (inside, call.arguments.last()) {
             (Some(argument), _) => {
-                format!("inside `{}`, {} bytes into its value", shorten_text(&argument.name), argument.text.len())
+                format!(
+                    "inside `{}`, {} bytes into its value",
+                    shorten_text(&argument.name),
+                    argument.text.len()
+                )
             }
             (None, Some(argument)) => format!("after `{}`", shorten_text(&argument.name)),
             (None, None) => "before its first argument".to_owned(),
         };
         let (reason, hint) = match why {
-            Truncation::Ended => ("the message ended there", Some("write the whole call again and close it")),
+            Truncation::Ended => (
+                "the message ended there",
+                Some("write the whole call again and close it"),
+            ),
             Truncation::Limit => (
                 "the output limit was reached there",
-                Some("write less in one call: make the content in smaller pieces, with several calls"),
+                Some(
+                    "write less in one call: make the content in smaller pieces, with several calls",
+                ),
             ),
             Truncation::Broken => ("the connection broke there", Some("write the call again")),
             Truncation::Cancelled => ("the user stopped it there", None),
         };
-        let message = format!("the call of `{}` was cut {place}: {reason}; it was not run", shorten_text(&call.name));
-        let mut fault = self.new_fault(FaultKind::CutCall, Span::new(call.span.end, call.span.end), message);
+        let message = format!(
+            "the call of `{}` was cut {place}: {reason}; it was not run",
+            shorten_text(&call.name)
+        );
+        let mut fault = self.new_fault(
+            FaultKind::CutCall,
+            Span::new(call.span.end, call.span.end),
+            message,
+        );
         fault.argument = inside.map(|argument| argument.name.clone());
         fault.hint = hint.map(str::to_owned);
         // It replaces the parser's fault, which knows neither the reason nor the argument.
-        self.parser_faults.retain(|fault| fault.kind != FaultKind::CutCall);
+        self.parser_faults
+            .retain(|fault| fault.kind != FaultKind::CutCall);
         self.parser_faults.insert(0, fault);
     }
 
@@ -206,9 +295,16 @@ impl<'d> CallDiagnostics<'d> {
             if is_placeholder(&argument.name) && (loud || is_placeholder(&self.call.name)) {
                 self.push(placeholder_fault(self, argument));
             }
-            let json = || serde_json::from_str(&argument.text).ok().filter(|_| argument.form == ArgForm::Json);
+            let json = || {
+                serde_json::from_str(&argument.text)
+                    .ok()
+                    .filter(|_| argument.form == ArgForm::Json)
+            };
             if !into.contains_key(&argument.name) {
-                into.insert(argument.name.clone(), json().unwrap_or_else(|| Value::String(argument.text.clone())));
+                into.insert(
+                    argument.name.clone(),
+                    json().unwrap_or_else(|| Value::String(argument.text.clone())),
+                );
             }
         }
     }
@@ -217,18 +313,28 @@ impl<'d> CallDiagnostics<'d> {
 /// Returns the repair rule for a mistake that the parsers accept with a warning.
 fn slip_rule(kind: FaultKind) -> Option<&'static str> {
     match kind {
-        FaultKind::ControlCharacter | FaultKind::TrailingComma | FaultKind::SingleQuotes | FaultKind::ExtraBracket => {
-            Some(kind.name())
-        }
+        FaultKind::ControlCharacter
+        | FaultKind::TrailingComma
+        | FaultKind::SingleQuotes
+        | FaultKind::ExtraBracket => Some(kind.name()),
         _ => None,
     }
 }
 
 /// Makes the fault of a placeholder in the place of an argument's name.
 pub(crate) fn placeholder_fault(notes: &CallDiagnostics<'_>, argument: &DraftArgument) -> Fault {
-    let message = format!("`{}` is a placeholder of the instructions, not an argument", shorten_text(&argument.name));
-    let fault = notes.new_fault(FaultKind::Placeholder, notes.argument_name_span(argument), message);
-    fault.in_argument(argument.name.clone()).with_hint("put the name of an argument in its place")
+    let message = format!(
+        "`{}` is a placeholder of the instructions, not an argument",
+        shorten_text(&argument.name)
+    );
+    let fault = notes.new_fault(
+        FaultKind::Placeholder,
+        notes.argument_name_span(argument),
+        message,
+    );
+    fault
+        .in_argument(argument.name.clone())
+        .with_hint("put the name of an argument in its place")
 }
 
 /// Returns true if a name is a placeholder from instructions: `tool_name`, `TOOL_NAME`, `parameter1_name`, `PARAM_VALUE`.
@@ -238,8 +344,13 @@ pub(crate) fn is_placeholder(name: &str) -> bool {
     const HEADS: [&str; 6] = ["tool", "function", "parameter", "param", "argument", "arg"];
     let lower = name.trim().trim_start_matches('$').to_ascii_lowercase();
     let lower = lower.strip_prefix("actual_").unwrap_or(&lower);
-    let head = lower.strip_suffix("_name").or_else(|| lower.strip_suffix("_value"));
-    let head = head.map(|head| head.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_'));
+    let head = lower
+        .strip_suffix("_name")
+        .or_else(|| lower.strip_suffix("_value"));
+    let head = head.map(|head| {
+        head.trim_end_matches(|c: char| c.is_ascii_digit())
+            .trim_end_matches('_')
+    });
     head.is_some_and(|head| HEADS.contains(&head))
 }
 
@@ -248,7 +359,8 @@ pub(crate) fn is_placeholder(name: &str) -> bool {
 /// Placeholders for names do not count, because a search for `tool_name` is legitimate.
 pub(crate) fn is_placeholder_value(value: &str) -> bool {
     let bare = value.trim();
-    let loud = bare.chars().all(|c| !c.is_ascii_lowercase()) || bare.contains(|c: char| c.is_ascii_digit());
+    let loud = bare.chars().all(|c| !c.is_ascii_lowercase())
+        || bare.contains(|c: char| c.is_ascii_digit());
     loud && is_placeholder(bare) && bare.to_ascii_lowercase().ends_with("_value")
 }
 
@@ -256,7 +368,11 @@ pub(crate) fn is_placeholder_value(value: &str) -> bool {
 pub(crate) fn quote_names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 8;
     let mut all = all.peekable();
-    let mut words: Vec<String> = all.by_ref().take(SHOWN).map(|name| format!("`{}`", shorten_text(name))).collect();
+    let mut words: Vec<String> = all
+        .by_ref()
+        .take(SHOWN)
+        .map(|name| format!("`{}`", shorten_text(name)))
+        .collect();
     if all.peek().is_some() {
         words.push("…".to_owned());
     }
@@ -268,6 +384,9 @@ pub(crate) fn suggestion_hint(name: &str, candidates: &[&str]) -> String {
     match nearest_candidate(name, candidates.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if candidates.is_empty() => "it takes no arguments".to_owned(),
-        None => format!("its arguments are {}", quote_names(candidates.iter().copied())),
+        None => format!(
+            "its arguments are {}",
+            quote_names(candidates.iter().copied())
+        ),
     }
 }

@@ -63,7 +63,10 @@ pub(crate) enum CoercionError {
 
 impl CoercedValue {
     fn without_rules(value: Value) -> Self {
-        Self { value, rules: Vec::new() }
+        Self {
+            value,
+            rules: Vec::new(),
+        }
     }
 }
 
@@ -78,20 +81,30 @@ pub(crate) fn coerce_value(
     let no_string = types.is_some_and(|types| !types.has(JsonTypes::STRING));
     if no_string && let Some((rule, inner, start)) = repairs.strip_code_fence(text) {
         // Only one fence is removed: inside it the rule is off.
-        return match coerce_value(inner, form, shape, types, repairs.without_rule(rule).unwrap_or(repairs)) {
+        return match coerce_value(
+            inner,
+            form,
+            shape,
+            types,
+            repairs.without_rule(rule).unwrap_or(repairs),
+        ) {
             Ok(CoercedValue { value, mut rules }) => {
                 rules.insert(0, rule);
                 Ok(CoercedValue { value, rules })
             }
-            Err(CoercionError::Json(broken)) => {
-                Err(CoercionError::Json(JsonSyntaxError { at: start + broken.at, ..broken }))
-            }
+            Err(CoercionError::Json(broken)) => Err(CoercionError::Json(JsonSyntaxError {
+                at: start + broken.at,
+                ..broken
+            })),
             Err(mismatch) => Err(mismatch),
         };
     }
     if form == ArgForm::Json {
         let reading = parse_json(text, repairs)?;
-        return Ok(CoercedValue { value: normalize_integer(reading.value, types), ..reading });
+        return Ok(CoercedValue {
+            value: normalize_integer(reading.value, types),
+            ..reading
+        });
     }
     let Some(types) = types.filter(|types| !types.has(JsonTypes::STRING)) else {
         return Ok(CoercedValue::without_rules(Value::String(text.to_owned())));
@@ -106,7 +119,12 @@ pub(crate) fn coerce_value(
         }
     }
     let repaired = repairs.repair_value(&MistypedText { text, form, types });
-    repaired.map(|(rule, value)| CoercedValue { value, rules: vec![rule] }).ok_or(CoercionError::Type(types))
+    repaired
+        .map(|(rule, value)| CoercedValue {
+            value,
+            rules: vec![rule],
+        })
+        .ok_or(CoercionError::Type(types))
 }
 
 /// Reads a null, a boolean or a number in exactly the documented spellings.
@@ -118,7 +136,9 @@ pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
         _ => {}
     }
     // serde_json would also skip white space around a number, but that is a separate repair.
-    if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) || !text.ends_with(|c: char| c.is_ascii_digit()) {
+    if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+        || !text.ends_with(|c: char| c.is_ascii_digit())
+    {
         return None;
     }
     if lenient_json::find_wide_integer(text).is_some() {
@@ -128,7 +148,9 @@ pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
     if types.has(JsonTypes::NUMBER) {
         return Some(Value::Number(number));
     }
-    to_integer(&number).filter(|_| types.has(JsonTypes::INTEGER)).map(Value::Number)
+    to_integer(&number)
+        .filter(|_| types.has(JsonTypes::INTEGER))
+        .map(Value::Number)
 }
 
 /// Returns the number without its `.0`; `None` if it is not whole, or too large for a float to be exact.
@@ -138,8 +160,13 @@ fn to_integer(number: &Number) -> Option<Number> {
     if !number.is_f64() {
         return Some(number.clone());
     }
-    let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)?;
-    #[expect(clippy::cast_possible_truncation, reason = "the float is whole and below 2^53")]
+    let float = number
+        .as_f64()
+        .filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the float is whole and below 2^53"
+    )]
     Some(Number::from(float as i64))
 }
 
@@ -147,7 +174,9 @@ fn to_integer(number: &Number) -> Option<Number> {
 fn normalize_integer(value: Value, types: Option<JsonTypes>) -> Value {
     match &value {
         Value::Number(number)
-            if types.is_some_and(|types| types.has(JsonTypes::INTEGER) && !types.has(JsonTypes::NUMBER)) =>
+            if types.is_some_and(|types| {
+                types.has(JsonTypes::INTEGER) && !types.has(JsonTypes::NUMBER)
+            }) =>
         {
             to_integer(number).map_or(value, Value::Number)
         }
@@ -162,8 +191,17 @@ fn parse_json(text: &str, repairs: RepairSet) -> Result<CoercedValue, CoercionEr
         Err(broken) => broken,
     };
     // The error of the lenient parser is the one to report: it points at the first byte that no repair can fix.
-    let read = if broken.is_duplicate_key { Err(broken) } else { repairs.repair_json(text) };
-    let read = read.and_then(|(rules, relaxed)| Ok(CoercedValue { value: relaxed.reject_duplicate_keys()?, rules }));
+    let read = if broken.is_duplicate_key {
+        Err(broken)
+    } else {
+        repairs.repair_json(text)
+    };
+    let read = read.and_then(|(rules, relaxed)| {
+        Ok(CoercedValue {
+            value: relaxed.reject_duplicate_keys()?,
+            rules,
+        })
+    });
     read.map_err(CoercionError::Json)
 }
 
@@ -176,15 +214,25 @@ fn parse_structure(
 ) -> Result<Option<CoercedValue>, CoercionError> {
     let start = text.trim_ascii_start();
     if start.is_empty() {
-        let empty = if types.has(JsonTypes::ARRAY) { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+        let empty = if types.has(JsonTypes::ARRAY) {
+            Value::Array(Vec::new())
+        } else {
+            Value::Object(Map::new())
+        };
         return Ok(Some(CoercedValue::without_rules(empty)));
     }
     if start.starts_with(['{', '[']) {
         return parse_json(text, repairs).map(Some);
     }
-    let unmarked = start.starts_with(MINIMAX_MARKER).then(|| start.replace(MINIMAX_MARKER, ""));
+    let unmarked = start
+        .starts_with(MINIMAX_MARKER)
+        .then(|| start.replace(MINIMAX_MARKER, ""));
     let text = unmarked.as_deref().unwrap_or(start);
-    let children = if text.starts_with('<') { parse_elements(text) } else { None };
+    let children = if text.starts_with('<') {
+        parse_elements(text)
+    } else {
+        None
+    };
     Ok(children.map(|children| {
         let list = types.has(JsonTypes::ARRAY);
         CoercedValue::without_rules(if list {
@@ -198,7 +246,11 @@ fn parse_structure(
 /// Reads a text that consists of elements only, as it would be read between tags. `None` if it is something else, or has no value of these types.
 pub(crate) fn parse_tagged(text: &str, shape: SchemaView<'_>, types: JsonTypes) -> Option<Value> {
     let children = parse_elements(text).filter(|children| !children.is_empty())?;
-    match (types.has(JsonTypes::ARRAY), types.has(JsonTypes::OBJECT), children.as_slice()) {
+    match (
+        types.has(JsonTypes::ARRAY),
+        types.has(JsonTypes::OBJECT),
+        children.as_slice(),
+    ) {
         (true, _, children) => Some(build_array(children, shape, MAX_DEPTH)),
         (_, true, children) => Some(build_object(children, shape, MAX_DEPTH).into()),
         (_, _, [child]) => parse_scalar(child.text().trim(), types),
@@ -212,14 +264,27 @@ fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) ->
     let known = items.property_names();
     // The children are properties of an item: the model left out the item's own tag.
     let bare = !children.is_empty() && children.iter().all(|child| known.contains(&child.name));
-    if bare && items.allowed_types().is_some_and(|types| types.has(JsonTypes::OBJECT)) {
+    if bare
+        && items
+            .allowed_types()
+            .is_some_and(|types| types.has(JsonTypes::OBJECT))
+    {
         return Value::Array(vec![build_object(children, items, depth).into()]);
     }
-    Value::Array(children.iter().map(|child| coerce_element(child, items, depth)).collect())
+    Value::Array(
+        children
+            .iter()
+            .map(|child| coerce_element(child, items, depth))
+            .collect(),
+    )
 }
 
 /// Builds an object from child elements, one property for each name.
-fn build_object(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -> Map<String, Value> {
+fn build_object(
+    children: &[XmlElement<'_>],
+    shape: SchemaView<'_>,
+    depth: u8,
+) -> Map<String, Value> {
     // Grouped by name in the order of first appearance. The map of indexes keeps this linear for many children.
     let mut groups: Vec<(&str, Vec<&XmlElement<'_>>)> = Vec::new();
     let mut known = HashMap::new();
@@ -235,9 +300,16 @@ fn build_object(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -
         let read = match group.as_slice() {
             [child] => coerce_element(child, shape, depth),
             _ => {
-                let list = shape.allowed_types().is_some_and(|types| types.has(JsonTypes::ARRAY));
+                let list = shape
+                    .allowed_types()
+                    .is_some_and(|types| types.has(JsonTypes::ARRAY));
                 let shape = if list { shape.item_schema() } else { shape };
-                Value::Array(group.iter().map(|child| coerce_element(child, shape, depth)).collect())
+                Value::Array(
+                    group
+                        .iter()
+                        .map(|child| coerce_element(child, shape, depth))
+                        .collect(),
+                )
             }
         };
         (name.to_owned(), read)
@@ -248,8 +320,15 @@ fn build_object(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -
 /// Reads the value of one element; its text if nothing else fits.
 fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) -> Value {
     let text = || Value::String(element.text().to_owned());
-    let Some(types) = shape.allowed_types().filter(|types| !types.has(JsonTypes::STRING)) else { return text() };
-    let Some(depth) = depth.checked_sub(1) else { return text() };
+    let Some(types) = shape
+        .allowed_types()
+        .filter(|types| !types.has(JsonTypes::STRING))
+    else {
+        return text();
+    };
+    let Some(depth) = depth.checked_sub(1) else {
+        return text();
+    };
     let trimmed = element.text().trim_ascii();
     if let Some(value) = parse_scalar(trimmed, types) {
         return value;
@@ -280,9 +359,15 @@ fn merge_attributes(
     shape: SchemaView<'_>,
 ) -> Option<Map<String, Value>> {
     let attribute = |(name, text): &(&str, &str)| {
-        let types = shape.property_schema(name).allowed_types().filter(|types| !types.has(JsonTypes::STRING));
+        let types = shape
+            .property_schema(name)
+            .allowed_types()
+            .filter(|types| !types.has(JsonTypes::STRING));
         let value = types.and_then(|types| parse_scalar(text, types));
-        ((*name).to_owned(), value.unwrap_or_else(|| Value::String((*text).to_owned())))
+        (
+            (*name).to_owned(),
+            value.unwrap_or_else(|| Value::String((*text).to_owned())),
+        )
     };
     let mut object: Map<String, Value> = element.attributes.iter().map(attribute).collect();
     if let Some(inner) = inner {
@@ -290,11 +375,21 @@ fn merge_attributes(
         return Some(object);
     }
     let names = shape.property_names();
-    let usual = ["text", "content", "value"].into_iter().find(|name| names.contains(name));
-    let is_string =
-        |name: &&str| shape.property_schema(name).allowed_types().is_some_and(|types| types.has(JsonTypes::STRING));
+    let usual = ["text", "content", "value"]
+        .into_iter()
+        .find(|name| names.contains(name));
+    let is_string = |name: &&str| {
+        shape
+            .property_schema(name)
+            .allowed_types()
+            .is_some_and(|types| types.has(JsonTypes::STRING))
+    };
     let only = || {
-        let mut free = names.iter().copied().filter(|name| !object.contains_key(*name)).filter(is_string);
+        let mut free = names
+            .iter()
+            .copied()
+            .filter(|name| !object.contains_key(*name))
+            .filter(is_string);
         free.next().filter(|_| free.next().is_none())
     };
     if usual.is_none() && object.is_empty() {
@@ -327,7 +422,11 @@ mod tests {
 
     fn check(form: ArgForm, schema: Value, rows: &[(&str, &str)]) {
         for (text, expected) in rows {
-            assert_eq!(coerce(text, form, &schema), *expected, "{text:?} as {schema}");
+            assert_eq!(
+                coerce(text, form, &schema),
+                *expected,
+                "{text:?} as {schema}"
+            );
         }
     }
 
@@ -335,20 +434,29 @@ mod tests {
     fn elements_behind_a_marker() {
         let order = json!({"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "integer"},
             "items": {"type": "array", "items": {"type": "object", "properties": {"qty": {"type": "integer"}}}}}});
-        let text =
-            "§<city>a</city>§<zip>7§</zip>§<items>§<item>§<qty>2§</qty>§</item>§<item>§<qty>5§</qty>§</item>§</items>";
-        let marked = |text: &str| text.replace('§', super::MINIMAX_MARKER).replace("a<", "a]<]minimax[>[<");
+        let text = "§<city>a</city>§<zip>7§</zip>§<items>§<item>§<qty>2§</qty>§</item>§<item>§<qty>5§</qty>§</item>§</items>";
+        let marked = |text: &str| {
+            text.replace('§', super::MINIMAX_MARKER)
+                .replace("a<", "a]<]minimax[>[<")
+        };
         let expected = r#"{"city":"a","zip":7,"items":[{"qty":2},{"qty":5}]}"#;
         assert_eq!(coerce(&marked(text), ArgForm::Raw, &order), expected);
         let words = marked("§<city>a</city>");
-        assert_eq!(coerce(&words, ArgForm::Raw, &json!({"type": "string"})), Value::from(words.as_str()).to_string());
+        assert_eq!(
+            coerce(&words, ArgForm::Raw, &json!({"type": "string"})),
+            Value::from(words.as_str()).to_string()
+        );
     }
 
     #[test]
     fn raw_scalars() {
         use ArgForm::Raw;
         check(Raw, json!({}), &[("10", "\"10\""), ("[1]", "\"[1]\"")]);
-        check(Raw, json!({"type": "string"}), &[("10", "\"10\""), (" a\n", "\" a\\n\""), ("", "\"\"")]);
+        check(
+            Raw,
+            json!({"type": "string"}),
+            &[("10", "\"10\""), (" a\n", "\" a\\n\""), ("", "\"\"")],
+        );
         check(
             Raw,
             json!({"type": "integer"}),
@@ -372,7 +480,12 @@ mod tests {
         check(
             Raw,
             json!({"type": "number"}),
-            &[("30", "30"), ("1.5", "1.5"), ("1.", "not a number"), ("NaN", "not a number")],
+            &[
+                ("30", "30"),
+                ("1.5", "1.5"),
+                ("1.", "not a number"),
+                ("NaN", "not a number"),
+            ],
         );
         check(
             Raw,
@@ -390,11 +503,27 @@ mod tests {
         check(
             Raw,
             json!({"type": ["integer", "null"]}),
-            &[("10", "10"), ("null", "null"), ("", "not an integer or null")],
+            &[
+                ("10", "10"),
+                ("null", "null"),
+                ("", "not an integer or null"),
+            ],
         );
-        check(Raw, json!({"type": ["string", "integer"]}), &[("10", "\"10\""), ("```\n10\n```", "\"```\\n10\\n```\"")]);
-        check(Raw, json!({"type": "integer"}), &[("```json\n10\n```", "10 (fenced_json)")]);
-        check(Raw, json!({"type": ["string", "null"]}), &[("null", "\"null\"")]);
+        check(
+            Raw,
+            json!({"type": ["string", "integer"]}),
+            &[("10", "\"10\""), ("```\n10\n```", "\"```\\n10\\n```\"")],
+        );
+        check(
+            Raw,
+            json!({"type": "integer"}),
+            &[("```json\n10\n```", "10 (fenced_json)")],
+        );
+        check(
+            Raw,
+            json!({"type": ["string", "null"]}),
+            &[("null", "\"null\"")],
+        );
         check(Raw, json!({"enum": [1, 2]}), &[("2", "2")]);
     }
 
@@ -409,14 +538,23 @@ mod tests {
                 ("[\"a\", \"b\"]", "[\"a\",\"b\"]"),
                 ("\n[1, 2,]\n", "[1,2] (trailing_comma)"),
                 ("['a']", "[\"a\"] (single_quotes)"),
-                ("[{\"a\": {\"b\": 1, \"b\": 2}}]", "the key `b` is given twice @16"),
+                (
+                    "[{\"a\": {\"b\": 1, \"b\": 2}}]",
+                    "the key `b` is given twice @16",
+                ),
                 ("```json\n[\"a\"]\n```", "[\"a\"] (fenced_json)"),
-                ("\n```\n['a',]\n```\n", "[\"a\"] (fenced_json, trailing_comma, single_quotes)"),
+                (
+                    "\n```\n['a',]\n```\n",
+                    "[\"a\"] (fenced_json, trailing_comma, single_quotes)",
+                ),
                 ("```json\n[1 2]\n```", "expected `,` or `]` @11"),
                 ("```json\n[1]", "not an array"),
                 ("[1 2]", "expected `,` or `]` @3"),
                 ("[1", "the text ends too early @2"),
-                ("\n<suggest>a</suggest>\n<suggest mode=\"code\">b</suggest>\n", "[\"a\",\"b\"]"),
+                (
+                    "\n<suggest>a</suggest>\n<suggest mode=\"code\">b</suggest>\n",
+                    "[\"a\",\"b\"]",
+                ),
                 ("<suggest>10</suggest>", "[\"10\"]"),
                 ("", "[]"),
                 ("a, b", "not an array"),
@@ -429,7 +567,10 @@ mod tests {
             Raw,
             files,
             &[
-                ("<file><path>p</path><line_range>1-50</line_range></file>", r#"[{"path":"p","line_range":"1-50"}]"#),
+                (
+                    "<file><path>p</path><line_range>1-50</line_range></file>",
+                    r#"[{"path":"p","line_range":"1-50"}]"#,
+                ),
                 (
                     "<file>\n<path>p</path>\n<n> 3 </n>\n</file><file><path>q</path></file>",
                     r#"[{"path":"p","n":3},{"path":"q"}]"#,
@@ -437,7 +578,10 @@ mod tests {
                 ("<path>p</path><n>1</n>", r#"[{"path":"p","n":1}]"#),
                 ("<file n=\"3\">x</file>", r#"[{"n":3,"text":"x"}]"#),
                 ("<file>x</file>", r#"["x"]"#),
-                ("<file><path>p</path><n>many</n></file>", r#"[{"path":"p","n":"many"}]"#),
+                (
+                    "<file><path>p</path><n>many</n></file>",
+                    r#"[{"path":"p","n":"many"}]"#,
+                ),
                 ("<file/>", "[{}]"),
             ],
         );
@@ -448,7 +592,14 @@ mod tests {
         use ArgForm::Raw;
         let suggestions = json!({"type": "array", "items": {"type": "object", "properties": {
             "answer": {"type": "string"}, "mode": {"type": "string"}}}});
-        check(Raw, suggestions, &[("<suggest mode=\"code\">b</suggest>", r#"[{"mode":"code","answer":"b"}]"#)]);
+        check(
+            Raw,
+            suggestions,
+            &[(
+                "<suggest mode=\"code\">b</suggest>",
+                r#"[{"mode":"code","answer":"b"}]"#,
+            )],
+        );
         let object = json!({"type": "object", "properties": {
             "file": {"type": "array", "items": {"type": "string"}}, "deep": {"type": "object", "properties": {"b": {"type": "boolean"}}}}});
         check(
@@ -458,9 +609,15 @@ mod tests {
                 ("<file>a</file><file>b</file>", r#"{"file":["a","b"]}"#),
                 ("<file>a</file>", r#"{"file":["a"]}"#),
                 ("<file><x>a</x><x>b</x></file>", r#"{"file":["a","b"]}"#),
-                ("<deep><b>true</b></deep><other>1</other>", r#"{"deep":{"b":true},"other":"1"}"#),
+                (
+                    "<deep><b>true</b></deep><other>1</other>",
+                    r#"{"deep":{"b":true},"other":"1"}"#,
+                ),
                 ("<deep>{\"b\": 1}</deep>", r#"{"deep":{"b":1}}"#),
-                ("<deep>{\"b\": 1, \"b\": 1}</deep>", r#"{"deep":"{\"b\": 1, \"b\": 1}"}"#),
+                (
+                    "<deep>{\"b\": 1, \"b\": 1}</deep>",
+                    r#"{"deep":"{\"b\": 1, \"b\": 1}"}"#,
+                ),
                 ("<o>1</o><o>2</o>", r#"{"o":["1","2"]}"#),
                 ("{}", "{}"),
                 ("", "{}"),
@@ -474,12 +631,19 @@ mod tests {
         check(
             String,
             json!({"type": "integer"}),
-            &[("10", "10 (stringified_value)"), (" 10", "not an integer"), ("ten", "not an integer")],
+            &[
+                ("10", "10 (stringified_value)"),
+                (" 10", "not an integer"),
+                ("ten", "not an integer"),
+            ],
         );
         check(
             String,
             json!({"type": "boolean"}),
-            &[("true", "true (stringified_value)"), ("True", "not true or false")],
+            &[
+                ("true", "true (stringified_value)"),
+                ("True", "not true or false"),
+            ],
         );
         check(
             String,
@@ -495,9 +659,16 @@ mod tests {
         check(
             String,
             json!({"type": "object"}),
-            &[("{\"a\": 1}", "{\"a\":1} (double_encoding)"), ("{\"a\": 1", "not an object")],
+            &[
+                ("{\"a\": 1}", "{\"a\":1} (double_encoding)"),
+                ("{\"a\": 1", "not an object"),
+            ],
         );
-        check(String, json!({"type": ["object", "string"]}), &[("{}", "\"{}\"")]);
+        check(
+            String,
+            json!({"type": ["object", "string"]}),
+            &[("{}", "\"{}\"")],
+        );
         check(
             Json,
             json!({"type": "integer"}),
@@ -508,7 +679,11 @@ mod tests {
                 ("```\n10\n```", "10 (fenced_json)"),
             ],
         );
-        check(Json, json!({"type": "boolean"}), &[("True", "true (python_literal)")]);
+        check(
+            Json,
+            json!({"type": "boolean"}),
+            &[("True", "true (python_literal)")],
+        );
         check(Json, json!({"type": "string"}), &[("10", "10")]);
     }
 
@@ -516,14 +691,18 @@ mod tests {
     fn depth_is_bounded() {
         let schema = json!({"type": "array", "items": {"$ref": "#"}});
         let text = "<a>".repeat(2000) + &"</a>".repeat(2000);
-        let Value::Array(_) = serde_json::from_str(&coerce(&text, ArgForm::Raw, &schema)).unwrap() else { panic!() };
+        let Value::Array(_) = serde_json::from_str(&coerce(&text, ArgForm::Raw, &schema)).unwrap()
+        else {
+            panic!()
+        };
         // An item that is a list of itself, of text: the only-item rule must end too.
         assert!(coerce("<a>x</a>", ArgForm::Raw, &schema).starts_with("[["));
     }
 
     fn schemas() -> impl Strategy<Value = Value> {
-        let kind =
-            prop::sample::select(vec!["string", "integer", "number", "boolean", "null", "array", "object", "odd"]);
+        let kind = prop::sample::select(vec![
+            "string", "integer", "number", "boolean", "null", "array", "object", "odd",
+        ]);
         let leaf = prop_oneof![
             Just(json!(true)),
             Just(json!(null)),
@@ -535,8 +714,11 @@ mod tests {
         leaf.prop_recursive(4, 24, 4, |inner| {
             let list = prop::collection::vec(inner.clone(), 0..4);
             prop_oneof![
-                inner.clone().prop_map(|items| json!({"type": "array", "items": items})),
-                (inner.clone(), inner).prop_map(|(a, b)| json!({"type": "object", "properties": {"a": a, "b": b}})),
+                inner
+                    .clone()
+                    .prop_map(|items| json!({"type": "array", "items": items})),
+                (inner.clone(), inner)
+                    .prop_map(|(a, b)| json!({"type": "object", "properties": {"a": a, "b": b}})),
                 list.clone().prop_map(|list| json!({"anyOf": list})),
                 list.prop_map(|list| json!({"allOf": list, "items": {"$ref": "#"}})),
             ]
@@ -563,7 +745,8 @@ mod tests {
             "é",
             "<",
         ];
-        let markup = prop::collection::vec(prop::sample::select(pieces), 0..24).prop_map(|pieces| pieces.concat());
+        let markup = prop::collection::vec(prop::sample::select(pieces), 0..24)
+            .prop_map(|pieces| pieces.concat());
         prop_oneof![markup, ".*"]
     }
 

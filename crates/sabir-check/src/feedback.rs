@@ -52,13 +52,22 @@ pub fn render_feedback(
     source: &str,
     audience: &FeedbackContext<'_>,
 ) -> Option<String> {
-    let of_model = |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
-    let loose: Vec<&Fault> = faults.iter().filter(|fault| fault.call.is_none()).filter(of_model).collect();
-    let stopped = checked.iter().filter(|call| call.state != CallState::Complete);
+    let of_model =
+        |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
+    let loose: Vec<&Fault> = faults
+        .iter()
+        .filter(|fault| fault.call.is_none())
+        .filter(of_model)
+        .collect();
+    let stopped = checked
+        .iter()
+        .filter(|call| call.state != CallState::Complete);
     let total = usize::from(!loose.is_empty()) + stopped.clone().count();
     // The sections are lazy: one that does not fit is never rendered.
     let of_text = (!loose.is_empty()).then(|| text_section(&loose, source, audience));
-    let sections = of_text.into_iter().chain(stopped.map(|call| call_section(call, source, audience)));
+    let sections = of_text
+        .into_iter()
+        .chain(stopped.map(|call| call_section(call, source, audience)));
     let mut text = String::new();
     for (index, pieces) in sections.enumerate() {
         if !text.is_empty() {
@@ -78,19 +87,36 @@ pub fn render_feedback(
 
 /// Returns how often the most frequent of these mistakes was reported before.
 fn repeat_count(tool: &str, faults: &[&Fault], audience: &FeedbackContext<'_>) -> u32 {
-    faults.iter().map(|fault| audience.repetition.repeat_count(tool, fault)).max().unwrap_or_default()
+    faults
+        .iter()
+        .map(|fault| audience.repetition.repeat_count(tool, fault))
+        .max()
+        .unwrap_or_default()
 }
 
 /// Renders the faults that belong to no call: heading, faults, example.
 fn text_section(faults: &[&Fault], source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
     let times = repeat_count("", faults, audience);
-    let again = if times > 0 { format!(", for the {} time", format_ordinal(times + 1)) } else { String::new() };
-    let mut pieces = vec![format!("Your message holds something like a call that could not be read{again}:\n")];
-    pieces.extend(render_faults(faults, source, if times < 2 { MAX_CARETS } else { 0 }));
+    let again = if times > 0 {
+        format!(", for the {} time", format_ordinal(times + 1))
+    } else {
+        String::new()
+    };
+    let mut pieces = vec![format!(
+        "Your message holds something like a call that could not be read{again}:\n"
+    )];
+    pieces.extend(render_faults(
+        faults,
+        source,
+        if times < 2 { MAX_CARETS } else { 0 },
+    ));
     let tool = mentioned_tool(faults, audience.tools).or_else(|| audience.tools.iter().next());
-    let guessed = guess_dialect(faults, source).filter(|_| *audience.protocol == ToolProtocol::Native);
-    let spelling =
-        CallSpelling { protocol: guessed.as_ref().unwrap_or(audience.protocol), dialects: audience.dialects };
+    let guessed =
+        guess_dialect(faults, source).filter(|_| *audience.protocol == ToolProtocol::Native);
+    let spelling = CallSpelling {
+        protocol: guessed.as_ref().unwrap_or(audience.protocol),
+        dialects: audience.dialects,
+    };
     pieces.extend(tool.and_then(|tool| render_example_call(spelling, tool)));
     pieces
 }
@@ -101,19 +127,31 @@ fn guess_dialect(faults: &[&Fault], source: &str) -> Option<ToolProtocol> {
     let dialect = |fault: &&Fault| {
         let at = source.floor_char_boundary(fault.span.start.min(source.len()));
         let tag = source.get(at..)?.trim_start_matches(['<', '/']);
-        let end = tag.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | ':')).unwrap_or(tag.len());
+        let end = tag
+            .find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | ':'))
+            .unwrap_or(tag.len());
         let name = tag.get(..end)?.rsplit(':').next()?;
         let about_tag = matches!(
             fault.kind,
-            FaultKind::MalformedTag | FaultKind::SelfClosing | FaultKind::JsonInTag | FaultKind::WrongClose
+            FaultKind::MalformedTag
+                | FaultKind::SelfClosing
+                | FaultKind::JsonInTag
+                | FaultKind::WrongClose
         );
         match name {
             "tool_call" => Some("hermes"),
-            _ if name.starts_with("invok") || matches!(name, "function_calls" | "function_call") => Some("invoke"),
+            _ if name.starts_with("invok")
+                || matches!(name, "function_calls" | "function_call") =>
+            {
+                Some("invoke")
+            }
             _ => about_tag.then_some("cline"),
         }
     };
-    faults.iter().find_map(dialect).map(|dialect| ToolProtocol::Prompted(dialect.to_owned()))
+    faults
+        .iter()
+        .find_map(dialect)
+        .map(|dialect| ToolProtocol::Prompted(dialect.to_owned()))
 }
 
 /// Removes a syntax pattern from the end of the fault's hint, since a model would copy the pattern literally.
@@ -123,36 +161,69 @@ fn strip_hint_pattern(fault: &Fault) -> Fault {
         Some(hint) if pattern(&hint) => hint.split_once(": `").map(|(words, _)| words.to_owned()),
         hint => hint.map(str::to_owned),
     };
-    Fault { hint, ..fault.clone() }
+    Fault {
+        hint,
+        ..fault.clone()
+    }
 }
 
 /// Renders one call: heading, faults, and an example or an alternative.
 fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
-    let FeedbackContext { protocol, dialects, tools, .. } = *audience;
+    let FeedbackContext {
+        protocol,
+        dialects,
+        tools,
+        ..
+    } = *audience;
     let spelling = CallSpelling { protocol, dialects };
     let name: String = call.name.chars().take(60).collect();
     let number = u64::from(call.index) + 1;
-    let which = if name.is_empty() { format!("call {number}") } else { format!("call {number} (`{name}`)") };
-    let errors: Vec<&Fault> = call.faults.iter().filter(|fault| fault.severity == Severity::Error).collect();
+    let which = if name.is_empty() {
+        format!("call {number}")
+    } else {
+        format!("call {number} (`{name}`)")
+    };
+    let errors: Vec<&Fault> = call
+        .faults
+        .iter()
+        .filter(|fault| fault.severity == Severity::Error)
+        .collect();
     let times = repeat_count(&call.name, &errors, audience);
-    let what = if call.state == CallState::Cut { "was cut and not run" } else { "was not run" };
+    let what = if call.state == CallState::Cut {
+        "was cut and not run"
+    } else {
+        "was not run"
+    };
     let again = if times > 0 {
-        format!(": the same mistake for the {} time", format_ordinal(times + 1))
+        format!(
+            ": the same mistake for the {} time",
+            format_ordinal(times + 1)
+        )
     } else {
         String::new()
     };
     let mut pieces = vec![format!("Your {which} {what}{again}.\n")];
-    pieces.extend(render_faults(&errors, source, if times < 2 { MAX_CARETS } else { 0 }));
+    pieces.extend(render_faults(
+        &errors,
+        source,
+        if times < 2 { MAX_CARETS } else { 0 },
+    ));
     if times >= 2 {
         pieces.extend(alternative_hints(spelling, tools, call));
         return pieces;
     }
     // The syntax of a cut call was right; an example would suggest otherwise.
     if call.state != CallState::Cut {
-        let meant = tools.get(&call.name).or_else(|| tools.nearest_name(&call.name).and_then(|near| tools.get(near)));
+        let meant = tools.get(&call.name).or_else(|| {
+            tools
+                .nearest_name(&call.name)
+                .and_then(|near| tools.get(near))
+        });
         pieces.extend(match meant {
             Some(tool) if times > 0 => render_corrected_call(spelling, tool, call),
-            tool => tool.or_else(|| tools.iter().next()).and_then(|tool| render_example_call(spelling, tool)),
+            tool => tool
+                .or_else(|| tools.iter().next())
+                .and_then(|tool| render_example_call(spelling, tool)),
         });
     }
     pieces
@@ -173,17 +244,27 @@ fn render_faults(faults: &[&Fault], source: &str, carets: usize) -> Vec<String> 
     let mut shown: Vec<usize> = Vec::new();
     let tell = |fault: &&Fault| {
         let fault = strip_hint_pattern(fault);
-        let caret = fault.origin == SpanOrigin::Text && shown.len() < carets && !shown.contains(&fault.span.start);
+        let caret = fault.origin == SpanOrigin::Text
+            && shown.len() < carets
+            && !shown.contains(&fault.span.start);
         // For a cut call the source line adds nothing to the message.
         if caret && fault.kind != FaultKind::CutCall {
             shown.push(fault.span.start);
             return fault.render_diagnostic(source);
         }
-        let hint = fault.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let hint = fault
+            .hint
+            .as_ref()
+            .map(|hint| format!(" ({hint})"))
+            .unwrap_or_default();
         format!("error[{}]: {}{hint}\n", fault.kind.name(), fault.message)
     };
     let mut pieces: Vec<String> = faults.iter().take(MAX_FAULTS).map(tell).collect();
-    if let Some(more) = faults.len().checked_sub(MAX_FAULTS).filter(|more| *more > 0) {
+    if let Some(more) = faults
+        .len()
+        .checked_sub(MAX_FAULTS)
+        .filter(|more| *more > 0)
+    {
         pieces.push(format!("… and {more} more mistakes in this call\n"));
     }
     pieces
@@ -191,6 +272,17 @@ fn render_faults(faults: &[&Fault], source: &str, carets: usize) -> Vec<String> 
 
 /// Finds the first declared tool that a fault names in backticks.
 fn mentioned_tool<'t>(faults: &[&Fault], tools: &'t ToolSet) -> Option<&'t ToolSpec> {
-    let named = |text: &str| text.split('`').skip(1).step_by(2).find_map(|name| tools.get(name));
-    faults.iter().find_map(|fault| fault.hint.as_deref().and_then(named).or_else(|| named(&fault.message)))
+    let named = |text: &str| {
+        text.split('`')
+            .skip(1)
+            .step_by(2)
+            .find_map(|name| tools.get(name))
+    };
+    faults.iter().find_map(|fault| {
+        fault
+            .hint
+            .as_deref()
+            .and_then(named)
+            .or_else(|| named(&fault.message))
+    })
 }

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use sabir_call::{
-    DraftCall, DraftPart, DraftResponse, DraftState, Fault, FaultKind, ParallelCalls, Severity, Span, StopReason,
-    ToolSet, ToolSpec, Truncation,
+    DraftCall, DraftPart, DraftResponse, DraftState, Fault, FaultKind, ParallelCalls, Severity,
+    Span, StopReason, ToolSet, ToolSpec, Truncation,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -73,8 +73,16 @@ pub enum CallState {
 impl CallChecker {
     /// Makes a checker with every repair switched on.
     pub fn new(tools: ToolSet) -> Self {
-        let compiled = tools.all_tools().map(|tool| (tool.name.clone(), OnceLock::new())).collect();
-        Self { tools, repairs: RepairSet::all(), parallel: ParallelCalls::Many, compiled: Arc::new(compiled) }
+        let compiled = tools
+            .all_tools()
+            .map(|tool| (tool.name.clone(), OnceLock::new()))
+            .collect();
+        Self {
+            tools,
+            repairs: RepairSet::all(),
+            parallel: ParallelCalls::Many,
+            compiled: Arc::new(compiled),
+        }
     }
 
     /// Replaces the set of active repairs.
@@ -102,12 +110,17 @@ impl CallChecker {
 
     /// Returns the tool's compiled schema; `None` for a tool that is not declared.
     pub(crate) fn compiled_schema(&self, tool: &ToolSpec) -> Option<&CompiledSchema> {
-        self.compiled.get(&tool.name).map(|slot| slot.get_or_init(|| CompiledSchema::new(&tool.parameters)))
+        self.compiled
+            .get(&tool.name)
+            .map(|slot| slot.get_or_init(|| CompiledSchema::new(&tool.parameters)))
     }
 
     /// Checks every call of a response, in order. If the same call comes as text and natively, only the first may run.
     pub fn check_all(&self, draft: &DraftResponse) -> Vec<CheckedCall> {
-        let mut checked = draft.calls().map(|call| self.check_call(draft, call)).collect::<Vec<_>>();
+        let mut checked = draft
+            .calls()
+            .map(|call| self.check_call(draft, call))
+            .collect::<Vec<_>>();
         reject_duplicate_calls(draft, &mut checked);
         checked
     }
@@ -115,7 +128,11 @@ impl CallChecker {
     /// Returns the faults of a response that belong to no call: those of the parser, and a warning if text follows the last
     /// call. Spans are byte offsets into the assistant text, [`DraftResponse::source`].
     pub fn unattached_faults(&self, draft: &DraftResponse) -> Vec<Fault> {
-        let own = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned();
+        let own = draft
+            .faults
+            .iter()
+            .filter(|fault| fault.call.is_none())
+            .cloned();
         own.chain(text_after_call(draft)).collect()
     }
 
@@ -133,7 +150,10 @@ impl CallChecker {
         match self.resolve_tool(call, &mut notes) {
             Some(tool) => {
                 name.clone_from(&tool.name);
-                let reader = ArgumentReader { tool, repairs: self.repairs };
+                let reader = ArgumentReader {
+                    tool,
+                    repairs: self.repairs,
+                };
                 let given = reader.read_arguments(&mut notes);
                 arguments = self.validate_arguments(tool, &given, &mut notes);
             }
@@ -145,7 +165,14 @@ impl CallChecker {
             (None, false) => CallState::Complete,
         };
         let (faults, repairs) = notes.into_parts();
-        CheckedCall { index: call.index, name, arguments, state, faults, repairs }
+        CheckedCall {
+            index: call.index,
+            name,
+            arguments,
+            state,
+            faults,
+            repairs,
+        }
     }
 
     /// Rejects every call but the first if a message may hold only one.
@@ -155,7 +182,13 @@ impl CallChecker {
         if self.parallel == ParallelCalls::Many {
             return;
         }
-        let Some(first) = draft.calls().next().filter(|first| first.index != notes.call.index) else { return };
+        let Some(first) = draft
+            .calls()
+            .next()
+            .filter(|first| first.index != notes.call.index)
+        else {
+            return;
+        };
         let message = format!(
             "one call was expected in a message, and `{}` came before this one; it was not run",
             shorten_text(&first.name)
@@ -170,30 +203,51 @@ impl CallChecker {
         if let Some(tool) = self.tools.get(name) {
             return Some(tool);
         }
-        let given: Vec<&str> = call.arguments.iter().map(|argument| argument.name.as_str()).collect();
-        if let Some((rule, meant)) =
-            self.repairs.resolve_tool(&UndeclaredTool { name, tools: &self.tools, given: &given })
-        {
+        let given: Vec<&str> = call
+            .arguments
+            .iter()
+            .map(|argument| argument.name.as_str())
+            .collect();
+        if let Some((rule, meant)) = self.repairs.resolve_tool(&UndeclaredTool {
+            name,
+            tools: &self.tools,
+            given: &given,
+        }) {
             notes.push_repair(rule, notes.name_span(), name, &meant);
             return self.tools.get(&meant);
         }
         // The parser has reported the missing name already; "there is no tool ``" would add nothing.
-        if name.is_empty() && notes.all_faults().any(|fault| fault.kind == FaultKind::MissingName) {
+        if name.is_empty()
+            && notes
+                .all_faults()
+                .any(|fault| fault.kind == FaultKind::MissingName)
+        {
             return None;
         }
         let shown = shorten_text(name);
         let span = notes.name_span();
         let fault = if self.tools.is_empty() {
             let message = format!("`{shown}` was called, but no tools are available");
-            notes.new_fault(FaultKind::UnknownTool, span, message).with_hint("answer in words")
+            notes
+                .new_fault(FaultKind::UnknownTool, span, message)
+                .with_hint("answer in words")
         } else if is_placeholder(name) {
             let message = format!("`{shown}` is a placeholder of the instructions, not a tool");
-            notes.new_fault(FaultKind::Placeholder, span, message).with_hint("put the name of a tool in its place")
+            notes
+                .new_fault(FaultKind::Placeholder, span, message)
+                .with_hint("put the name of a tool in its place")
         } else {
-            let fault = notes.new_fault(FaultKind::UnknownTool, span, format!("there is no tool `{shown}`"));
+            let fault = notes.new_fault(
+                FaultKind::UnknownTool,
+                span,
+                format!("there is no tool `{shown}`"),
+            );
             fault.with_hint(match self.tools.nearest_name(name) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the tools are {}", quote_names(self.tools.iter().map(|tool| tool.name.as_str()))),
+                None => format!(
+                    "the tools are {}",
+                    quote_names(self.tools.iter().map(|tool| tool.name.as_str()))
+                ),
             })
         };
         notes.push(fault);
@@ -207,15 +261,29 @@ impl CallChecker {
         given: &[TypedArgument<'_>],
         notes: &mut CallDiagnostics<'_>,
     ) -> Map<String, Value> {
-        let mut arguments: Map<String, Value> =
-            given.iter().map(|given| (given.name.clone(), given.value.clone())).collect();
+        let mut arguments: Map<String, Value> = given
+            .iter()
+            .map(|given| (given.name.clone(), given.value.clone()))
+            .collect();
         // Arguments that could not be read completely would only yield faults about what is missing.
-        let Some(compiled) = self.compiled_schema(tool).filter(|_| !notes.is_unreadable()) else { return arguments };
+        let Some(compiled) = self
+            .compiled_schema(tool)
+            .filter(|_| !notes.is_unreadable())
+        else {
+            return arguments;
+        };
         if let Some(complaint) = compiled.take_error() {
-            let message = format!("the schema of `{}` is invalid, so its calls are not checked by it", tool.name);
-            let fault =
-                notes.new_fault(FaultKind::InvalidValue, notes.call.span, message).with_hint(shorten_text(complaint));
-            notes.push(Fault { severity: Severity::Warning, ..fault });
+            let message = format!(
+                "the schema of `{}` is invalid, so its calls are not checked by it",
+                tool.name
+            );
+            let fault = notes
+                .new_fault(FaultKind::InvalidValue, notes.call.span, message)
+                .with_hint(shorten_text(complaint));
+            notes.push(Fault {
+                severity: Severity::Warning,
+                ..fault
+            });
         }
         if let Some(validator) = compiled.validator() {
             crate::validate::validate_arguments(validator, given, &mut arguments, notes);
@@ -226,9 +294,14 @@ impl CallChecker {
 
 /// Returns a warning if text follows the last prompted call, because that text was written without knowing the result.
 fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
-    let last = draft.parts.iter().rposition(|part| matches!(part, DraftPart::Call(_)))?;
+    let last = draft
+        .parts
+        .iter()
+        .rposition(|part| matches!(part, DraftPart::Call(_)))?;
     let (known, after) = draft.parts.split_at_checked(last + 1)?;
-    let Some(DraftPart::Call(call)) = known.last() else { return None };
+    let Some(DraftPart::Call(call)) = known.last() else {
+        return None;
+    };
     // Text after a call that could not be read to its end may belong to that call.
     let whole = call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
     call.dialect.as_ref().filter(|_| whole)?;
@@ -240,8 +313,11 @@ fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
     let source = draft.source.as_str();
     let tail = source.get(call.span.end..).unwrap_or_default();
     let line = words.lines().next().unwrap_or_default();
-    let found =
-        tail.trim_end().ends_with(words).then(|| tail.trim_end().len() - words.len()).or_else(|| tail.find(line));
+    let found = tail
+        .trim_end()
+        .ends_with(words)
+        .then(|| tail.trim_end().len() - words.len())
+        .or_else(|| tail.find(line));
     let span = found.map_or(Span::new(call.span.end, call.span.end), |at| {
         Span::new(call.span.end + at, call.span.end + at + line.len())
     });
@@ -272,19 +348,28 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
 ///
 /// The server mistral.rs sends such a call both ways. Two equal calls of the same form are legitimate and both run.
 fn reject_duplicate_calls(draft: &DraftResponse, checked: &mut [CheckedCall]) {
-    let native: HashSet<u32> = draft.calls().filter(|call| call.dialect.is_none()).map(|call| call.index).collect();
+    let native: HashSet<u32> = draft
+        .calls()
+        .filter(|call| call.dialect.is_none())
+        .map(|call| call.index)
+        .collect();
     if native.is_empty() || native.len() == checked.len() {
         return;
     }
     let mut seen: HashSet<(String, bool)> = HashSet::new();
-    for call in checked.iter_mut().filter(|call| call.state == CallState::Complete) {
+    for call in checked
+        .iter_mut()
+        .filter(|call| call.state == CallState::Complete)
+    {
         // Sorted, because the order of the arguments does not matter.
         let arguments: BTreeMap<_, _> = call.arguments.iter().collect();
         let same = serde_json::to_string(&(&call.name, arguments)).unwrap_or_default();
         let is_native = native.contains(&call.index);
         if seen.contains(&(same.clone(), !is_native)) {
             let message = "the same call came twice, as text and natively; it runs once";
-            call.faults.push(Fault::error(FaultKind::Provider, Span::default(), message).in_call(call.index));
+            call.faults.push(
+                Fault::error(FaultKind::Provider, Span::default(), message).in_call(call.index),
+            );
             call.state = CallState::Rejected;
         } else {
             seen.insert((same, is_native));

@@ -28,34 +28,65 @@ pub(crate) struct CallSpelling<'a> {
 /// A minimal correct call of the tool; `None` where even that is long.
 pub(crate) fn render_example_call(spelling: CallSpelling<'_>, tool: &ToolSpec) -> Option<String> {
     let text = render_example(spelling.dialects, spelling.protocol, tool);
-    let what = if *spelling.protocol == ToolProtocol::Native { "Correct arguments" } else { "A correct call" };
+    let what = if *spelling.protocol == ToolProtocol::Native {
+        "Correct arguments"
+    } else {
+        "A correct call"
+    };
     (text.len() <= MAX_EXAMPLE_BYTES).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
 }
 
 /// The call as it should be: what was right and short in it as it was, everything else that the tool needs from its
 /// example. The plain example where that would not be right.
-pub(crate) fn render_corrected_call(spelling: CallSpelling<'_>, tool: &ToolSpec, call: &CheckedCall) -> Option<String> {
-    let usual = serde_json::from_str(&render_example(spelling.dialects, &ToolProtocol::Native, tool))
-        .unwrap_or_else(|_| Map::new());
+pub(crate) fn render_corrected_call(
+    spelling: CallSpelling<'_>,
+    tool: &ToolSpec,
+    call: &CheckedCall,
+) -> Option<String> {
+    let usual = serde_json::from_str(&render_example(
+        spelling.dialects,
+        &ToolProtocol::Native,
+        tool,
+    ))
+    .unwrap_or_else(|_| Map::new());
     let mut arguments = Map::new();
     for argument in tool.declared_arguments() {
-        let own = call.arguments.get(argument.name).filter(|value| is_reusable(value, argument.name, &call.faults));
-        if let Some(value) = own.or_else(|| usual.get(argument.name).filter(|_| argument.required)) {
+        let own = call
+            .arguments
+            .get(argument.name)
+            .filter(|value| is_reusable(value, argument.name, &call.faults));
+        if let Some(value) = own.or_else(|| usual.get(argument.name).filter(|_| argument.required))
+        {
             arguments.insert(argument.name.to_owned(), value.clone());
         }
     }
     let compiled = CompiledSchema::new(&tool.parameters);
-    let valid = compiled.validator().is_some_and(|validator| validator.is_valid(&Value::Object(arguments.clone())));
+    let valid = compiled
+        .validator()
+        .is_some_and(|validator| validator.is_valid(&Value::Object(arguments.clone())));
     // The renderer takes a tool's first example, so the corrected arguments become that example.
-    let filled = ToolSpec { examples: vec![arguments], ..tool.clone() };
-    if valid { render_example_call(spelling, &filled) } else { None }.or_else(|| render_example_call(spelling, tool))
+    let filled = ToolSpec {
+        examples: vec![arguments],
+        ..tool.clone()
+    };
+    if valid {
+        render_example_call(spelling, &filled)
+    } else {
+        None
+    }
+    .or_else(|| render_example_call(spelling, tool))
 }
 
 /// Returns true if a value may be used in an example. Values with markup are not, because they could be confused with the example's own markup.
 fn is_reusable(value: &Value, name: &str, faults: &[Fault]) -> bool {
     let json = value.to_string();
-    let marks = json.contains(['<', '`', '\\', '\u{ff5c}']) || value.is_string() && json.contains('[');
-    json.len() <= MAX_VALUE_BYTES && !marks && !faults.iter().any(|fault| fault.argument.as_deref() == Some(name))
+    let marks =
+        json.contains(['<', '`', '\\', '\u{ff5c}']) || value.is_string() && json.contains('[');
+    json.len() <= MAX_VALUE_BYTES
+        && !marks
+        && !faults
+            .iter()
+            .any(|fault| fault.argument.as_deref() == Some(name))
 }
 
 /// A tool to try when calls of another one keep failing.
@@ -83,9 +114,21 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
         other: "apply_patch",
         words: "if the file is there, change only the lines that differ, with `apply_patch`",
     },
-    ToolAlternative { tool: "replace_in_file", other: "write_to_file", words: WRITE_ALL },
-    ToolAlternative { tool: "edit_file", other: "write_to_file", words: WRITE_ALL },
-    ToolAlternative { tool: "apply_patch", other: "write_to_file", words: WRITE_ALL },
+    ToolAlternative {
+        tool: "replace_in_file",
+        other: "write_to_file",
+        words: WRITE_ALL,
+    },
+    ToolAlternative {
+        tool: "edit_file",
+        other: "write_to_file",
+        words: WRITE_ALL,
+    },
+    ToolAlternative {
+        tool: "apply_patch",
+        other: "write_to_file",
+        words: WRITE_ALL,
+    },
     ToolAlternative {
         tool: "read_file",
         other: "search_files",
@@ -104,15 +147,23 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
 ];
 
 /// Renders other ways to reach the goal of a call, and an example of the first one.
-pub(crate) fn alternative_hints(spelling: CallSpelling<'_>, tools: &ToolSet, call: &CheckedCall) -> Vec<String> {
+pub(crate) fn alternative_hints(
+    spelling: CallSpelling<'_>,
+    tools: &ToolSet,
+    call: &CheckedCall,
+) -> Vec<String> {
     const ASK: &str = "ask_followup_question";
     let is = |kind: FaultKind| call.faults.iter().any(|fault| fault.kind == kind);
     let known = tools.get(&call.name);
-    let detour =
-        TOOL_ALTERNATIVES.iter().find(|detour| detour.tool == call.name && tools.is_tool_offered(detour.other));
+    let detour = TOOL_ALTERNATIVES
+        .iter()
+        .find(|detour| detour.tool == call.name && tools.is_tool_offered(detour.other));
     let mut ways: Vec<String> = Vec::new();
     if is(FaultKind::ExtraCall) {
-        ways.push("make this call alone, in a message of its own, when the result before it is there".to_owned());
+        ways.push(
+            "make this call alone, in a message of its own, when the result before it is there"
+                .to_owned(),
+        );
     } else if is(FaultKind::CutCall) {
         ways.push(match detour.filter(|detour| detour.tool == "write_to_file") {
             Some(ToolAlternative { other, .. }) => {
@@ -121,7 +172,10 @@ pub(crate) fn alternative_hints(spelling: CallSpelling<'_>, tools: &ToolSet, cal
             None => "do it in smaller pieces: a short call now, the rest in later ones".to_owned(),
         });
     } else if known.is_none() {
-        ways.push(format!("use a tool that there is: {}", quote_names(tools.iter().map(|tool| tool.name.as_str()))));
+        ways.push(format!(
+            "use a tool that there is: {}",
+            quote_names(tools.iter().map(|tool| tool.name.as_str()))
+        ));
     } else if let Some(detour) = detour {
         ways.push(detour.words.to_owned());
     }
@@ -129,9 +183,15 @@ pub(crate) fn alternative_hints(spelling: CallSpelling<'_>, tools: &ToolSet, cal
         ways.push(format!("ask the user what to do, with `{ASK}`"));
     }
     if ways.is_empty() {
-        ways.push("make the smallest call that can be right, with the required arguments alone".to_owned());
+        ways.push(
+            "make the smallest call that can be right, with the required arguments alone"
+                .to_owned(),
+        );
     }
-    let shown = detour.and_then(|detour| tools.get(detour.other)).or(known).or_else(|| tools.get(ASK));
+    let shown = detour
+        .and_then(|detour| tools.get(detour.other))
+        .or(known)
+        .or_else(|| tools.get(ASK));
     let mut pieces = vec!["Do not write this call again in the same way. Instead:\n".to_owned()];
     pieces.extend(ways.iter().map(|way| format!("- {way}\n")));
     pieces.extend(shown.and_then(|tool| render_example_call(spelling, tool)));

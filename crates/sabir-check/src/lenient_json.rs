@@ -57,7 +57,8 @@ struct OffsetMap(Vec<(usize, usize)>);
 
 /// Parses strict JSON without duplicate keys and without integers of more than 64 bits.
 pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
-    let value = serde_json::from_str(text).map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
+    let value =
+        serde_json::from_str(text).map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
     if let Some(at) = find_wide_integer(text) {
         return Err(JsonSyntaxError::new(at, WIDE_INTEGER_MESSAGE));
     }
@@ -68,7 +69,10 @@ pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
 }
 
 /// Parses JSON with the `allowed` mistakes. Duplicate keys are not checked here.
-pub(crate) fn parse_lenient(text: &str, allowed: &[JsonSlip]) -> Result<LenientJson, JsonSyntaxError> {
+pub(crate) fn parse_lenient(
+    text: &str,
+    allowed: &[JsonSlip],
+) -> Result<LenientJson, JsonSyntaxError> {
     let mut reader = LenientRewriter {
         text,
         rest: text,
@@ -87,22 +91,34 @@ pub(crate) fn parse_lenient(text: &str, allowed: &[JsonSlip]) -> Result<LenientJ
             c => reader.out.push(c),
         }
     }
-    let LenientRewriter { out, slips, marks, .. } = reader;
+    let LenientRewriter {
+        out, slips, marks, ..
+    } = reader;
     if let Some(at) = find_wide_integer(&out) {
-        return Err(JsonSyntaxError::new(marks.source_offset(at).min(text.len()), WIDE_INTEGER_MESSAGE));
+        return Err(JsonSyntaxError::new(
+            marks.source_offset(at).min(text.len()),
+            WIDE_INTEGER_MESSAGE,
+        ));
     }
     match serde_json::from_str(&out) {
-        Ok(value) => Ok(LenientJson { value, text: out, slips, marks }),
+        Ok(value) => Ok(LenientJson {
+            value,
+            text: out,
+            slips,
+            marks,
+        }),
         Err(error) => {
             let broken = JsonSyntaxError::from_serde(&out, &error);
-            Err(JsonSyntaxError { at: marks.source_offset(broken.at).min(text.len()), ..broken })
+            Err(JsonSyntaxError {
+                at: marks.source_offset(broken.at).min(text.len()),
+                ..broken
+            })
         }
     }
 }
 
 /// The error message for an integer that would lose its last digits.
-const WIDE_INTEGER_MESSAGE: &str =
-    "a whole number of more than 64 bits was found, which cannot be kept exactly; write it as a string";
+const WIDE_INTEGER_MESSAGE: &str = "a whole number of more than 64 bits was found, which cannot be kept exactly; write it as a string";
 
 /// Finds the offset of the first integer of more than 64 bits. serde_json would round it to a float silently.
 pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
@@ -114,8 +130,15 @@ pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
         at = match byte {
             b'"' => find_string_end(bytes, at),
             b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E' => {
-                let number = |byte: &&u8| matches!(byte, b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E');
-                let end = at + bytes.get(at..).unwrap_or_default().iter().take_while(number).count();
+                let number =
+                    |byte: &&u8| matches!(byte, b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E');
+                let end = at
+                    + bytes
+                        .get(at..)
+                        .unwrap_or_default()
+                        .iter()
+                        .take_while(number)
+                        .count();
                 let word = text.get(at..end).unwrap_or_default();
                 let whole = word.len() >= FEWEST && !word.contains(['.', 'e', 'E']);
                 if whole && word.parse::<i64>().is_err() && word.parse::<u64>().is_err() {
@@ -188,7 +211,10 @@ fn find_string_end(bytes: &[u8], at: usize) -> usize {
 
 /// Decodes the escapes of a quoted key, so that `"a"` and `"\u0061"` compare equal.
 fn decode_key(quoted: &str) -> Cow<'_, str> {
-    let plain = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(quoted);
+    let plain = quoted
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .unwrap_or(quoted);
     match quoted.contains('\\').then(|| serde_json::from_str(quoted)) {
         Some(Ok(decoded)) => Cow::Owned(decoded),
         _ => Cow::Borrowed(plain),
@@ -197,18 +223,34 @@ fn decode_key(quoted: &str) -> Cow<'_, str> {
 
 impl JsonSyntaxError {
     pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
-        Self { at, message: message.into(), is_duplicate_key: false }
+        Self {
+            at,
+            message: message.into(),
+            is_duplicate_key: false,
+        }
     }
 
     fn duplicate_key(key: &str, at: usize) -> Self {
-        let message = format!("the key `{}` is given twice", crate::repair::shorten_text(key));
-        Self { is_duplicate_key: true, ..Self::new(at, message) }
+        let message = format!(
+            "the key `{}` is given twice",
+            crate::repair::shorten_text(key)
+        );
+        Self {
+            is_duplicate_key: true,
+            ..Self::new(at, message)
+        }
     }
 
     /// Converts an error of serde_json, with its line and column as an offset.
     pub(crate) fn from_serde(text: &str, error: &serde_json::Error) -> Self {
-        let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-        let at = before.saturating_add(error.column().saturating_sub(1)).min(text.len());
+        let before: usize = text
+            .split_inclusive('\n')
+            .take(error.line().saturating_sub(1))
+            .map(str::len)
+            .sum();
+        let at = before
+            .saturating_add(error.column().saturating_sub(1))
+            .min(text.len());
         let message = error.to_string();
         match message.split(" at line ").next() {
             Some("key must be a string") => Self::new(at, "a key in double quotes was expected"),
@@ -237,7 +279,10 @@ impl OffsetMap {
     /// Records that the two offsets correspond, if that does not follow from the last pair.
     fn add_mark(&mut self, out: usize, written: usize) {
         // Wrapping, because the rewritten text may be longer or shorter than the source.
-        let known = self.0.last().map_or(0, |(out, written)| written.wrapping_sub(*out));
+        let known = self
+            .0
+            .last()
+            .map_or(0, |(out, written)| written.wrapping_sub(*out));
         if written.wrapping_sub(out) != known {
             self.0.push((out, written));
         }
@@ -245,7 +290,11 @@ impl OffsetMap {
 
     fn source_offset(&self, out: usize) -> usize {
         let next = self.0.partition_point(|(from, _)| *from <= out);
-        let (from, written) = next.checked_sub(1).and_then(|at| self.0.get(at)).copied().unwrap_or_default();
+        let (from, written) = next
+            .checked_sub(1)
+            .and_then(|at| self.0.get(at))
+            .copied()
+            .unwrap_or_default();
         written + (out - from)
     }
 }
@@ -285,7 +334,10 @@ impl LenientRewriter<'_> {
     fn allow_slip(&mut self, slip: JsonSlip, expected: &str) -> Result<(), JsonSyntaxError> {
         if !self.slips.contains(&slip) {
             if !self.allowed.contains(&slip) {
-                return Err(JsonSyntaxError::new(self.current_offset() - 1, format!("{expected} was expected")));
+                return Err(JsonSyntaxError::new(
+                    self.current_offset() - 1,
+                    format!("{expected} was expected"),
+                ));
             }
             self.slips.push(slip);
         }
@@ -300,8 +352,12 @@ impl LenientRewriter<'_> {
         }
         self.out.push('"');
         loop {
-            let unterminated =
-                || JsonSyntaxError::new(start, format!("the string that begins here has no closing `{quote}`"));
+            let unterminated = || {
+                JsonSyntaxError::new(
+                    start,
+                    format!("the string that begins here has no closing `{quote}`"),
+                )
+            };
             match self.next_char().ok_or_else(unterminated)? {
                 '\\' => match self.next_char().ok_or_else(unterminated)? {
                     // `\'` is no escape of JSON; inside double quotes it is left for serde_json to reject.
@@ -311,7 +367,10 @@ impl LenientRewriter<'_> {
                 c if c == quote => break,
                 '"' => self.out.push_str("\\\""),
                 c if c < ' ' => {
-                    self.allow_slip(JsonSlip::ControlCharacter, "an escaped control character, such as `\\n`,")?;
+                    self.allow_slip(
+                        JsonSlip::ControlCharacter,
+                        "an escaped control character, such as `\\n`,",
+                    )?;
                     self.out.push_str(&format!("\\u{:04x}", u32::from(c)));
                 }
                 c => self.out.push(c),
@@ -325,7 +384,10 @@ impl LenientRewriter<'_> {
     fn rewrite_word(&mut self, first: char) -> Result<(), JsonSyntaxError> {
         let start = self.current_offset() - first.len_utf8();
         let mut word = String::from(first);
-        let end = self.rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|c: char| !c.is_alphanumeric())
+            .unwrap_or(self.rest.len());
         let (more, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         word.push_str(more);
         self.rest = rest;
@@ -340,7 +402,10 @@ impl LenientRewriter<'_> {
         };
         self.out.push_str(strict);
         let slip = self.allow_slip(JsonSlip::PythonLiteral, &format!("`{strict}`"));
-        slip.map_err(|broken| JsonSyntaxError { at: start, ..broken })
+        slip.map_err(|broken| JsonSyntaxError {
+            at: start,
+            ..broken
+        })
     }
 }
 
@@ -348,12 +413,16 @@ impl LenientRewriter<'_> {
 mod tests {
     use super::{JsonSlip, parse_lenient};
 
-    const ALL: [JsonSlip; 4] =
-        [JsonSlip::TrailingComma, JsonSlip::SingleQuotes, JsonSlip::PythonLiteral, JsonSlip::ControlCharacter];
+    const ALL: [JsonSlip; 4] = [
+        JsonSlip::TrailingComma,
+        JsonSlip::SingleQuotes,
+        JsonSlip::PythonLiteral,
+        JsonSlip::ControlCharacter,
+    ];
 
     fn check(text: &str, allowed: &[JsonSlip], expected: &str) {
-        let found =
-            parse_lenient(text, allowed).and_then(|found| Ok((found.slips.clone(), found.reject_duplicate_keys()?)));
+        let found = parse_lenient(text, allowed)
+            .and_then(|found| Ok((found.slips.clone(), found.reject_duplicate_keys()?)));
         let found = match found {
             Ok((slips, value)) => format!("{value} {slips:?}"),
             Err(broken) => format!("@{} {}", broken.at, broken.message),
@@ -364,12 +433,24 @@ mod tests {
     #[test]
     fn slips() {
         let rows = [
-            ("{\"a\": [1, 2.5e+3, true, null]}", "{\"a\":[1,2500.0,true,null]} []"),
+            (
+                "{\"a\": [1, 2.5e+3, true, null]}",
+                "{\"a\":[1,2500.0,true,null]} []",
+            ),
             ("{\"a\": [1, 2, ], }", "{\"a\":[1,2]} [TrailingComma]"),
-            ("{'a': 'x \"y\" \\'z\\' \\n'}", "{\"a\":\"x \\\"y\\\" 'z' \\n\"} [SingleQuotes]"),
+            (
+                "{'a': 'x \"y\" \\'z\\' \\n'}",
+                "{\"a\":\"x \\\"y\\\" 'z' \\n\"} [SingleQuotes]",
+            ),
             ("[True, False, None]", "[true,false,null] [PythonLiteral]"),
-            ("{\"a\": \"x\ny, ]'\"}", "{\"a\":\"x\\ny, ]'\"} [ControlCharacter]"),
-            ("{'a': \"it's, True\",}", "{\"a\":\"it's, True\"} [SingleQuotes, TrailingComma]"),
+            (
+                "{\"a\": \"x\ny, ]'\"}",
+                "{\"a\":\"x\\ny, ]'\"} [ControlCharacter]",
+            ),
+            (
+                "{'a': \"it's, True\",}",
+                "{\"a\":\"it's, True\"} [SingleQuotes, TrailingComma]",
+            ),
         ];
         for (text, expected) in rows {
             check(text, &ALL, expected);
@@ -381,11 +462,20 @@ mod tests {
         let rows = [
             ("", "@0 the text ends too early"),
             ("{", "@1 the text ends too early"),
-            ("{'a': 'b", "@6 the string that begins here has no closing `'`"),
-            ("{'a': 'b}\\", "@6 the string that begins here has no closing `'`"),
+            (
+                "{'a': 'b",
+                "@6 the string that begins here has no closing `'`",
+            ),
+            (
+                "{'a': 'b}\\",
+                "@6 the string that begins here has no closing `'`",
+            ),
             ("[1 2]", "@3 expected `,` or `]`"),
             ("{a: 1}", "@1 a key in double quotes was expected"),
-            ("{'a': 'it's'}", "@11 the string that begins here has no closing `'`"),
+            (
+                "{'a': 'it's'}",
+                "@11 the string that begins here has no closing `'`",
+            ),
             ("[,]", "@1 expected value"),
             ("[1,,]", "@3 expected value"),
             ("Nones", "@0 expected value"),
@@ -400,24 +490,51 @@ mod tests {
 
     #[test]
     fn a_slip_that_is_switched_off_is_a_mistake() {
-        check("[1,]", &[JsonSlip::SingleQuotes], "@2 no comma before a closing bracket was expected");
-        check("[ 'a']", &[JsonSlip::TrailingComma], "@2 a string in double quotes was expected");
+        check(
+            "[1,]",
+            &[JsonSlip::SingleQuotes],
+            "@2 no comma before a closing bracket was expected",
+        );
+        check(
+            "[ 'a']",
+            &[JsonSlip::TrailingComma],
+            "@2 a string in double quotes was expected",
+        );
         check("[ None]", &[], "@2 `null` was expected");
-        check("[\"a\n\"]", &[], "@3 an escaped control character, such as `\\n`, was expected");
+        check(
+            "[\"a\n\"]",
+            &[],
+            "@3 an escaped control character, such as `\\n`, was expected",
+        );
     }
 
     #[test]
     fn a_key_given_twice_is_seen_at_any_depth() {
         let rows = [
             ("{\"a\": 1, \"a\": 2}", "@9 the key `a` is given twice"),
-            ("[{\"b\": {\"a\": [1, \"a\", \"a\"], \"\\u0061\": 2}}]", "@28 the key `a` is given twice"),
-            ("{'a': 1, 'c': {'a': 'a', \"a\": 2}}", "@25 the key `a` is given twice"),
-            ("{\"a,\": \"}\\\"\", \"a\": [\"a\", {\"a\": {}}]}", "{\"a,\":\"}\\\"\",\"a\":[\"a\",{\"a\":{}}]} []"),
+            (
+                "[{\"b\": {\"a\": [1, \"a\", \"a\"], \"\\u0061\": 2}}]",
+                "@28 the key `a` is given twice",
+            ),
+            (
+                "{'a': 1, 'c': {'a': 'a', \"a\": 2}}",
+                "@25 the key `a` is given twice",
+            ),
+            (
+                "{\"a,\": \"}\\\"\", \"a\": [\"a\", {\"a\": {}}]}",
+                "{\"a,\":\"}\\\"\",\"a\":[\"a\",{\"a\":{}}]} []",
+            ),
         ];
         for (text, expected) in rows {
             check(text, &ALL, expected);
         }
-        let many: String = (0..200_000).map(|n| format!("\"k{n}\":[{{\"x\":0}}],")).collect();
-        check(&format!("{{{many}\"k7\":0}}"), &[], &format!("@{} the key `k7` is given twice", many.len() + 1));
+        let many: String = (0..200_000)
+            .map(|n| format!("\"k{n}\":[{{\"x\":0}}],"))
+            .collect();
+        check(
+            &format!("{{{many}\"k7\":0}}"),
+            &[],
+            &format!("@{} the key `k7` is given twice", many.len() + 1),
+        );
     }
 }

@@ -93,11 +93,31 @@ pub static LINTS: [LintRule; 24] = [
         doc: "An argument named like a tool, where both are tags: in prose nobody can tell which is meant.",
         check: names::argument_like_tool,
     },
-    LintRule { name: "case_collision", doc: "Names that differ only in case.", check: names::case_collision },
-    LintRule { name: "near_names", doc: "Names so near that a model will mix them up.", check: names::near_names },
-    LintRule { name: "empty_argument", doc: "An argument without a name.", check: names::empty_argument },
-    LintRule { name: "python_keyword", doc: "A name that is a keyword of Python.", check: names::python_keyword },
-    LintRule { name: "python_identifier", doc: "A name that Python cannot write.", check: names::python_identifier },
+    LintRule {
+        name: "case_collision",
+        doc: "Names that differ only in case.",
+        check: names::case_collision,
+    },
+    LintRule {
+        name: "near_names",
+        doc: "Names so near that a model will mix them up.",
+        check: names::near_names,
+    },
+    LintRule {
+        name: "empty_argument",
+        doc: "An argument without a name.",
+        check: names::empty_argument,
+    },
+    LintRule {
+        name: "python_keyword",
+        doc: "A name that is a keyword of Python.",
+        check: names::python_keyword,
+    },
+    LintRule {
+        name: "python_identifier",
+        doc: "A name that Python cannot write.",
+        check: names::python_identifier,
+    },
     LintRule {
         name: "unreadable_call",
         doc: "A tool whose calls a dialect cannot read back: rendered as it is taught, the call is not understood.",
@@ -118,7 +138,11 @@ pub static LINTS: [LintRule; 24] = [
         doc: "A `$ref` to another document: nothing is ever fetched.",
         check: schemas::outside_reference,
     },
-    LintRule { name: "missing_type", doc: "A schema that does not say its type.", check: schemas::missing_type },
+    LintRule {
+        name: "missing_type",
+        doc: "A schema that does not say its type.",
+        check: schemas::missing_type,
+    },
     LintRule {
         name: "top_level_union",
         doc: "`oneOf`, `anyOf` or `allOf` at the top of the parameters, which wires refuse.",
@@ -129,7 +153,11 @@ pub static LINTS: [LintRule; 24] = [
         doc: "Arguments by pattern: no model can be told their names.",
         check: schemas::pattern_properties,
     },
-    LintRule { name: "untyped_array", doc: "An array that does not say what it holds.", check: schemas::untyped_array },
+    LintRule {
+        name: "untyped_array",
+        doc: "An array that does not say what it holds.",
+        check: schemas::untyped_array,
+    },
     LintRule {
         name: "hard_in_tags",
         doc: "A value that raw tags carry only by convention: an object, or a string that could be another type too.",
@@ -175,17 +203,29 @@ pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
 impl LintScope {
     /// Every dialect of the set, and every wire.
     pub fn all(known: &DialectSet) -> Self {
-        Self { known: known.clone(), dialects: known.iter().copied().collect(), wires: true }
+        Self {
+            known: known.clone(),
+            dialects: known.iter().copied().collect(),
+            wires: true,
+        }
     }
 
     /// One dialect of the set, and no wire.
     pub fn for_dialect(known: &DialectSet, dialect: &Dialect) -> Self {
-        Self { known: known.clone(), dialects: vec![*dialect], wires: false }
+        Self {
+            known: known.clone(),
+            dialects: vec![*dialect],
+            wires: false,
+        }
     }
 
     /// Returns the names of the dialects for which the predicate holds.
     fn dialect_names(&self, holds: impl Fn(&Dialect) -> bool) -> Vec<&'static str> {
-        self.dialects.iter().filter(|dialect| holds(dialect)).map(|dialect| dialect.name).collect()
+        self.dialects
+            .iter()
+            .filter(|dialect| holds(dialect))
+            .map(|dialect| dialect.name)
+            .collect()
     }
 }
 
@@ -213,31 +253,65 @@ struct LintFindings {
 
 impl<'a> LintInput<'a> {
     fn new(tools: &'a Value, scope: &'a LintScope) -> Self {
-        let read = |(at, raw): (usize, &'a Value)| ToolEntry { at, raw, spec: serde_json::from_value(raw.clone()) };
-        let list: Vec<_> = tools.as_array().into_iter().flatten().enumerate().map(read).collect();
+        let read = |(at, raw): (usize, &'a Value)| ToolEntry {
+            at,
+            raw,
+            spec: serde_json::from_value(raw.clone()),
+        };
+        let list: Vec<_> = tools
+            .as_array()
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .map(read)
+            .collect();
         // Each tool is tried alone, so that one bad definition does not hide the others from the rules.
         let mut usable: Vec<ToolSpec> = Vec::new();
         for spec in list.iter().filter_map(|item| item.spec.as_ref().ok()) {
-            if usable.iter().all(|known| known.name != spec.name) && ToolSet::new(vec![spec.clone()]).is_ok() {
+            if usable.iter().all(|known| known.name != spec.name)
+                && ToolSet::new(vec![spec.clone()]).is_ok()
+            {
                 usable.push(spec.clone());
             }
         }
-        Self { list, scope, set: ToolSet::new(usable).unwrap_or_default() }
+        Self {
+            list,
+            scope,
+            set: ToolSet::new(usable).unwrap_or_default(),
+        }
     }
 
     /// Returns the elements that are tools, with their indexes.
     fn tool_specs(&self) -> impl Iterator<Item = (usize, &ToolSpec)> {
-        self.list.iter().filter_map(|item| Some((item.at, item.spec.as_ref().ok()?)))
+        self.list
+            .iter()
+            .filter_map(|item| Some((item.at, item.spec.as_ref().ok()?)))
     }
 }
 
 impl LintFindings {
     /// Adds a finding; `path` is a JSON pointer below the tool at index `at`.
     fn push(&mut self, at: usize, tool: &str, path: &str, about: FindingDetails) {
-        let FindingDetails { severity, dialects, message, hint } = about;
+        let FindingDetails {
+            severity,
+            dialects,
+            message,
+            hint,
+        } = about;
         let tool = Some(tool.to_owned()).filter(|name| !name.is_empty());
         let pointer = format!("/{at}{path}");
-        self.found.push((at, LintFinding { lint: self.lint, severity, tool, pointer, dialects, message, hint }));
+        self.found.push((
+            at,
+            LintFinding {
+                lint: self.lint,
+                severity,
+                tool,
+                pointer,
+                dialects,
+                message,
+                hint,
+            },
+        ));
     }
 }
 
@@ -251,11 +325,19 @@ struct FindingDetails {
 
 impl FindingDetails {
     fn error(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, dialects: Vec::new(), message: message.into(), hint: hint.into() }
+        Self {
+            severity: Severity::Error,
+            dialects: Vec::new(),
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 
     fn warning(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(message, hint) }
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(message, hint)
+        }
     }
 
     fn with_dialects(self, dialects: Vec<&'static str>) -> Self {

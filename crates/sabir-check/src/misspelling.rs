@@ -35,8 +35,11 @@ pub(crate) fn json_in_tag_fault(
     notes: &CallDiagnostics<'_>,
 ) -> Option<Fault> {
     let object = parse_json_arguments(argument, declared)?;
-    let place =
-        if argument.name.is_empty() { "the call".to_owned() } else { format!("`{}`", shorten_text(&argument.name)) };
+    let place = if argument.name.is_empty() {
+        "the call".to_owned()
+    } else {
+        format!("`{}`", shorten_text(&argument.name))
+    };
     Some(json_arguments_fault(&place, argument, &object, notes))
 }
 
@@ -47,7 +50,9 @@ pub(crate) fn combined_arguments_fault(
     declared: &[&str],
     notes: &CallDiagnostics<'_>,
 ) -> Option<Fault> {
-    let objects = given.iter().filter_map(|given| Some((given, parse_json_arguments(&given.written, declared)?)));
+    let objects = given
+        .iter()
+        .filter_map(|given| Some((given, parse_json_arguments(&given.written, declared)?)));
     for (given, object) in objects {
         let place = format!("`{}`", given.name);
         if !gone.is_empty() && gone.iter().all(|name| object.contains_key(*name)) {
@@ -60,7 +65,10 @@ pub(crate) fn combined_arguments_fault(
             && given.value.is_string()
         {
             let fault = json_arguments_fault(&place, &given.written, &object, notes);
-            return Some(Fault { severity: Severity::Warning, ..fault });
+            return Some(Fault {
+                severity: Severity::Warning,
+                ..fault
+            });
         }
     }
     None
@@ -68,10 +76,17 @@ pub(crate) fn combined_arguments_fault(
 
 /// Parses a raw value that consists of one JSON object whose keys are all declared arguments.
 fn parse_json_arguments(argument: &DraftArgument, declared: &[&str]) -> Option<Map<String, Value>> {
-    let begins = argument.form == ArgForm::Raw && !argument.partial && argument.text.trim_start().starts_with('{');
-    let value = begins.then(|| lenient_json::parse_strict(argument.text.trim()))?.ok()?;
-    let Value::Object(object) = value else { return None };
-    (!object.is_empty() && object.keys().all(|key| declared.contains(&key.as_str()))).then_some(object)
+    let begins = argument.form == ArgForm::Raw
+        && !argument.partial
+        && argument.text.trim_start().starts_with('{');
+    let value = begins
+        .then(|| lenient_json::parse_strict(argument.text.trim()))?
+        .ok()?;
+    let Value::Object(object) = value else {
+        return None;
+    };
+    (!object.is_empty() && object.keys().all(|key| declared.contains(&key.as_str())))
+        .then_some(object)
 }
 
 fn json_arguments_fault(
@@ -81,8 +96,9 @@ fn json_arguments_fault(
     notes: &CallDiagnostics<'_>,
 ) -> Fault {
     let found = json_excerpt(&Value::String(argument.text.trim().to_owned()));
-    let message =
-        format!("{place} holds arguments as one JSON object, where a tag for each was expected; found {found}");
+    let message = format!(
+        "{place} holds arguments as one JSON object, where a tag for each was expected; found {found}"
+    );
     let fault = notes.new_fault(FaultKind::JsonInTag, trimmed_span(argument), message);
     let hint = format!(
         "write {} in a tag of its own, with nothing but the value in it",
@@ -94,7 +110,11 @@ fn json_arguments_fault(
 /// Returns the span of a value without the white space around it.
 fn trimmed_span(argument: &DraftArgument) -> Span {
     let text = argument.text.trim();
-    span_within(argument, argument.text.len() - argument.text.trim_start().len(), text.len())
+    span_within(
+        argument,
+        argument.text.len() - argument.text.trim_start().len(),
+        text.len(),
+    )
 }
 
 /// Returns the fault of a value that cannot be read as the schema demands.
@@ -111,10 +131,13 @@ pub(crate) fn mismatch_fault(
             if let Some(object) = parse_json_arguments(written, wanted.declared) {
                 return json_arguments_fault(&format!("`{name}`"), written, &object, notes);
             }
-            let tags =
-                coerce::parse_tagged(&written.text, wanted.shape, types).filter(|_| written.form != ArgForm::Raw);
+            let tags = coerce::parse_tagged(&written.text, wanted.shape, types)
+                .filter(|_| written.form != ArgForm::Raw);
             if let Some(value) = tags {
-                let message = format!("`{name}` must be {} in JSON, but holds tags: {found}", types.describe_types());
+                let message = format!(
+                    "`{name}` must be {} in JSON, but holds tags: {found}",
+                    types.describe_types()
+                );
                 let right = value.to_string();
                 let hint = if right.len() <= MAX_HINT_BYTES {
                     right
@@ -122,20 +145,37 @@ pub(crate) fn mismatch_fault(
                     format!("{} without tags", types.describe_types())
                 };
                 let fault = notes.new_fault(FaultKind::TagInJson, written.span, message);
-                return fault.in_argument(name).with_hint(format!("write {hint} in `{name}`"));
+                return fault
+                    .in_argument(name)
+                    .with_hint(format!("write {hint} in `{name}`"));
             }
-            let message = format!("`{name}` must be {}, but is {found}", types.describe_types());
+            let message = format!(
+                "`{name}` must be {}, but is {found}",
+                types.describe_types()
+            );
             let fault = notes.new_fault(FaultKind::WrongType, written.span, message);
-            fault.in_argument(name).with_hint(format!("write {} in `{name}`", types.describe_types()))
+            fault
+                .in_argument(name)
+                .with_hint(format!("write {} in `{name}`", types.describe_types()))
         }
         CoercionError::Json(broken) if broken.is_duplicate_key => {
             let message = format!("in `{name}` {}; each key was expected once", broken.message);
-            let fault = notes.new_fault(FaultKind::InvalidValue, span_within(written, broken.at, 1), message);
-            fault.in_argument(name).with_hint("give the key once: which of its values is meant cannot be known")
+            let fault = notes.new_fault(
+                FaultKind::InvalidValue,
+                span_within(written, broken.at, 1),
+                message,
+            );
+            fault
+                .in_argument(name)
+                .with_hint("give the key once: which of its values is meant cannot be known")
         }
-        CoercionError::Json(broken) => {
-            malformed_json_fault(&format!("`{name}` is no valid JSON"), written, &broken, notes).in_argument(name)
-        }
+        CoercionError::Json(broken) => malformed_json_fault(
+            &format!("`{name}` is no valid JSON"),
+            written,
+            &broken,
+            notes,
+        )
+        .in_argument(name),
     }
 }
 
@@ -146,19 +186,32 @@ pub(crate) fn malformed_json_fault(
     broken: &JsonSyntaxError,
     notes: &CallDiagnostics<'_>,
 ) -> Fault {
-    let rest = written.text.get(written.text.floor_char_boundary(broken.at)..).unwrap_or_default();
-    let tag = rest.strip_prefix('<').is_some_and(|rest| rest.starts_with(|c: char| c.is_alphabetic() || c == '/'));
+    let rest = written
+        .text
+        .get(written.text.floor_char_boundary(broken.at)..)
+        .unwrap_or_default();
+    let tag = rest
+        .strip_prefix('<')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_alphabetic() || c == '/'));
     let found = match (rest.trim(), written.text.trim()) {
         ("", "") => "no text".to_owned(),
-        ("", all) => format!("its end in {}", json_excerpt(&Value::String(all.to_owned()))),
+        ("", all) => format!(
+            "its end in {}",
+            json_excerpt(&Value::String(all.to_owned()))
+        ),
         (rest, _) => json_excerpt(&Value::String(rest.to_owned())),
     };
     let message = format!("{what}: {}; found {found}", broken.message);
     let (kind, hint) = match tag {
         true => (FaultKind::TagInJson, "write the value as JSON, not in tags"),
-        false => (FaultKind::MalformedJson, "write valid JSON: double quotes, no comma before a closing bracket"),
+        false => (
+            FaultKind::MalformedJson,
+            "write valid JSON: double quotes, no comma before a closing bracket",
+        ),
     };
-    notes.new_fault(kind, span_within(written, broken.at, 1), message).with_hint(hint)
+    notes
+        .new_fault(kind, span_within(written, broken.at, 1), message)
+        .with_hint(hint)
 }
 
 /// Cuts a value at its own closing tag if an unknown tag inside it was reported.
@@ -169,7 +222,9 @@ pub(crate) fn truncate_at_unknown<'d>(
     notes: &CallDiagnostics<'_>,
 ) -> Cow<'d, DraftArgument> {
     let Span { start, end } = written.span;
-    let inside = |fault: &Fault| fault.kind == FaultKind::UnknownArgument && (start..end).contains(&fault.span.start);
+    let inside = |fault: &Fault| {
+        fault.kind == FaultKind::UnknownArgument && (start..end).contains(&fault.span.start)
+    };
     let close = format!("</{}>", written.name);
     match written.text.find(&close) {
         Some(at) if written.form == ArgForm::Raw && notes.all_faults().any(inside) => {
@@ -185,15 +240,25 @@ pub(crate) fn truncate_at_unknown<'d>(
 /// Returns a warning if a raw value was probably escaped: it contains entities, and neither a raw `<` nor a raw `&`.
 ///
 /// Escaping would have replaced every raw one, so a value with both is probably HTML that is meant as it is.
-pub(crate) fn entity_warning(name: &str, written: &DraftArgument, notes: &CallDiagnostics<'_>) -> Option<Fault> {
-    const ENTITIES: [(&str, char); 4] = [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"')];
+pub(crate) fn entity_warning(
+    name: &str,
+    written: &DraftArgument,
+    notes: &CallDiagnostics<'_>,
+) -> Option<Fault> {
+    const ENTITIES: [(&str, char); 4] = [
+        ("&amp;", '&'),
+        ("&lt;", '<'),
+        ("&gt;", '>'),
+        ("&quot;", '"'),
+    ];
     let text = written.text.as_str();
     if written.form != ArgForm::Raw || text.contains('<') {
         return None;
     }
     let entity = |(at, _): (usize, &str)| {
-        let (entity, raw) =
-            ENTITIES.iter().find(|(entity, _)| text.get(at..).is_some_and(|rest| rest.starts_with(entity)))?;
+        let (entity, raw) = ENTITIES
+            .iter()
+            .find(|(entity, _)| text.get(at..).is_some_and(|rest| rest.starts_with(entity)))?;
         Some((at, *entity, *raw))
     };
     let mut found = text.match_indices('&').map(entity);
@@ -202,10 +267,20 @@ pub(crate) fn entity_warning(name: &str, written: &DraftArgument, notes: &CallDi
     if found.any(|other| other.is_none()) {
         return None;
     }
-    let message = format!("`{name}` holds `{entity}`; values are taken as they stand, so this is no `{raw}`");
-    let fault = notes.new_fault(FaultKind::Entities, span_within(written, at, entity.len()), message);
-    let fault = fault.in_argument(name).with_hint(format!("write `{raw}` itself if that is what you mean"));
-    Some(Fault { severity: Severity::Warning, ..fault })
+    let message =
+        format!("`{name}` holds `{entity}`; values are taken as they stand, so this is no `{raw}`");
+    let fault = notes.new_fault(
+        FaultKind::Entities,
+        span_within(written, at, entity.len()),
+        message,
+    );
+    let fault = fault
+        .in_argument(name)
+        .with_hint(format!("write `{raw}` itself if that is what you mean"));
+    Some(Fault {
+        severity: Severity::Warning,
+        ..fault
+    })
 }
 
 /// Returns the span of a piece of a value; `at` and `length` are in bytes of the value.

@@ -219,11 +219,18 @@ impl RepairSet {
     }
 
     fn active_rules(self) -> impl Iterator<Item = &'static RepairRule> {
-        RULES.iter().enumerate().filter(move |(index, _)| self.0 & (1 << index) != 0).map(|(_, rule)| rule)
+        RULES
+            .iter()
+            .enumerate()
+            .filter(move |(index, _)| self.0 & (1 << index) != 0)
+            .map(|(_, rule)| rule)
     }
 
     /// Finds the declared tool that an unknown name means, with the rule that found it.
-    pub(crate) fn resolve_tool(self, called: &UndeclaredTool<'_>) -> Option<(&'static str, String)> {
+    pub(crate) fn resolve_tool(
+        self,
+        called: &UndeclaredTool<'_>,
+    ) -> Option<(&'static str, String)> {
         self.active_rules().find_map(|rule| match rule.stage {
             RepairStage::Tool(apply) => Some((rule.name, apply(called)?)),
             _ => None,
@@ -231,7 +238,10 @@ impl RepairSet {
     }
 
     /// Finds the declared argument that an unknown name means, with the rule that found it.
-    pub(crate) fn resolve_argument(self, slot: &UndeclaredArgument<'_>) -> Option<(&'static str, String)> {
+    pub(crate) fn resolve_argument(
+        self,
+        slot: &UndeclaredArgument<'_>,
+    ) -> Option<(&'static str, String)> {
         self.active_rules().find_map(|rule| match rule.stage {
             RepairStage::Argument(apply) => Some((rule.name, apply(slot)?)),
             _ => None,
@@ -248,20 +258,28 @@ impl RepairSet {
 
     /// Returns the content of the code fence that a text consists of, and its offset in the text.
     pub(crate) fn strip_code_fence(self, text: &str) -> Option<(&'static str, &str, usize)> {
-        let rule = self.active_rules().find(|rule| matches!(rule.stage, RepairStage::Fence))?;
+        let rule = self
+            .active_rules()
+            .find(|rule| matches!(rule.stage, RepairStage::Fence))?;
         let (inner, at) = split_code_fence(text)?;
         Some((rule.name, inner, at))
     }
 
     /// Parses JSON with the mistakes that active rules allow; returns the rules that were needed.
-    pub(crate) fn repair_json(self, text: &str) -> Result<(Vec<&'static str>, LenientJson), JsonSyntaxError> {
+    pub(crate) fn repair_json(
+        self,
+        text: &str,
+    ) -> Result<(Vec<&'static str>, LenientJson), JsonSyntaxError> {
         let slips = self.active_rules().filter_map(|rule| match rule.stage {
             RepairStage::Json(slip) => Some((slip, rule.name)),
             _ => None,
         });
         let (allowed, names): (Vec<JsonSlip>, Vec<&str>) = slips.unzip();
         let relaxed = lenient_json::parse_lenient(text, &allowed)?;
-        let used = allowed.iter().zip(names).filter(|(slip, _)| relaxed.slips.contains(slip));
+        let used = allowed
+            .iter()
+            .zip(names)
+            .filter(|(slip, _)| relaxed.slips.contains(slip));
         Ok((used.map(|(_, name)| name).collect(), relaxed))
     }
 }
@@ -277,43 +295,64 @@ pub(crate) fn shorten_text(text: &str) -> String {
 }
 
 fn rule_bit(name: &str) -> Option<u32> {
-    RULES.iter().position(|rule| rule.name == name).map(|index| 1 << index)
+    RULES
+        .iter()
+        .position(|rule| rule.name == name)
+        .map(|index| 1 << index)
 }
 
 /// Finds the only candidate that equals `name` except for its case.
-fn match_ignoring_case<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+fn match_ignoring_case<'a>(
+    name: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let lower = name.to_lowercase();
     let mut same = candidates.filter(|candidate| candidate.to_lowercase() == lower);
     same.next().filter(|_| same.next().is_none())
 }
 
 fn wrong_case_name(called: &UndeclaredTool<'_>) -> Option<String> {
-    match_ignoring_case(called.name, called.tools.all_tools().map(|tool| tool.name.as_str())).map(str::to_owned)
+    match_ignoring_case(
+        called.name,
+        called.tools.all_tools().map(|tool| tool.name.as_str()),
+    )
+    .map(str::to_owned)
 }
 
 fn near_name(called: &UndeclaredTool<'_>) -> Option<String> {
-    let name = find_similar_name(called.name, called.tools.all_tools().map(|tool| tool.name.as_str()))?;
+    let name = find_similar_name(
+        called.name,
+        called.tools.all_tools().map(|tool| tool.name.as_str()),
+    )?;
     let tool = called.tools.get(name)?;
     let shape = SchemaView::new(&tool.parameters);
     let declared = shape.property_names();
     // The arguments are the second piece of evidence: they must be exactly those of the tool.
     let fits = called.given.iter().all(|given| declared.contains(given))
-        && shape.required_names().iter().all(|required| called.given.contains(required));
+        && shape
+            .required_names()
+            .iter()
+            .all(|required| called.given.contains(required));
     fits.then(|| name.to_owned())
 }
 
 fn wrong_case_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     let target = match_ignoring_case(slot.name, slot.declared.iter().copied())?;
     // If the call has both `Path` and `PATH`, it is unknown which value is meant.
-    let rivals = slot.given.iter().filter(|given| given.to_lowercase() == target.to_lowercase());
+    let rivals = slot
+        .given
+        .iter()
+        .filter(|given| given.to_lowercase() == target.to_lowercase());
     (rivals.count() == 1).then(|| target.to_owned())
 }
 
 fn near_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
-    let target = find_similar_name(slot.name, slot.declared.iter().copied()).filter(|_| slot.closed)?;
+    let target =
+        find_similar_name(slot.name, slot.declared.iter().copied()).filter(|_| slot.closed)?;
     // If two given names mean the same argument, it is unknown which value is meant.
-    let means =
-        |given: &&str| *given == target || find_similar_name(given, slot.declared.iter().copied()) == Some(target);
+    let means = |given: &&str| {
+        *given == target || find_similar_name(given, slot.declared.iter().copied()) == Some(target)
+    };
     // The name itself is one of them, so exactly one is right.
     let rivals = slot.given.iter().filter(|given| means(given)).count();
     (rivals == 1).then(|| target.to_owned())
@@ -328,7 +367,9 @@ const ALIASES: [(&str, &[&str]); 4] = [
 ];
 
 fn argument_alias(slot: &UndeclaredArgument<'_>) -> Option<String> {
-    let (target, aliases) = ALIASES.iter().find(|(_, aliases)| aliases.contains(&slot.name))?;
+    let (target, aliases) = ALIASES
+        .iter()
+        .find(|(_, aliases)| aliases.contains(&slot.name))?;
     // Only a required argument: for an optional one the undeclared name may be a misunderstanding.
     let wanted = slot.required.contains(target) && !slot.given.contains(target);
     let undeclared = |given: &&&str| aliases.contains(*given) && !slot.declared.contains(*given);
@@ -341,10 +382,14 @@ fn split_code_fence(text: &str) -> Option<(&str, usize)> {
     let begins = text.len() - text.trim_start().len();
     let (_, fenced) = text.trim_end().split_at_checked(begins)?;
     let ticks = fenced.len() - fenced.trim_start_matches('`').len();
-    let (fence, after) = fenced.split_at_checked(ticks).filter(|(fence, _)| fence.len() >= 3)?;
+    let (fence, after) = fenced
+        .split_at_checked(ticks)
+        .filter(|(fence, _)| fence.len() >= 3)?;
     let mark = after.find(|c: char| !c.is_ascii_alphanumeric())?;
     let (mark, inner) = after.split_at_checked(mark)?;
-    let inner = inner.strip_suffix(fence).filter(|inner| !inner.ends_with('`'))?;
+    let inner = inner
+        .strip_suffix(fence)
+        .filter(|inner| !inner.ends_with('`'))?;
     let known = mark.is_empty() || mark.eq_ignore_ascii_case("json");
     let at = begins + ticks + mark.len() + (inner.len() - inner.trim_start().len());
     known.then(|| (inner.trim(), at))
@@ -365,14 +410,18 @@ fn double_encoding(text: &MistypedText<'_>) -> Option<Value> {
         return None;
     }
     let value = lenient_json::parse_strict(text.text).ok()?;
-    let fits =
-        value.is_array() && text.types.has(JsonTypes::ARRAY) || value.is_object() && text.types.has(JsonTypes::OBJECT);
+    let fits = value.is_array() && text.types.has(JsonTypes::ARRAY)
+        || value.is_object() && text.types.has(JsonTypes::OBJECT);
     fits.then_some(value)
 }
 
 fn trimmed_scalar(text: &MistypedText<'_>) -> Option<Value> {
     let trimmed = text.text.trim();
-    if text.form != ArgForm::Raw || trimmed == text.text { None } else { parse_scalar(trimmed, text.types) }
+    if text.form != ArgForm::Raw || trimmed == text.text {
+        None
+    } else {
+        parse_scalar(trimmed, text.types)
+    }
 }
 
 #[cfg(test)]
@@ -404,10 +453,21 @@ mod tests {
     #[test]
     fn names_are_unique_and_documented() {
         for (index, rule) in RULES.iter().enumerate() {
-            assert!(RULES.iter().skip(index + 1).all(|other| other.name != rule.name), "{}", rule.name);
+            assert!(
+                RULES
+                    .iter()
+                    .skip(index + 1)
+                    .all(|other| other.name != rule.name),
+                "{}",
+                rule.name
+            );
             assert!(rule.doc.ends_with('.'), "{}", rule.name);
             let row = format!("//! | `{}` |", rule.name);
-            assert!(include_str!("repair.rs").contains(&row), "{} has no row in the table above", rule.name);
+            assert!(
+                include_str!("repair.rs").contains(&row),
+                "{} has no row in the table above",
+                rule.name
+            );
         }
     }
 
@@ -416,8 +476,20 @@ mod tests {
         let repairs = RepairSet::all().without_rule("single_quotes").unwrap();
         assert!(!repairs.has_rule("single_quotes") && repairs.has_rule("trailing_comma"));
         assert!(repairs.repair_json("['a']").is_err());
-        assert!(repairs.with_rule("single_quotes").unwrap().repair_json("['a']").is_ok());
-        assert!(RepairSet::none().with_rule("trailing_comma").unwrap().repair_json("[1,]").is_ok());
+        assert!(
+            repairs
+                .with_rule("single_quotes")
+                .unwrap()
+                .repair_json("['a']")
+                .is_ok()
+        );
+        assert!(
+            RepairSet::none()
+                .with_rule("trailing_comma")
+                .unwrap()
+                .repair_json("[1,]")
+                .is_ok()
+        );
         assert!(RepairSet::all().without_rule("no_such_rule").is_none());
     }
 }

@@ -37,14 +37,21 @@ struct MistakeKey {
 
 impl MistakeKey {
     fn for_fault(tool: &str, fault: &Fault) -> Self {
-        Self { tool: shorten_text(tool), kind: fault.kind, argument: fault.argument.as_deref().map(shorten_text) }
+        Self {
+            tool: shorten_text(tool),
+            kind: fault.kind,
+            argument: fault.argument.as_deref().map(shorten_text),
+        }
     }
 }
 
 impl RepeatTracker {
     /// Returns the number of messages with this mistake since a call of the tool last passed.
     pub fn repeat_count(&self, tool: &str, fault: &Fault) -> u32 {
-        self.0.get(&MistakeKey::for_fault(tool, fault)).copied().unwrap_or_default()
+        self.0
+            .get(&MistakeKey::for_fault(tool, fault))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Records the calls of one message. A mistake counts once for each message, however many calls share it. A call that
@@ -53,10 +60,14 @@ impl RepeatTracker {
         let (passed, stopped): (Vec<_>, Vec<_>) = message.into_iter().partition(|told| told.passed);
         let passed: HashSet<String> = passed.iter().map(|told| shorten_text(told.tool)).collect();
         if !passed.is_empty() {
-            self.0.retain(|mistake, _| !mistake.tool.is_empty() && !passed.contains(&mistake.tool));
+            self.0
+                .retain(|mistake, _| !mistake.tool.is_empty() && !passed.contains(&mistake.tool));
         }
         let errors = stopped.iter().flat_map(|told| {
-            let errors = told.faults.iter().filter(|fault| fault.severity == Severity::Error);
+            let errors = told
+                .faults
+                .iter()
+                .filter(|fault| fault.severity == Severity::Error);
             errors.map(|fault| MistakeKey::for_fault(told.tool, fault))
         });
         for mistake in errors.collect::<HashSet<_>>() {
@@ -80,14 +91,33 @@ mod tests {
 
     #[test]
     fn mistakes_are_counted_by_message_and_cleared_by_success() {
-        let faults = [fault("a"), fault("a"), Fault { severity: Severity::Warning, ..fault("w") }];
+        let faults = [
+            fault("a"),
+            fault("a"),
+            Fault {
+                severity: Severity::Warning,
+                ..fault("w")
+            },
+        ];
         let (bad, good) = (
-            CheckedOutcome { tool: "t", passed: false, faults: &faults },
-            CheckedOutcome { tool: "t", passed: true, faults: &[] },
+            CheckedOutcome {
+                tool: "t",
+                passed: false,
+                faults: &faults,
+            },
+            CheckedOutcome {
+                tool: "t",
+                passed: true,
+                faults: &[],
+            },
         );
         let mut told = RepeatTracker::default();
         told.record_message([bad, bad]);
-        told.record_message([bad, CheckedOutcome { tool: "u", ..bad }, CheckedOutcome { tool: "", ..bad }]);
+        told.record_message([
+            bad,
+            CheckedOutcome { tool: "u", ..bad },
+            CheckedOutcome { tool: "", ..bad },
+        ]);
         assert_eq!(
             (
                 told.repeat_count("t", &fault("a")),
@@ -96,7 +126,13 @@ mod tests {
             ),
             (2, 1, 1)
         );
-        assert_eq!((told.repeat_count("t", &fault("b")), told.repeat_count("t", &fault("w"))), (0, 0));
+        assert_eq!(
+            (
+                told.repeat_count("t", &fault("b")),
+                told.repeat_count("t", &fault("w"))
+            ),
+            (0, 0)
+        );
         told.record_message([good]);
         assert_eq!(
             (
@@ -121,6 +157,11 @@ mod tests {
             }]);
         }
         assert_eq!(told.0.len(), MAX_MISTAKES);
-        assert!(told.0.keys().all(|mistake| mistake.argument.as_ref().is_some_and(|name| name.len() < 300)));
+        assert!(told.0.keys().all(|mistake| {
+            mistake
+                .argument
+                .as_ref()
+                .is_some_and(|name| name.len() < 300)
+        }));
     }
 }

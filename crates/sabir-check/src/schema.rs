@@ -77,7 +77,11 @@ impl JsonTypes {
     /// Describes the set in words, such as `an integer or null`.
     pub(crate) fn describe_types(self) -> String {
         // "a number" covers integers.
-        let whole = if self.has(Self::NUMBER) { "" } else { "an integer" };
+        let whole = if self.has(Self::NUMBER) {
+            ""
+        } else {
+            "an integer"
+        };
         let rows = [
             (Self::STRING, "a string"),
             (Self::INTEGER, whole),
@@ -87,8 +91,11 @@ impl JsonTypes {
             (Self::OBJECT, "an object"),
             (Self::NULL, "null"),
         ];
-        let words: Vec<&str> =
-            rows.iter().filter(|(one, word)| self.has(*one) && !word.is_empty()).map(|row| row.1).collect();
+        let words: Vec<&str> = rows
+            .iter()
+            .filter(|(one, word)| self.has(*one) && !word.is_empty())
+            .map(|row| row.1)
+            .collect();
         words.join(" or ")
     }
 }
@@ -122,39 +129,71 @@ impl<'a> SchemaView<'a> {
 
     /// Returns true if every string is certainly allowed: one branch of the schema demands a string and nothing else.
     pub(crate) fn is_free_text(self) -> bool {
-        const WORDS: [&str; 7] = ["type", "title", "description", "default", "examples", "deprecated", "nullable"];
+        const WORDS: [&str; 7] = [
+            "type",
+            "title",
+            "description",
+            "default",
+            "examples",
+            "deprecated",
+            "nullable",
+        ];
         let plain = |schema: &Value| {
             let string = match schema.get("type") {
                 Some(Value::Array(names)) => names.iter().any(|name| name == "string"),
                 name => name.is_some_and(|name| name == "string"),
             };
-            string && schema.as_object().is_some_and(|object| object.keys().all(|key| WORDS.contains(&key.as_str())))
+            string
+                && schema
+                    .as_object()
+                    .is_some_and(|object| object.keys().all(|key| WORDS.contains(&key.as_str())))
         };
-        let around =
-            |object: &Map<String, Value>| object.keys().all(|key| key == "anyOf" || WORDS.contains(&key.as_str()));
-        let branch = || list_subschemas(self.at, "anyOf").any(plain) && self.at.get("type").is_none();
+        let around = |object: &Map<String, Value>| {
+            object
+                .keys()
+                .all(|key| key == "anyOf" || WORDS.contains(&key.as_str()))
+        };
+        let branch =
+            || list_subschemas(self.at, "anyOf").any(plain) && self.at.get("type").is_none();
         plain(self.at) || (self.at.as_object().is_some_and(around) && branch())
     }
 
     /// Returns the schema of a property; one that allows anything if the property is not declared.
     pub(crate) fn property_schema(self, name: &str) -> Self {
         let parts = self.schema_parts(BranchMode::Possible);
-        let declared = parts.iter().find_map(|part| part.get("properties")?.get(name));
-        let other = || parts.iter().find_map(|part| part.get("additionalProperties").filter(|other| other.is_object()));
+        let declared = parts
+            .iter()
+            .find_map(|part| part.get("properties")?.get(name));
+        let other = || {
+            parts.iter().find_map(|part| {
+                part.get("additionalProperties")
+                    .filter(|other| other.is_object())
+            })
+        };
         self.with_node(declared.or_else(other).unwrap_or(&ANYTHING))
     }
 
     /// Returns the schema of an array's items; one that allows anything if none is declared.
     pub(crate) fn item_schema(self) -> Self {
         let parts = self.schema_parts(BranchMode::Possible);
-        self.with_node(parts.iter().find_map(|part| part.get("items")).unwrap_or(&ANYTHING))
+        self.with_node(
+            parts
+                .iter()
+                .find_map(|part| part.get("items"))
+                .unwrap_or(&ANYTHING),
+        )
     }
 
     /// Returns the names of the declared properties, in order.
     pub(crate) fn property_names(self) -> Vec<&'a str> {
         let mut names = Vec::new();
         for part in self.schema_parts(BranchMode::Possible) {
-            for name in part.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.keys()) {
+            for name in part
+                .get("properties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flat_map(|all| all.keys())
+            {
                 if !names.contains(&name.as_str()) {
                     names.push(name);
                 }
@@ -167,7 +206,13 @@ impl<'a> SchemaView<'a> {
     pub(crate) fn required_names(self) -> Vec<&'a str> {
         let mut names = Vec::new();
         for part in self.schema_parts(BranchMode::Certain) {
-            for name in part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            for name in part
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+            {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -183,10 +228,14 @@ impl<'a> SchemaView<'a> {
     /// (`additionalProperties`, `patternProperties`) or declares no properties at all.
     pub(crate) fn is_closed(self) -> bool {
         let parts = self.schema_parts(BranchMode::Possible);
-        let says = |key: &str, is: fn(&Value) -> bool| parts.iter().any(|part| part.get(key).is_some_and(is));
-        let open =
-            says("additionalProperties", |value| *value != Value::Bool(false)) || says("patternProperties", |_| true);
-        !open && (says("properties", |_| true) || says("additionalProperties", |value| *value == Value::Bool(false)))
+        let says = |key: &str, is: fn(&Value) -> bool| {
+            parts.iter().any(|part| part.get(key).is_some_and(is))
+        };
+        let open = says("additionalProperties", |value| *value != Value::Bool(false))
+            || says("patternProperties", |_| true);
+        !open
+            && (says("properties", |_| true)
+                || says("additionalProperties", |value| *value == Value::Bool(false)))
     }
 
     fn with_node(self, at: &'a Value) -> Self {
@@ -198,11 +247,18 @@ impl<'a> SchemaView<'a> {
             return JsonTypes::ALL;
         }
         *budget -= 1;
-        let union = |types: &mut dyn Iterator<Item = JsonTypes>| types.fold(JsonTypes(0), JsonTypes::union_with);
+        let union = |types: &mut dyn Iterator<Item = JsonTypes>| {
+            types.fold(JsonTypes(0), JsonTypes::union_with)
+        };
         // Every keyword can only narrow the set, and alternatives widen it among themselves.
         let mut types = match schema.get("type") {
             Some(Value::String(name)) => JsonTypes::from_name(name),
-            Some(Value::Array(names)) => union(&mut names.iter().filter_map(Value::as_str).map(JsonTypes::from_name)),
+            Some(Value::Array(names)) => union(
+                &mut names
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(JsonTypes::from_name),
+            ),
             _ => JsonTypes::ALL,
         };
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {
@@ -256,7 +312,11 @@ impl<'a> SchemaView<'a> {
 }
 
 fn list_subschemas<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
-    schema.get(key).and_then(Value::as_array).into_iter().flatten()
+    schema
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 /// A tool's schema, compiled for validation.
@@ -275,7 +335,10 @@ impl CompiledSchema {
     pub(crate) fn new(schema: &Value) -> Self {
         let validator = jsonschema::options().offline().build(schema);
         let validator = validator.map_err(|error| InvalidSchema(error.masked().to_string()));
-        Self { validator, is_reported: AtomicBool::new(false) }
+        Self {
+            validator,
+            is_reported: AtomicBool::new(false),
+        }
     }
 
     /// Returns the validator; `None` if the schema is invalid.
@@ -298,11 +361,17 @@ mod tests {
 
     fn check(schema: Value, expected: &str) {
         let shape = SchemaView::new(&schema);
-        let types = shape.allowed_types().map_or("anything".to_owned(), super::JsonTypes::describe_types);
+        let types = shape
+            .allowed_types()
+            .map_or("anything".to_owned(), super::JsonTypes::describe_types);
         let closed = if shape.is_closed() { "closed" } else { "open" };
         let names = shape.property_names().join(",");
         let required = shape.required_names().join(",");
-        assert_eq!(format!("{types}; {closed}; {names}; {required}"), expected, "{schema}");
+        assert_eq!(
+            format!("{types}; {closed}; {names}; {required}"),
+            expected,
+            "{schema}"
+        );
     }
 
     #[test]
@@ -310,13 +379,31 @@ mod tests {
         check(json!({}), "anything; open; ; ");
         check(json!(true), "anything; open; ; ");
         check(json!({"type": "number"}), "a number; open; ; ");
-        check(json!({"type": ["integer", "null"]}), "an integer or null; open; ; ");
-        check(json!({"enum": [1, 2, "x"]}), "a string or an integer; open; ; ");
-        check(json!({"anyOf": [{"type": "string"}, {"type": "array"}]}), "a string or an array; open; ; ");
+        check(
+            json!({"type": ["integer", "null"]}),
+            "an integer or null; open; ; ",
+        );
+        check(
+            json!({"enum": [1, 2, "x"]}),
+            "a string or an integer; open; ; ",
+        );
+        check(
+            json!({"anyOf": [{"type": "string"}, {"type": "array"}]}),
+            "a string or an array; open; ; ",
+        );
         check(json!({"items": {"type": "string"}}), "an array; open; ; ");
-        check(json!({"properties": {"a": {}}, "required": ["a"]}), "an object; closed; a; a");
-        check(json!({"properties": {"a": {}}, "additionalProperties": {}}), "an object; open; a; ");
-        check(json!({"properties": {}, "additionalProperties": false}), "an object; closed; ; ");
+        check(
+            json!({"properties": {"a": {}}, "required": ["a"]}),
+            "an object; closed; a; a",
+        );
+        check(
+            json!({"properties": {"a": {}}, "additionalProperties": {}}),
+            "an object; open; a; ",
+        );
+        check(
+            json!({"properties": {}, "additionalProperties": false}),
+            "an object; closed; ; ",
+        );
         check(
             json!({"$ref": "#/$defs/x", "$defs": {"x": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}}),
             "an object; closed; a; a",
@@ -332,7 +419,10 @@ mod tests {
     fn schemas_that_refer_to_themselves_end() {
         check(json!({"$ref": "#"}), "anything; open; ; ");
         let branches = vec![json!({"$ref": "#"}); 20];
-        check(json!({"anyOf": branches, "allOf": [{"$ref": "#"}]}), "anything; open; ; ");
+        check(
+            json!({"anyOf": branches, "allOf": [{"$ref": "#"}]}),
+            "anything; open; ; ",
+        );
     }
 
     #[test]
@@ -341,7 +431,15 @@ mod tests {
         assert!(compiled.validator().is_none());
         assert!(compiled.take_error().is_some());
         assert!(compiled.take_error().is_none());
-        assert!(CompiledSchema::new(&json!({"$ref": "https://example.com/s.json"})).validator().is_none());
-        assert!(CompiledSchema::new(&json!({"type": "string"})).take_error().is_none());
+        assert!(
+            CompiledSchema::new(&json!({"$ref": "https://example.com/s.json"}))
+                .validator()
+                .is_none()
+        );
+        assert!(
+            CompiledSchema::new(&json!({"type": "string"}))
+                .take_error()
+                .is_none()
+        );
     }
 }

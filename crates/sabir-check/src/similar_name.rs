@@ -5,10 +5,14 @@
 //! match, because it may as well be a tool that does not exist; for it there is only a hint.
 
 /// Finds the only candidate with the same letters and digits as `name`.
-pub(crate) fn find_similar_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn find_similar_name<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let wanted = normalize_name(name);
-    let mut alike =
-        candidates.into_iter().filter(|candidate| !wanted.is_empty() && normalize_name(candidate) == wanted);
+    let mut alike = candidates
+        .into_iter()
+        .filter(|candidate| !wanted.is_empty() && normalize_name(candidate) == wanted);
     let found = alike.next()?;
     let other = alike.next();
     // Names that differ only in case belong to the rules `wrong_case_name` and `wrong_case_argument`.
@@ -18,7 +22,10 @@ pub(crate) fn find_similar_name<'a>(name: &str, candidates: impl IntoIterator<It
 /// Reduces a name to lower case without separators.
 fn normalize_name(name: &str) -> String {
     let between = |c: &char| matches!(c, '_' | '-' | ' ' | '.');
-    name.chars().filter(|c| !between(c)).flat_map(char::to_lowercase).collect()
+    name.chars()
+        .filter(|c| !between(c))
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 #[cfg(test)]

@@ -32,7 +32,9 @@ pub(crate) fn resolve_arguments<'d>(
 ) -> Vec<Cow<'d, DraftArgument>> {
     let call = notes.call;
     let all = || call.arguments.iter().map(Cow::Borrowed).collect();
-    let Some((last, before)) = call.arguments.split_last() else { return all() };
+    let Some((last, before)) = call.arguments.split_last() else {
+        return all();
+    };
     let rest = match before {
         [] => last.form != ArgForm::Raw,
         _ => last.form == ArgForm::Json,
@@ -42,13 +44,17 @@ pub(crate) fn resolve_arguments<'d>(
     }
     let read = match before.last() {
         None => parse_all_arguments(last, repairs),
-        Some(known) if is_missing_comma(known, last, notes) => Err(JsonSyntaxError::missing_separator()),
+        Some(known) if is_missing_comma(known, last, notes) => {
+            Err(JsonSyntaxError::missing_separator())
+        }
         Some(_) => parse_trailing_arguments(last, repairs),
     };
     let mut arguments: Vec<_> = before.iter().map(Cow::Borrowed).collect();
     match read {
         Ok((rules, inner)) => {
-            let after = inner.iter().map(|argument| format!("{}: {}", argument.name, argument.text));
+            let after = inner
+                .iter()
+                .map(|argument| format!("{}: {}", argument.name, argument.text));
             let after = after.collect::<Vec<_>>().join(", ");
             for rule in rules {
                 notes.push_repair(rule, last.span, &last.text, &after);
@@ -56,9 +62,14 @@ pub(crate) fn resolve_arguments<'d>(
             arguments.extend(inner.into_iter().map(Cow::Owned));
         }
         Err(broken) => {
-            let fault = malformed_json_fault("the arguments are no JSON object", last, &broken, notes);
+            let fault =
+                malformed_json_fault("the arguments are no JSON object", last, &broken, notes);
             let example = "write one JSON object, for example {\"path\": \"a.txt\"}";
-            let hint = if fault.kind == FaultKind::TagInJson { fault.hint.clone() } else { None };
+            let hint = if fault.kind == FaultKind::TagInJson {
+                fault.hint.clone()
+            } else {
+                None
+            };
             notes.push(fault.with_hint(hint.unwrap_or_else(|| example.to_owned())));
         }
     }
@@ -66,10 +77,14 @@ pub(crate) fn resolve_arguments<'d>(
 }
 
 /// The repair rules that were needed, and the arguments.
-pub(crate) type TrailingArguments = Result<(Vec<&'static str>, Vec<DraftArgument>), JsonSyntaxError>;
+pub(crate) type TrailingArguments =
+    Result<(Vec<&'static str>, Vec<DraftArgument>), JsonSyntaxError>;
 
 /// Reads the text of all arguments: an object with repairable mistakes, in a fence, or in a JSON string.
-pub(crate) fn parse_all_arguments(argument: &DraftArgument, repairs: RepairSet) -> TrailingArguments {
+pub(crate) fn parse_all_arguments(
+    argument: &DraftArgument,
+    repairs: RepairSet,
+) -> TrailingArguments {
     let mut rules = Vec::new();
     if argument.form == ArgForm::String {
         if !repairs.has_rule("double_encoding") {
@@ -90,22 +105,37 @@ pub(crate) fn parse_all_arguments(argument: &DraftArgument, repairs: RepairSet) 
         return Ok((rules, Vec::new()));
     }
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(JsonSyntaxError::new(start + blank, "an object `{…}` was expected"));
+        return Err(JsonSyntaxError::new(
+            start + blank,
+            "an object `{…}` was expected",
+        ));
     }
     let place = |at: usize| Some(start + at);
     match parse_entries(text, argument, place) {
         Ok(inner) => Ok((rules, inner)),
         Err(_) => {
-            let (slips, relaxed) =
-                repairs.repair_json(text).map_err(|broken| JsonSyntaxError { at: start + broken.at, ..broken })?;
+            let (slips, relaxed) = repairs
+                .repair_json(text)
+                .map_err(|broken| JsonSyntaxError {
+                    at: start + broken.at,
+                    ..broken
+                })?;
             rules.extend(slips);
-            Ok((rules, parse_entries(&relaxed.text, argument, |at| Some(start + relaxed.source_offset(at)))?))
+            Ok((
+                rules,
+                parse_entries(&relaxed.text, argument, |at| {
+                    Some(start + relaxed.source_offset(at))
+                })?,
+            ))
         }
     }
 }
 
 /// Reads the rest of an object after arguments that the parser delivered.
-pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: RepairSet) -> TrailingArguments {
+pub(crate) fn parse_trailing_arguments(
+    argument: &DraftArgument,
+    repairs: RepairSet,
+) -> TrailingArguments {
     let rest = argument.text.trim_ascii_start();
     let blank = argument.text.len() - rest.len();
     let (dropped, rest) = match rest.strip_prefix(',') {
@@ -113,7 +143,10 @@ pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: Repair
         None => (blank, rest),
     };
     // The rest is parsed behind a `{` of our own, so offsets in it are one too large.
-    let back = |broken: JsonSyntaxError| JsonSyntaxError { at: dropped + broken.at.saturating_sub(1), ..broken };
+    let back = |broken: JsonSyntaxError| JsonSyntaxError {
+        at: dropped + broken.at.saturating_sub(1),
+        ..broken
+    };
     if rest.trim_ascii() == "}" {
         let rule = Some("trailing_comma").filter(|rule| repairs.has_rule(rule));
         return rule
@@ -127,13 +160,24 @@ pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: Repair
     }
     let (rules, relaxed) = repairs.repair_json(&text).map_err(back)?;
     let place = |at: usize| (dropped + relaxed.source_offset(at)).checked_sub(1);
-    Ok((rules, parse_entries(&relaxed.text, argument, place).map_err(back)?))
+    Ok((
+        rules,
+        parse_entries(&relaxed.text, argument, place).map_err(back)?,
+    ))
 }
 
 /// Returns true if there is certainly no comma between an argument and the rest. False if the source text is not available.
-fn is_missing_comma(known: &DraftArgument, rest: &DraftArgument, notes: &CallDiagnostics<'_>) -> bool {
-    let between = notes.source.get(known.span.end..rest.span.start).filter(|_| notes.call.dialect.is_some());
-    between.is_some_and(|between| !between.contains(',')) && !rest.text.trim_ascii_start().starts_with(',')
+fn is_missing_comma(
+    known: &DraftArgument,
+    rest: &DraftArgument,
+    notes: &CallDiagnostics<'_>,
+) -> bool {
+    let between = notes
+        .source
+        .get(known.span.end..rest.span.start)
+        .filter(|_| notes.call.dialect.is_some());
+    between.is_some_and(|between| !between.contains(','))
+        && !rest.text.trim_ascii_start().starts_with(',')
 }
 
 impl JsonSyntaxError {
@@ -151,7 +195,9 @@ fn parse_entries(
     place: impl Fn(usize) -> Option<usize>,
 ) -> Result<Vec<DraftArgument>, JsonSyntaxError> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let found = reader.deserialize_map(ObjectVisitor).and_then(|found| reader.end().map(|()| found));
+    let found = reader
+        .deserialize_map(ObjectVisitor)
+        .and_then(|found| reader.end().map(|()| found));
     let found = found.map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
     let argument = |(name, value): (String, &RawValue)| {
         let json = value.get();
@@ -166,11 +212,18 @@ fn parse_entries(
         let (form, text) = match json.starts_with('"') {
             true => (
                 ArgForm::String,
-                serde_json::from_str(json).map_err(|error| JsonSyntaxError::from_serde(json, &error))?,
+                serde_json::from_str(json)
+                    .map_err(|error| JsonSyntaxError::from_serde(json, &error))?,
             ),
             false => (ArgForm::Json, json.to_owned()),
         };
-        Ok(DraftArgument { name, form, text, partial: false, span })
+        Ok(DraftArgument {
+            name,
+            form,
+            text,
+            partial: false,
+            span,
+        })
     };
     found.into_iter().map(argument).collect()
 }

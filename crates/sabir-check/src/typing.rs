@@ -56,13 +56,25 @@ impl CallChecker {
         if let Some(tool) = self.tools().get(name) {
             return Some((tool, None));
         }
-        let called = UndeclaredTool { name, tools: self.tools(), given: &[] };
-        let (rule, meant) = self.repairs().resolve_tool(&called).filter(|(rule, _)| *rule == "wrong_case_name")?;
+        let called = UndeclaredTool {
+            name,
+            tools: self.tools(),
+            given: &[],
+        };
+        let (rule, meant) = self
+            .repairs()
+            .resolve_tool(&called)
+            .filter(|(rule, _)| *rule == "wrong_case_name")?;
         Some((self.tools().get(&meant)?, Some(rule)))
     }
 
     /// Finds the argument that an undeclared name means, given the names of the arguments before it, and the repair rule that was needed.
-    pub fn guess_argument(&self, tool: &ToolSpec, name: &str, before: &[String]) -> Option<(&'static str, String)> {
+    pub fn guess_argument(
+        &self,
+        tool: &ToolSpec,
+        name: &str,
+        before: &[String],
+    ) -> Option<(&'static str, String)> {
         let shape = SchemaView::new(&tool.parameters);
         let declared = shape.property_names();
         let required = shape.required_names();
@@ -78,13 +90,21 @@ impl CallChecker {
             closed: shape.is_closed(),
         };
         // An argument that was given already cannot be meant again.
-        self.repairs().resolve_argument(&slot).filter(|(_, meant)| !before.contains(meant))
+        self.repairs()
+            .resolve_argument(&slot)
+            .filter(|(_, meant)| !before.contains(meant))
     }
 
     /// Decides how an argument may be forwarded.
     ///
     /// `first` is the first byte of its text that is not white space. It matters for JSON only, and `None` makes JSON wait.
-    pub fn streaming_mode(&self, tool: &ToolSpec, argument: &str, form: ArgForm, first: Option<u8>) -> StreamingMode {
+    pub fn streaming_mode(
+        &self,
+        tool: &ToolSpec,
+        argument: &str,
+        form: ArgForm,
+        first: Option<u8>,
+    ) -> StreamingMode {
         let shape = SchemaView::new(&tool.parameters).property_schema(argument);
         let types = shape.allowed_types();
         let may = |one: JsonTypes| types.is_none_or(|types| types.has(one));
@@ -92,38 +112,66 @@ impl CallChecker {
             (ArgForm::Json, Some(b'[')) if may(JsonTypes::ARRAY) => StreamingMode::Json,
             (ArgForm::Json, Some(b'{')) if may(JsonTypes::OBJECT) => StreamingMode::Json,
             (ArgForm::Json, _) => StreamingMode::Whole,
-            _ if types.is_none_or(|types| types == JsonTypes::STRING) || shape.is_free_text() => StreamingMode::Text,
+            _ if types.is_none_or(|types| types == JsonTypes::STRING) || shape.is_free_text() => {
+                StreamingMode::Text
+            }
             _ => StreamingMode::Whole,
         }
     }
 
     /// Coerces the complete text of an argument to the value that the gates would give it.
-    pub fn coerce_argument(&self, tool: &ToolSpec, argument: &str, form: ArgForm, text: &str) -> CoercionOutcome {
+    pub fn coerce_argument(
+        &self,
+        tool: &ToolSpec,
+        argument: &str,
+        form: ArgForm,
+        text: &str,
+    ) -> CoercionOutcome {
         let whole = SchemaView::new(&tool.parameters);
         let shape = whole.property_schema(argument);
         let types = shape.allowed_types();
-        let null = form == ArgForm::Json && text.trim() == "null" && !whole.required_names().contains(&argument);
-        if null && types.is_some_and(|types| !types.has(JsonTypes::NULL)) && self.repairs().has_rule("null_argument") {
+        let null = form == ArgForm::Json
+            && text.trim() == "null"
+            && !whole.required_names().contains(&argument);
+        if null
+            && types.is_some_and(|types| !types.has(JsonTypes::NULL))
+            && self.repairs().has_rule("null_argument")
+        {
             return CoercionOutcome::LeftOut("null_argument");
         }
         let read = |types| coerce::coerce_value(text, form, shape, types, self.repairs());
         // As in the gates, a union that allows strings keeps the text unless the schema rejects it.
         let others = types.filter(|types| types.has(JsonTypes::STRING) && form != ArgForm::Json);
-        let others = others.map(|types| types.without(JsonTypes::STRING)).filter(|types| !types.is_empty());
+        let others = others
+            .map(|types| types.without(JsonTypes::STRING))
+            .filter(|types| !types.is_empty());
         if let Some(others) = others {
             let refused = |value: &Value| self.is_refused(tool, argument, value);
-            let other = || read(Some(others)).ok().filter(|other| !refused(&other.value));
-            let other = if refused(&Value::from(text)) { other() } else { None };
-            return other.map_or(CoercionOutcome::AsWritten, |CoercedValue { value, rules }| {
-                CoercionOutcome::Value(value, rules)
-            });
+            let other = || {
+                read(Some(others))
+                    .ok()
+                    .filter(|other| !refused(&other.value))
+            };
+            let other = if refused(&Value::from(text)) {
+                other()
+            } else {
+                None
+            };
+            return other.map_or(
+                CoercionOutcome::AsWritten,
+                |CoercedValue { value, rules }| CoercionOutcome::Value(value, rules),
+            );
         }
         match read(types) {
-            Ok(CoercedValue { value, rules }) if rules.is_empty() && is_unchanged(form, text, &value) => {
+            Ok(CoercedValue { value, rules })
+                if rules.is_empty() && is_unchanged(form, text, &value) =>
+            {
                 CoercionOutcome::AsWritten
             }
             Ok(CoercedValue { value, rules }) => CoercionOutcome::Value(value, rules),
-            Err(_) if form == ArgForm::Json && serde_json::from_str::<IgnoredAny>(text).is_err() => {
+            Err(_)
+                if form == ArgForm::Json && serde_json::from_str::<IgnoredAny>(text).is_err() =>
+            {
                 CoercionOutcome::Unreadable
             }
             Err(_) => CoercionOutcome::AsWritten,
@@ -140,8 +188,13 @@ impl CallChecker {
         text: &str,
         first: bool,
     ) -> Option<(Vec<&'static str>, Vec<DraftArgument>)> {
-        let argument =
-            DraftArgument { name: String::new(), form, text: text.to_owned(), partial: false, span: Span::default() };
+        let argument = DraftArgument {
+            name: String::new(),
+            form,
+            text: text.to_owned(),
+            partial: false,
+            span: Span::default(),
+        };
         let read = if first {
             trailing_arguments::parse_all_arguments(&argument, self.repairs())
         } else {
@@ -153,7 +206,9 @@ impl CallChecker {
     /// Returns true if the tool's schema rejects this value of the argument.
     fn is_refused(&self, tool: &ToolSpec, argument: &str, value: &Value) -> bool {
         let arguments = Value::Object(Map::from_iter([(argument.to_owned(), value.clone())]));
-        let validator = self.compiled_schema(tool).and_then(|compiled| compiled.validator());
+        let validator = self
+            .compiled_schema(tool)
+            .and_then(|compiled| compiled.validator());
         validator.is_some_and(|validator| is_argument_refused(validator, &arguments, argument))
     }
 }
@@ -184,9 +239,16 @@ mod tests {
     #[test]
     fn names_are_known_at_their_start() {
         let checker = checker();
-        let tool = |name| checker.guess_tool(name).map(|(tool, rule)| (tool.name.clone(), rule));
+        let tool = |name| {
+            checker
+                .guess_tool(name)
+                .map(|(tool, rule)| (tool.name.clone(), rule))
+        };
         assert_eq!(tool("edit"), Some(("edit".to_owned(), None)));
-        assert_eq!(tool("Edit"), Some(("edit".to_owned(), Some("wrong_case_name"))));
+        assert_eq!(
+            tool("Edit"),
+            Some(("edit".to_owned(), Some("wrong_case_name")))
+        );
         // Only the arguments could tell whether it is meant.
         assert_eq!((tool("e-dit"), tool("erase")), (None, None));
 
@@ -194,7 +256,11 @@ mod tests {
         let check = |name: &str, before: &[&str], expected: Option<(&'static str, &str)>| {
             let before: Vec<String> = before.iter().map(ToString::to_string).collect();
             let meant = checker.guess_argument(edit, name, &before);
-            assert_eq!(meant, expected.map(|(rule, meant)| (rule, meant.to_owned())), "{name}");
+            assert_eq!(
+                meant,
+                expected.map(|(rule, meant)| (rule, meant.to_owned())),
+                "{name}"
+            );
         };
         check("path", &[], None);
         check("Path", &[], Some(("wrong_case_argument", "path")));
@@ -210,7 +276,11 @@ mod tests {
         let checker = checker();
         let (edit, _) = checker.guess_tool("edit").unwrap();
         let check = |argument: &str, form: ArgForm, first: Option<u8>, expected: StreamingMode| {
-            assert_eq!(checker.streaming_mode(edit, argument, form, first), expected, "{argument} {form:?}");
+            assert_eq!(
+                checker.streaming_mode(edit, argument, form, first),
+                expected,
+                "{argument} {form:?}"
+            );
         };
         for form in [Raw, String] {
             check("path", form, None, StreamingMode::Text);
@@ -233,24 +303,59 @@ mod tests {
         let checker = checker();
         let (edit, _) = checker.guess_tool("edit").unwrap();
         let check = |argument: &str, form: ArgForm, text: &str, expected: CoercionOutcome| {
-            assert_eq!(checker.coerce_argument(edit, argument, form, text), expected, "{argument} {form:?} {text}");
+            assert_eq!(
+                checker.coerce_argument(edit, argument, form, text),
+                expected,
+                "{argument} {form:?} {text}"
+            );
         };
-        let value = |value: Value, rules: &[&'static str]| CoercionOutcome::Value(value, rules.to_vec());
+        let value =
+            |value: Value, rules: &[&'static str]| CoercionOutcome::Value(value, rules.to_vec());
         check("count", Raw, "3", value(json!(3), &[]));
         check("count", Raw, " 3", value(json!(3), &["trimmed_scalar"]));
         check("count", Raw, "three", CoercionOutcome::AsWritten);
-        check("count", String, "3", value(json!(3), &["stringified_value"]));
+        check(
+            "count",
+            String,
+            "3",
+            value(json!(3), &["stringified_value"]),
+        );
         check("count", Json, "3", CoercionOutcome::AsWritten);
         check("count", Json, "3.0", value(json!(3), &[]));
-        check("count", Json, "123456789012345678901234567890", CoercionOutcome::AsWritten);
-        check("count", Json, "null", CoercionOutcome::LeftOut("null_argument"));
+        check(
+            "count",
+            Json,
+            "123456789012345678901234567890",
+            CoercionOutcome::AsWritten,
+        );
+        check(
+            "count",
+            Json,
+            "null",
+            CoercionOutcome::LeftOut("null_argument"),
+        );
         check("path", Json, "null", CoercionOutcome::AsWritten);
         check("count", Json, "oops", CoercionOutcome::Unreadable);
         check("list", Json, "[1,]", value(json!([1]), &["trailing_comma"]));
-        check("list", Json, r#"[{"a": 1, "a": 2}]"#, CoercionOutcome::AsWritten);
+        check(
+            "list",
+            Json,
+            r#"[{"a": 1, "a": 2}]"#,
+            CoercionOutcome::AsWritten,
+        );
         check("all", Raw, "True", value(json!(true), &[]));
-        check("list", String, "[\"a\"]", value(json!(["a"]), &["double_encoding"]));
-        check("list", Raw, "<i>a</i><i>b</i>", value(json!(["a", "b"]), &[]));
+        check(
+            "list",
+            String,
+            "[\"a\"]",
+            value(json!(["a"]), &["double_encoding"]),
+        );
+        check(
+            "list",
+            Raw,
+            "<i>a</i><i>b</i>",
+            value(json!(["a", "b"]), &[]),
+        );
         check("note", Raw, "null", CoercionOutcome::AsWritten);
         check("mode", Raw, "fast", CoercionOutcome::AsWritten);
         check("mode", Raw, "1", value(json!(1), &[]));
@@ -262,13 +367,24 @@ mod tests {
         let checker = checker();
         let read = |form, text: &str, first| {
             let (rules, arguments) = checker.parse_trailing_arguments(form, text, first)?;
-            let arguments = arguments.iter().map(|argument| format!("{}={}", argument.name, argument.text));
+            let arguments = arguments
+                .iter()
+                .map(|argument| format!("{}={}", argument.name, argument.text));
             Some((rules, arguments.collect::<Vec<_>>().join(" ")))
         };
         let (json, string) = (ArgForm::Json, ArgForm::String);
-        assert_eq!(read(json, "{'path': 'a'}", true), Some((vec!["single_quotes"], "path=a".to_owned())));
-        assert_eq!(read(string, "{\"path\": \"a\"}", true), Some((vec!["double_encoding"], "path=a".to_owned())));
-        assert_eq!(read(json, "'count': 2}", false), Some((vec!["single_quotes"], "count=2".to_owned())));
+        assert_eq!(
+            read(json, "{'path': 'a'}", true),
+            Some((vec!["single_quotes"], "path=a".to_owned()))
+        );
+        assert_eq!(
+            read(string, "{\"path\": \"a\"}", true),
+            Some((vec!["double_encoding"], "path=a".to_owned()))
+        );
+        assert_eq!(
+            read(json, "'count': 2}", false),
+            Some((vec!["single_quotes"], "count=2".to_owned()))
+        );
         assert_eq!(read(json, "oops", false), None);
     }
 }

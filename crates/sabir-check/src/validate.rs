@@ -23,11 +23,16 @@ pub(crate) fn validate_arguments(
 ) {
     let mut value = Value::Object(std::mem::take(arguments));
     for given in given {
-        let Some(other) = given.alternative.as_ref().filter(|_| is_argument_refused(validator, &value, &given.name))
+        let Some(other) = given
+            .alternative
+            .as_ref()
+            .filter(|_| is_argument_refused(validator, &value, &given.name))
         else {
             continue;
         };
-        let Some(place) = value.get_mut(&given.name) else { continue };
+        let Some(place) = value.get_mut(&given.name) else {
+            continue;
+        };
         let string = std::mem::replace(place, other.value.clone());
         // If neither reading is valid, the text as written stays: the fault should show it.
         if is_argument_refused(validator, &value, &given.name) {
@@ -37,7 +42,12 @@ pub(crate) fn validate_arguments(
             continue;
         }
         for rule in &other.rules {
-            notes.push_repair(rule, given.written.span, &given.written.text, &other.value.to_string());
+            notes.push_repair(
+                rule,
+                given.written.span,
+                &given.written.text,
+                &other.value.to_string(),
+            );
         }
     }
     for error in validator.iter_errors(&value).take(MAX_FAULTS) {
@@ -52,7 +62,9 @@ pub(crate) fn validate_arguments(
 
 /// Returns true if the validator rejects the argument of that name.
 pub(crate) fn is_argument_refused(validator: &Validator, value: &Value, name: &str) -> bool {
-    validator.iter_errors(value).any(|error| split_pointer(error.instance_path().as_str()).0 == name)
+    validator
+        .iter_errors(value)
+        .any(|error| split_pointer(error.instance_path().as_str()).0 == name)
 }
 
 /// Splits a JSON pointer into the argument's name and the pointer inside its value.
@@ -79,37 +91,87 @@ fn validation_fault(
     if notes.has_error_for(&name) && inside.is_empty() {
         return None;
     }
-    let span = given.iter().find(|given| given.name == name).map_or(notes.call.span, |given| given.written.span);
-    let place = if inside.is_empty() { format!("`{name}`") } else { format!("`{name}` at `{}`", shorten_text(inside)) };
+    let span = given
+        .iter()
+        .find(|given| given.name == name)
+        .map_or(notes.call.span, |given| given.written.span);
+    let place = if inside.is_empty() {
+        format!("`{name}`")
+    } else {
+        format!("`{name}` at `{}`", shorten_text(inside))
+    };
     let (kind, message, hint) = match error.kind() {
         ValidationErrorKind::Type { kind } => {
             let expected = match kind {
                 TypeKind::Single(one) => one.to_string(),
-                TypeKind::Multiple(set) => set.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or "),
+                TypeKind::Multiple(set) => set
+                    .iter()
+                    .map(|one| one.to_string())
+                    .collect::<Vec<_>>()
+                    .join(" or "),
             };
             let kind = json_type_name(error.instance());
-            let found = if kind == found { found } else { format!("{kind} {found}") };
-            let message = format!("{place} must be {}, but is {found}", with_article(&expected));
-            (FaultKind::WrongType, message, Some(format!("write {} there", with_article(&expected))))
+            let found = if kind == found {
+                found
+            } else {
+                format!("{kind} {found}")
+            };
+            let message = format!(
+                "{place} must be {}, but is {found}",
+                with_article(&expected)
+            );
+            (
+                FaultKind::WrongType,
+                message,
+                Some(format!("write {} there", with_article(&expected))),
+            )
         }
         ValidationErrorKind::Enum { options } => {
-            let message = format!("{place} must be one of {}, but is {found}", json_excerpt(options));
-            let options = options.as_array().into_iter().flatten().filter_map(Value::as_str);
-            let near = error.instance().as_str().and_then(|value| sabir_call::nearest_candidate(value, options));
-            (FaultKind::InvalidValue, message, near.map(|near| format!("did you mean `{near}`?")))
+            let message = format!(
+                "{place} must be one of {}, but is {found}",
+                json_excerpt(options)
+            );
+            let options = options
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
+            let near = error
+                .instance()
+                .as_str()
+                .and_then(|value| sabir_call::nearest_candidate(value, options));
+            (
+                FaultKind::InvalidValue,
+                message,
+                near.map(|near| format!("did you mean `{near}`?")),
+            )
         }
         ValidationErrorKind::Required { property } => {
             let property = property.as_str().unwrap_or_default();
             let message = format!("{place} needs `{}`, but is {found}", shorten_text(property));
-            (FaultKind::InvalidValue, message, Some(format!("add `{}`", shorten_text(property))))
+            (
+                FaultKind::InvalidValue,
+                message,
+                Some(format!("add `{}`", shorten_text(property))),
+            )
         }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let message = format!("{place} must not have {}", quote_names(unexpected.iter().map(String::as_str)));
-            (FaultKind::InvalidValue, message, Some("leave out what is not declared".to_owned()))
+            let message = format!(
+                "{place} must not have {}",
+                quote_names(unexpected.iter().map(String::as_str))
+            );
+            (
+                FaultKind::InvalidValue,
+                message,
+                Some("leave out what is not declared".to_owned()),
+            )
         }
         _ => (
             FaultKind::InvalidValue,
-            format!("{place}: {}; found {found}", truncate_excerpt(&error.masked().to_string())),
+            format!(
+                "{place}: {}; found {found}",
+                truncate_excerpt(&error.masked().to_string())
+            ),
             None,
         ),
     };
@@ -122,15 +184,24 @@ fn validation_fault(
 fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> Option<Fault> {
     let is_reported = match error.kind() {
         ValidationErrorKind::Required { property } => {
-            notes.has_json_in_tag() || property.as_str().is_some_and(|name| notes.has_error_for(name))
+            notes.has_json_in_tag()
+                || property
+                    .as_str()
+                    .is_some_and(|name| notes.has_error_for(name))
         }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let wrong: HashSet<&str> = notes.errors().filter_map(|fault| fault.argument.as_deref()).collect();
+            let wrong: HashSet<&str> = notes
+                .errors()
+                .filter_map(|fault| fault.argument.as_deref())
+                .collect();
             unexpected.iter().all(|name| wrong.contains(name.as_str()))
         }
         _ => false,
     };
-    let message = format!("the arguments: {}", truncate_excerpt(&error.masked_with("they").to_string()));
+    let message = format!(
+        "the arguments: {}",
+        truncate_excerpt(&error.masked_with("they").to_string())
+    );
     (!is_reported).then(|| notes.new_fault(FaultKind::InvalidValue, notes.name_span(), message))
 }
 

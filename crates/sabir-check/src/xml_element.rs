@@ -44,8 +44,16 @@ pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
 
 /// Removes one newline at the start and one at the end if both are there: the wrapper rule of the XML dialects.
 fn strip_wrapper_newlines(body: &str) -> &str {
-    let inner = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
-    inner.and_then(|inner| inner.strip_suffix("\r\n").or_else(|| inner.strip_suffix('\n'))).unwrap_or(body)
+    let inner = body
+        .strip_prefix("\r\n")
+        .or_else(|| body.strip_prefix('\n'));
+    inner
+        .and_then(|inner| {
+            inner
+                .strip_suffix("\r\n")
+                .or_else(|| inner.strip_suffix('\n'))
+        })
+        .unwrap_or(body)
 }
 
 fn parse_element(text: &str) -> Option<(XmlElement<'_>, &str)> {
@@ -54,11 +62,25 @@ fn parse_element(text: &str) -> Option<(XmlElement<'_>, &str)> {
     loop {
         let trimmed = rest.trim_ascii_start();
         if let Some(after) = trimmed.strip_prefix("/>") {
-            return Some((XmlElement { name, attributes, body: "" }, after));
+            return Some((
+                XmlElement {
+                    name,
+                    attributes,
+                    body: "",
+                },
+                after,
+            ));
         }
         if let Some(inside) = trimmed.strip_prefix('>') {
             let (body, after) = split_body(name, inside)?;
-            return Some((XmlElement { name, attributes, body }, after));
+            return Some((
+                XmlElement {
+                    name,
+                    attributes,
+                    body,
+                },
+                after,
+            ));
         }
         // An attribute needs white space before it.
         if trimmed.len() == rest.len() {
@@ -72,7 +94,10 @@ fn parse_element(text: &str) -> Option<(XmlElement<'_>, &str)> {
 
 fn parse_attribute(text: &str) -> Option<((&str, &str), &str)> {
     let (name, rest) = parse_name(text)?;
-    let rest = rest.trim_ascii_start().strip_prefix('=')?.trim_ascii_start();
+    let rest = rest
+        .trim_ascii_start()
+        .strip_prefix('=')?
+        .trim_ascii_start();
     let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let (value, after) = rest.strip_prefix(quote)?.split_once(quote)?;
     Some(((name, value), after))
@@ -83,7 +108,10 @@ fn parse_name(text: &str) -> Option<(&str, &str)> {
     let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     let end = text.find(|c: char| !goes_on(c)).unwrap_or(text.len());
     let (name, rest) = text.split_at_checked(end)?;
-    name.chars().next().is_some_and(starts).then_some((name, rest))
+    name.chars()
+        .next()
+        .is_some_and(starts)
+        .then_some((name, rest))
 }
 
 /// Splits what follows an opening tag into the body and what comes after the closing tag.
@@ -95,7 +123,10 @@ fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
         let before = inside.len() - rest.len() + at;
         let tag = rest.get(at..)?;
         rest = tag.get(1..)?;
-        if let Some(after) = tag.strip_prefix("</").and_then(|tag| strip_closing_tag(tag, name)) {
+        if let Some(after) = tag
+            .strip_prefix("</")
+            .and_then(|tag| strip_closing_tag(tag, name))
+        {
             let next = after.trim_ascii_start();
             let ends = next.is_empty() || next.starts_with('<');
             // At depth 0 a closing tag before text is content. `rest` only moves forward, so the scan is linear.
@@ -112,12 +143,16 @@ fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 fn strip_closing_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.strip_prefix(name)?.trim_ascii_start().strip_prefix('>')
+    text.strip_prefix(name)?
+        .trim_ascii_start()
+        .strip_prefix('>')
 }
 
 /// Returns true if `text`, after a `<`, is an opening tag of that name that is not self-closing.
 fn is_opening_tag(text: &str, name: &str) -> bool {
-    let Some(rest) = text.strip_prefix(name) else { return false };
+    let Some(rest) = text.strip_prefix(name) else {
+        return false;
+    };
     let whole = rest.starts_with(|c: char| c == '>' || c.is_ascii_whitespace());
     // Stops at the next `<` as well; otherwise many unclosed tags would make the scan quadratic.
     let end = rest.find(['<', '>']).unwrap_or(rest.len());
@@ -131,11 +166,19 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let line = |element: &super::XmlElement<'_>| {
-            let attributes: String =
-                element.attributes.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            format!("{}{attributes}:{}", element.name, element.text().escape_debug())
+            let attributes: String = element
+                .attributes
+                .iter()
+                .map(|(name, value)| format!(" {name}={value}"))
+                .collect();
+            format!(
+                "{}{attributes}:{}",
+                element.name,
+                element.text().escape_debug()
+            )
         };
-        let found = parse_elements(text).map(|all| all.iter().map(line).collect::<Vec<_>>().join(" | "));
+        let found =
+            parse_elements(text).map(|all| all.iter().map(line).collect::<Vec<_>>().join(" | "));
         assert_eq!(found.as_deref().unwrap_or("none"), expected, "{text}");
     }
 
@@ -144,7 +187,10 @@ mod tests {
         check("", "");
         check(" \n ", "");
         check("<a>1</a>", "a:1");
-        check("\n<a>1</a>\n<b x=\"1\" y='2 >'> 2 </b>\n", "a:1 | b x=1 y=2 >: 2 ");
+        check(
+            "\n<a>1</a>\n<b x=\"1\" y='2 >'> 2 </b>\n",
+            "a:1 | b x=1 y=2 >: 2 ",
+        );
         check("<a/><b x=\"1\" />", "a: | b x=1:");
         check("<a>\nx\ny\n</a>", "a:x\\ny");
         check("<a>\nx</a>", "a:\\nx");

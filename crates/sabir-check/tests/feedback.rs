@@ -1,11 +1,17 @@
 //! Tests feedback as the model reads it: in its own dialect, different for repeated mistakes, and bounded in length.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which may panic like the tests"
+)]
 
 use sabir_call::dialect::DialectSet;
-use sabir_call::{ArgForm, CallReader, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, Truncation};
+use sabir_call::{
+    ArgForm, CallReader, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, Truncation,
+};
 use sabir_check::{
-    CallChecker, CallState, CheckedCall, CheckedOutcome, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback,
+    CallChecker, CallState, CheckedCall, CheckedOutcome, FEEDBACK_CAP, FeedbackContext,
+    RepeatTracker, render_feedback,
 };
 
 const TOOLS: &str = r#"[
@@ -24,15 +30,35 @@ const TOOLS: &str = r#"[
 /// A draft of one call whose arguments are raw.
 fn draft(name: &str, arguments: &[(&str, &str)], end: Option<Truncation>) -> DraftResponse {
     let mut draft = DraftResponse::default();
-    draft.push_event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0, name_at: 1 });
+    draft.push_event(Event::CallStart {
+        index: 0,
+        id: None,
+        name,
+        dialect: Some("cline"),
+        at: 0,
+        name_at: 1,
+    });
     for (name, text) in arguments {
-        draft.push_event(Event::ArgStart { index: 0, name, form: ArgForm::Raw, at: 2 });
+        draft.push_event(Event::ArgStart {
+            index: 0,
+            name,
+            form: ArgForm::Raw,
+            at: 2,
+        });
         draft.push_event(Event::ArgDelta { index: 0, text });
-        draft.push_event(Event::ArgEnd { index: 0, lead: "", at: 2 });
+        draft.push_event(Event::ArgEnd {
+            index: 0,
+            lead: "",
+            at: 2,
+        });
     }
     draft.push_event(match end {
         None => Event::CallEnd { index: 0, at: 3 },
-        Some(why) => Event::CallCut { index: 0, why, at: 3 },
+        Some(why) => Event::CallCut {
+            index: 0,
+            why,
+            at: 3,
+        },
     });
     draft
 }
@@ -46,7 +72,12 @@ fn note(told: &mut RepeatTracker, checked: &[CheckedCall]) {
 }
 
 /// What a model is told of the same call, the first, the second and the third time.
-fn times(protocol: &ToolProtocol, name: &str, arguments: &[(&str, &str)], end: Option<Truncation>) -> [String; 3] {
+fn times(
+    protocol: &ToolProtocol,
+    name: &str,
+    arguments: &[(&str, &str)],
+    end: Option<Truncation>,
+) -> [String; 3] {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let checked = CallChecker::new(tools.clone()).check_all(&draft(name, arguments, end));
     let mut told = RepeatTracker::default();
@@ -55,7 +86,12 @@ fn times(protocol: &ToolProtocol, name: &str, arguments: &[(&str, &str)], end: O
             &checked,
             &[],
             "<call>",
-            &FeedbackContext { protocol, dialects: DialectSet::built_in(), tools: &tools, repetition: &told },
+            &FeedbackContext {
+                protocol,
+                dialects: DialectSet::built_in(),
+                tools: &tools,
+                repetition: &told,
+            },
         )
         .unwrap();
         assert!(words.len() <= FEEDBACK_CAP);
@@ -67,13 +103,20 @@ fn times(protocol: &ToolProtocol, name: &str, arguments: &[(&str, &str)], end: O
 #[test]
 fn the_same_mistake_is_told_in_other_words() {
     let native = ToolProtocol::Native;
-    let [first, second, third] = times(&native, "read_file", &[("path", "src/a.rs"), ("start_line", "ten")], None);
+    let [first, second, third] = times(
+        &native,
+        "read_file",
+        &[("path", "src/a.rs"), ("start_line", "ten")],
+        None,
+    );
     assert_eq!(
         first,
         "Your call 1 (`read_file`) was not run.\nerror[wrong_type]: `start_line` must be an integer, but is \"ten\"\n --> line 1, column 3\n  |\n1 | <call>\n  |   ^\n  = hint: write an integer in `start_line`\nCorrect arguments of `read_file`:\n{\"path\":\"text\"}\n"
     );
     assert!(
-        second.starts_with("Your call 1 (`read_file`) was not run: the same mistake for the 2nd time.\n"),
+        second.starts_with(
+            "Your call 1 (`read_file`) was not run: the same mistake for the 2nd time.\n"
+        ),
         "{second}"
     );
     assert!(second.ends_with("  |   ^\n  = hint: write an integer in `start_line`\nCorrect arguments of `read_file`:\n{\"path\":\"src/a.rs\"}\n"), "{second}");
@@ -90,9 +133,21 @@ fn a_shown_call_holds_only_what_was_good_and_short() {
     let long = "x".repeat(500);
     // (tool, arguments, the arguments shown the second time)
     let rows: [Row<'_>; 7] = [
-        ("write_to_file", &[("path", "a.rs"), ("mode", "x")], r#"{"path":"a.rs","content":"text"}"#),
-        ("write_to_file", &[("path", "PARAM_VALUE"), ("content", "ok")], r#"{"path":"text","content":"ok"}"#),
-        ("write_to_file", &[("path", "a"), ("content", &long), ("mode", "x")], r#"{"path":"a","content":"text"}"#),
+        (
+            "write_to_file",
+            &[("path", "a.rs"), ("mode", "x")],
+            r#"{"path":"a.rs","content":"text"}"#,
+        ),
+        (
+            "write_to_file",
+            &[("path", "PARAM_VALUE"), ("content", "ok")],
+            r#"{"path":"text","content":"ok"}"#,
+        ),
+        (
+            "write_to_file",
+            &[("path", "a"), ("content", &long), ("mode", "x")],
+            r#"{"path":"a","content":"text"}"#,
+        ),
         (
             "write_to_file",
             &[("path", "a"), ("content", "</content>"), ("mode", "x")],
@@ -100,11 +155,23 @@ fn a_shown_call_holds_only_what_was_good_and_short() {
         ),
         (
             "plan",
-            &[("title", "t"), ("items", "[\"a\", \"b\"]"), ("done", "maybe")],
+            &[
+                ("title", "t"),
+                ("items", "[\"a\", \"b\"]"),
+                ("done", "maybe"),
+            ],
             r#"{"title":"t","items":["a","b"]}"#,
         ),
-        ("plan", &[("items", "[1]"), ("done", "true")], r#"{"title":"text","items":["text"],"done":true}"#),
-        ("writ_to_fil", &[("path", "a.rs"), ("content", "b")], r#"{"path":"a.rs","content":"b"}"#),
+        (
+            "plan",
+            &[("items", "[1]"), ("done", "true")],
+            r#"{"title":"text","items":["text"],"done":true}"#,
+        ),
+        (
+            "writ_to_fil",
+            &[("path", "a.rs"), ("content", "b")],
+            r#"{"path":"a.rs","content":"b"}"#,
+        ),
     ];
     for (tool, arguments, expected) in rows {
         let [_, second, third] = times(&ToolProtocol::Native, tool, arguments, None);
@@ -116,21 +183,47 @@ fn a_shown_call_holds_only_what_was_good_and_short() {
 #[test]
 fn the_third_time_another_way_is_shown() {
     let long = "line\n".repeat(2_000);
-    let cut =
-        times(&ToolProtocol::Native, "write_to_file", &[("path", "a"), ("content", &long)], Some(Truncation::Limit));
-    assert!(cut.iter().all(|words| !words.contains("line\\nline\\nline\\nline\\nline\\nline")));
+    let cut = times(
+        &ToolProtocol::Native,
+        "write_to_file",
+        &[("path", "a"), ("content", &long)],
+        Some(Truncation::Limit),
+    );
+    assert!(
+        cut.iter()
+            .all(|words| !words.contains("line\\nline\\nline\\nline\\nline\\nline"))
+    );
     let rows = [
         (
             &cut,
             "- write a short beginning with `write_to_file`, then add the rest in pieces, with `replace_in_file`\n- ask the user",
         ),
         (
-            &times(&ToolProtocol::Native, "write_to_file", &[("path", "a")], None),
+            &times(
+                &ToolProtocol::Native,
+                "write_to_file",
+                &[("path", "a")],
+                None,
+            ),
             "- if the file is there, change only the lines that differ, with `replace_in_file`\n- ask",
         ),
-        (&times(&ToolProtocol::Native, "replace_in_file", &[("path", "a")], None), "with `write_to_file`\n- ask"),
-        (&times(&ToolProtocol::Native, "grep", &[], None), "- use a tool that there is: `read_file`, `write_to_file`"),
-        (&times(&ToolProtocol::Native, "ask_followup_question", &[], None), "- make the smallest call"),
+        (
+            &times(
+                &ToolProtocol::Native,
+                "replace_in_file",
+                &[("path", "a")],
+                None,
+            ),
+            "with `write_to_file`\n- ask",
+        ),
+        (
+            &times(&ToolProtocol::Native, "grep", &[], None),
+            "- use a tool that there is: `read_file`, `write_to_file`",
+        ),
+        (
+            &times(&ToolProtocol::Native, "ask_followup_question", &[], None),
+            "- make the smallest call",
+        ),
     ];
     for (words, expected) in rows {
         assert!(words[2].contains(expected), "{}", words[2]);
@@ -142,12 +235,20 @@ fn the_third_time_another_way_is_shown() {
 fn a_call_that_passes_ends_the_count() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let checker = CallChecker::new(tools.clone());
-    let (bad, good) = (draft("read_file", &[], None), draft("read_file", &[("path", "a")], None));
+    let (bad, good) = (
+        draft("read_file", &[], None),
+        draft("read_file", &[("path", "a")], None),
+    );
     let (bad, good) = (checker.check_all(&bad), checker.check_all(&good));
     let mut told = RepeatTracker::default();
-    for (note_good, expected) in
-        [(false, ""), (false, "2nd"), (true, ""), (false, "2nd"), (false, "3rd"), (false, "4th")]
-    {
+    for (note_good, expected) in [
+        (false, ""),
+        (false, "2nd"),
+        (true, ""),
+        (false, "2nd"),
+        (false, "3rd"),
+        (false, "4th"),
+    ] {
         if note_good {
             note(&mut told, &good);
         }
@@ -164,7 +265,11 @@ fn a_call_that_passes_ends_the_count() {
         )
         .unwrap();
         let head = words.lines().next().unwrap();
-        assert_eq!(head.split_once("for the ").map_or("", |(_, time)| time.split(' ').next().unwrap()), expected);
+        assert_eq!(
+            head.split_once("for the ")
+                .map_or("", |(_, time)| time.split(' ').next().unwrap()),
+            expected
+        );
         note(&mut told, &bad);
     }
 }
@@ -175,7 +280,14 @@ fn what_is_shown_is_right_in_the_dialect_that_is_spoken() {
     for dialect in DialectSet::built_in().iter() {
         let protocol = ToolProtocol::Prompted(dialect.name.to_owned());
         let calls: [(&str, &[(&str, &str)]); 3] = [
-            ("plan", &[("title", "a & b \"c\" > d"), ("items", "[\"x\", \"y's\"]"), ("done", "no")]),
+            (
+                "plan",
+                &[
+                    ("title", "a & b \"c\" > d"),
+                    ("items", "[\"x\", \"y's\"]"),
+                    ("done", "no"),
+                ],
+            ),
             ("write_to_file", &[("path", "a.rs")]),
             ("raed_fil", &[("path", "a b.rs")]),
         ];
@@ -184,12 +296,19 @@ fn what_is_shown_is_right_in_the_dialect_that_is_spoken() {
                 let (_, shown) = words.split_once("A correct call of ").unwrap();
                 let (tool, shown) = shown.split_once(":\n").unwrap();
                 let mut draft = DraftResponse::default();
-                let mut reader = CallReader::new(DialectSet::built_in().select(dialect.name).unwrap(), &tools);
+                let mut reader =
+                    CallReader::new(DialectSet::built_in().select(dialect.name).unwrap(), &tools);
                 reader.push(shown, &mut draft);
                 reader.finish(Truncation::Ended, &mut draft);
                 let checked = CallChecker::new(tools.clone()).check_all(&draft);
-                let [call] = &checked[..] else { panic!("{}: {shown}", dialect.name) };
-                assert_eq!((format!("`{}`", call.name).as_str(), call.state), (tool, CallState::Complete), "{shown}");
+                let [call] = &checked[..] else {
+                    panic!("{}: {shown}", dialect.name)
+                };
+                assert_eq!(
+                    (format!("`{}`", call.name).as_str(), call.state),
+                    (tool, CallState::Complete),
+                    "{shown}"
+                );
                 assert_eq!((call.repairs.len(), draft.faults.len()), (0, 0), "{shown}");
             }
         }

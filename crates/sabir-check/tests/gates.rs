@@ -9,11 +9,12 @@
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
-    ArgForm, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls, Span, StopReason, ToolProtocol, ToolSet,
-    Truncation,
+    ArgForm, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls, Span, StopReason,
+    ToolProtocol, ToolSet, Truncation,
 };
 use sabir_check::{
-    CallChecker, CallState, CheckedCall, FEEDBACK_CAP, FeedbackContext, RepairSet, RepeatTracker, render_feedback,
+    CallChecker, CallState, CheckedCall, FEEDBACK_CAP, FeedbackContext, RepairSet, RepeatTracker,
+    render_feedback,
 };
 
 const TOOLS: &str = r##"[
@@ -44,7 +45,14 @@ fn tools() -> ToolSet {
 fn draft(name: &str, arguments: &[&str], end: Option<Truncation>) -> DraftResponse {
     let mut draft = DraftResponse::default();
     let mut at = 10;
-    draft.push_event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0, name_at: 1 });
+    draft.push_event(Event::CallStart {
+        index: 0,
+        id: None,
+        name,
+        dialect: Some("cline"),
+        at: 0,
+        name_at: 1,
+    });
     for (position, argument) in arguments.iter().enumerate() {
         let (name, rest) = argument.split_at(argument.find(['=', ':']).unwrap());
         let (form, text) = match (rest.strip_prefix(":="), rest.strip_prefix('=')) {
@@ -52,13 +60,22 @@ fn draft(name: &str, arguments: &[&str], end: Option<Truncation>) -> DraftRespon
             (_, Some(text)) => (ArgForm::Raw, text),
             _ => (ArgForm::Json, &rest[1..]),
         };
-        draft.push_event(Event::ArgStart { index: 0, name, form, at });
+        draft.push_event(Event::ArgStart {
+            index: 0,
+            name,
+            form,
+            at,
+        });
         if !text.is_empty() {
             draft.push_event(Event::ArgDelta { index: 0, text });
         }
         at += text.len();
         if end.is_none() || position + 1 < arguments.len() {
-            draft.push_event(Event::ArgEnd { index: 0, lead: "", at });
+            draft.push_event(Event::ArgEnd {
+                index: 0,
+                lead: "",
+                at,
+            });
         }
     }
     draft.push_event(match end {
@@ -74,13 +91,22 @@ fn line(checked: &CheckedCall) -> String {
         CallState::Rejected => "rejected".to_owned(),
         CallState::Cut => "cut".to_owned(),
     };
-    line += &format!(" {} {}", checked.name, serde_json::to_string(&checked.arguments).unwrap());
+    line += &format!(
+        " {} {}",
+        checked.name,
+        serde_json::to_string(&checked.arguments).unwrap()
+    );
     for repair in &checked.repairs {
         line += &format!(" +{}", repair.rule);
     }
     for fault in &checked.faults {
         let hint = fault.hint.as_deref().unwrap_or("");
-        line += &format!("\n  {}@{}: {} [{hint}]", fault.kind.name(), fault.span.start, fault.message);
+        line += &format!(
+            "\n  {}@{}: {} [{hint}]",
+            fault.kind.name(),
+            fault.span.start,
+            fault.message
+        );
     }
     line
 }
@@ -88,7 +114,10 @@ fn line(checked: &CheckedCall) -> String {
 #[track_caller]
 fn check(name: &str, arguments: &[&str], expected: &str) {
     let draft = draft(name, arguments, None);
-    assert_eq!(line(&CallChecker::new(tools()).check_all(&draft)[0]), expected);
+    assert_eq!(
+        line(&CallChecker::new(tools()).check_all(&draft)[0]),
+        expected
+    );
 }
 
 #[test]
@@ -109,11 +138,22 @@ fn calls_that_run() {
         &["server_name=s", "tool_name=t", "arguments={\"q\": [1]}"],
         r#"runs use_mcp_tool {"server_name":"s","tool_name":"t","arguments":{"q":[1]}}"#,
     );
-    check("anything", &["x:{\"y\":1}", "z=1"], r#"runs anything {"x":{"y":1},"z":"1"}"#);
-    check("ask", &["question=q", "follow_up=<s>a</s><s>b</s>"], r#"runs ask {"question":"q","follow_up":["a","b"]}"#);
+    check(
+        "anything",
+        &["x:{\"y\":1}", "z=1"],
+        r#"runs anything {"x":{"y":1},"z":"1"}"#,
+    );
+    check(
+        "ask",
+        &["question=q", "follow_up=<s>a</s><s>b</s>"],
+        r#"runs ask {"question":"q","follow_up":["a","b"]}"#,
+    );
     check(
         "tree",
-        &["name=r", "children=<c><name>x</name><children><d><name>y</name></d></children></c>"],
+        &[
+            "name=r",
+            "children=<c><name>x</name><children><d><name>y</name></d></children></c>",
+        ],
         r#"runs tree {"name":"r","children":[{"name":"x","children":[{"name":"y"}]}]}"#,
     );
     check(
@@ -125,9 +165,21 @@ fn calls_that_run() {
 
 #[test]
 fn a_string_in_a_union_yields_only_to_the_schema() {
-    check("ask", &["question=q", "limit=auto"], r#"runs ask {"question":"q","limit":"auto"}"#);
-    check("ask", &["question=q", "limit=10"], r#"runs ask {"question":"q","limit":10}"#);
-    check("ask", &["question=q", "limit:=10"], r#"runs ask {"question":"q","limit":10} +stringified_value"#);
+    check(
+        "ask",
+        &["question=q", "limit=auto"],
+        r#"runs ask {"question":"q","limit":"auto"}"#,
+    );
+    check(
+        "ask",
+        &["question=q", "limit=10"],
+        r#"runs ask {"question":"q","limit":10}"#,
+    );
+    check(
+        "ask",
+        &["question=q", "limit:=10"],
+        r#"runs ask {"question":"q","limit":10} +stringified_value"#,
+    );
     check(
         "ask",
         &["question=q", "limit=many"],
@@ -137,7 +189,11 @@ fn a_string_in_a_union_yields_only_to_the_schema() {
 
 #[test]
 fn names_of_tools() {
-    check("Read_File", &["path=a"], r#"runs read_file {"path":"a"} +wrong_case_name"#);
+    check(
+        "Read_File",
+        &["path=a"],
+        r#"runs read_file {"path":"a"} +wrong_case_name"#,
+    );
     check(
         "red_fil",
         &["path=a"],
@@ -162,10 +218,26 @@ fn names_of_tools() {
 
 #[test]
 fn names_of_arguments() {
-    check("read_file", &["Path=a"], r#"runs read_file {"path":"a"} +wrong_case_argument"#);
-    check("execute_command", &["cmd=ls"], r#"runs execute_command {"command":"ls"} +argument_alias"#);
-    check("read_file", &["file_path=a"], r#"runs read_file {"path":"a"} +argument_alias"#);
-    check("act", &["operation=go"], r#"runs act {"action":"go"} +argument_alias"#);
+    check(
+        "read_file",
+        &["Path=a"],
+        r#"runs read_file {"path":"a"} +wrong_case_argument"#,
+    );
+    check(
+        "execute_command",
+        &["cmd=ls"],
+        r#"runs execute_command {"command":"ls"} +argument_alias"#,
+    );
+    check(
+        "read_file",
+        &["file_path=a"],
+        r#"runs read_file {"path":"a"} +argument_alias"#,
+    );
+    check(
+        "act",
+        &["operation=go"],
+        r#"runs act {"action":"go"} +argument_alias"#,
+    );
     check(
         "write_to_file",
         &["file=a", "contents=b"],
@@ -202,8 +274,16 @@ fn names_of_arguments() {
         &["path=PARAM_VALUE", "parameter1_name=x"],
         "rejected read_file {\"path\":\"PARAM_VALUE\",\"parameter1_name\":\"x\"}\n  placeholder@10: `path` holds `PARAM_VALUE`, a placeholder of the instructions [put the real value in its place]\n  placeholder@21: `parameter1_name` is a placeholder of the instructions, not an argument [put the name of an argument in its place]",
     );
-    check("execute_command", &["command=grep tool_name"], r#"runs execute_command {"command":"grep tool_name"}"#);
-    check("execute_command", &["command=tool_name"], r#"runs execute_command {"command":"tool_name"}"#);
+    check(
+        "execute_command",
+        &["command=grep tool_name"],
+        r#"runs execute_command {"command":"grep tool_name"}"#,
+    );
+    check(
+        "execute_command",
+        &["command=tool_name"],
+        r#"runs execute_command {"command":"tool_name"}"#,
+    );
 }
 
 #[test]
@@ -213,15 +293,29 @@ fn values_that_the_schema_refuses() {
         &["path=a", "start_line=ten"],
         "rejected read_file {\"path\":\"a\",\"start_line\":\"ten\"}\n  wrong_type@11: `start_line` must be an integer, but is \"ten\" [write an integer in `start_line`]",
     );
-    check("read_file", &["path=a", "start_line:null"], r#"runs read_file {"path":"a"} +null_argument"#);
-    let strict = CallChecker::new(tools()).with_repairs(RepairSet::all().without_rule("null_argument").unwrap());
+    check(
+        "read_file",
+        &["path=a", "start_line:null"],
+        r#"runs read_file {"path":"a"} +null_argument"#,
+    );
+    let strict = CallChecker::new(tools())
+        .with_repairs(RepairSet::all().without_rule("null_argument").unwrap());
     assert_eq!(
         line(&strict.check_all(&draft("read_file", &["path=a", "start_line:null"], None))[0]),
         "rejected read_file {\"path\":\"a\",\"start_line\":null}\n  wrong_type@11: `start_line` must be an integer, but is null [write an integer there]"
     );
-    let required = &CallChecker::new(tools()).check_all(&draft("read_file", &["path:null"], None))[0];
-    assert_eq!((required.state, required.repairs.len()), (CallState::Rejected, 0), "{required:?}");
-    check("read_file", &["path=a", "start_line= 7 "], r#"runs read_file {"path":"a","start_line":7} +trimmed_scalar"#);
+    let required =
+        &CallChecker::new(tools()).check_all(&draft("read_file", &["path:null"], None))[0];
+    assert_eq!(
+        (required.state, required.repairs.len()),
+        (CallState::Rejected, 0),
+        "{required:?}"
+    );
+    check(
+        "read_file",
+        &["path=a", "start_line= 7 "],
+        r#"runs read_file {"path":"a","start_line":7} +trimmed_scalar"#,
+    );
     check(
         "read_file",
         &["path:=a", "start_line:=7"],
@@ -256,40 +350,80 @@ fn values_that_the_schema_refuses() {
 
 #[test]
 fn near_names_are_read_only_where_nothing_else_can_be_meant() {
-    check("readFile", &["path=a"], r#"runs read_file {"path":"a"} +near_name"#);
-    check("readFile", &["path=a", "start_line=1"], r#"runs read_file {"path":"a","start_line":1} +near_name"#);
+    check(
+        "readFile",
+        &["path=a"],
+        r#"runs read_file {"path":"a"} +near_name"#,
+    );
+    check(
+        "readFile",
+        &["path=a", "start_line=1"],
+        r#"runs read_file {"path":"a","start_line":1} +near_name"#,
+    );
     check("getTime", &[], "runs get_time {} +near_name");
-    check("read_file", &["path=a", "startLine=3"], r#"runs read_file {"path":"a","start_line":3} +near_argument"#);
+    check(
+        "read_file",
+        &["path=a", "startLine=3"],
+        r#"runs read_file {"path":"a","start_line":3} +near_argument"#,
+    );
     // Arguments that are not exactly the tool's own speak for another tool.
-    for arguments in [&["path=a", "mode=x"][..], &["Path=a"], &[], &["start_line=1"]] {
+    for arguments in [
+        &["path=a", "mode=x"][..],
+        &["Path=a"],
+        &[],
+        &["start_line=1"],
+    ] {
         let checked = &CallChecker::new(tools()).check_all(&draft("readFile", arguments, None))[0];
-        assert_eq!((checked.name.as_str(), checked.state), ("readFile", CallState::Rejected), "{arguments:?}");
-        assert_eq!(checked.faults[0].hint.as_deref(), Some("did you mean `read_file`?"));
+        assert_eq!(
+            (checked.name.as_str(), checked.state),
+            ("readFile", CallState::Rejected),
+            "{arguments:?}"
+        );
+        assert_eq!(
+            checked.faults[0].hint.as_deref(),
+            Some("did you mean `read_file`?")
+        );
     }
     // Two spellings of one argument are two values.
-    for arguments in [["path=a", "start_line=1", "startLine=2"], ["path=a", "start-line=1", "startLine=2"]] {
-        let checked = &CallChecker::new(tools()).check_all(&draft("read_file", &arguments, None))[0];
+    for arguments in [
+        ["path=a", "start_line=1", "startLine=2"],
+        ["path=a", "start-line=1", "startLine=2"],
+    ] {
+        let checked =
+            &CallChecker::new(tools()).check_all(&draft("read_file", &arguments, None))[0];
         assert_eq!(checked.state, CallState::Rejected, "{arguments:?}");
     }
     // A tool that takes any arguments takes those that are nearly its own.
     let open = r#"[{"name": "put", "parameters": {"type": "object", "properties": {"start_line": {}}, "additionalProperties": true}}]"#;
-    let checked =
-        &CallChecker::new(ToolSet::from_json(open).unwrap()).check_all(&draft("put", &["startLine=1"], None))[0];
+    let checked = &CallChecker::new(ToolSet::from_json(open).unwrap()).check_all(&draft(
+        "put",
+        &["startLine=1"],
+        None,
+    ))[0];
     assert_eq!(line(checked), r#"runs put {"startLine":"1"}"#);
     let risky = r#"[{"name": "read_file"}, {"name": "read_files"}, {"name": "delete_file"}, {"name": "set_mode"}]"#;
     for name in ["read_fil", "read_filez", "delte_fil", "get_mode", "set_mod"] {
-        let checked = &CallChecker::new(ToolSet::from_json(risky).unwrap()).check_all(&draft(name, &[], None))[0];
+        let checked = &CallChecker::new(ToolSet::from_json(risky).unwrap()).check_all(&draft(
+            name,
+            &[],
+            None,
+        ))[0];
         assert_eq!(checked.state, CallState::Rejected, "{name}");
     }
 }
 
 #[test]
 fn many_names_are_all_told() {
-    let names: Vec<String> =
-        (0..20_000).map(|n| format!("PATH{n}=x")).chain([format!("{}=x", "p".repeat(1 << 20))]).collect();
+    let names: Vec<String> = (0..20_000)
+        .map(|n| format!("PATH{n}=x"))
+        .chain([format!("{}=x", "p".repeat(1 << 20))])
+        .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let checked = &CallChecker::new(tools()).check_all(&draft("read_file", &names, None))[0];
-    assert_eq!((checked.state, checked.faults.len()), (CallState::Rejected, names.len() + 1));
+    assert_eq!(
+        (checked.state, checked.faults.len()),
+        (CallState::Rejected, names.len() + 1)
+    );
 }
 
 #[test]
@@ -302,14 +436,24 @@ fn json_in_a_tag_is_told_as_such() {
     };
     let shown = json.replace('"', "\\\"");
     for name in ["arguments", "input", ""] {
-        let place = if name.is_empty() { "the call".to_owned() } else { format!("`{name}`") };
-        let expected = format!("rejected write_to_file {{\"{name}\":\"{shown}\"}}\n  {}", told(place.as_str(), 10));
+        let place = if name.is_empty() {
+            "the call".to_owned()
+        } else {
+            format!("`{name}`")
+        };
+        let expected = format!(
+            "rejected write_to_file {{\"{name}\":\"{shown}\"}}\n  {}",
+            told(place.as_str(), 10)
+        );
         check("write_to_file", &[&format!("{name}={json}")], &expected);
     }
     check(
         "write_to_file",
         &[&format!("path=\n{json}")],
-        &format!("rejected write_to_file {{\"path\":\"\\n{shown}\"}}\n  {}", told("`path`", 11)),
+        &format!(
+            "rejected write_to_file {{\"path\":\"\\n{shown}\"}}\n  {}",
+            told("`path`", 11)
+        ),
     );
     check(
         "read_file",
@@ -317,9 +461,15 @@ fn json_in_a_tag_is_told_as_such() {
         "rejected read_file {\"path\":\"a\",\"start_line\":\"{\\\"start_line\\\": 3}\"}\n  json_in_tag@11: `start_line` holds arguments as one JSON object, where a tag for each was expected; found \"{\\\"start_line\\\": 3}\" [write `start_line` in a tag of its own, with nothing but the value in it]",
     );
     // Where nothing is missing the text may be meant.
-    let checked = &CallChecker::new(tools()).check_all(&draft("read_file", &["path={\"path\": \"a\"}"], None))[0];
+    let checked = &CallChecker::new(tools()).check_all(&draft(
+        "read_file",
+        &["path={\"path\": \"a\"}"],
+        None,
+    ))[0];
     assert!(
-        line(checked).starts_with("runs read_file {\"path\":\"{\\\"path\\\": \\\"a\\\"}\"}\n  json_in_tag@10"),
+        line(checked).starts_with(
+            "runs read_file {\"path\":\"{\\\"path\\\": \\\"a\\\"}\"}\n  json_in_tag@10"
+        ),
         "{}",
         line(checked)
     );
@@ -328,14 +478,21 @@ fn json_in_a_tag_is_told_as_such() {
         &["path=a", "content={\"path\": \"b\"}"],
         r#"runs write_to_file {"path":"a","content":"{\"path\": \"b\"}"}"#,
     );
-    check("anything", &["x={\"y\": 1}"], r#"runs anything {"x":"{\"y\": 1}"}"#);
+    check(
+        "anything",
+        &["x={\"y\": 1}"],
+        r#"runs anything {"x":"{\"y\": 1}"}"#,
+    );
 }
 
 #[test]
 fn tags_in_json_are_told_as_such() {
     check(
         "ask",
-        &["question:=q", "follow_up:=<suggest>a</suggest>\n<suggest>b</suggest>"],
+        &[
+            "question:=q",
+            "follow_up:=<suggest>a</suggest>\n<suggest>b</suggest>",
+        ],
         "rejected ask {\"question\":\"q\",\"follow_up\":\"<suggest>a</suggest>\\n<suggest>b</suggest>\"}\n  tag_in_json@11: `follow_up` must be an array in JSON, but holds tags: \"<suggest>a</suggest>\\n<suggest>b</suggest>\" [write [\"a\",\"b\"] in `follow_up`]",
     );
     check(
@@ -359,12 +516,21 @@ fn tags_in_json_are_told_as_such() {
 fn a_key_given_twice_in_a_value_is_no_value() {
     check(
         "use_mcp_tool",
-        &["server_name=s", "tool_name=t", "arguments={\"q\": {\"a\": 1, \"a\": 2}}"],
+        &[
+            "server_name=s",
+            "tool_name=t",
+            "arguments={\"q\": {\"a\": 1, \"a\": 2}}",
+        ],
         "rejected use_mcp_tool {\"server_name\":\"s\",\"tool_name\":\"t\",\"arguments\":\"{\\\"q\\\": {\\\"a\\\": 1, \\\"a\\\": 2}}\"}\n  invalid_value@27: in `arguments` the key `a` is given twice; each key was expected once [give the key once: which of its values is meant cannot be known]",
     );
-    for value in [":{\"a\": [{\"b\": 1, \"b\": 1}]}", "={'a': 1, 'a': 1}", ":={\"a\": 1, \"a\": 2}"] {
+    for value in [
+        ":{\"a\": [{\"b\": 1, \"b\": 1}]}",
+        "={'a': 1, 'a': 1}",
+        ":={\"a\": 1, \"a\": 2}",
+    ] {
         let arguments = ["server_name=s", "tool_name=t", &format!("arguments{value}")];
-        let checked = &CallChecker::new(tools()).check_all(&draft("use_mcp_tool", &arguments, None))[0];
+        let checked =
+            &CallChecker::new(tools()).check_all(&draft("use_mcp_tool", &arguments, None))[0];
         assert_eq!(checked.state, CallState::Rejected, "{value}");
     }
 }
@@ -376,31 +542,54 @@ type Rest = (&'static [&'static str], &'static str, &'static str);
 fn check_rests(rows: &[Rest]) {
     for (read, rest, expected) in rows {
         let arguments: Vec<&str> = read.iter().copied().chain([*rest]).collect();
-        let checked = &CallChecker::new(tools()).check_all(&draft("write_to_file", &arguments, None))[0];
+        let checked =
+            &CallChecker::new(tools()).check_all(&draft("write_to_file", &arguments, None))[0];
         assert_eq!(line(checked), *expected, "{rest}");
-        let without = CallChecker::new(tools()).with_repairs(RepairSet::none()).check_all(&draft(
+        let without = CallChecker::new(tools())
+            .with_repairs(RepairSet::none())
+            .check_all(&draft("write_to_file", &arguments, None));
+        assert_eq!(without[0].state, CallState::Rejected, "{rest}");
+        let cut = CallChecker::new(tools()).check_all(&draft(
             "write_to_file",
             &arguments,
-            None,
+            Some(Truncation::Ended),
         ));
-        assert_eq!(without[0].state, CallState::Rejected, "{rest}");
-        let cut = CallChecker::new(tools()).check_all(&draft("write_to_file", &arguments, Some(Truncation::Ended)));
-        assert_eq!((cut[0].state, cut[0].repairs.len()), (CallState::Cut, 0), "{rest}");
+        assert_eq!(
+            (cut[0].state, cut[0].repairs.len()),
+            (CallState::Cut, 0),
+            "{rest}"
+        );
     }
 }
 
 #[test]
 fn the_rest_of_arguments_that_stop_being_json() {
     check_rests(&[
-        (&["path:=a"], ":'content': 'x'}", r#"runs write_to_file {"path":"a","content":"x"} +single_quotes"#),
+        (
+            &["path:=a"],
+            ":'content': 'x'}",
+            r#"runs write_to_file {"path":"a","content":"x"} +single_quotes"#,
+        ),
         (
             &["path:=a"],
             ":, 'content': 'x',}",
             r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma +single_quotes"#,
         ),
-        (&["path:=a", "content:=x"], ":}", r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma"#),
-        (&["path:=a", "content:=x"], ":, }", r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma"#),
-        (&[], ":{'path': 'a', \"content\": 'x'}", r#"runs write_to_file {"path":"a","content":"x"} +single_quotes"#),
+        (
+            &["path:=a", "content:=x"],
+            ":}",
+            r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma"#,
+        ),
+        (
+            &["path:=a", "content:=x"],
+            ":, }",
+            r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma"#,
+        ),
+        (
+            &[],
+            ":{'path': 'a', \"content\": 'x'}",
+            r#"runs write_to_file {"path":"a","content":"x"} +single_quotes"#,
+        ),
         (
             &[],
             ":=\n```json\n{\"path\": \"a\", \"content\": \"x\"}\n```",
@@ -472,11 +661,15 @@ fn a_rest_beyond_repair_is_told_and_never_runs() {
 
 #[test]
 fn a_comma_that_is_missing_before_the_rest_is_seen_in_the_text() {
-    for (source, state) in
-        [("{\"path\": 1, 'a': 2}", CallState::Complete), ("{\"path\": 1 'a': 2}", CallState::Rejected)]
-    {
+    for (source, state) in [
+        ("{\"path\": 1, 'a': 2}", CallState::Complete),
+        ("{\"path\": 1 'a': 2}", CallState::Rejected),
+    ] {
         let (one, rest) = (source.find('1').unwrap(), source.find('\'').unwrap());
-        let mut draft = DraftResponse { source: source.to_owned(), ..DraftResponse::default() };
+        let mut draft = DraftResponse {
+            source: source.to_owned(),
+            ..DraftResponse::default()
+        };
         draft.push_event(Event::CallStart {
             index: 0,
             id: None,
@@ -486,11 +679,26 @@ fn a_comma_that_is_missing_before_the_rest_is_seen_in_the_text() {
             name_at: 0,
         });
         for (name, at, end) in [("path", one, one + 1), ("", rest, source.len())] {
-            draft.push_event(Event::ArgStart { index: 0, name, form: ArgForm::Json, at });
-            draft.push_event(Event::ArgDelta { index: 0, text: &source[at..end] });
-            draft.push_event(Event::ArgEnd { index: 0, lead: "", at: end });
+            draft.push_event(Event::ArgStart {
+                index: 0,
+                name,
+                form: ArgForm::Json,
+                at,
+            });
+            draft.push_event(Event::ArgDelta {
+                index: 0,
+                text: &source[at..end],
+            });
+            draft.push_event(Event::ArgEnd {
+                index: 0,
+                lead: "",
+                at: end,
+            });
         }
-        draft.push_event(Event::CallEnd { index: 0, at: source.len() });
+        draft.push_event(Event::CallEnd {
+            index: 0,
+            at: source.len(),
+        });
         let checked = &CallChecker::new(tools()).check_all(&draft)[0];
         assert_eq!(checked.state, state, "{}", line(checked));
     }
@@ -506,7 +714,9 @@ fn two_calls(words: [&str; 3]) -> DraftResponse {
     let mut at = 0;
     for (index, words) in words.iter().enumerate() {
         if !words.is_empty() {
-            draft.push_event(Event::Text { text: words.strip_prefix("</function_calls>").unwrap_or(words) });
+            draft.push_event(Event::Text {
+                text: words.strip_prefix("</function_calls>").unwrap_or(words),
+            });
         }
         at += words.len();
         if index < 2 {
@@ -529,7 +739,9 @@ fn two_calls(words: [&str; 3]) -> DraftResponse {
 #[test]
 fn calls_after_the_first_are_rejected_where_one_is_allowed() {
     let draft = two_calls(["a ", " ", ""]);
-    let one = CallChecker::new(tools()).with_parallel(ParallelCalls::One).check_all(&draft);
+    let one = CallChecker::new(tools())
+        .with_parallel(ParallelCalls::One)
+        .check_all(&draft);
     assert_eq!(
         one.iter().map(line).collect::<Vec<_>>(),
         [
@@ -537,13 +749,20 @@ fn calls_after_the_first_are_rejected_where_one_is_allowed() {
             "rejected get_time {}\n  extra_call@25: one call was expected in a message, and `get_time` came before this one; it was not run [make one call, wait for its result, then make the next]",
         ]
     );
-    assert!(CallChecker::new(tools()).check_all(&draft).iter().all(|call| call.state == CallState::Complete));
+    assert!(
+        CallChecker::new(tools())
+            .check_all(&draft)
+            .iter()
+            .all(|call| call.state == CallState::Complete)
+    );
 }
 
 #[test]
 fn words_behind_a_broken_call_may_belong_to_it() {
     let mut draft = two_calls(["", "", "and so on"]);
-    draft.push_event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(30, 31), "m").in_call(1)));
+    draft.push_event(Event::Fault(
+        &Fault::error(FaultKind::MalformedJson, Span::new(30, 31), "m").in_call(1),
+    ));
     assert_eq!(CallChecker::new(tools()).unattached_faults(&draft), []);
 }
 
@@ -554,16 +773,26 @@ fn words_after_the_last_call_are_told_where_they_stand() {
         (["a", "b", ""], None),
         (["", "", "\nDone. é\nAll of it.\n"], Some("Done. é")),
         (["", "", "</function_calls>\nf"], Some("f")),
-        (["", "", "</function_calls>\n  It is late.\n"], Some("It is late.")),
+        (
+            ["", "", "</function_calls>\n  It is late.\n"],
+            Some("It is late."),
+        ),
     ];
     for (words, expected) in rows {
         let draft = two_calls(words);
         let loose = CallChecker::new(tools()).unattached_faults(&draft);
         let found = loose.first().map(|fault| {
-            assert_eq!((fault.kind, fault.severity), (FaultKind::TextAfterCall, sabir_call::Severity::Warning));
+            assert_eq!(
+                (fault.kind, fault.severity),
+                (FaultKind::TextAfterCall, sabir_call::Severity::Warning)
+            );
             &draft.source[fault.span.start..fault.span.end]
         });
-        assert_eq!((found, loose.len()), (expected, usize::from(expected.is_some())), "{words:?}");
+        assert_eq!(
+            (found, loose.len()),
+            (expected, usize::from(expected.is_some())),
+            "{words:?}"
+        );
     }
 }
 
@@ -575,9 +804,19 @@ fn entities_are_told_and_kept() {
         "runs execute_command {\"command\":\"cd a &amp;&amp; grep \\\"x\\\" > b\"}\n  entities@15: `command` holds `&amp;`; values are taken as they stand, so this is no `&` [write `&` itself if that is what you mean]",
     );
     // Whoever writes raw characters too means what stands there; so does a JSON string.
-    for command in ["=sed 's/&/\\&amp;/g' a", "=echo '<p>&lt;</p>'", ":=a &amp;&amp; b", "=a & b", "=a &amp b"] {
+    for command in [
+        "=sed 's/&/\\&amp;/g' a",
+        "=echo '<p>&lt;</p>'",
+        ":=a &amp;&amp; b",
+        "=a & b",
+        "=a &amp b",
+    ] {
         let draft = draft("execute_command", &[&format!("command{command}")], None);
-        assert_eq!(CallChecker::new(tools()).check_all(&draft)[0].faults, [], "{command}");
+        assert_eq!(
+            CallChecker::new(tools()).check_all(&draft)[0].faults,
+            [],
+            "{command}"
+        );
     }
 }
 
@@ -592,19 +831,40 @@ fn whole_numbers_that_would_lose_their_last_digits() {
         ("-9223372036854775809", Some(0)),
         ("1.8446744073709551616", None),
         ("18446744073709551616e-3", None),
-        ("[1, {\"18446744073709551616\": \"18446744073709551616\"}]", None),
+        (
+            "[1, {\"18446744073709551616\": \"18446744073709551616\"}]",
+            None,
+        ),
         ("[1, {\"n\": 18446744073709551616}]", Some(10)),
         ("[1, {'n': 18446744073709551616,}]", Some(10)),
     ];
     for (json, place) in rows {
-        let judged = line(&CallChecker::new(tools()).check_all(&draft("anything", &[&format!("x:{json}")], None))[0]);
-        let fault = place.map(|at| format!("malformed_json@{}: `x` is no valid JSON: a whole number", 10 + at));
-        assert!(fault.as_ref().is_none_or(|fault| judged.contains(fault)), "{json}: {judged}");
-        assert_eq!(judged.starts_with("runs"), fault.is_none(), "{json}: {judged}");
+        let judged = line(
+            &CallChecker::new(tools()).check_all(&draft("anything", &[&format!("x:{json}")], None))
+                [0],
+        );
+        let fault = place.map(|at| {
+            format!(
+                "malformed_json@{}: `x` is no valid JSON: a whole number",
+                10 + at
+            )
+        });
+        assert!(
+            fault.as_ref().is_none_or(|fault| judged.contains(fault)),
+            "{json}: {judged}"
+        );
+        assert_eq!(
+            judged.starts_with("runs"),
+            fault.is_none(),
+            "{json}: {judged}"
+        );
     }
     let raw = line(
-        &CallChecker::new(tools()).check_all(&draft("read_file", &["path=a", "start_line=18446744073709551616"], None))
-            [0],
+        &CallChecker::new(tools()).check_all(&draft(
+            "read_file",
+            &["path=a", "start_line=18446744073709551616"],
+            None,
+        ))[0],
     );
     assert!(raw.contains("wrong_type@11"), "{raw}");
 }
@@ -627,15 +887,30 @@ fn whole_arguments_in_one_text() {
         &[r#":={"path": "a.txt", "start_line": 3}"#],
         r#"runs read_file {"path":"a.txt","start_line":3} +double_encoding"#,
     );
-    check("read_file", &[":{'path': 'a.txt',}"], r#"runs read_file {"path":"a.txt"} +trailing_comma +single_quotes"#);
+    check(
+        "read_file",
+        &[":{'path': 'a.txt',}"],
+        r#"runs read_file {"path":"a.txt"} +trailing_comma +single_quotes"#,
+    );
     check(
         "read_file",
         &[r#":={"path": "a", "path": "b"}"#],
         "rejected read_file {\"path\":\"a\"} +double_encoding\n  doubled_argument@33: `path` is given twice; one value was expected [give it once; the first value was kept, and nothing was run]",
     );
-    for text in [r#":={"path": "a"#, ":=", ":=[1]", ":=null", ":{'path': 'a", ":{'path': 'a', 'path': 'b'}"] {
+    for text in [
+        r#":={"path": "a"#,
+        ":=",
+        ":=[1]",
+        ":=null",
+        ":{'path': 'a",
+        ":{'path': 'a', 'path': 'b'}",
+    ] {
         let checked = CallChecker::new(tools()).check_all(&draft("read_file", &[text], None));
-        assert_eq!((checked[0].state, checked[0].faults.len()), (CallState::Rejected, 1), "{text}");
+        assert_eq!(
+            (checked[0].state, checked[0].faults.len()),
+            (CallState::Rejected, 1),
+            "{text}"
+        );
     }
 }
 
@@ -654,58 +929,119 @@ fn repairs_can_be_switched_off() {
     for (rule, tool, argument) in rows {
         let draft = draft(tool, &[argument], None);
         let with = &CallChecker::new(tools()).check_all(&draft)[0];
-        assert_eq!(with.repairs.iter().map(|repair| repair.rule.clone()).collect::<Vec<_>>(), [rule]);
-        assert_eq!((with.state, with.repairs[0].before.is_empty()), (CallState::Complete, false), "{rule}");
-        let without = CallChecker::new(tools()).with_repairs(RepairSet::all().without_rule(rule).unwrap());
-        assert_eq!(without.check_all(&draft)[0].state, CallState::Rejected, "{rule}");
+        assert_eq!(
+            with.repairs
+                .iter()
+                .map(|repair| repair.rule.clone())
+                .collect::<Vec<_>>(),
+            [rule]
+        );
+        assert_eq!(
+            (with.state, with.repairs[0].before.is_empty()),
+            (CallState::Complete, false),
+            "{rule}"
+        );
+        let without =
+            CallChecker::new(tools()).with_repairs(RepairSet::all().without_rule(rule).unwrap());
+        assert_eq!(
+            without.check_all(&draft)[0].state,
+            CallState::Rejected,
+            "{rule}"
+        );
     }
 }
 
 #[test]
 fn cut_calls_never_run() {
     let cut = |why| {
-        line(&CallChecker::new(tools()).check_all(&draft("write_to_file", &["path=a", "content=half"], Some(why)))[0])
+        line(
+            &CallChecker::new(tools()).check_all(&draft(
+                "write_to_file",
+                &["path=a", "content=half"],
+                Some(why),
+            ))[0],
+        )
     };
     assert_eq!(
         cut(Truncation::Ended),
         "cut write_to_file {\"path\":\"a\",\"content\":\"half\"}\n  cut_call@15: the call of `write_to_file` was cut inside `content`, 4 bytes into its value: the message ended there; it was not run [write the whole call again and close it]",
     );
-    assert!(cut(Truncation::Limit).contains("output limit was reached there; it was not run [write less in one call"));
+    assert!(
+        cut(Truncation::Limit)
+            .contains("output limit was reached there; it was not run [write less in one call")
+    );
     assert!(cut(Truncation::Broken).contains("the connection broke"));
     assert!(cut(Truncation::Cancelled).contains("the user stopped it"));
     // The text alone cannot tell a limit from an end; the provider's stop reason can.
     let mut limited = draft("read_file", &["start_line=te"], Some(Truncation::Ended));
-    limited.push_event(Event::Stop { reason: StopReason::Length, raw: "max_tokens" });
-    limited.push_event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(1, 2), "the parser's own").in_call(0)));
+    limited.push_event(Event::Stop {
+        reason: StopReason::Length,
+        raw: "max_tokens",
+    });
+    limited.push_event(Event::Fault(
+        &Fault::error(FaultKind::CutCall, Span::new(1, 2), "the parser's own").in_call(0),
+    ));
     let checked = &CallChecker::new(tools()).check_all(&limited)[0];
-    assert_eq!(checked.faults.len(), 1, "no fault about a value that may still grow, and one about the cut");
+    assert_eq!(
+        checked.faults.len(),
+        1,
+        "no fault about a value that may still grow, and one about the cut"
+    );
     assert!(checked.faults[0].message.contains("the output limit"));
     // A call that is still open is no better.
     let mut open = DraftResponse::default();
-    open.push_event(Event::CallStart { index: 0, id: None, name: "get_time", dialect: None, at: 0, name_at: 0 });
-    assert_eq!(CallChecker::new(tools()).check_all(&open)[0].state, CallState::Cut);
+    open.push_event(Event::CallStart {
+        index: 0,
+        id: None,
+        name: "get_time",
+        dialect: None,
+        at: 0,
+        name_at: 0,
+    });
+    assert_eq!(
+        CallChecker::new(tools()).check_all(&open)[0].state,
+        CallState::Cut
+    );
 }
 
 #[test]
 fn the_parsers_faults_count_and_are_not_repeated() {
     let mut doubled = draft("read_file", &["path=a", "path=b"], None);
-    let fault = Fault::error(FaultKind::DoubledArgument, Span::new(3, 4), "twice").in_call(0).in_argument("path");
+    let fault = Fault::error(FaultKind::DoubledArgument, Span::new(3, 4), "twice")
+        .in_call(0)
+        .in_argument("path");
     doubled.push_event(Event::Fault(&fault));
     assert_eq!(
         line(&CallChecker::new(tools()).check_all(&doubled)[0]),
         "rejected read_file {\"path\":\"a\"}\n  doubled_argument@3: twice []"
     );
     let mut nameless = draft("", &[], None);
-    nameless.push_event(Event::Fault(&Fault::error(FaultKind::MissingName, Span::new(0, 1), "no name").in_call(0)));
-    assert_eq!(line(&CallChecker::new(tools()).check_all(&nameless)[0]), "rejected  {}\n  missing_name@0: no name []");
+    nameless.push_event(Event::Fault(
+        &Fault::error(FaultKind::MissingName, Span::new(0, 1), "no name").in_call(0),
+    ));
+    assert_eq!(
+        line(&CallChecker::new(tools()).check_all(&nameless)[0]),
+        "rejected  {}\n  missing_name@0: no name []"
+    );
     let mut stray = draft("get_time", &[], None);
-    stray
-        .push_event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "no wrapper").in_call(0)));
-    assert_eq!(CallChecker::new(tools()).check_all(&stray)[0].state, CallState::Complete);
-    stray.push_event(Event::Fault(&Fault::error(FaultKind::WrongClose, Span::new(0, 1), "wrong close").in_call(0)));
-    assert_eq!(CallChecker::new(tools()).check_all(&stray)[0].state, CallState::Rejected);
+    stray.push_event(Event::Fault(
+        &Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "no wrapper").in_call(0),
+    ));
+    assert_eq!(
+        CallChecker::new(tools()).check_all(&stray)[0].state,
+        CallState::Complete
+    );
+    stray.push_event(Event::Fault(
+        &Fault::error(FaultKind::WrongClose, Span::new(0, 1), "wrong close").in_call(0),
+    ));
+    assert_eq!(
+        CallChecker::new(tools()).check_all(&stray)[0].state,
+        CallState::Rejected
+    );
     let mut broken = draft("read_file", &[], None);
-    broken.push_event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(0, 1), "no JSON").in_call(0)));
+    broken.push_event(Event::Fault(
+        &Fault::error(FaultKind::MalformedJson, Span::new(0, 1), "no JSON").in_call(0),
+    ));
     assert_eq!(
         CallChecker::new(tools()).check_all(&broken)[0].faults.len(),
         1,
@@ -717,11 +1053,13 @@ fn the_parsers_faults_count_and_are_not_repeated() {
 fn an_invalid_schema_is_said_once() {
     let checker = CallChecker::new(tools());
     let draft = draft("broken", &["a=1"], None);
-    assert!(
-        line(&checker.check_all(&draft)[0])
-            .starts_with("runs broken {\"a\":\"1\"}\n  invalid_value@0: the schema of `broken` is invalid")
+    assert!(line(&checker.check_all(&draft)[0]).starts_with(
+        "runs broken {\"a\":\"1\"}\n  invalid_value@0: the schema of `broken` is invalid"
+    ));
+    assert_eq!(
+        line(&checker.check_all(&draft)[0]),
+        "runs broken {\"a\":\"1\"}"
     );
-    assert_eq!(line(&checker.check_all(&draft)[0]), "runs broken {\"a\":\"1\"}");
 }
 
 #[test]
@@ -749,31 +1087,58 @@ fn words(source: &str, draft: &DraftResponse, protocol: &ToolProtocol) -> Option
 fn feedback_says_what_to_do() {
     let source = "<red_fil>";
     let draft_of = |name: &str| draft(name, &["path=a"], None);
-    let text = words(source, &draft_of("red_fil"), &ToolProtocol::Prompted("cline".to_owned())).unwrap();
+    let text = words(
+        source,
+        &draft_of("red_fil"),
+        &ToolProtocol::Prompted("cline".to_owned()),
+    )
+    .unwrap();
     let expected = "Your call 1 (`red_fil`) was not run.\nerror[unknown_tool]: there is no tool `red_fil`\n --> line 1, column 2\n  |\n1 | <red_fil>\n  |  ^^^^^^^\n  = hint: did you mean `read_file`?\nA correct call of `read_file`:\n<read_file>";
     assert!(text.starts_with(expected), "{text}");
-    assert_eq!(words(source, &draft_of("read_file"), &ToolProtocol::Native), None);
+    assert_eq!(
+        words(source, &draft_of("read_file"), &ToolProtocol::Native),
+        None
+    );
     let native = words(source, &draft_of("red_fil"), &ToolProtocol::Native).unwrap();
-    assert!(native.ends_with("Correct arguments of `read_file`:\n{\"path\":\"text\"}\n"), "{native}");
+    assert!(
+        native.ends_with("Correct arguments of `read_file`:\n{\"path\":\"text\"}\n"),
+        "{native}"
+    );
 }
 
 #[test]
 fn feedback_on_a_cut_call_has_no_example() {
-    let draft = draft("write_to_file", &["path=a", "content=half"], Some(Truncation::Limit));
+    let draft = draft(
+        "write_to_file",
+        &["path=a", "content=half"],
+        Some(Truncation::Limit),
+    );
     let text = words("", &draft, &ToolProtocol::Prompted("cline".to_owned())).unwrap();
-    assert!(text.contains("output limit") && text.contains("smaller pieces"), "{text}");
+    assert!(
+        text.contains("output limit") && text.contains("smaller pieces"),
+        "{text}"
+    );
     assert!(!text.contains("correct call"), "{text}");
 }
 
 #[test]
 fn feedback_covers_faults_of_no_call() {
     let mut draft = DraftResponse::default();
-    draft.push_event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "warned")));
+    draft.push_event(Event::Fault(&Fault::warning(
+        FaultKind::MissingWrapper,
+        Span::new(0, 1),
+        "warned",
+    )));
     assert_eq!(words("<x>", &draft, &ToolProtocol::Native), None);
     let fault = Fault::error(FaultKind::MissingName, Span::new(0, 3), "a name is missing");
-    draft.push_event(Event::Fault(&fault.with_hint("name a tool, such as `get_time`")));
+    draft.push_event(Event::Fault(
+        &fault.with_hint("name a tool, such as `get_time`"),
+    ));
     let text = words("<x>", &draft, &ToolProtocol::Prompted("invoke".to_owned())).unwrap();
-    assert!(text.contains("^^^") && text.contains("get_time\""), "{text}");
+    assert!(
+        text.contains("^^^") && text.contains("get_time\""),
+        "{text}"
+    );
 }
 
 #[test]
@@ -791,17 +1156,31 @@ fn feedback_is_capped_and_holds_no_file() {
             name_at: 0,
         });
         let json = content.strip_prefix("content:").unwrap();
-        for (name, form, text) in
-            [("path", ArgForm::Json, "1"), ("content", ArgForm::Json, json), (&file, ArgForm::Raw, "x")]
-        {
-            draft.push_event(Event::ArgStart { index, name, form, at: 5 });
+        for (name, form, text) in [
+            ("path", ArgForm::Json, "1"),
+            ("content", ArgForm::Json, json),
+            (&file, ArgForm::Raw, "x"),
+        ] {
+            draft.push_event(Event::ArgStart {
+                index,
+                name,
+                form,
+                at: 5,
+            });
             draft.push_event(Event::ArgDelta { index, text });
-            draft.push_event(Event::ArgEnd { index, lead: "", at: 6 });
+            draft.push_event(Event::ArgEnd {
+                index,
+                lead: "",
+                at: 6,
+            });
         }
         draft.push_event(Event::CallEnd { index, at: 9 });
     }
     for source in ["", file.as_str()] {
         let text = words(source, &draft, &ToolProtocol::Prompted("cline".to_owned())).unwrap();
-        assert!(text.len() <= FEEDBACK_CAP && text.contains("of 40 shown"), "{text}");
+        assert!(
+            text.len() <= FEEDBACK_CAP && text.contains("of 40 shown"),
+            "{text}"
+        );
     }
 }

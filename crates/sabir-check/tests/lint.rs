@@ -29,7 +29,11 @@ fn with(pointer: &str, value: Value) -> Value {
 /// `error lint /pointer` of each finding, in order.
 fn lines(tools: &Value, scope: &LintScope) -> Vec<String> {
     let line = |finding: &sabir_check::lint::LintFinding| {
-        let severity = if finding.severity == Severity::Error { "error" } else { "warning" };
+        let severity = if finding.severity == Severity::Error {
+            "error"
+        } else {
+            "warning"
+        };
         format!("{severity} {} {}", finding.lint, finding.pointer)
     };
     let mut lines: Vec<_> = lint_tools(tools, scope).iter().map(line).collect();
@@ -38,7 +42,11 @@ fn lines(tools: &Value, scope: &LintScope) -> Vec<String> {
 }
 
 fn check(tools: Value, expected: &[&str]) {
-    assert_eq!(lines(&tools, &LintScope::all(DialectSet::built_in())), expected, "{tools}");
+    assert_eq!(
+        lines(&tools, &LintScope::all(DialectSet::built_in())),
+        expected,
+        "{tools}"
+    );
 }
 
 #[test]
@@ -49,20 +57,42 @@ fn what_is_right_stays_silent() {
 
 #[test]
 fn names() {
-    check(json!([1, {"description": "x"}]), &["error not_a_tool /0", "error not_a_tool /1"]);
-    check(json!([good("a"), good("a")]), &["error doubled_name /1/name"]);
+    check(
+        json!([1, {"description": "x"}]),
+        &["error not_a_tool /0", "error not_a_tool /1"],
+    );
+    check(
+        json!([good("a"), good("a")]),
+        &["error doubled_name /1/name"],
+    );
     check(
         json!([good("a b")]),
-        &["error unwritable_name /0/name", "error wire_name /0/name", "warning python_identifier /0/name"],
+        &[
+            "error unwritable_name /0/name",
+            "error wire_name /0/name",
+            "warning python_identifier /0/name",
+        ],
     );
     check(json!([good("a.b")]), &["error wire_name /0/name"]);
     check(json!([good("a-b")]), &["warning python_identifier /0/name"]);
     check(json!([good(&"a".repeat(65))]), &["error wire_name /0/name"]);
     check(json!([good("class")]), &["warning python_keyword /0/name"]);
-    check(json!([good("getFile"), good("getfile")]), &["warning case_collision /1/name"]);
-    check(json!([good("get_file"), good("getfile")]), &["warning near_names /1/name"]);
-    check(json!([good("read_file"), good("read_files")]), &["warning near_names /1/name"]);
-    check(json!([good("read_file"), good("raed_file")]), &["warning near_names /1/name"]);
+    check(
+        json!([good("getFile"), good("getfile")]),
+        &["warning case_collision /1/name"],
+    );
+    check(
+        json!([good("get_file"), good("getfile")]),
+        &["warning near_names /1/name"],
+    );
+    check(
+        json!([good("read_file"), good("read_files")]),
+        &["warning near_names /1/name"],
+    );
+    check(
+        json!([good("read_file"), good("raed_file")]),
+        &["warning near_names /1/name"],
+    );
     check(json!([good("read_file_1"), good("read_file_2")]), &[]);
     check(
         json!([good("read_file"), good("path")]),
@@ -76,16 +106,31 @@ fn names() {
 #[test]
 fn reserved_names() {
     for name in ["invoke", "tool_call", "function_calls"] {
-        let found = lines(&json!([good(name)]), &LintScope::all(DialectSet::built_in()));
-        assert!(found.contains(&"warning reserved_name /0/name".to_owned()), "{name}: {found:?}");
+        let found = lines(
+            &json!([good(name)]),
+            &LintScope::all(DialectSet::built_in()),
+        );
+        assert!(
+            found.contains(&"warning reserved_name /0/name".to_owned()),
+            "{name}: {found:?}"
+        );
     }
-    let found = lines(&json!([good("thinking")]), &LintScope::all(DialectSet::built_in()));
-    assert!(found.contains(&"error reserved_name /0/name".to_owned()), "{found:?}");
+    let found = lines(
+        &json!([good("thinking")]),
+        &LintScope::all(DialectSet::built_in()),
+    );
+    assert!(
+        found.contains(&"error reserved_name /0/name".to_owned()),
+        "{found:?}"
+    );
     // Where no name is a tag, none collides with one.
     assert_eq!(
         lines(
             &json!([good("thinking")]),
-            &LintScope::for_dialect(DialectSet::built_in(), DialectSet::built_in().find("kimi").unwrap())
+            &LintScope::for_dialect(
+                DialectSet::built_in(),
+                DialectSet::built_in().find("kimi").unwrap()
+            )
         ),
         [""; 0]
     );
@@ -100,21 +145,36 @@ fn schemas() {
         json!([{"name": "read_file", "description": "Reads.", "examples": [{}], "parameters": {
             "type": "object", "properties": {"path": schema}}}])
     };
-    check(json!([with("/parameters", json!([]))]), &["error no_object_schema /0/parameters"]);
+    check(
+        json!([with("/parameters", json!([]))]),
+        &["error no_object_schema /0/parameters"],
+    );
     check(
         json!([with("/parameters/type", json!("array"))]),
-        &["error no_object_schema /0/parameters/type", "warning contradiction /0/examples/0"],
+        &[
+            "error no_object_schema /0/parameters/type",
+            "warning contradiction /0/examples/0",
+        ],
     );
-    check(json!([with("/parameters/oneOf", json!([{}]))]), &["error top_level_union /0/parameters/oneOf"]);
+    check(
+        json!([with("/parameters/oneOf", json!([{}]))]),
+        &["error top_level_union /0/parameters/oneOf"],
+    );
     check(
         json!([with("/parameters/patternProperties", json!({"^x": {}}))]),
         &["warning pattern_properties /0/parameters/patternProperties"],
     );
     check(
         json!([with("/parameters/required", json!(["path", "line"]))]),
-        &["error undeclared_required /0/parameters/required", "warning contradiction /0/examples/0"],
+        &[
+            "error undeclared_required /0/parameters/required",
+            "warning contradiction /0/examples/0",
+        ],
     );
-    check(json!([of(json!({"type": "strin", "description": "x"}))]), &["error invalid_schema /0/parameters"]);
+    check(
+        json!([of(json!({"type": "strin", "description": "x"}))]),
+        &["error invalid_schema /0/parameters"],
+    );
     check(
         described(json!({"$ref": "https://example.com/x.json"})),
         &[
@@ -122,14 +182,26 @@ fn schemas() {
             "warning missing_type /0/parameters/properties/path",
         ],
     );
-    check(described(json!({})), &["warning missing_type /0/parameters/properties/path"]);
-    check(described(json!({"type": "array"})), &["error untyped_array /0/parameters/properties/path"]);
-    check(described(json!({"type": "object"})), &["warning hard_in_tags /0/parameters/properties/path"]);
+    check(
+        described(json!({})),
+        &["warning missing_type /0/parameters/properties/path"],
+    );
+    check(
+        described(json!({"type": "array"})),
+        &["error untyped_array /0/parameters/properties/path"],
+    );
+    check(
+        described(json!({"type": "object"})),
+        &["warning hard_in_tags /0/parameters/properties/path"],
+    );
     check(
         described(json!({"type": "array", "items": {"type": "object"}})),
         &["warning hard_in_tags /0/parameters/properties/path"],
     );
-    check(described(json!({"type": ["string", "integer"]})), &["warning hard_in_tags /0/parameters/properties/path"]);
+    check(
+        described(json!({"type": ["string", "integer"]})),
+        &["warning hard_in_tags /0/parameters/properties/path"],
+    );
     check(described(json!({"type": ["string", "null"]})), &[]);
     check(
         described(json!({"type": "integer", "default": "x"})),
@@ -147,21 +219,39 @@ fn schemas() {
         described(json!({"type": "string", "enum": ["a"], "default": "b"})),
         &["warning contradiction /0/parameters/properties/path/default"],
     );
-    check(json!([with("/examples", json!([{"path": 1}]))]), &["warning contradiction /0/examples/0"]);
+    check(
+        json!([with("/examples", json!([{"path": 1}]))]),
+        &["warning contradiction /0/examples/0"],
+    );
     let mut untyped = good("f");
-    untyped["parameters"].as_object_mut().unwrap().remove("type");
+    untyped["parameters"]
+        .as_object_mut()
+        .unwrap()
+        .remove("type");
     check(json!([untyped]), &["warning missing_type /0/parameters"]);
 }
 
 #[test]
 fn teaching() {
-    check(json!([with("/description", json!(" "))]), &["warning missing_description /0"]);
-    check(json!([with("/examples", json!([]))]), &["warning missing_description /0"]);
     check(
-        json!([with("/parameters/properties/path", json!({"type": "string"}))]),
+        json!([with("/description", json!(" "))]),
+        &["warning missing_description /0"],
+    );
+    check(
+        json!([with("/examples", json!([]))]),
+        &["warning missing_description /0"],
+    );
+    check(
+        json!([with(
+            "/parameters/properties/path",
+            json!({"type": "string"})
+        )]),
         &["warning missing_description /0/parameters/properties/path"],
     );
-    check(json!([with("/description", json!("long ".repeat(3000)))]), &["warning prompt_size /0"]);
+    check(
+        json!([with("/description", json!("long ".repeat(3000)))]),
+        &["warning prompt_size /0"],
+    );
 }
 
 #[test]
@@ -171,25 +261,43 @@ fn arguments_that_no_dialect_holds() {
             "type": "object", "properties": {argument: {"type": "string", "description": "x"}}}}])
     };
     let found = lint_tools(&tool("a b<"), &LintScope::all(DialectSet::built_in()));
-    let unread = found.iter().find(|finding| finding.lint == "unreadable_call").unwrap();
+    let unread = found
+        .iter()
+        .find(|finding| finding.lint == "unreadable_call")
+        .unwrap();
     assert_eq!(unread.pointer, "/0/parameters/properties/a b<");
-    assert!(unread.dialects.contains(&"cline") && !unread.dialects.contains(&"hermes"), "{:?}", unread.dialects);
-    let found = lines(&tool(""), &LintScope::all(DialectSet::built_in()));
-    assert!(found.contains(&"error empty_argument /0/parameters/properties".to_owned()), "{found:?}");
     assert!(
-        lines(&tool("a/b~c"), &LintScope::all(DialectSet::built_in())).iter().any(|line| line.ends_with("/a~1b~0c"))
+        unread.dialects.contains(&"cline") && !unread.dialects.contains(&"hermes"),
+        "{:?}",
+        unread.dialects
+    );
+    let found = lines(&tool(""), &LintScope::all(DialectSet::built_in()));
+    assert!(
+        found.contains(&"error empty_argument /0/parameters/properties".to_owned()),
+        "{found:?}"
+    );
+    assert!(
+        lines(&tool("a/b~c"), &LintScope::all(DialectSet::built_in()))
+            .iter()
+            .any(|line| line.ends_with("/a~1b~0c"))
     );
 }
 
 #[test]
 fn one_dialect_alone() {
-    let hermes = LintScope::for_dialect(DialectSet::built_in(), DialectSet::built_in().find("hermes").unwrap());
+    let hermes = LintScope::for_dialect(
+        DialectSet::built_in(),
+        DialectSet::built_in().find("hermes").unwrap(),
+    );
     assert_eq!(lines(&json!([good("a-b")]), &hermes), [""; 0]);
     assert_eq!(lines(&json!([good(&"a".repeat(65))]), &hermes), [""; 0]);
     assert_eq!(
         lines(
             &json!([good("class")]),
-            &LintScope::for_dialect(DialectSet::built_in(), DialectSet::built_in().find("pythonic").unwrap())
+            &LintScope::for_dialect(
+                DialectSet::built_in(),
+                DialectSet::built_in().find("pythonic").unwrap()
+            )
         ),
         ["warning python_keyword /0/name"]
     );
@@ -199,10 +307,19 @@ fn one_dialect_alone() {
 fn every_rule_is_told() {
     for rule in &LINTS {
         assert!(
-            rule.doc.ends_with('.') && rule.name.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
+            rule.doc.ends_with('.')
+                && rule
+                    .name
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c == '_'),
             "{}",
             rule.name
         );
-        assert_eq!(LINTS.iter().filter(|other| other.name == rule.name).count(), 1, "{}", rule.name);
+        assert_eq!(
+            LINTS.iter().filter(|other| other.name == rule.name).count(),
+            1,
+            "{}",
+            rule.name
+        );
     }
 }

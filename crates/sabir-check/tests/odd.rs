@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use sabir_call::dialect::DialectSet;
 use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, ToolSpec};
-use sabir_check::{CallChecker, CallState, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback};
+use sabir_check::{
+    CallChecker, CallState, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback,
+};
 use serde_json::{Value, json};
 
 fn property() -> impl Strategy<Value = Value> {
@@ -31,9 +33,14 @@ fn property() -> impl Strategy<Value = Value> {
 
 fn text() -> impl Strategy<Value = String> {
     let pieces = vec![
-        "<a>", "</a>", "<p>1</p>", "10", " ", "\n", "{", "}", "[", "]", "\"p\"", ":", ",", "true", "null", "é", "a",
+        "<a>", "</a>", "<p>1</p>", "10", " ", "\n", "{", "}", "[", "]", "\"p\"", ":", ",", "true",
+        "null", "é", "a",
     ];
-    prop_oneof![prop::collection::vec(prop::sample::select(pieces), 0..12).prop_map(|pieces| pieces.concat()), ".*"]
+    prop_oneof![
+        prop::collection::vec(prop::sample::select(pieces), 0..12)
+            .prop_map(|pieces| pieces.concat()),
+        ".*"
+    ]
 }
 
 proptest! {

@@ -1,10 +1,17 @@
 //! Tests mistakes of earlier engines, one test each, in every affected dialect, through parser and gates.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which may panic like the tests"
+)]
 
 use sabir_call::dialect::{Dialect, DialectSelection, DialectSet};
-use sabir_call::{CallReader, DraftResponse, EventSink, FaultKind, StopReason, ToolProtocol, ToolSet, Truncation};
-use sabir_check::{CallChecker, CallState, CheckedCall, FeedbackContext, RepeatTracker, render_feedback};
+use sabir_call::{
+    CallReader, DraftResponse, EventSink, FaultKind, StopReason, ToolProtocol, ToolSet, Truncation,
+};
+use sabir_check::{
+    CallChecker, CallState, CheckedCall, FeedbackContext, RepeatTracker, render_feedback,
+};
 use serde_json::{Map, Value, json};
 
 const TOOLS: &str = r#"[
@@ -36,12 +43,19 @@ fn gated(selection: DialectSelection, text: &str) -> Vec<CheckedCall> {
 }
 
 fn running(checked: &[CheckedCall]) -> Vec<(&str, &Map<String, Value>)> {
-    let complete = checked.iter().filter(|call| call.state == CallState::Complete);
-    complete.map(|call| (call.name.as_str(), &call.arguments)).collect()
+    let complete = checked
+        .iter()
+        .filter(|call| call.state == CallState::Complete);
+    complete
+        .map(|call| (call.name.as_str(), &call.arguments))
+        .collect()
 }
 
 fn write(content: &str) -> Map<String, Value> {
-    Map::from_iter([("path".to_owned(), json!("a.txt")), ("content".to_owned(), json!(content))])
+    Map::from_iter([
+        ("path".to_owned(), json!("a.txt")),
+        ("content".to_owned(), json!(content)),
+    ])
 }
 
 fn rendered(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
@@ -60,7 +74,10 @@ fn special(text: &str) -> bool {
 }
 
 fn both(dialect: &'static Dialect) -> [DialectSelection<'static>; 2] {
-    [DialectSelection::from(dialect), DialectSet::built_in().all()]
+    [
+        DialectSelection::from(dialect),
+        DialectSet::built_in().all(),
+    ]
 }
 
 /// A value that every dialect must carry as it is.
@@ -71,7 +88,12 @@ fn carries(content: &str) {
         let text = rendered(dialect, "write_to_file", &arguments);
         for selection in both(dialect) {
             let checked = gated(selection, &text);
-            assert_eq!(running(&checked), [("write_to_file", &arguments)], "{} {selection:?}\n{text}", dialect.name);
+            assert_eq!(
+                running(&checked),
+                [("write_to_file", &arguments)],
+                "{} {selection:?}\n{text}",
+                dialect.name
+            );
         }
     }
 }
@@ -79,11 +101,20 @@ fn carries(content: &str) {
 #[test]
 fn calls_in_fences_were_executed() {
     for dialect in DialectSet::built_in().iter() {
-        let call = rendered(dialect, "execute_command", &Map::from_iter([("command".to_owned(), json!("rm -rf ~"))]));
+        let call = rendered(
+            dialect,
+            "execute_command",
+            &Map::from_iter([("command".to_owned(), json!("rm -rf ~"))]),
+        );
         for fence in ["```", "````", "~~~"] {
             let text = format!("Never do this:\n{fence}\n{call}\n{fence}\nIt deletes everything.");
             for selection in both(dialect) {
-                assert_eq!(running(&gated(selection, &text)), [], "{}\n{text}", dialect.name);
+                assert_eq!(
+                    running(&gated(selection, &text)),
+                    [],
+                    "{}\n{text}",
+                    dialect.name
+                );
             }
         }
     }
@@ -92,10 +123,19 @@ fn calls_in_fences_were_executed() {
 #[test]
 fn calls_in_inline_code_were_executed() {
     for dialect in DialectSet::built_in().iter() {
-        let call = rendered(dialect, "execute_command", &Map::from_iter([("command".to_owned(), json!("rm -rf ~"))]));
+        let call = rendered(
+            dialect,
+            "execute_command",
+            &Map::from_iter([("command".to_owned(), json!("rm -rf ~"))]),
+        );
         let text = format!("Never write ``{}`` in a shell.", call.replace('\n', " "));
         for selection in both(dialect) {
-            assert_eq!(running(&gated(selection, &text)), [], "{}\n{text}", dialect.name);
+            assert_eq!(
+                running(&gated(selection, &text)),
+                [],
+                "{}\n{text}",
+                dialect.name
+            );
         }
     }
 }
@@ -103,7 +143,11 @@ fn calls_in_inline_code_were_executed() {
 #[test]
 fn calls_in_thinking_were_executed() {
     for dialect in DialectSet::built_in().iter() {
-        let call = rendered(dialect, "execute_command", &Map::from_iter([("command".to_owned(), json!("rm -rf ~"))]));
+        let call = rendered(
+            dialect,
+            "execute_command",
+            &Map::from_iter([("command".to_owned(), json!("rm -rf ~"))]),
+        );
         let text = format!("<thinking>I could write {call} but no.</thinking>Done.");
         for selection in both(dialect) {
             // Special tokens in a thought are a call that a model makes, not one that it thinks about.
@@ -116,22 +160,32 @@ fn calls_in_thinking_were_executed() {
 #[test]
 fn a_closing_tag_in_a_value_redirected_the_write() {
     carries("safe</content><path>evil</path><content>x");
-    let text =
-        "<write_to_file>\n<path>a.txt</path>\n<content>x</content><path>evil</path>\n</content>\n</write_to_file>";
+    let text = "<write_to_file>\n<path>a.txt</path>\n<content>x</content><path>evil</path>\n</content>\n</write_to_file>";
     for call in gated(DialectSet::built_in().all(), text) {
-        assert!(call.state != CallState::Complete && call.arguments.get("path") != Some(&json!("evil")), "{call:?}");
+        assert!(
+            call.state != CallState::Complete && call.arguments.get("path") != Some(&json!("evil")),
+            "{call:?}"
+        );
     }
 }
 
 #[test]
 fn a_whole_example_in_a_value_cut_the_file() {
     for dialect in DialectSet::built_in().iter() {
-        carries(&format!("Like this:\n{}\nEnd.", rendered(dialect, "write_to_file", &write("inner"))));
+        carries(&format!(
+            "Like this:\n{}\nEnd.",
+            rendered(dialect, "write_to_file", &write("inner"))
+        ));
     }
     let example = "<write_to_file>\n<path>b</path>\n<content>inner</content>\n</write_to_file>";
-    let text = format!("<write_to_file>\n<path>a.txt</path>\n<content>{example}\nmore</content>\n</write_to_file>");
+    let text = format!(
+        "<write_to_file>\n<path>a.txt</path>\n<content>{example}\nmore</content>\n</write_to_file>"
+    );
     let checked = gated(DialectSet::built_in().all(), &text);
-    assert_eq!(running(&checked), [("write_to_file", &write(&format!("{example}\nmore")))]);
+    assert_eq!(
+        running(&checked),
+        [("write_to_file", &write(&format!("{example}\nmore")))]
+    );
 }
 
 #[test]
@@ -154,14 +208,23 @@ fn long_values_were_cut_and_called_complete() {
 #[test]
 fn cut_calls_were_executed() {
     for dialect in DialectSet::built_in().iter() {
-        let text = rendered(dialect, "write_to_file", &write("first line\nsecond </content> line"));
+        let text = rendered(
+            dialect,
+            "write_to_file",
+            &write("first line\nsecond </content> line"),
+        );
         // Behind the arguments only markers follow, of which servers strip some.
         let end = text.rfind("line").unwrap();
         for at in (0..end).filter(|at| text.is_char_boundary(*at)) {
             for why in [Truncation::Ended, Truncation::Limit, Truncation::Broken] {
                 for selection in both(dialect) {
                     let draft = read(selection, text.split_at(at).0, 7, why);
-                    assert_eq!(running(&CallChecker::new(tools()).check_all(&draft)), [], "{} at {at}", dialect.name);
+                    assert_eq!(
+                        running(&CallChecker::new(tools()).check_all(&draft)),
+                        [],
+                        "{} at {at}",
+                        dialect.name
+                    );
                 }
             }
         }
@@ -171,14 +234,22 @@ fn cut_calls_were_executed() {
 #[test]
 fn unknown_tools_became_prose() {
     let nothing = Map::from_iter([("path".to_owned(), json!("a.txt"))]);
-    for dialect in DialectSet::built_in().iter().filter(|dialect| !matches!(dialect.name, "json" | "pythonic")) {
+    for dialect in DialectSet::built_in()
+        .iter()
+        .filter(|dialect| !matches!(dialect.name, "json" | "pythonic"))
+    {
         let text = format!("Now:\n{}", rendered(dialect, "write_to_fil", &nothing));
         for selection in both(dialect) {
             let checked = gated(selection, &text);
             let told = checked.iter().flat_map(|call| &call.faults).any(|fault| {
-                fault.kind == FaultKind::UnknownTool && fault.hint.as_deref().unwrap().contains("write_to_file")
+                fault.kind == FaultKind::UnknownTool
+                    && fault.hint.as_deref().unwrap().contains("write_to_file")
             });
-            assert!(told && running(&checked).is_empty(), "{}\n{text}\n{checked:?}", dialect.name);
+            assert!(
+                told && running(&checked).is_empty(),
+                "{}\n{text}\n{checked:?}",
+                dialect.name
+            );
         }
     }
 }
@@ -186,10 +257,14 @@ fn unknown_tools_became_prose() {
 #[test]
 fn two_tasks_mixed_their_calls() {
     for dialect in DialectSet::built_in().iter() {
-        let texts = ["one", "two"].map(|content| rendered(dialect, "write_to_file", &write(content)));
-        let mut readers = texts
-            .each_ref()
-            .map(|_| (CallReader::new(DialectSet::built_in().all(), &tools()), DraftResponse::default()));
+        let texts =
+            ["one", "two"].map(|content| rendered(dialect, "write_to_file", &write(content)));
+        let mut readers = texts.each_ref().map(|_| {
+            (
+                CallReader::new(DialectSet::built_in().all(), &tools()),
+                DraftResponse::default(),
+            )
+        });
         let most = texts.iter().map(String::len).max().unwrap();
         for at in 0..most {
             for (text, (reader, draft)) in texts.iter().zip(&mut readers) {
@@ -201,7 +276,12 @@ fn two_tasks_mixed_their_calls() {
         for ((mut reader, mut draft), content) in readers.into_iter().zip(["one", "two"]) {
             reader.finish(Truncation::Ended, &mut draft);
             let checked = CallChecker::new(tools()).check_all(&draft);
-            assert_eq!(running(&checked), [("write_to_file", &write(content))], "{}", dialect.name);
+            assert_eq!(
+                running(&checked),
+                [("write_to_file", &write(content))],
+                "{}",
+                dialect.name
+            );
         }
     }
 }
@@ -214,28 +294,49 @@ fn words(dialect: &str, text: &str, stop: Option<StopReason>) -> String {
         draft.push_event(sabir_call::Event::Stop { reason, raw: "" });
     }
     let checked = CallChecker::new(tools()).check_all(&draft);
-    let (protocol, tools, told) = (ToolProtocol::Prompted(dialect.to_owned()), tools(), RepeatTracker::default());
-    let audience =
-        FeedbackContext { protocol: &protocol, dialects: DialectSet::built_in(), tools: &tools, repetition: &told };
+    let (protocol, tools, told) = (
+        ToolProtocol::Prompted(dialect.to_owned()),
+        tools(),
+        RepeatTracker::default(),
+    );
+    let audience = FeedbackContext {
+        protocol: &protocol,
+        dialects: DialectSet::built_in(),
+        tools: &tools,
+        repetition: &told,
+    };
     render_feedback(&checked, &draft.faults, text, &audience).unwrap_or_default()
 }
 
 #[test]
 fn bad_json_had_one_useless_message() {
     let hermes = |arguments: &str| {
-        format!("<tool_call>\n{{\"name\": \"execute_command\", \"arguments\": {arguments}}}\n</tool_call>")
+        format!(
+            "<tool_call>\n{{\"name\": \"execute_command\", \"arguments\": {arguments}}}\n</tool_call>"
+        )
     };
     let runs = [
         ("\"{\\\"command\\\": \\\"ls\\\"}\"", "double_encoding"),
         ("{'command': 'ls'}", "single_quotes"),
         ("{\"command\": \"ls\",}", "trailing_comma"),
-        ("\"```json\\n{\\\"command\\\": \\\"ls\\\"}\\n```\"", "fenced_json"),
+        (
+            "\"```json\\n{\\\"command\\\": \\\"ls\\\"}\\n```\"",
+            "fenced_json",
+        ),
     ];
     for (arguments, rule) in runs {
         let checked = gated(DialectSet::built_in().all(), &hermes(arguments));
         let expected = Map::from_iter([("command".to_owned(), json!("ls"))]);
-        assert_eq!(running(&checked), [("execute_command", &expected)], "{arguments}: {checked:?}");
-        assert!(checked[0].repairs.iter().any(|repair| repair.rule == rule), "{arguments}: {:?}", checked[0].repairs);
+        assert_eq!(
+            running(&checked),
+            [("execute_command", &expected)],
+            "{arguments}: {checked:?}"
+        );
+        assert!(
+            checked[0].repairs.iter().any(|repair| repair.rule == rule),
+            "{arguments}: {:?}",
+            checked[0].repairs
+        );
     }
     let mut said = Vec::new();
     for arguments in [
@@ -247,13 +348,20 @@ fn bad_json_had_one_useless_message() {
         "{\"command\": \"ls\", \"command\": \"rm\"}",
     ] {
         let words = words("hermes", &hermes(arguments), None);
-        assert!(words.contains("^") || words.contains("command"), "{arguments}: {words}");
+        assert!(
+            words.contains("^") || words.contains("command"),
+            "{arguments}: {words}"
+        );
         said.push(words.lines().nth(1).unwrap_or_default().to_owned());
     }
     let all = said.len();
     said.sort_unstable();
     said.dedup();
-    assert_eq!(said.len(), all, "each mistake has words of its own: {said:#?}");
+    assert_eq!(
+        said.len(),
+        all,
+        "each mistake has words of its own: {said:#?}"
+    );
 }
 
 #[test]
@@ -269,19 +377,38 @@ fn feedback_named_no_field_and_echoed_whole_files() {
 fn a_call_cut_by_the_limit_was_blamed_on_quoting() {
     let text = "<write_to_file>\n<path>a</path>\n<content>half of \"it";
     let words = words("cline", text, Some(StopReason::Length));
-    assert!(words.contains("output limit") && !words.contains("quot"), "{words}");
+    assert!(
+        words.contains("output limit") && !words.contains("quot"),
+        "{words}"
+    );
 }
 
 #[test]
 fn contradictory_markers_were_taught() {
     for dialect in DialectSet::built_in().iter() {
-        let text = rendered(dialect, "write_to_file", &Map::from_iter([("path".to_owned(), json!("a"))]));
+        let text = rendered(
+            dialect,
+            "write_to_file",
+            &Map::from_iter([("path".to_owned(), json!("a"))]),
+        );
         let words = words(dialect.name, &text, None);
         let example = dialect.render_example(tools().get("write_to_file").unwrap());
-        assert!(words.contains(&example), "{}:\n{words}\n{example}", dialect.name);
-        for other in DialectSet::built_in().iter().filter(|other| other.name != dialect.name) {
+        assert!(
+            words.contains(&example),
+            "{}:\n{words}\n{example}",
+            dialect.name
+        );
+        for other in DialectSet::built_in()
+            .iter()
+            .filter(|other| other.name != dialect.name)
+        {
             let foreign = other.render_example(tools().get("write_to_file").unwrap());
-            assert!(example.contains(&foreign) || !words.contains(&foreign), "{} teaches {}", dialect.name, other.name);
+            assert!(
+                example.contains(&foreign) || !words.contains(&foreign),
+                "{} teaches {}",
+                dialect.name,
+                other.name
+            );
         }
     }
 }

@@ -1,10 +1,15 @@
 //! Tests parser and gates together: from the model's text to the calls that would run.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which may panic like the tests"
+)]
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{CallReader, DraftResponse, ToolProtocol, ToolSet, Truncation};
-use sabir_check::{CallChecker, CallState, FeedbackContext, RepairSet, RepeatTracker, render_feedback};
+use sabir_check::{
+    CallChecker, CallState, FeedbackContext, RepairSet, RepeatTracker, render_feedback,
+};
 
 const TOOLS: &str = r#"[
  {"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties":
@@ -38,8 +43,13 @@ fn gated(dialect: &str, text: &str) -> String {
         return words.lines().take(2).collect::<Vec<_>>().join(" ");
     }
     assert!(checked.iter().all(|call| call.state == CallState::Complete));
-    let line =
-        |call: &sabir_check::CheckedCall| format!("{} {}", call.name, serde_json::to_string(&call.arguments).unwrap());
+    let line = |call: &sabir_check::CheckedCall| {
+        format!(
+            "{} {}",
+            call.name,
+            serde_json::to_string(&call.arguments).unwrap()
+        )
+    };
     checked.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -92,13 +102,23 @@ fn diagnosed(dialect: &str, text: &str) -> String {
     draft.source = text.to_owned();
     let checked = CallChecker::new(tools).check_all(&draft);
     let fault = checked.first().unwrap().faults.first().unwrap();
-    fault.render_diagnostic(text).lines().skip(3).take(2).collect::<Vec<_>>().join("\n")
+    fault
+        .render_diagnostic(text)
+        .lines()
+        .skip(3)
+        .take(2)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
 fn the_caret_stands_under_what_is_wrong() {
     let rows = [
-        ("cline", "<red_fil>\n<path>a</path>\n</red_fil>", "1 | <red_fil>\n  |  ^^^^^^^"),
+        (
+            "cline",
+            "<red_fil>\n<path>a</path>\n</red_fil>",
+            "1 | <red_fil>\n  |  ^^^^^^^",
+        ),
         (
             "invoke",
             "<function_calls>\n<invoke name=\"reda_fil\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
@@ -124,7 +144,11 @@ fn the_caret_stands_under_what_is_wrong() {
             "<function_calls>\n<invoke name=\"read_file\">\n<parameter name=\"pth\">a</parameter>\n</invoke>\n</function_calls>",
             "3 | <parameter name=\"pth\">a</parameter>\n  |                  ^^^",
         ),
-        ("cline", "<read_file>\n<path>\na &amp; b\n</path>\n</read_file>", "3 | a &amp; b\n  |   ^^^^^"),
+        (
+            "cline",
+            "<read_file>\n<path>\na &amp; b\n</path>\n</read_file>",
+            "3 | a &amp; b\n  |   ^^^^^",
+        ),
     ];
     for (dialect, text, expected) in rows {
         assert_eq!(diagnosed(dialect, text), expected, "{text}");
@@ -144,9 +168,20 @@ fn every_mistake_is_told_at_once_with_what_was_meant() {
     let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
     let told = |fault: &sabir_call::Fault| {
         let place = fault.position_in(text);
-        format!("{} {}:{} {}", fault.kind.name(), place.line, place.column, fault.hint.as_deref().unwrap_or_default())
+        format!(
+            "{} {}:{} {}",
+            fault.kind.name(),
+            place.line,
+            place.column,
+            fault.hint.as_deref().unwrap_or_default()
+        )
     };
-    let mut lines: Vec<String> = checked.iter().flat_map(|call| &call.faults).chain(&loose).map(told).collect();
+    let mut lines: Vec<String> = checked
+        .iter()
+        .flat_map(|call| &call.faults)
+        .chain(&loose)
+        .map(told)
+        .collect();
     lines.sort();
     assert_eq!(
         lines,
@@ -167,11 +202,19 @@ fn judged(dialect: &str, text: &str, repairs: RepairSet) -> String {
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     draft.source = text.to_owned();
-    let checked = CallChecker::new(tools).with_repairs(repairs).check_all(&draft);
+    let checked = CallChecker::new(tools)
+        .with_repairs(repairs)
+        .check_all(&draft);
     let call = checked.first().unwrap();
     let mut line = format!("{:?}", call.state);
     for repair in &call.repairs {
-        line += &format!(" {}@{} {} -> {}", repair.rule, repair.span.start, repair.before.escape_debug(), repair.after);
+        line += &format!(
+            " {}@{} {} -> {}",
+            repair.rule,
+            repair.span.start,
+            repair.before.escape_debug(),
+            repair.after
+        );
     }
     for fault in &call.faults {
         line += &format!(" {}@{}", fault.kind.name(), fault.span.start);
@@ -221,7 +264,11 @@ fn slips_that_parsers_forgive_are_on_the_record_and_can_be_switched_off() {
     ];
     for (dialect, text, with, rule, without) in rows {
         assert_eq!(judged(dialect, text, RepairSet::all()), with, "{text}");
-        assert_eq!(judged(dialect, text, RepairSet::all().without_rule(rule).unwrap()), without, "{text}");
+        assert_eq!(
+            judged(dialect, text, RepairSet::all().without_rule(rule).unwrap()),
+            without,
+            "{text}"
+        );
         assert_eq!(judged(dialect, text, RepairSet::none()), without, "{text}");
     }
 }
@@ -231,25 +278,60 @@ fn feedback_holds_no_pattern_and_shows_the_dialect_that_was_tried() {
     // (dialect, text, what the feedback must hold)
     let rows = [
         ("cline", "<read_file path=\"a\"/>", "<read_file>\n<path>"),
-        ("cline", "<read_file path=\"a\">\n<path>a</path>\n</read_file>", "<read_file>\n<path>"),
+        (
+            "cline",
+            "<read_file path=\"a\">\n<path>a</path>\n</read_file>",
+            "<read_file>\n<path>",
+        ),
         ("cline", "<read_file/>", "<read_file>\n<path>"),
-        ("cline", "<read_file>\n{\"path\": \"a\"}\n</read_file>", "<read_file>\n<path>"),
-        ("invoke", "@e>\n<parameter name=\"path\">a</parameter>\n</#e>", "A correct call"),
-        ("invoke", "@e name=\"read_file\">\n<path>a</path>\n</#e>", "A correct call"),
-        ("lfm2", "<|tool_call_start|>[read_file(\"a\")]<|tool_call_end|>", "A correct call"),
-        ("functiongemma", "<start_function_call>call:read_file[path]<end_function_call>", "A correct call"),
-        ("hermes", "<tool_call>{\"name\": \"read_file\", \"path\": 1}</tool_call>", "A correct call"),
+        (
+            "cline",
+            "<read_file>\n{\"path\": \"a\"}\n</read_file>",
+            "<read_file>\n<path>",
+        ),
+        (
+            "invoke",
+            "@e>\n<parameter name=\"path\">a</parameter>\n</#e>",
+            "A correct call",
+        ),
+        (
+            "invoke",
+            "@e name=\"read_file\">\n<path>a</path>\n</#e>",
+            "A correct call",
+        ),
+        (
+            "lfm2",
+            "<|tool_call_start|>[read_file(\"a\")]<|tool_call_end|>",
+            "A correct call",
+        ),
+        (
+            "functiongemma",
+            "<start_function_call>call:read_file[path]<end_function_call>",
+            "A correct call",
+        ),
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"read_file\", \"path\": 1}</tool_call>",
+            "A correct call",
+        ),
         (
             "hermes",
             "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"path\": <path>a</path>}}</tool_call>",
             "tag_in_json",
         ),
         ("native", "<read_file path=\"a\"/>", "Correct arguments"),
-        ("native", "@ name=\"read_file\">\n<parameter name=\"path\">a</parameter>\n</#>", "name=\"path\""),
+        (
+            "native",
+            "@ name=\"read_file\">\n<parameter name=\"path\">a</parameter>\n</#>",
+            "name=\"path\"",
+        ),
     ];
     let tools = ToolSet::from_json(TOOLS).unwrap();
     for (dialect, text, expected) in rows {
-        let text = text.replace('@', "<TAG").replace('#', "TAG").replace("TAG", "invok");
+        let text = text
+            .replace('@', "<TAG")
+            .replace('#', "TAG")
+            .replace("TAG", "invok");
         let (read, protocol) = match dialect {
             "native" => ("auto", ToolProtocol::Native),
             other => (other, ToolProtocol::Prompted(other.to_owned())),
@@ -269,6 +351,9 @@ fn feedback_holds_no_pattern_and_shows_the_dialect_that_was_tried() {
         };
         let words = render_feedback(&checked, &loose, &text, &audience).unwrap_or_default();
         assert!(words.contains(expected), "{dialect} {text}\n{words}");
-        assert!(!words.contains("…>") && !words.contains("=\"…\"") && !words.contains("=\"value\""), "{words}");
+        assert!(
+            !words.contains("…>") && !words.contains("=\"…\"") && !words.contains("=\"value\""),
+            "{words}"
+        );
     }
 }

@@ -1,6 +1,11 @@
 //! Measures the cost of a checkpoint, beside a plain listing of the same tree and a synced write of
 //! the same file.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench that fails by panicking says so")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a bench that fails by panicking says so"
+)]
 
 use std::fs;
 use std::sync::Arc;
@@ -27,28 +32,54 @@ impl Ground {
         let work = TempDir::new().unwrap();
         let data = TempDir::new().unwrap();
         for number in 0..files {
-            let folder = work.path().join(format!("{}/{}", number / 1000, number / 100));
+            let folder = work
+                .path()
+                .join(format!("{}/{}", number / 1000, number / 100));
             fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join(number.to_string()), format!("{number}\n").repeat(100)).unwrap();
+            fs::write(
+                folder.join(number.to_string()),
+                format!("{number}\n").repeat(100),
+            )
+            .unwrap();
         }
         let workspace = Arc::new(Workspace::open(work.path()).unwrap());
-        let checkpoints =
-            CheckpointStore::new(data.path().into(), Arc::clone(&workspace), StoreLimits::default(), Vec::new());
-        Self { _folders: [work, data], workspace, checkpoints }
+        let checkpoints = CheckpointStore::new(
+            data.path().into(),
+            Arc::clone(&workspace),
+            StoreLimits::default(),
+            Vec::new(),
+        );
+        Self {
+            _folders: [work, data],
+            workspace,
+            checkpoints,
+        }
     }
 
     fn call(&self, scope: &SnapshotScope, act: impl FnOnce()) {
         // Later than any file, so that all files count as quiet.
-        let mark = CheckpointCall { task: "t".to_owned(), time_ms: 4_000_000_000_000, ..CheckpointCall::default() };
+        let mark = CheckpointCall {
+            task: "t".to_owned(),
+            time_ms: 4_000_000_000_000,
+            ..CheckpointCall::default()
+        };
         let stop = AtomicBool::new(false);
         let id = self.checkpoints.take_snapshot(mark, scope, &stop).unwrap();
         act();
-        self.checkpoints.seal_checkpoint(id, 4_000_000_000_000, &stop).unwrap();
+        self.checkpoints
+            .seal_checkpoint(id, 4_000_000_000_000, &stop)
+            .unwrap();
     }
 
     fn write(&self, number: u64) -> WorkPath {
         let path = self.workspace.parse_path("0/0/0").unwrap();
-        self.workspace.write_file(&path, format!("{number}\n").repeat(100).as_bytes(), WritePrecondition::Any).unwrap();
+        self.workspace
+            .write_file(
+                &path,
+                format!("{number}\n").repeat(100).as_bytes(),
+                WritePrecondition::Any,
+            )
+            .unwrap();
         path
     }
 }
@@ -56,8 +87,19 @@ impl Ground {
 #[divan::bench(args = [1_000, 50_000], sample_count = 10)]
 fn listing(bencher: Bencher<'_, '_>, files: usize) {
     let ground = Ground::new(files);
-    let options = ListOptions { recursive: true, max_entries: usize::MAX, ..ListOptions::default() };
-    bencher.bench_local(|| black_box(ground.workspace.list_folder(&WorkPath::root(), &options).unwrap()));
+    let options = ListOptions {
+        recursive: true,
+        max_entries: usize::MAX,
+        ..ListOptions::default()
+    };
+    bencher.bench_local(|| {
+        black_box(
+            ground
+                .workspace
+                .list_folder(&WorkPath::root(), &options)
+                .unwrap(),
+        )
+    });
 }
 
 #[divan::bench(args = [1_000, 50_000], sample_count = 1)]

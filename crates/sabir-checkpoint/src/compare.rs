@@ -35,7 +35,10 @@ pub(super) struct TreeReader<'a> {
 
 impl TreeReader<'_> {
     pub(super) fn load_tree(&self, id: &ObjectId) -> Result<TreeEntries, CheckpointError> {
-        self.memory.get(id).cloned().map_or_else(|| self.store.load_tree(id), Ok)
+        self.memory
+            .get(id)
+            .cloned()
+            .map_or_else(|| self.store.load_tree(id), Ok)
     }
 
     /// Returns every path that differs, sorted, with folders before their content.
@@ -71,7 +74,10 @@ impl TreeReader<'_> {
         }
         let rows = |id: Option<&ObjectId>| -> Result<PathStates, CheckpointError> {
             let tree = id.map_or(Ok(TreeEntries::new()), |id| self.load_tree(id))?;
-            Ok(tree.into_iter().map(|(name, node)| (name, Some(node))).collect())
+            Ok(tree
+                .into_iter()
+                .map(|(name, node)| (name, Some(node)))
+                .collect())
         };
         self.diff_path_states(path, &rows(before)?, &rows(after)?, found)
     }
@@ -95,8 +101,11 @@ impl TreeReader<'_> {
             };
             let old = if order.is_le() { before.next() } else { None };
             let new = if order.is_ge() { after.next() } else { None };
-            let Some((name, _)) = old.or(new) else { return Ok(()) };
-            let node = |row: Option<&(PathBuf, Option<TreeNode>)>| row.and_then(|(_, node)| node.clone());
+            let Some((name, _)) = old.or(new) else {
+                return Ok(());
+            };
+            let node =
+                |row: Option<&(PathBuf, Option<TreeNode>)>| row.and_then(|(_, node)| node.clone());
             self.diff_nodes(path.join(name), node(old), node(new), found)?;
         }
     }
@@ -110,42 +119,75 @@ impl TreeReader<'_> {
     ) -> Result<(), CheckpointError> {
         let old_tree = tree_of(before.as_ref());
         let new_tree = tree_of(after.as_ref());
-        let unknown = [&before, &after].iter().any(|node| matches!(node, Some(TreeNode::Omitted { folder: true, .. })));
+        let unknown = [&before, &after]
+            .iter()
+            .any(|node| matches!(node, Some(TreeNode::Omitted { folder: true, .. })));
         let alike = match (&before, &after) {
             (Some(before), Some(after)) => before.is_same_entry(after),
             (None, None) => true,
             _ => false,
         };
         // If one side was scanned without its content, the contents cannot be compared.
-        let alone = [&before, &after].iter().any(|node| matches!(node, Some(TreeNode::Folder { tree: None, .. })));
+        let alone = [&before, &after]
+            .iter()
+            .any(|node| matches!(node, Some(TreeNode::Folder { tree: None, .. })));
         if !alike {
-            found.push(PathDifference { path: path.clone(), before, after });
+            found.push(PathDifference {
+                path: path.clone(),
+                before,
+                after,
+            });
         }
-        if unknown || alone { Ok(()) } else { self.diff_trees(&path, old_tree.as_ref(), new_tree.as_ref(), found) }
+        if unknown || alone {
+            Ok(())
+        } else {
+            self.diff_trees(&path, old_tree.as_ref(), new_tree.as_ref(), found)
+        }
     }
 
     /// Returns the node at a path below a root tree.
-    pub(super) fn find_node(&self, root: &ObjectId, path: &Path) -> Result<Option<TreeNode>, CheckpointError> {
+    pub(super) fn find_node(
+        &self,
+        root: &ObjectId,
+        path: &Path,
+    ) -> Result<Option<TreeNode>, CheckpointError> {
         let mut tree = self.load_tree(root)?;
         let mut names = path.iter().peekable();
         while let Some(name) = names.next() {
-            let found = tree.into_iter().find(|(known, _)| known.as_os_str() == name).map(|(_, node)| node);
+            let found = tree
+                .into_iter()
+                .find(|(known, _)| known.as_os_str() == name)
+                .map(|(_, node)| node);
             match (found, names.peek()) {
                 (found, None) => return Ok(found),
-                (Some(TreeNode::Folder { tree: Some(id), .. }), Some(_)) => tree = self.load_tree(&id)?,
+                (Some(TreeNode::Folder { tree: Some(id), .. }), Some(_)) => {
+                    tree = self.load_tree(&id)?
+                }
                 // The content of an omitted folder is unknown.
-                (Some(left @ TreeNode::Omitted { folder: true, .. }), Some(_)) => return Ok(Some(left)),
+                (Some(left @ TreeNode::Omitted { folder: true, .. }), Some(_)) => {
+                    return Ok(Some(left));
+                }
                 _ => return Ok(None),
             }
         }
-        Ok(Some(TreeNode::Folder { mode: 0o755, tree: Some(*root) }))
+        Ok(Some(TreeNode::Folder {
+            mode: 0o755,
+            tree: Some(*root),
+        }))
     }
 
     /// Returns a node and everything below it, as path states.
-    pub(super) fn list_below(&self, path: &Path, node: Option<TreeNode>) -> Result<PathStates, CheckpointError> {
+    pub(super) fn list_below(
+        &self,
+        path: &Path,
+        node: Option<TreeNode>,
+    ) -> Result<PathStates, CheckpointError> {
         let mut found = Vec::new();
         self.diff_nodes(path.to_path_buf(), None, node, &mut found)?;
-        Ok(found.into_iter().map(|difference| (difference.path, difference.after)).collect())
+        Ok(found
+            .into_iter()
+            .map(|difference| (difference.path, difference.after))
+            .collect())
     }
 }
 

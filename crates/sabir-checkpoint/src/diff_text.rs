@@ -24,16 +24,25 @@ impl CheckpointStore {
     /// # Errors
     /// [`CheckpointError::Damaged`] and [`CheckpointError::Io`].
     pub fn render_diff(&self, differences: &[PathDifference]) -> Result<String, CheckpointError> {
-        let Some(work) = self.lock_existing()? else { return Ok(String::new()) };
+        let Some(work) = self.lock_existing()? else {
+            return Ok(String::new());
+        };
         let content = |path: &Path, id: &ObjectId| {
             work.store().read_object(id).or_else(|damaged| {
                 // The content that an unsealed call left is not in the store; it exists only in the
                 // workspace.
-                let now = self.to_work_path(path).and_then(|path| self.workspace.read_file(&path, MAX_TEXT_BYTES).ok());
-                now.map(|now| now.bytes).filter(|bytes| ObjectId::hash_of(bytes) == *id).ok_or(damaged)
+                let now = self
+                    .to_work_path(path)
+                    .and_then(|path| self.workspace.read_file(&path, MAX_TEXT_BYTES).ok());
+                now.map(|now| now.bytes)
+                    .filter(|bytes| ObjectId::hash_of(bytes) == *id)
+                    .ok_or(damaged)
             })
         };
-        differences.iter().map(|difference| render_difference(difference, &content)).collect()
+        differences
+            .iter()
+            .map(|difference| render_difference(difference, &content))
+            .collect()
     }
 }
 
@@ -41,36 +50,58 @@ impl CheckpointStore {
 #[must_use]
 pub fn display_path(path: &Path) -> String {
     let plain = path.display().to_string();
-    if plain.contains(char::is_control) { format!("{plain:?}") } else { plain }
+    if plain.contains(char::is_control) {
+        format!("{plain:?}")
+    } else {
+        plain
+    }
 }
 
 type ContentLoader<'a> = &'a dyn Fn(&Path, &ObjectId) -> Result<Vec<u8>, CheckpointError>;
 
-fn render_difference(difference: &PathDifference, content: ContentLoader<'_>) -> Result<String, CheckpointError> {
-    let PathDifference { path, before, after } = difference;
+fn render_difference(
+    difference: &PathDifference,
+    content: ContentLoader<'_>,
+) -> Result<String, CheckpointError> {
+    let PathDifference {
+        path,
+        before,
+        after,
+    } = difference;
     let shown = display_path(path);
     let mut lines = String::new();
-    if let (Some(old), Some(new)) = (before.as_ref().and_then(node_mode), after.as_ref().and_then(node_mode))
-        && old != new
+    if let (Some(old), Some(new)) = (
+        before.as_ref().and_then(node_mode),
+        after.as_ref().and_then(node_mode),
+    ) && old != new
     {
         lines.push_str(&format!("mode of {shown}: {old:03o} → {new:03o}\n"));
     }
     let text = |node: Option<&TreeNode>| -> Result<Option<String>, CheckpointError> {
         match node {
             None => Ok(Some(String::new())),
-            Some(TreeNode::File { size, content: id, .. }) if *size <= MAX_TEXT_BYTES as u64 => {
-                Ok(String::from_utf8(content(path, id)?).ok().filter(|text| !text.contains('\0')))
-            }
+            Some(TreeNode::File {
+                size, content: id, ..
+            }) if *size <= MAX_TEXT_BYTES as u64 => Ok(String::from_utf8(content(path, id)?)
+                .ok()
+                .filter(|text| !text.contains('\0'))),
             Some(_) => Ok(None),
         }
     };
     let file = |node: &Option<TreeNode>| matches!(node, None | Some(TreeNode::File { .. }));
     match (before, after) {
         (Some(TreeNode::Folder { .. }), Some(TreeNode::Folder { .. })) => {}
-        (Some(TreeNode::File { content: old, .. }), Some(TreeNode::File { content: new, .. })) if old == new => {}
+        (Some(TreeNode::File { content: old, .. }), Some(TreeNode::File { content: new, .. }))
+            if old == new => {}
         _ if file(before) && file(after) => match (text(before.as_ref())?, text(after.as_ref())?) {
             (Some(old), Some(new)) if !(old.is_empty() && new.is_empty()) => {
-                lines.push_str(&render_unified(&old, &new, path, before.is_some(), after.is_some()));
+                lines.push_str(&render_unified(
+                    &old,
+                    &new,
+                    path,
+                    before.is_some(),
+                    after.is_some(),
+                ));
             }
             _ => lines.push_str(&describe_difference(difference)),
         },
@@ -81,10 +112,17 @@ fn render_difference(difference: &PathDifference, content: ContentLoader<'_>) ->
 
 fn render_unified(old: &str, new: &str, path: &Path, existed: bool, exists: bool) -> String {
     let side = |there: bool, letter: char| {
-        if there { format!("{letter}/{}", display_path(path)) } else { "/dev/null".to_owned() }
+        if there {
+            format!("{letter}/{}", display_path(path))
+        } else {
+            "/dev/null".to_owned()
+        }
     };
     let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
-    diff.unified_diff().context_radius(3).header(&side(existed, 'a'), &side(exists, 'b')).to_string()
+    diff.unified_diff()
+        .context_radius(3)
+        .header(&side(existed, 'a'), &side(exists, 'b'))
+        .to_string()
 }
 
 /// Describes the change of a path in one line.
@@ -115,9 +153,15 @@ impl fmt::Display for TreeNode {
             Self::Link { target } => write!(f, "a link to {}", display_path(target)),
             Self::Folder { .. } => f.write_str("a folder"),
             Self::Special => f.write_str("a FIFO, socket or device"),
-            Self::Omitted { why, folder: true, .. } => write!(f, "a folder that is not kept ({})", why.describe()),
+            Self::Omitted {
+                why, folder: true, ..
+            } => write!(f, "a folder that is not kept ({})", why.describe()),
             Self::Omitted { why, size, .. } => {
-                write!(f, "a file of {size} bytes that is not kept ({})", why.describe())
+                write!(
+                    f,
+                    "a file of {size} bytes that is not kept ({})",
+                    why.describe()
+                )
             }
         }
     }
@@ -131,7 +175,9 @@ impl fmt::Display for RestoreConflict {
             Self::Omitted(why) => write!(f, "it is not kept: {}", why.describe()),
             Self::Lost(why) => write!(f, "what is there now could not be kept: {}", why.describe()),
             Self::Special => f.write_str("it is a FIFO, socket or device"),
-            Self::Under { path, .. } => write!(f, "{} is left alone, and is no folder", display_path(path)),
+            Self::Under { path, .. } => {
+                write!(f, "{} is left alone, and is no folder", display_path(path))
+            }
         }
     }
 }

@@ -40,7 +40,8 @@ impl ByteWriter {
     pub(super) fn write_bytes(&mut self, bytes: &[u8]) {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.write_u32(length);
-        self.0.extend_from_slice(bytes.get(..length as usize).unwrap_or(bytes));
+        self.0
+            .extend_from_slice(bytes.get(..length as usize).unwrap_or(bytes));
     }
 
     pub(super) fn write_text(&mut self, text: &str) {

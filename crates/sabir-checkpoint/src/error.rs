@@ -46,7 +46,9 @@ pub enum CheckpointError {
         last: u32,
     },
     /// The checkpoint was there, and was removed to keep the store small.
-    #[error("the checkpoints of the task {task} up to call {through} were removed to keep the store under its cap")]
+    #[error(
+        "the checkpoints of the task {task} up to call {through} were removed to keep the store under its cap"
+    )]
     Pruned {
         /// The task.
         task: String,
@@ -54,13 +56,17 @@ pub enum CheckpointError {
         through: u32,
     },
     /// The task has changed nothing, or too few times, or its changes are undone already.
-    #[error("the task {task} has no changing call left to undo, or not so many; `sabir checkpoints` lists them")]
+    #[error(
+        "the task {task} has no changing call left to undo, or not so many; `sabir checkpoints` lists them"
+    )]
     NothingToUndo {
         /// The task.
         task: String,
     },
     /// The files have changed since the plan was made.
-    #[error("the files changed since the plan was shown, so nothing was done; look at it once more")]
+    #[error(
+        "the files changed since the plan was shown, so nothing was done; look at it once more"
+    )]
     Stale,
     /// The path is in no checkpoint since that call.
     #[error("`{}` is in no checkpoint since that call", path.display())]
@@ -83,6 +89,10 @@ impl CheckpointError {
     /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(super) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path: path.clone(), source }
+        move |source| Self::Io {
+            action,
+            path: path.clone(),
+            source,
+        }
     }
 }

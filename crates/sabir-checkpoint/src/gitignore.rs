@@ -23,20 +23,39 @@ pub(super) struct GitignoreChain<'a> {
 impl<'a> GitignoreChain<'a> {
     /// Loads the rules of a folder. A folder with a `.git` is a repository, so the rules from above
     /// end there.
-    pub(super) fn load_folder(folder: BorrowedFd<'_>, path: &Path, names: &[PathBuf], above: Option<&'a Self>) -> Self {
+    pub(super) fn load_folder(
+        folder: BorrowedFd<'_>,
+        path: &Path,
+        names: &[PathBuf],
+        above: Option<&'a Self>,
+    ) -> Self {
         let has = |name: &str| names.iter().any(|known| known == Path::new(name));
         let repository = has(".git");
-        let texts = [(repository, ".git/info/exclude"), (has(".gitignore"), ".gitignore")];
+        let texts = [
+            (repository, ".git/info/exclude"),
+            (has(".gitignore"), ".gitignore"),
+        ];
         let mut builder = GitignoreBuilder::new(to_absolute(path));
         let mut some = false;
-        for text in texts.iter().filter(|(there, _)| *there).filter_map(|(_, name)| read_ignore_file(folder, name)) {
+        for text in texts
+            .iter()
+            .filter(|(there, _)| *there)
+            .filter_map(|(_, name)| read_ignore_file(folder, name))
+        {
             for line in text.lines() {
                 // An invalid pattern is skipped, as git does.
                 some |= builder.add_line(None, line).is_ok();
             }
         }
-        let own = if some { builder.build().ok().filter(|rules| !rules.is_empty()) } else { None };
-        Self { own, above: above.filter(|_| !repository) }
+        let own = if some {
+            builder.build().ok().filter(|rules| !rules.is_empty())
+        } else {
+            None
+        };
+        Self {
+            own,
+            above: above.filter(|_| !repository),
+        }
     }
 
     /// Returns true if a folder inside this one is ignored; the nearest matching rule decides.
@@ -61,15 +80,24 @@ fn to_absolute(path: &Path) -> PathBuf {
 
 fn read_ignore_file(folder: BorrowedFd<'_>, name: &str) -> Option<String> {
     // No link is followed and no FIFO can block the scan, as everywhere in snapshots.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let mut folder = rustix::fs::openat(folder, ".", flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut folder =
+        rustix::fs::openat(folder, ".", flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let mut parts = Path::new(name).iter().peekable();
     while let Some(part) = parts.next() {
-        let kind = if parts.peek().is_some() { OFlags::DIRECTORY } else { OFlags::empty() };
+        let kind = if parts.peek().is_some() {
+            OFlags::DIRECTORY
+        } else {
+            OFlags::empty()
+        };
         folder = rustix::fs::openat(&folder, part, flags | kind, Mode::empty()).ok()?;
     }
     let file = File::from(folder);
-    if !file.metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES) {
+    if !file
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES)
+    {
         return None;
     }
     let mut bytes = Vec::new();

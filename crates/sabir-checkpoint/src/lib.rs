@@ -234,9 +234,20 @@ impl CheckpointStore {
     /// checkpoint; nothing is read or written here. `excluded` lists folders that are left out
     /// wherever the workspace contains them, such as this program's own files.
     #[must_use]
-    pub fn new(root: PathBuf, workspace: Arc<Workspace>, caps: StoreLimits, excluded: Vec<PathBuf>) -> Self {
+    pub fn new(
+        root: PathBuf,
+        workspace: Arc<Workspace>,
+        caps: StoreLimits,
+        excluded: Vec<PathBuf>,
+    ) -> Self {
         let state = Mutex::new((ObjectStore::new(root.clone()), None));
-        Self { root, workspace, caps, excluded, state }
+        Self {
+            root,
+            workspace,
+            caps,
+            excluded,
+            state,
+        }
     }
 
     /// Records the state before a call, durably, and returns the checkpoint's id.
@@ -264,8 +275,15 @@ impl CheckpointStore {
     ///
     /// # Errors
     /// Those of [`take_snapshot`](Self::take_snapshot). The checkpoint stays, unsealed.
-    pub fn seal_checkpoint(&self, id: u64, time_ms: u64, stop: &AtomicBool) -> Result<SealOutcome, CheckpointError> {
-        let Some(mut work) = self.lock_existing()? else { return Ok(SealOutcome::Unchanged) };
+    pub fn seal_checkpoint(
+        &self,
+        id: u64,
+        time_ms: u64,
+        stop: &AtomicBool,
+    ) -> Result<SealOutcome, CheckpointError> {
+        let Some(mut work) = self.lock_existing()? else {
+            return Ok(SealOutcome::Unchanged);
+        };
         self.seal_checkpoint_in(&mut work, id, time_ms, false, stop)
     }
 
@@ -274,9 +292,18 @@ impl CheckpointStore {
     /// # Errors
     /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
     pub fn list_checkpoints(&self, task: Option<&str>) -> Result<Vec<Checkpoint>, CheckpointError> {
-        let Some(work) = self.lock_existing()? else { return Ok(Vec::new()) };
-        let wanted = |checkpoint: &&Checkpoint| task.is_none_or(|task| checkpoint.mark.task == task);
-        Ok(work.store().checkpoints.iter().filter(wanted).cloned().collect())
+        let Some(work) = self.lock_existing()? else {
+            return Ok(Vec::new());
+        };
+        let wanted =
+            |checkpoint: &&Checkpoint| task.is_none_or(|task| checkpoint.mark.task == task);
+        Ok(work
+            .store()
+            .checkpoints
+            .iter()
+            .filter(wanted)
+            .cloned()
+            .collect())
     }
 
     /// Returns the highest call number whose checkpoint was removed to save space, if any was.
@@ -284,7 +311,9 @@ impl CheckpointStore {
     /// # Errors
     /// Those of [`list_checkpoints`](Self::list_checkpoints).
     pub fn pruned_through(&self, task: &str) -> Result<Option<u32>, CheckpointError> {
-        Ok(self.lock_existing()?.and_then(|work| work.store().pruned.get(task).copied()))
+        Ok(self
+            .lock_existing()?
+            .and_then(|work| work.store().pruned.get(task).copied()))
     }
 
     /// Returns the size of the store on disk, in bytes.
@@ -292,7 +321,9 @@ impl CheckpointStore {
     /// # Errors
     /// Those of [`list_checkpoints`](Self::list_checkpoints).
     pub fn disk_bytes(&self) -> Result<u64, CheckpointError> {
-        Ok(self.lock_existing()?.map_or(0, |work| work.store().total_bytes()))
+        Ok(self
+            .lock_existing()?
+            .map_or(0, |work| work.store().total_bytes()))
     }
 
     /// Returns the bytes of a file that a checkpoint holds.
@@ -300,7 +331,11 @@ impl CheckpointStore {
     /// # Errors
     /// [`CheckpointError::Damaged`], and those of [`list_checkpoints`](Self::list_checkpoints).
     pub fn read_content(&self, id: &ObjectId) -> Result<Vec<u8>, CheckpointError> {
-        let work = self.lock_existing()?.ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })?;
+        let work = self
+            .lock_existing()?
+            .ok_or_else(|| CheckpointError::Damaged {
+                object: id.to_string(),
+            })?;
         work.store().read_object(id)
     }
 
@@ -309,14 +344,17 @@ impl CheckpointStore {
     }
 
     fn lock_or_create(&self) -> Result<LockedStore<'_>, CheckpointError> {
-        let missing = || CheckpointError::io_error("lock", &self.root)(std::io::ErrorKind::NotFound.into());
+        let missing =
+            || CheckpointError::io_error("lock", &self.root)(std::io::ErrorKind::NotFound.into());
         self.lock_store(true)?.ok_or_else(missing)
     }
 
     fn lock_store(&self, create: bool) -> Result<Option<LockedStore<'_>>, CheckpointError> {
         // Take the mutex first: a file lock does not separate the threads of one process.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(lock) = store::lock_store(&self.root, create)? else { return Ok(None) };
+        let Some(lock) = store::lock_store(&self.root, create)? else {
+            return Ok(None);
+        };
         let mut work = LockedStore { _lock: lock, state };
         if create {
             self.write_workspace_name()?;
@@ -333,7 +371,12 @@ impl CheckpointStore {
             return Ok(());
         }
         let mut options = std::fs::File::options();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path);
         file.and_then(|mut file| file.write_all(self.workspace.root().as_os_str().as_bytes()))
             .map_err(CheckpointError::io_error("write", &path))
     }
@@ -347,13 +390,19 @@ impl CheckpointStore {
         stop: &AtomicBool,
     ) -> Result<u64, CheckpointError> {
         let before = match scope {
-            SnapshotScope::All => self.scan_into_store(work, mark.time_ms, stop, |scanner| scanner.scan_workspace()),
+            SnapshotScope::All => {
+                self.scan_into_store(work, mark.time_ms, stop, |scanner| scanner.scan_workspace())
+            }
             SnapshotScope::Files(paths) => {
-                let paths: Vec<_> = paths.iter().map(|path| path.as_path().to_path_buf()).collect();
-                let places = self.scan_into_store(work, mark.time_ms, stop, |scanner| match kind {
-                    CheckpointKind::Call => scanner.scan_paths(&paths),
-                    _ => scanner.scan_paths_shallow(&paths),
-                })?;
+                let paths: Vec<_> = paths
+                    .iter()
+                    .map(|path| path.as_path().to_path_buf())
+                    .collect();
+                let places =
+                    self.scan_into_store(work, mark.time_ms, stop, |scanner| match kind {
+                        CheckpointKind::Call => scanner.scan_paths(&paths),
+                        _ => scanner.scan_paths_shallow(&paths),
+                    })?;
                 work.store_mut().put_path_states(&places)
             }
         };
@@ -364,7 +413,15 @@ impl CheckpointStore {
         let id = store.last_id + 1;
         let number = store.next_number(&mark.task);
         let whole = matches!(scope, SnapshotScope::All);
-        let checkpoint = Checkpoint { id, number, mark, kind, whole, before: before?, after: None };
+        let checkpoint = Checkpoint {
+            id,
+            number,
+            mark,
+            kind,
+            whole,
+            before: before?,
+            after: None,
+        };
         store.commit(LogRecord::Taken(checkpoint), AppendDurability::Synced)?;
         self.save_stamps(work);
         Ok(id)
@@ -378,9 +435,20 @@ impl CheckpointStore {
         mark: &CheckpointCall,
         stop: &AtomicBool,
     ) -> Result<(), CheckpointError> {
-        let unsealed = |checkpoint: &&Checkpoint| checkpoint.mark.task == mark.task && checkpoint.after.is_none();
-        let left: Vec<u64> = work.store().checkpoints.iter().filter(unsealed).map(|checkpoint| checkpoint.id).collect();
-        left.into_iter().try_for_each(|id| self.seal_checkpoint_in(work, id, mark.time_ms, true, stop).map(|_| ()))
+        let unsealed = |checkpoint: &&Checkpoint| {
+            checkpoint.mark.task == mark.task && checkpoint.after.is_none()
+        };
+        let left: Vec<u64> = work
+            .store()
+            .checkpoints
+            .iter()
+            .filter(unsealed)
+            .map(|checkpoint| checkpoint.id)
+            .collect();
+        left.into_iter().try_for_each(|id| {
+            self.seal_checkpoint_in(work, id, mark.time_ms, true, stop)
+                .map(|_| ())
+        })
     }
 
     fn seal_checkpoint_in(
@@ -391,7 +459,13 @@ impl CheckpointStore {
         late: bool,
         stop: &AtomicBool,
     ) -> Result<SealOutcome, CheckpointError> {
-        let Some(checkpoint) = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id).cloned() else {
+        let Some(checkpoint) = work
+            .store()
+            .checkpoints
+            .iter()
+            .find(|checkpoint| checkpoint.id == id)
+            .cloned()
+        else {
             return Ok(SealOutcome::Unchanged);
         };
         self.make_room(work, &checkpoint.mark.task, None)?;
@@ -401,10 +475,11 @@ impl CheckpointStore {
             let before = work.store().load_path_states(&checkpoint.before)?;
             // The same paths as in the snapshot, so that both states can be compared.
             let paths: Vec<_> = before.into_iter().map(|(path, _)| path).collect();
-            let after = self.scan_into_store(work, time_ms, stop, |scanner| match checkpoint.kind {
-                CheckpointKind::Call => scanner.scan_paths(&paths),
-                _ => scanner.scan_paths_shallow(&paths),
-            })?;
+            let after =
+                self.scan_into_store(work, time_ms, stop, |scanner| match checkpoint.kind {
+                    CheckpointKind::Call => scanner.scan_paths(&paths),
+                    _ => scanner.scan_paths_shallow(&paths),
+                })?;
             work.store_mut().put_path_states(&after)
         };
         if root.is_err() {
@@ -415,10 +490,12 @@ impl CheckpointStore {
         // and be sealed again.
         if root == checkpoint.before && checkpoint.kind == CheckpointKind::Call && !late {
             work.store_mut().discard_pending();
-            work.store_mut().commit(LogRecord::Discarded { id }, AppendDurability::Deferred)?;
+            work.store_mut()
+                .commit(LogRecord::Discarded { id }, AppendDurability::Deferred)?;
             return Ok(SealOutcome::Unchanged);
         }
-        work.store_mut().commit_seal(id, StateAfter { root, late })?;
+        work.store_mut()
+            .commit_seal(id, StateAfter { root, late })?;
         self.save_stamps(work);
         Ok(SealOutcome::Changed)
     }
@@ -436,7 +513,9 @@ impl CheckpointStore {
         let stamps = stamps.get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
         let target = SnapshotTarget::Store(store);
         let root = self.workspace.as_fd();
-        let scanned = at(&mut SnapshotScanner::new(root, &excluded, target, stamps, self.caps, now_ms, stop));
+        let scanned = at(&mut SnapshotScanner::new(
+            root, &excluded, target, stamps, self.caps, now_ms, stop,
+        ));
         if scanned.is_err() {
             store.discard_pending();
         }
@@ -451,18 +530,25 @@ impl CheckpointStore {
         at: impl FnOnce(&mut SnapshotScanner<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
         let excluded = self.excluded_inodes();
-        let stamps = work.state.1.get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
+        let stamps = work
+            .state
+            .1
+            .get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
         let root = self.workspace.as_fd();
         let target = SnapshotTarget::Memory(memory);
         // A time of zero keeps the stamps of this scan from being remembered, so no clock is
         // needed.
         let stop = AtomicBool::new(false);
-        at(&mut SnapshotScanner::new(root, &excluded, target, stamps, self.caps, 0, &stop))
+        at(&mut SnapshotScanner::new(
+            root, &excluded, target, stamps, self.caps, 0, &stop,
+        ))
     }
 
     fn excluded_inodes(&self) -> Vec<(u64, u64)> {
         let own = self.excluded.iter().chain([&self.root]);
-        own.filter_map(|path| std::fs::metadata(path).ok()).map(|found| (found.dev(), found.ino())).collect()
+        own.filter_map(|path| std::fs::metadata(path).ok())
+            .map(|found| (found.dev(), found.ino()))
+            .collect()
     }
 
     /// Writes the stamps if more than one in twenty is new. Losing them costs only time.

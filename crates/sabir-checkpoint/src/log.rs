@@ -68,10 +68,15 @@ pub(super) enum AppendDurability {
 /// log.
 pub(super) fn read_log(path: &Path) -> io::Result<Option<LogContents>> {
     let mut file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(LogContents::default())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Some(LogContents::default()));
+        }
         opened => opened?,
     };
-    let mut contents = LogContents { inode: file.metadata()?.ino(), ..LogContents::default() };
+    let mut contents = LogContents {
+        inode: file.metadata()?.ino(),
+        ..LogContents::default()
+    };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let Some(mut rest) = bytes.strip_prefix(HEAD) else {
@@ -83,10 +88,20 @@ pub(super) fn read_log(path: &Path) -> io::Result<Option<LogContents>> {
         let at = contents.good_bytes + FRAME_BYTES as u64;
         // The checksum is right, so an unknown record was written by a newer version: refuse the
         // log instead of losing it.
-        let Some((record, objects)) = decode_frame(payload) else { return Ok(None) };
+        let Some((record, objects)) = decode_frame(payload) else {
+            return Ok(None);
+        };
         contents
             .objects
-            .extend(objects.into_iter().map(|(id, span)| (id, ObjectSpan { offset: span.offset + at, ..span })));
+            .extend(objects.into_iter().map(|(id, span)| {
+                (
+                    id,
+                    ObjectSpan {
+                        offset: span.offset + at,
+                        ..span
+                    },
+                )
+            }));
         contents.records.push(record);
         contents.good_bytes = at + payload.len() as u64;
         rest = behind;
@@ -103,8 +118,17 @@ pub(super) fn append_record(
     objects: &[InlineObject],
     durable: AppendDurability,
 ) -> io::Result<(Vec<(ObjectId, ObjectSpan)>, u64)> {
-    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    let mut bytes = if good_bytes == 0 { HEAD.to_vec() } else { Vec::new() };
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    let mut bytes = if good_bytes == 0 {
+        HEAD.to_vec()
+    } else {
+        Vec::new()
+    };
     let at = good_bytes + bytes.len() as u64 + FRAME_BYTES as u64;
     let spans = encode_frame(record, objects, &mut bytes);
     // A crash may have left a broken frame behind the valid part; without truncation its tail would
@@ -116,7 +140,18 @@ pub(super) fn append_record(
     if durable == AppendDurability::Synced {
         file.sync_data()?;
     }
-    let spans = spans.into_iter().map(|(id, span)| (id, ObjectSpan { offset: span.offset + at, ..span })).collect();
+    let spans = spans
+        .into_iter()
+        .map(|(id, span)| {
+            (
+                id,
+                ObjectSpan {
+                    offset: span.offset + at,
+                    ..span
+                },
+            )
+        })
+        .collect();
     Ok((spans, good_bytes + bytes.len() as u64))
 }
 
@@ -127,7 +162,12 @@ pub(super) fn replace_log(path: &Path, records: &[LogRecord]) -> io::Result<()> 
         encode_frame(record, &[], &mut bytes);
     }
     let temp = path.with_extension("tmp");
-    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temp)?;
     let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| std::fs::rename(&temp, path)) {
         _ = std::fs::remove_file(&temp);
@@ -145,11 +185,20 @@ fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = from.read_u32()? as usize;
     let crc = from.read_u32()?;
     let payload = from.take_bytes(length)?;
-    (crc32fast::hash(payload) == crc).then(|| (payload, bytes.get(FRAME_BYTES + length..).unwrap_or_default()))
+    (crc32fast::hash(payload) == crc).then(|| {
+        (
+            payload,
+            bytes.get(FRAME_BYTES + length..).unwrap_or_default(),
+        )
+    })
 }
 
 /// Encodes a frame. The returned offsets count from the start of its payload.
-fn encode_frame(record: &LogRecord, objects: &[InlineObject], out: &mut Vec<u8>) -> Vec<(ObjectId, ObjectSpan)> {
+fn encode_frame(
+    record: &LogRecord,
+    objects: &[InlineObject],
+    out: &mut Vec<u8>,
+) -> Vec<(ObjectId, ObjectSpan)> {
     let mut payload = ByteWriter::default();
     record.write_to(&mut payload);
     payload.write_u32(u32::try_from(objects.len()).unwrap_or(u32::MAX));
@@ -160,7 +209,14 @@ fn encode_frame(record: &LogRecord, objects: &[InlineObject], out: &mut Vec<u8>)
         // The bytes of the object follow its four-byte length.
         let offset = payload.0.len() as u64 + 4;
         payload.write_bytes(bytes);
-        spans.push((*id, ObjectSpan { kind: *kind, offset, length: bytes.len() as u64 }));
+        spans.push((
+            *id,
+            ObjectSpan {
+                kind: *kind,
+                offset,
+                length: bytes.len() as u64,
+            },
+        ));
     }
     let mut head = ByteWriter::default();
     head.write_u32(u32::try_from(payload.0.len()).unwrap_or(u32::MAX));
@@ -180,7 +236,14 @@ fn decode_frame(payload: &[u8]) -> Option<(LogRecord, Vec<(ObjectId, ObjectSpan)
         let id = from.read_id()?;
         let offset = from.position() as u64 + 4;
         let length = from.read_bytes()?.len() as u64;
-        objects.push((id, ObjectSpan { kind, offset, length }));
+        objects.push((
+            id,
+            ObjectSpan {
+                kind,
+                offset,
+                length,
+            },
+        ));
     }
     Some((record, objects))
 }
@@ -219,11 +282,21 @@ impl LogRecord {
             1 => Self::Taken(Checkpoint::read_from(from)?),
             2 => Self::Sealed {
                 id: from.read_u64()?,
-                after: StateAfter { root: from.read_id()?, late: from.read_u8()? == 1 },
+                after: StateAfter {
+                    root: from.read_id()?,
+                    late: from.read_u8()? == 1,
+                },
             },
-            3 => Self::Discarded { id: from.read_u64()? },
-            4 => Self::Pruned { task: from.read_text()?, through: from.read_u32()? },
-            5 => Self::LastId { id: from.read_u64()? },
+            3 => Self::Discarded {
+                id: from.read_u64()?,
+            },
+            4 => Self::Pruned {
+                task: from.read_text()?,
+                through: from.read_u32()?,
+            },
+            5 => Self::LastId {
+                id: from.read_u64()?,
+            },
             _ => return None,
         })
     }
@@ -233,7 +306,12 @@ impl Checkpoint {
     fn write_to(&self, out: &mut ByteWriter) {
         out.write_u64(self.id);
         out.write_u32(self.number);
-        for text in [&self.mark.task, &self.mark.call, &self.mark.tool, &self.mark.label] {
+        for text in [
+            &self.mark.task,
+            &self.mark.call,
+            &self.mark.tool,
+            &self.mark.label,
+        ] {
             out.write_text(text);
         }
         out.write_u64(self.mark.time_ms);
@@ -256,13 +334,29 @@ impl Checkpoint {
         let call = from.read_text()?;
         let tool = from.read_text()?;
         let label = from.read_text()?;
-        let mark = CheckpointCall { task, call, tool, label, time_ms: from.read_u64()? };
+        let mark = CheckpointCall {
+            task,
+            call,
+            tool,
+            label,
+            time_ms: from.read_u64()?,
+        };
         let what = match from.read_u8()? {
             0 => CheckpointKind::Call,
-            1 => CheckpointKind::Restore { to: from.read_u32()? },
+            1 => CheckpointKind::Restore {
+                to: from.read_u32()?,
+            },
             2 => CheckpointKind::PartialRestore,
             _ => return None,
         };
-        Some(Self { id, number, mark, kind: what, whole: from.read_u8()? == 1, before: from.read_id()?, after: None })
+        Some(Self {
+            id,
+            number,
+            mark,
+            kind: what,
+            whole: from.read_u8()? == 1,
+            before: from.read_id()?,
+            after: None,
+        })
     }
 }

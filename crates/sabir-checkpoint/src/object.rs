@@ -125,8 +125,14 @@ impl OmitReason {
         }
     }
 
-    const ALL: [Self; 6] =
-        [Self::TooLarge, Self::Ignored, Self::CheckpointFull, Self::Unreadable, Self::TooDeep, Self::OtherFileSystem];
+    const ALL: [Self; 6] = [
+        Self::TooLarge,
+        Self::Ignored,
+        Self::CheckpointFull,
+        Self::Unreadable,
+        Self::TooDeep,
+        Self::OtherFileSystem,
+    ];
 }
 
 impl TreeNode {
@@ -135,7 +141,10 @@ impl TreeNode {
     pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Folder { mode, .. }, Self::Folder { mode: other, .. }) => mode == other,
-            (Self::Omitted { folder: true, .. }, Self::Omitted { folder: true, .. } | Self::Folder { .. })
+            (
+                Self::Omitted { folder: true, .. },
+                Self::Omitted { folder: true, .. } | Self::Folder { .. },
+            )
             | (Self::Folder { .. }, Self::Omitted { folder: true, .. }) => true,
             (Self::Omitted { stamp, .. }, Self::Omitted { stamp: other, .. }) => stamp == other,
             _ => self == other,
@@ -145,12 +154,19 @@ impl TreeNode {
     /// Returns true for a folder, kept or not.
     #[must_use]
     pub fn is_folder(&self) -> bool {
-        matches!(self, Self::Folder { .. } | Self::Omitted { folder: true, .. })
+        matches!(
+            self,
+            Self::Folder { .. } | Self::Omitted { folder: true, .. }
+        )
     }
 
     fn write_to(&self, out: &mut ByteWriter) {
         match self {
-            Self::File { mode, size, content } => {
+            Self::File {
+                mode,
+                size,
+                content,
+            } => {
                 out.write_u8(1);
                 out.write_u32(*mode);
                 out.write_u64(*size);
@@ -168,10 +184,20 @@ impl TreeNode {
                 }
             }
             Self::Special => out.write_u8(5),
-            Self::Omitted { why, folder, size, stamp } => {
+            Self::Omitted {
+                why,
+                folder,
+                size,
+                stamp,
+            } => {
                 out.write_u8(6);
                 // The position in `ALL` is part of the format, so new reasons go to the end of it.
-                out.write_u8(OmitReason::ALL.iter().position(|known| known == why).map_or(0, |at| at.to_le_bytes()[0]));
+                out.write_u8(
+                    OmitReason::ALL
+                        .iter()
+                        .position(|known| known == why)
+                        .map_or(0, |at| at.to_le_bytes()[0]),
+                );
                 out.write_u8(u8::from(*folder));
                 out.write_u64(*size);
                 out.write_u64(*stamp);
@@ -181,10 +207,22 @@ impl TreeNode {
 
     fn read_from(from: &mut ByteReader<'_>) -> Option<Self> {
         Some(match from.read_u8()? {
-            1 => Self::File { mode: from.read_u32()?, size: from.read_u64()?, content: from.read_id()? },
-            2 => Self::Link { target: from.read_path()? },
-            3 => Self::Folder { mode: from.read_u32()?, tree: Some(from.read_id()?) },
-            4 => Self::Folder { mode: from.read_u32()?, tree: None },
+            1 => Self::File {
+                mode: from.read_u32()?,
+                size: from.read_u64()?,
+                content: from.read_id()?,
+            },
+            2 => Self::Link {
+                target: from.read_path()?,
+            },
+            3 => Self::Folder {
+                mode: from.read_u32()?,
+                tree: Some(from.read_id()?),
+            },
+            4 => Self::Folder {
+                mode: from.read_u32()?,
+                tree: None,
+            },
             5 => Self::Special,
             6 => Self::Omitted {
                 why: *OmitReason::ALL.get(usize::from(from.read_u8()?))?,
@@ -257,6 +295,8 @@ impl ObjectKind {
     }
 
     pub(super) fn from_number(number: u8) -> Option<Self> {
-        [Self::Content, Self::Tree, Self::PathStates].into_iter().find(|kind| kind.to_number() == number)
+        [Self::Content, Self::Tree, Self::PathStates]
+            .into_iter()
+            .find(|kind| kind.to_number() == number)
     }
 }

@@ -48,14 +48,34 @@ pub(super) struct PackWriter {
 impl PackWriter {
     pub(super) fn create(folder: &Path, number: u64) -> io::Result<Self> {
         let temp = folder.join(format!("{number:08}{TEMP_END}"));
-        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
-        let mut pack = Self { file: BufWriter::new(file), temp, objects: Vec::new(), written: 0, finished: false };
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temp)?;
+        let mut pack = Self {
+            file: BufWriter::new(file),
+            temp,
+            objects: Vec::new(),
+            written: 0,
+            finished: false,
+        };
         pack.write_bytes(HEAD)?;
         Ok(pack)
     }
 
-    pub(super) fn add_object(&mut self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> io::Result<()> {
-        let span = ObjectSpan { kind, offset: self.written, length: bytes.len() as u64 };
+    pub(super) fn add_object(
+        &mut self,
+        kind: ObjectKind,
+        id: ObjectId,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let span = ObjectSpan {
+            kind,
+            offset: self.written,
+            length: bytes.len() as u64,
+        };
         self.write_bytes(bytes)?;
         self.objects.push((id, span));
         Ok(())
@@ -115,14 +135,21 @@ pub(super) fn pack_file_name(number: u64) -> String {
 pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    let Some(end) = size.checked_sub(TRAILER_BYTES) else { return Ok((None, size)) };
+    let Some(end) = size.checked_sub(TRAILER_BYTES) else {
+        return Ok((None, size));
+    };
     let mut trailer = [0; 20];
     file.read_exact_at(&mut trailer, end)?;
     let mut from = ByteReader::new(&trailer);
     let head = (from.read_u64(), from.read_u32(), from.take_bytes(8));
-    let (Some(at), Some(crc), Some(tail)) = head else { return Ok((None, size)) };
+    let (Some(at), Some(crc), Some(tail)) = head else {
+        return Ok((None, size));
+    };
     // The trailer is written last, so a file without a valid one was never completed.
-    let Some(length) = end.checked_sub(at).filter(|length| length % ENTRY_BYTES == 0 && tail == TAIL) else {
+    let Some(length) = end
+        .checked_sub(at)
+        .filter(|length| length % ENTRY_BYTES == 0 && tail == TAIL)
+    else {
         return Ok((None, size));
     };
     let mut index = vec![0; usize::try_from(length).unwrap_or_default()];
@@ -132,11 +159,21 @@ pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
     }
     let mut from = ByteReader::new(&index);
     let mut objects = Vec::new();
-    while let (Some(kind), Some(id), Some(offset), Some(length)) =
-        (from.read_u8(), from.read_id(), from.read_u64(), from.read_u64())
-    {
+    while let (Some(kind), Some(id), Some(offset), Some(length)) = (
+        from.read_u8(),
+        from.read_id(),
+        from.read_u64(),
+        from.read_u64(),
+    ) {
         if let Some(kind) = ObjectKind::from_number(kind) {
-            objects.push((id, ObjectSpan { kind, offset, length }));
+            objects.push((
+                id,
+                ObjectSpan {
+                    kind,
+                    offset,
+                    length,
+                },
+            ));
         }
     }
     Ok((Some(objects), size))

@@ -53,14 +53,23 @@ impl CheckpointStore {
 impl ObjectStore {
     /// Returns the number of a task's next checkpoint.
     pub(super) fn next_number(&self, task: &str) -> u32 {
-        let own = self.checkpoints.iter().filter(|checkpoint| checkpoint.mark.task == task);
+        let own = self
+            .checkpoints
+            .iter()
+            .filter(|checkpoint| checkpoint.mark.task == task);
         let last = own.map(|checkpoint| checkpoint.number).max().unwrap_or(0);
         last.max(self.pruned.get(task).copied().unwrap_or(0)) + 1
     }
 
     /// Keeps the newest checkpoints that fit into `target` bytes, and the newest few of this task
     /// if they fit into `most`.
-    fn prune_to(&mut self, task: &str, from: Option<u32>, target: u64, most: u64) -> Result<(), CheckpointError> {
+    fn prune_to(
+        &mut self,
+        task: &str,
+        from: Option<u32>,
+        target: u64,
+        most: u64,
+    ) -> Result<(), CheckpointError> {
         let live = self.choose_live(task, from, target, most);
         // The order matters for crashes: first copy the objects that stay, then switch to the new
         // log, then delete old packs.
@@ -86,7 +95,8 @@ impl ObjectStore {
         for checkpoint in self.checkpoints.iter().rev() {
             let protected = checkpoint.mark.task == task && own < PROTECTED_CHECKPOINTS;
             own += usize::from(protected);
-            let needed = checkpoint.mark.task == task && from.is_some_and(|from| checkpoint.number >= from);
+            let needed =
+                checkpoint.mark.task == task && from.is_some_and(|from| checkpoint.number >= from);
             full |= live.checkpoints.len() >= MAX_CHECKPOINTS;
             // A task is restored through an unbroken chain of checkpoints, so none older than a
             // removed one is of use.
@@ -96,7 +106,13 @@ impl ObjectStore {
                 continue;
             }
             let mut added = HashMap::new();
-            for root in [Some(checkpoint.before), checkpoint.after.map(|after| after.root)].into_iter().flatten() {
+            for root in [
+                Some(checkpoint.before),
+                checkpoint.after.map(|after| after.root),
+            ]
+            .into_iter()
+            .flatten()
+            {
                 self.mark_reachable(root, &live.objects, &mut added);
             }
             let bytes: u64 = live.bytes + added.values().sum::<u64>();
@@ -116,21 +132,36 @@ impl ObjectStore {
     }
 
     /// Collects every object reachable from `root` that is not in `known`, with its size.
-    fn mark_reachable(&self, root: ObjectId, known: &HashMap<ObjectId, u64>, added: &mut HashMap<ObjectId, u64>) {
+    fn mark_reachable(
+        &self,
+        root: ObjectId,
+        known: &HashMap<ObjectId, u64>,
+        added: &mut HashMap<ObjectId, u64>,
+    ) {
         let mut left = vec![root];
         while let Some(id) = left.pop() {
             if known.contains_key(&id) || added.contains_key(&id) {
                 continue;
             }
             // A missing object takes no space; reading it reports the error.
-            let Some((_, span)) = self.index.get(&id) else { continue };
+            let Some((_, span)) = self.index.get(&id) else {
+                continue;
+            };
             added.insert(id, span.length);
             let nodes: Vec<TreeNode> = match span.kind {
                 ObjectKind::Content => continue,
-                ObjectKind::Tree => self.load_tree(&id).unwrap_or_default().into_iter().map(|(_, node)| node).collect(),
-                ObjectKind::PathStates => {
-                    self.load_path_states(&id).unwrap_or_default().into_iter().filter_map(|(_, node)| node).collect()
-                }
+                ObjectKind::Tree => self
+                    .load_tree(&id)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|(_, node)| node)
+                    .collect(),
+                ObjectKind::PathStates => self
+                    .load_path_states(&id)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter_map(|(_, node)| node)
+                    .collect(),
             };
             left.extend(nodes.iter().filter_map(|node| match node {
                 TreeNode::File { content, .. } => Some(*content),
@@ -148,10 +179,20 @@ impl ObjectStore {
     }
 
     /// Copies the live objects of a file into a new pack, if there are any.
-    fn repack_objects(&mut self, live: &LiveSet, from: ObjectLocation) -> Result<(), CheckpointError> {
+    fn repack_objects(
+        &mut self,
+        live: &LiveSet,
+        from: ObjectLocation,
+    ) -> Result<(), CheckpointError> {
         let needed = |id: &&ObjectId| live.objects.contains_key(*id);
-        let on = self.index.iter().filter(|(_, (location, _))| *location == from);
-        let mut objects: Vec<_> = on.filter(|(id, _)| needed(id)).map(|(id, (_, span))| (*id, *span)).collect();
+        let on = self
+            .index
+            .iter()
+            .filter(|(_, (location, _))| *location == from);
+        let mut objects: Vec<_> = on
+            .filter(|(id, _)| needed(id))
+            .map(|(id, (_, span))| (*id, *span))
+            .collect();
         if objects.is_empty() {
             return Ok(());
         }
@@ -168,21 +209,36 @@ impl ObjectStore {
         }
         let (objects, size) = pack.finish(&folder, number).map_err(&fail)?;
         self.packs.insert(number, size);
-        self.index.extend(objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Pack(number), span))));
+        self.index.extend(
+            objects
+                .into_iter()
+                .map(|(id, span)| (id, (ObjectLocation::Pack(number), span))),
+        );
         Ok(())
     }
 
-    fn write_log(&mut self, live: &LiveSet, mut pruned: BTreeMap<String, u32>) -> Result<(), CheckpointError> {
+    fn write_log(
+        &mut self,
+        live: &LiveSet,
+        mut pruned: BTreeMap<String, u32>,
+    ) -> Result<(), CheckpointError> {
         // Without a limit this map would grow for as long as the store exists.
         while pruned.len() > MAX_PRUNED_TASKS {
             // Task names begin with their time, so the first is the oldest.
             pruned.pop_first();
         }
         let mut records = vec![LogRecord::LastId { id: self.last_id }];
-        records.extend(pruned.into_iter().map(|(task, through)| LogRecord::Pruned { task, through }));
+        records.extend(
+            pruned
+                .into_iter()
+                .map(|(task, through)| LogRecord::Pruned { task, through }),
+        );
         for checkpoint in &live.checkpoints {
             records.push(LogRecord::Taken(checkpoint.clone()));
-            let sealed = checkpoint.after.map(|after| LogRecord::Sealed { id: checkpoint.id, after });
+            let sealed = checkpoint.after.map(|after| LogRecord::Sealed {
+                id: checkpoint.id,
+                after,
+            });
             records.extend(sealed);
         }
         let path = self.log_path();
@@ -194,7 +250,8 @@ impl ObjectStore {
     fn sweep_packs(&mut self, live: &LiveSet) -> Result<(), CheckpointError> {
         let mut needed: HashMap<u64, u64> = HashMap::new();
         for (id, (location, span)) in &self.index {
-            if let (ObjectLocation::Pack(number), true) = (location, live.objects.contains_key(id)) {
+            if let (ObjectLocation::Pack(number), true) = (location, live.objects.contains_key(id))
+            {
                 *needed.entry(*number).or_default() += span.length;
             }
         }

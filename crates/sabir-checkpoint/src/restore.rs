@@ -65,7 +65,9 @@ impl CheckpointStore {
         mark: CheckpointCall,
         force: bool,
     ) -> Result<RestoreOutcome, CheckpointError> {
-        let missing = || CheckpointError::NoTask { task: plan.task.clone() };
+        let missing = || CheckpointError::NoTask {
+            task: plan.task.clone(),
+        };
         let mut work = self.lock_existing()?.ok_or_else(missing)?;
         let stop = AtomicBool::new(false);
         self.seal_leftovers(&mut work, &mark, &stop)?;
@@ -74,16 +76,35 @@ impl CheckpointStore {
             return Err(CheckpointError::Stale);
         }
         self.make_room(&mut work, &plan.task, Some(plan.to))?;
-        let paths: Vec<_> = plan.changed_paths(force).into_iter().filter_map(|path| self.to_work_path(path)).collect();
-        let what = if plan.part { CheckpointKind::PartialRestore } else { CheckpointKind::Restore { to: plan.to } };
+        let paths: Vec<_> = plan
+            .changed_paths(force)
+            .into_iter()
+            .filter_map(|path| self.to_work_path(path))
+            .collect();
+        let what = if plan.part {
+            CheckpointKind::PartialRestore
+        } else {
+            CheckpointKind::Restore { to: plan.to }
+        };
         let time_ms = mark.time_ms;
-        let id = self.take_snapshot_in(&mut work, mark, what, &SnapshotScope::Files(paths), &stop)?;
-        let taken = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id);
+        let id =
+            self.take_snapshot_in(&mut work, mark, what, &SnapshotScope::Files(paths), &stop)?;
+        let taken = work
+            .store()
+            .checkpoints
+            .iter()
+            .find(|checkpoint| checkpoint.id == id);
         let number = taken.map_or(0, |checkpoint| checkpoint.number);
         let root = self.workspace.as_fd();
         let modes = BTreeMap::new();
         let left = Vec::new();
-        let mut restorer = FileRestorer { workspace: &self.workspace, root, store: work.store(), modes, left };
+        let mut restorer = FileRestorer {
+            workspace: &self.workspace,
+            root,
+            store: work.store(),
+            modes,
+            left,
+        };
         let done = restorer.restore_all(plan, force);
         let left = restorer.left;
         // One sync for all files suffices, because nothing relies on them before the seal.
@@ -91,7 +112,11 @@ impl CheckpointStore {
             _ = rustix::fs::syncfs(folder);
         }
         self.seal_checkpoint_in(&mut work, id, time_ms, false, &stop)?;
-        Ok(RestoreOutcome { number, restored: done, skipped: left })
+        Ok(RestoreOutcome {
+            number,
+            restored: done,
+            skipped: left,
+        })
     }
 }
 
@@ -102,8 +127,14 @@ impl FileRestorer<'_> {
         let (items, alone): (Vec<&RestoreItem>, Vec<&RestoreItem>) =
             plan.items.iter().partition(|item| item.is_restored(force));
         let mut stuck = Vec::new();
-        for item in items.iter().rev().filter(|item| item.now.is_some() && !can_replace_in_place(item)) {
-            if !self.attempt_in_folder(item, |restorer, folder, name| restorer.remove_entry(folder, name, item)) {
+        for item in items
+            .iter()
+            .rev()
+            .filter(|item| item.now.is_some() && !can_replace_in_place(item))
+        {
+            if !self.attempt_in_folder(item, |restorer, folder, name| {
+                restorer.remove_entry(folder, name, item)
+            }) {
                 // Nothing may be written where the old entry could not be removed.
                 stuck.push(&item.path);
             }
@@ -120,13 +151,17 @@ impl FileRestorer<'_> {
             match &item.target {
                 Some(TreeNode::File { mode, content, .. }) => {
                     self.attempt_in_folder(item, |restorer, folder, name| {
-                        let bytes =
-                            restorer.store.read_object(content).map_err(|error| io::Error::other(error.to_string()))?;
+                        let bytes = restorer
+                            .store
+                            .read_object(content)
+                            .map_err(|error| io::Error::other(error.to_string()))?;
                         write_file(folder, name, &bytes, *mode, item)
                     });
                 }
                 Some(TreeNode::Link { target }) => {
-                    self.attempt_in_folder(item, |_, folder, name| write_link(folder, name, target, item));
+                    self.attempt_in_folder(item, |_, folder, name| {
+                        write_link(folder, name, target, item)
+                    });
                 }
                 _ => {}
             }
@@ -134,17 +169,28 @@ impl FileRestorer<'_> {
         let modes = std::mem::take(&mut self.modes);
         // Deepest first: a mode without write permission must not block changes below.
         for (path, mode) in modes.iter().rev() {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
-            let set = open_folder(self.root, parent).map(|folder| set_mode(folder.as_fd(), name, *mode));
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                continue;
+            };
+            let set =
+                open_folder(self.root, parent).map(|folder| set_mode(folder.as_fd(), name, *mode));
             if let Some(Err(error)) = set {
-                self.left.push((path.clone(), format!("its mode could not be set: {error}")));
+                self.left
+                    .push((path.clone(), format!("its mode could not be set: {error}")));
             }
         }
         self.left.sort();
         self.left.dedup_by(|second, first| second.0 == first.0);
-        let done = items.iter().filter(|item| !self.left.iter().any(|(path, _)| *path == item.path)).count();
+        let done = items
+            .iter()
+            .filter(|item| !self.left.iter().any(|(path, _)| *path == item.path))
+            .count();
         for item in alone {
-            let why = item.conflict.as_ref().map(ToString::to_string).unwrap_or_default();
+            let why = item
+                .conflict
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             self.left.push((item.path.clone(), why));
         }
         done
@@ -157,15 +203,18 @@ impl FileRestorer<'_> {
         item: &RestoreItem,
         act: impl Fn(&Self, BorrowedFd<'_>, &OsStr) -> io::Result<()>,
     ) -> bool {
-        let done = self.open_parent(item).and_then(|(folder, name)| match act(self, folder.as_fd(), name) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.unlock_folder(item, folder.as_fd())?;
-                act(self, folder.as_fd(), name)
+        let done = self.open_parent(item).and_then(|(folder, name)| {
+            match act(self, folder.as_fd(), name) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.unlock_folder(item, folder.as_fd())?;
+                    act(self, folder.as_fd(), name)
+                }
+                done => done,
             }
-            done => done,
         });
         if let Err(error) = done {
-            self.left.push((item.path.clone(), describe_io_error(&error)));
+            self.left
+                .push((item.path.clone(), describe_io_error(&error)));
             return false;
         }
         true
@@ -180,7 +229,10 @@ impl FileRestorer<'_> {
             // Temporary files of a restore that was killed would keep the folder from being
             // removed.
             if let Some(path) = WorkPath::from_inside(&item.path) {
-                self.workspace.sweep_temp_files(path.as_path().parent().unwrap_or(path.as_path()), folder.as_fd());
+                self.workspace.sweep_temp_files(
+                    path.as_path().parent().unwrap_or(path.as_path()),
+                    folder.as_fd(),
+                );
             }
             return Ok((folder, name));
         }
@@ -207,10 +259,18 @@ impl FileRestorer<'_> {
         Ok(())
     }
 
-    fn remove_entry(&self, folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> io::Result<()> {
+    fn remove_entry(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        item: &RestoreItem,
+    ) -> io::Result<()> {
         check_unchanged(folder, name, item)?;
-        let flags =
-            if item.now.as_ref().is_some_and(TreeNode::is_folder) { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let flags = if item.now.as_ref().is_some_and(TreeNode::is_folder) {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
         match rustix::fs::unlinkat(folder, name, flags) {
             Err(Errno::NOENT) => Ok(()),
             removed => Ok(removed?),
@@ -236,13 +296,19 @@ fn check_unchanged(folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> 
     };
     let expected = match &item.now {
         None => None,
-        Some(TreeNode::Folder { .. } | TreeNode::Omitted { folder: true, .. }) => Some(FileType::Directory),
+        Some(TreeNode::Folder { .. } | TreeNode::Omitted { folder: true, .. }) => {
+            Some(FileType::Directory)
+        }
         Some(TreeNode::Link { .. }) => Some(FileType::Symlink),
         Some(TreeNode::File { .. } | TreeNode::Omitted { .. }) => Some(FileType::RegularFile),
         Some(TreeNode::Special) => return Ok(()),
     };
     // An earlier step may have removed the entry, which is fine.
-    if kind == expected || kind.is_none() { Ok(()) } else { Err(io::Error::other("it changed in this moment")) }
+    if kind == expected || kind.is_none() {
+        Ok(())
+    } else {
+        Err(io::Error::other("it changed in this moment"))
+    }
 }
 
 fn make_folder(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
@@ -255,7 +321,13 @@ fn make_folder(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     }
 }
 
-fn write_file(folder: BorrowedFd<'_>, name: &OsStr, bytes: &[u8], mode: u32, item: &RestoreItem) -> io::Result<()> {
+fn write_file(
+    folder: BorrowedFd<'_>,
+    name: &OsStr,
+    bytes: &[u8],
+    mode: u32,
+    item: &RestoreItem,
+) -> io::Result<()> {
     check_unchanged(folder, name, item)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (temp, file) = loop {
@@ -265,11 +337,18 @@ fn write_file(folder: BorrowedFd<'_>, name: &OsStr, bytes: &[u8], mode: u32, ite
             opened => break (temp, File::from(opened?)),
         }
     };
-    let written = (&file).write_all(bytes).and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
+    let written = (&file)
+        .write_all(bytes)
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
     move_into_place(folder, &temp, name, written, item)
 }
 
-fn write_link(folder: BorrowedFd<'_>, name: &OsStr, target: &Path, item: &RestoreItem) -> io::Result<()> {
+fn write_link(
+    folder: BorrowedFd<'_>,
+    name: &OsStr,
+    target: &Path,
+    item: &RestoreItem,
+) -> io::Result<()> {
     check_unchanged(folder, name, item)?;
     let temp = new_temp_name();
     rustix::fs::symlinkat(target, folder, &temp)?;
@@ -311,11 +390,18 @@ fn set_mode(folder: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = rustix::fs::openat(folder, name, flags, Mode::empty())?;
     // `fchmod` refuses `O_PATH` handles, so the mode is set through `/proc/self/fd`.
-    std::fs::set_permissions(format!("/proc/self/fd/{}", found.as_raw_fd()), Permissions::from_mode(mode))
+    std::fs::set_permissions(
+        format!("/proc/self/fd/{}", found.as_raw_fd()),
+        Permissions::from_mode(mode),
+    )
 }
 
 fn new_temp_name() -> String {
-    format!("{TEMP_START}{}-b{}", std::process::id(), NEXT_TEMP.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "{TEMP_START}{}-b{}",
+        std::process::id(),
+        NEXT_TEMP.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 fn describe_io_error(error: &io::Error) -> String {

@@ -93,7 +93,15 @@ impl RestoreConflict {
     /// Returns true if the user may force the restore of this path.
     #[must_use]
     pub fn can_be_forced(&self) -> bool {
-        matches!(self, Self::ChangedSince | Self::OtherTask(_) | Self::Under { forceable: true, .. })
+        matches!(
+            self,
+            Self::ChangedSince
+                | Self::OtherTask(_)
+                | Self::Under {
+                    forceable: true,
+                    ..
+                }
+        )
     }
 }
 
@@ -105,8 +113,16 @@ impl CheckpointStore {
     /// [`NothingToUndo`](CheckpointError::NothingToUndo), [`Pruned`](CheckpointError::Pruned),
     /// [`UnknownPath`](CheckpointError::UnknownPath), [`Damaged`](CheckpointError::Damaged) and
     /// [`Io`](CheckpointError::Io).
-    pub fn plan_restore(&self, task: &str, goal: &RestorePoint) -> Result<RestorePlan, CheckpointError> {
-        let mut work = self.lock_existing()?.ok_or_else(|| CheckpointError::NoTask { task: task.to_owned() })?;
+    pub fn plan_restore(
+        &self,
+        task: &str,
+        goal: &RestorePoint,
+    ) -> Result<RestorePlan, CheckpointError> {
+        let mut work = self
+            .lock_existing()?
+            .ok_or_else(|| CheckpointError::NoTask {
+                task: task.to_owned(),
+            })?;
         self.plan_restore_in(&mut work, task, goal)
     }
 
@@ -115,16 +131,28 @@ impl CheckpointStore {
     ///
     /// # Errors
     /// Those of [`plan_restore`](Self::plan_restore).
-    pub fn list_differences(&self, task: &str, goal: &RestorePoint) -> Result<Vec<PathDifference>, CheckpointError> {
-        let mut work = self.lock_existing()?.ok_or_else(|| CheckpointError::NoTask { task: task.to_owned() })?;
+    pub fn list_differences(
+        &self,
+        task: &str,
+        goal: &RestorePoint,
+    ) -> Result<Vec<PathDifference>, CheckpointError> {
+        let mut work = self
+            .lock_existing()?
+            .ok_or_else(|| CheckpointError::NoTask {
+                task: task.to_owned(),
+            })?;
         let chain = checkpoints_since(&work, task, goal)?;
         let mut memory = HashMap::new();
         let histories = self.collect_histories(&mut work, &chain, &mut memory)?;
-        let changed = histories
-            .into_iter()
-            .filter(|(_, history)| !is_same_state(history.target.as_ref(), history.expected.as_ref()));
+        let changed = histories.into_iter().filter(|(_, history)| {
+            !is_same_state(history.target.as_ref(), history.expected.as_ref())
+        });
         Ok(changed
-            .map(|(path, history)| PathDifference { path, before: history.target, after: history.expected })
+            .map(|(path, history)| PathDifference {
+                path,
+                before: history.target,
+                after: history.expected,
+            })
             .collect())
     }
 
@@ -133,7 +161,9 @@ impl CheckpointStore {
     /// # Errors
     /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
     pub fn active_calls(&self, task: &str) -> Result<Vec<u32>, CheckpointError> {
-        Ok(self.lock_existing()?.map_or_else(Vec::new, |work| active_call_numbers(&task_checkpoints(&work, task))))
+        Ok(self.lock_existing()?.map_or_else(Vec::new, |work| {
+            active_call_numbers(&task_checkpoints(&work, task))
+        }))
     }
 
     pub(super) fn plan_restore_in(
@@ -159,19 +189,31 @@ impl CheckpointStore {
             }
         };
         let paths: Vec<PathBuf> = histories.keys().cloned().collect();
-        let now = self.scan_in_memory(work, &mut memory, |scanner| scanner.scan_paths_shallow(&paths))?;
+        let now = self.scan_in_memory(work, &mut memory, |scanner| {
+            scanner.scan_paths_shallow(&paths)
+        })?;
         let now: HashMap<_, _> = now.into_iter().collect();
         let mut items = Vec::new();
         for (path, history) in histories {
             let now = now.get(&path).cloned().flatten();
             if !is_same_state(now.as_ref(), history.target.as_ref()) {
                 let conflict = find_conflict(&history, now.as_ref(), others.get(&path));
-                items.push(RestoreItem { path, now, target: history.target, conflict });
+                items.push(RestoreItem {
+                    path,
+                    now,
+                    target: history.target,
+                    conflict,
+                });
             }
         }
         // Needs the sorted order that the map of histories gives.
         block_below(&mut items);
-        Ok(RestorePlan { task: task.to_owned(), to, part, items })
+        Ok(RestorePlan {
+            task: task.to_owned(),
+            to,
+            part,
+            items,
+        })
     }
 
     /// Collects the history of each path that the chain of checkpoints changed.
@@ -184,31 +226,50 @@ impl CheckpointStore {
         let mut histories = PathHistories::new();
         for checkpoint in chain {
             let before = Self::load_state(work, checkpoint, checkpoint.before)?;
-            let after = match (checkpoint.after, &before) {
-                (Some(after), _) => Self::load_state(work, checkpoint, after.root)?,
-                // For an unsealed call, the current state is the state that it left.
-                (None, WorkspaceState::Whole(_)) => {
-                    WorkspaceState::Whole(self.scan_in_memory(work, memory, |scanner| scanner.scan_workspace())?)
-                }
-                (None, WorkspaceState::Paths(before)) => {
-                    let paths: Vec<_> = before.iter().map(|(path, _)| path.clone()).collect();
-                    WorkspaceState::Paths(self.scan_in_memory(work, memory, |scanner| match checkpoint.kind {
-                        CheckpointKind::Call => scanner.scan_paths(&paths),
-                        _ => scanner.scan_paths_shallow(&paths),
-                    })?)
-                }
+            let after =
+                match (checkpoint.after, &before) {
+                    (Some(after), _) => Self::load_state(work, checkpoint, after.root)?,
+                    // For an unsealed call, the current state is the state that it left.
+                    (None, WorkspaceState::Whole(_)) => WorkspaceState::Whole(
+                        self.scan_in_memory(work, memory, |scanner| scanner.scan_workspace())?,
+                    ),
+                    (None, WorkspaceState::Paths(before)) => {
+                        let paths: Vec<_> = before.iter().map(|(path, _)| path.clone()).collect();
+                        WorkspaceState::Paths(self.scan_in_memory(work, memory, |scanner| {
+                            match checkpoint.kind {
+                                CheckpointKind::Call => scanner.scan_paths(&paths),
+                                _ => scanner.scan_paths_shallow(&paths),
+                            }
+                        })?)
+                    }
+                };
+            let trees = TreeReader {
+                store: work.store(),
+                memory,
             };
-            let trees = TreeReader { store: work.store(), memory };
-            for PathDifference { path, before, after } in trees.diff_states(&before, &after)? {
+            for PathDifference {
+                path,
+                before,
+                after,
+            } in trees.diff_states(&before, &after)?
+            {
                 match histories.get_mut(&path) {
                     // The chain is in order, so the first difference of a path holds its target and
                     // the last one the expected state.
                     Some(history) => {
-                        history.broken |= !is_same_state(history.expected.as_ref(), before.as_ref());
+                        history.broken |=
+                            !is_same_state(history.expected.as_ref(), before.as_ref());
                         history.expected = after;
                     }
                     None => {
-                        histories.insert(path, PathHistory { target: before, expected: after, broken: false });
+                        histories.insert(
+                            path,
+                            PathHistory {
+                                target: before,
+                                expected: after,
+                                broken: false,
+                            },
+                        );
                     }
                 }
             }
@@ -226,23 +287,41 @@ impl CheckpointStore {
         histories: PathHistories,
         memory: &mut HashMap<ObjectId, TreeEntries>,
     ) -> Result<PathHistories, CheckpointError> {
-        let whole = chain.iter().find(|checkpoint| checkpoint.whole).map(|checkpoint| checkpoint.before);
+        let whole = chain
+            .iter()
+            .find(|checkpoint| checkpoint.whole)
+            .map(|checkpoint| checkpoint.before);
         let mut wanted = PathHistories::new();
         for path in paths {
-            let touched = histories.iter().filter(|(known, _)| known.starts_with(path));
+            let touched = histories
+                .iter()
+                .filter(|(known, _)| known.starts_with(path));
             let touched = touched.map(|(path, history)| {
                 let broken = history.broken || !history.has_changed();
-                (path.clone(), PathHistory { broken, ..history.clone() })
+                (
+                    path.clone(),
+                    PathHistory {
+                        broken,
+                        ..history.clone()
+                    },
+                )
             });
             let touched: Vec<_> = touched.collect();
             if touched.is_empty() && whole.is_none() {
                 return Err(CheckpointError::UnknownPath { path: path.clone() });
             }
             if let Some(root) = whole {
-                let now: PathStates =
-                    self.scan_in_memory(work, memory, |scanner| scanner.scan_paths(std::slice::from_ref(path)))?;
-                let now = now.into_iter().find(|(known, _)| known == path).and_then(|(_, node)| node);
-                let trees = TreeReader { store: work.store(), memory };
+                let now: PathStates = self.scan_in_memory(work, memory, |scanner| {
+                    scanner.scan_paths(std::slice::from_ref(path))
+                })?;
+                let now = now
+                    .into_iter()
+                    .find(|(known, _)| known == path)
+                    .and_then(|(_, node)| node);
+                let trees = TreeReader {
+                    store: work.store(),
+                    memory,
+                };
                 let then = trees.list_below(path, trees.find_node(&root, path)?)?;
                 let now = trees.list_below(path, now)?;
                 if then.is_empty() && now.is_empty() && touched.is_empty() {
@@ -250,7 +329,11 @@ impl CheckpointStore {
                 }
                 // The task did not change these, so no state is expected: they count as changed by
                 // others.
-                let foreign = |target| PathHistory { target, expected: None, broken: true };
+                let foreign = |target| PathHistory {
+                    target,
+                    expected: None,
+                    broken: true,
+                };
                 // In this order, a path that existed then and exists now keeps its earlier state.
                 wanted.extend(now.into_iter().map(|(path, _)| (path, foreign(None))));
                 wanted.extend(then.into_iter().map(|(path, node)| (path, foreign(node))));
@@ -263,7 +346,12 @@ impl CheckpointStore {
 
 /// Returns the checkpoints of a task, oldest first.
 fn task_checkpoints(work: &LockedStore<'_>, task: &str) -> Vec<Checkpoint> {
-    work.store().checkpoints.iter().filter(|checkpoint| checkpoint.mark.task == task).cloned().collect()
+    work.store()
+        .checkpoints
+        .iter()
+        .filter(|checkpoint| checkpoint.mark.task == task)
+        .cloned()
+        .collect()
 }
 
 /// Returns the checkpoints from the restore point to the end.
@@ -274,10 +362,21 @@ fn checkpoints_since(
 ) -> Result<Vec<Checkpoint>, CheckpointError> {
     let all = task_checkpoints(work, task);
     let pruned = work.store().pruned.get(task).copied().unwrap_or(0);
-    let gone = || CheckpointError::Pruned { task: task.to_owned(), through: pruned };
-    let nothing = || CheckpointError::NothingToUndo { task: task.to_owned() };
+    let gone = || CheckpointError::Pruned {
+        task: task.to_owned(),
+        through: pruned,
+    };
+    let nothing = || CheckpointError::NothingToUndo {
+        task: task.to_owned(),
+    };
     if all.is_empty() {
-        return Err(if pruned > 0 { gone() } else { CheckpointError::NoTask { task: task.to_owned() } });
+        return Err(if pruned > 0 {
+            gone()
+        } else {
+            CheckpointError::NoTask {
+                task: task.to_owned(),
+            }
+        });
     }
     // Only active calls count for `Last` and `Start`; `Before` may name any call.
     let standing = active_call_numbers(&all);
@@ -294,10 +393,21 @@ fn checkpoints_since(
         RestorePoint::Before(number, _) if *number <= pruned => return Err(gone()),
         RestorePoint::Before(number, _) => *number,
     };
-    let last = all.iter().map(|checkpoint| checkpoint.number).max().unwrap_or(0);
-    let chain: Vec<_> = all.into_iter().filter(|checkpoint| checkpoint.number >= first).collect();
+    let last = all
+        .iter()
+        .map(|checkpoint| checkpoint.number)
+        .max()
+        .unwrap_or(0);
+    let chain: Vec<_> = all
+        .into_iter()
+        .filter(|checkpoint| checkpoint.number >= first)
+        .collect();
     if first == 0 || first > last {
-        return Err(CheckpointError::NoCall { task: task.to_owned(), number: first, last });
+        return Err(CheckpointError::NoCall {
+            task: task.to_owned(),
+            number: first,
+            last,
+        });
     }
     Ok(chain)
 }
@@ -309,8 +419,13 @@ fn active_call_numbers(all: &[Checkpoint]) -> Vec<u32> {
     for checkpoint in all {
         before.insert(checkpoint.number, standing.clone());
         match checkpoint.kind {
-            CheckpointKind::Call if checkpoint.after.is_some_and(|after| after.root == checkpoint.before) => {}
-            CheckpointKind::Call | CheckpointKind::PartialRestore => standing.push(checkpoint.number),
+            CheckpointKind::Call
+                if checkpoint
+                    .after
+                    .is_some_and(|after| after.root == checkpoint.before) => {}
+            CheckpointKind::Call | CheckpointKind::PartialRestore => {
+                standing.push(checkpoint.number)
+            }
             // A restore that was interrupted did not undo anything reliably, and has to be
             // repeated.
             CheckpointKind::Restore { to } if checkpoint.after.is_some_and(|after| !after.late) => {
@@ -328,37 +443,57 @@ fn changes_by_other_tasks(
     chain: &[Checkpoint],
     memory: &HashMap<ObjectId, TreeEntries>,
 ) -> Result<BTreeMap<PathBuf, String>, CheckpointError> {
-    let Some(first) = chain.first() else { return Ok(BTreeMap::new()) };
-    let trees = TreeReader { store: work.store(), memory };
+    let Some(first) = chain.first() else {
+        return Ok(BTreeMap::new());
+    };
+    let trees = TreeReader {
+        store: work.store(),
+        memory,
+    };
     let mut found = BTreeMap::new();
     // Only calls that named their files count: a whole-workspace checkpoint of another task may
     // contain changes that this task made meanwhile.
     let foreign = |other: &&Checkpoint| {
-        other.id > first.id && other.mark.task != first.mark.task && !other.whole && other.kind == CheckpointKind::Call
+        other.id > first.id
+            && other.mark.task != first.mark.task
+            && !other.whole
+            && other.kind == CheckpointKind::Call
     };
     for other in work.store().checkpoints.iter().filter(foreign) {
         let Some(after) = other.after else { continue };
         let before = CheckpointStore::load_state(work, other, other.before)?;
         let after = CheckpointStore::load_state(work, other, after.root)?;
-        let paths = trees.diff_states(&before, &after)?.into_iter().map(|difference| difference.path);
+        let paths = trees
+            .diff_states(&before, &after)?
+            .into_iter()
+            .map(|difference| difference.path);
         found.extend(paths.map(|path| (path, other.mark.task.clone())));
     }
     Ok(found)
 }
 
-fn find_conflict(history: &PathHistory, now: Option<&TreeNode>, other: Option<&String>) -> Option<RestoreConflict> {
+fn find_conflict(
+    history: &PathHistory,
+    now: Option<&TreeNode>,
+    other: Option<&String>,
+) -> Option<RestoreConflict> {
     match &history.target {
         Some(TreeNode::Omitted { why, .. }) => return Some(RestoreConflict::Omitted(*why)),
         Some(TreeNode::Special) => return Some(RestoreConflict::Special),
         _ => {}
     }
     // Removing a folder that could not be kept would lose what it contains.
-    if let Some(TreeNode::Omitted { why, folder: true, .. }) = &history.expected {
+    if let Some(TreeNode::Omitted {
+        why, folder: true, ..
+    }) = &history.expected
+    {
         return Some(RestoreConflict::Omitted(*why));
     }
     let changed = history.broken || !is_same_state(history.expected.as_ref(), now);
     match now {
-        Some(TreeNode::Omitted { why, .. }) if changed || other.is_some() => Some(RestoreConflict::Lost(*why)),
+        Some(TreeNode::Omitted { why, .. }) if changed || other.is_some() => {
+            Some(RestoreConflict::Lost(*why))
+        }
         _ if changed => Some(RestoreConflict::ChangedSince),
         _ => other.map(|task| RestoreConflict::OtherTask(task.clone())),
     }
@@ -369,17 +504,29 @@ fn find_conflict(history: &PathHistory, now: Option<&TreeNode>, other: Option<&S
 fn block_below(items: &mut [RestoreItem]) {
     let mut obstacle: Option<(PathBuf, bool)> = None;
     for item in items {
-        let RestoreItem { path, now, target, conflict } = item;
+        let RestoreItem {
+            path,
+            now,
+            target,
+            conflict,
+        } = item;
         match &obstacle {
             Some((above, forceable)) if path.starts_with(above) => {
-                if target.is_some() && conflict.as_ref().is_none_or(RestoreConflict::can_be_forced) {
-                    *conflict = Some(RestoreConflict::Under { path: above.clone(), forceable: *forceable });
+                if target.is_some() && conflict.as_ref().is_none_or(RestoreConflict::can_be_forced)
+                {
+                    *conflict = Some(RestoreConflict::Under {
+                        path: above.clone(),
+                        forceable: *forceable,
+                    });
                 }
             }
             _ => {
                 let stands = now.as_ref().is_some_and(|now| !now.is_folder());
                 let comes = matches!(target, Some(TreeNode::Folder { .. }));
-                obstacle = conflict.as_ref().filter(|_| stands && comes).map(|why| (path.clone(), why.can_be_forced()));
+                obstacle = conflict
+                    .as_ref()
+                    .filter(|_| stands && comes)
+                    .map(|why| (path.clone(), why.can_be_forced()));
             }
         }
     }
@@ -397,7 +544,11 @@ fn is_same_state(one: Option<&TreeNode>, other: Option<&TreeNode>) -> bool {
 impl RestorePlan {
     /// Returns the paths that would be changed.
     pub(super) fn changed_paths(&self, force: bool) -> BTreeSet<&Path> {
-        self.items.iter().filter(|item| item.is_restored(force)).map(|item| item.path.as_path()).collect()
+        self.items
+            .iter()
+            .filter(|item| item.is_restored(force))
+            .map(|item| item.path.as_path())
+            .collect()
     }
 }
 
@@ -405,6 +556,8 @@ impl RestoreItem {
     /// Returns true if a restore changes this path, given `force`.
     #[must_use]
     pub fn is_restored(&self, force: bool) -> bool {
-        self.conflict.as_ref().is_none_or(|conflict| force && conflict.can_be_forced())
+        self.conflict
+            .as_ref()
+            .is_none_or(|conflict| force && conflict.can_be_forced())
     }
 }

@@ -16,7 +16,9 @@ use rustix::io::Errno;
 use super::StoreLimits;
 use super::error::CheckpointError;
 use super::gitignore::GitignoreChain;
-use super::object::{ObjectId, ObjectKind, OmitReason, PathStates, TreeEntries, TreeNode, encode_tree};
+use super::object::{
+    ObjectId, ObjectKind, OmitReason, PathStates, TreeEntries, TreeNode, encode_tree,
+};
 use super::stamps::{FileStamp, StampCache, StampEntry};
 use super::store::ObjectStore;
 use sabir_workspace::TEMP_START;
@@ -24,9 +26,15 @@ use sabir_workspace::sandbox::is_mask;
 
 // Deeper folders are recorded as omitted, which bounds the recursion.
 const MAX_DEPTH: u32 = 200;
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const FILE: OFlags =
-    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+const FILE: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 
 /// The destination of scanned content.
 pub(super) enum SnapshotTarget<'a> {
@@ -84,19 +92,39 @@ impl<'a> SnapshotScanner<'a> {
         now_ms: u64,
         stop: &'a AtomicBool,
     ) -> Self {
-        Self { root, keep, stamps, caps, excluded, now_ms, stop, spent: ScanUsage::default() }
+        Self {
+            root,
+            keep,
+            stamps,
+            caps,
+            excluded,
+            now_ms,
+            stop,
+            spent: ScanUsage::default(),
+        }
     }
 
     /// Scans everything. Returns the id of the root's tree.
     pub(super) fn scan_workspace(&mut self) -> Result<ObjectId, CheckpointError> {
         let fail = |error: Errno| CheckpointError::io_error("read", Path::new("."))(error.into());
         let folder = rustix::fs::openat(self.root, ".", FOLDER, Mode::empty()).map_err(fail)?;
-        self.spent = ScanUsage { device: rustix::fs::fstat(&folder).map_err(fail)?.st_dev, ..ScanUsage::default() };
+        self.spent = ScanUsage {
+            device: rustix::fs::fstat(&folder).map_err(fail)?.st_dev,
+            ..ScanUsage::default()
+        };
         // The cache is rebuilt from this scan, so that entries of removed files disappear; a failed
         // scan keeps the old one.
         let before = std::mem::take(&mut self.stamps.folders);
-        let known = StampCache { folders: before, fresh: self.stamps.fresh };
-        let here = ScanPosition { path: Path::new(""), depth: 0, rules: None, ignored: false };
+        let known = StampCache {
+            folders: before,
+            fresh: self.stamps.fresh,
+        };
+        let here = ScanPosition {
+            path: Path::new(""),
+            depth: 0,
+            rules: None,
+            ignored: false,
+        };
         let scanned = self.scan_folder(folder.as_fd(), here, &known);
         if scanned.is_err() {
             self.stamps.folders = known.folders;
@@ -112,14 +140,24 @@ impl<'a> SnapshotScanner<'a> {
     }
 
     /// Scans single paths and the folders above them, without the content of folders.
-    pub(super) fn scan_paths_shallow(&mut self, paths: &[PathBuf]) -> Result<PathStates, CheckpointError> {
+    pub(super) fn scan_paths_shallow(
+        &mut self,
+        paths: &[PathBuf],
+    ) -> Result<PathStates, CheckpointError> {
         self.scan_each(paths, ScanDepth::None)
     }
 
-    fn scan_each(&mut self, paths: &[PathBuf], depth: ScanDepth) -> Result<PathStates, CheckpointError> {
+    fn scan_each(
+        &mut self,
+        paths: &[PathBuf],
+        depth: ScanDepth,
+    ) -> Result<PathStates, CheckpointError> {
         let above = |path: &PathBuf| path.ancestors().map(Path::to_path_buf).collect::<Vec<_>>();
-        let mut wanted: Vec<PathBuf> =
-            paths.iter().flat_map(above).filter(|path| !path.as_os_str().is_empty()).collect();
+        let mut wanted: Vec<PathBuf> = paths
+            .iter()
+            .flat_map(above)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect();
         wanted.sort();
         wanted.dedup();
         let mut places = PathStates::new();
@@ -127,8 +165,14 @@ impl<'a> SnapshotScanner<'a> {
         // `wanted` is sorted, so a path with others below it comes right before them.
         for (at, path) in wanted.iter().enumerate() {
             self.check_stop()?;
-            let last = wanted.get(at + 1).is_none_or(|next| !next.starts_with(path));
-            let node = self.scan_path(path, if last { depth } else { ScanDepth::None }, &mut cached)?;
+            let last = wanted
+                .get(at + 1)
+                .is_none_or(|next| !next.starts_with(path));
+            let node = self.scan_path(
+                path,
+                if last { depth } else { ScanDepth::None },
+                &mut cached,
+            )?;
             places.push((path.clone(), node));
         }
         Ok(places)
@@ -141,24 +185,38 @@ impl<'a> SnapshotScanner<'a> {
         cached: &mut Option<(PathBuf, OwnedFd)>,
     ) -> Result<Option<TreeNode>, CheckpointError> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Ok(Some(TreeNode::Folder { mode: 0o755, tree: None }));
+            return Ok(Some(TreeNode::Folder {
+                mode: 0o755,
+                tree: None,
+            }));
         };
         if cached.as_ref().is_none_or(|(known, _)| known != parent) {
             *cached = open_folder(self.root, parent).map(|folder| (parent.to_path_buf(), folder));
         }
-        let Some((_, folder)) = cached else { return Ok(None) };
+        let Some((_, folder)) = cached else {
+            return Ok(None);
+        };
         let found = match stat_entry(folder.as_fd(), name) {
             Ok(found) => found,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(_) => return Ok(Some(omitted_node(OmitReason::Unreadable, false))),
         };
         self.spent.device = found.st_dev;
-        if FileType::from_raw_mode(found.st_mode) == FileType::Directory && depth == ScanDepth::None {
-            return Ok(Some(TreeNode::Folder { mode: folder_mode(&found), tree: None }));
+        if FileType::from_raw_mode(found.st_mode) == FileType::Directory && depth == ScanDepth::None
+        {
+            return Ok(Some(TreeNode::Folder {
+                mode: folder_mode(&found),
+                tree: None,
+            }));
         }
         let known = std::mem::take(self.stamps);
         let mut fresh = Vec::new();
-        let here = ScanPosition { path, depth: 0, rules: None, ignored: false };
+        let here = ScanPosition {
+            path,
+            depth: 0,
+            rules: None,
+            ignored: false,
+        };
         let node = self.scan_node(folder.as_fd(), name, &found, here, &known, &mut fresh);
         // A scan of single paths does not update the cache.
         *self.stamps = known;
@@ -172,14 +230,22 @@ impl<'a> SnapshotScanner<'a> {
         known: &StampCache,
     ) -> Result<Option<TreeEntries>, CheckpointError> {
         self.check_stop()?;
-        let Ok(names) = list_names(folder) else { return Ok(None) };
-        let rules = (!here.ignored).then(|| GitignoreChain::load_folder(folder, here.path, &names, here.rules));
+        let Ok(names) = list_names(folder) else {
+            return Ok(None);
+        };
+        let rules = (!here.ignored)
+            .then(|| GitignoreChain::load_folder(folder, here.path, &names, here.rules));
         let mut tree = TreeEntries::with_capacity(names.len());
         let mut fresh = Vec::new();
         for name in names {
             // Temporary files of atomic writes and the sandbox's mount points are not part of the
             // workspace.
-            if name.as_os_str().as_bytes().starts_with(TEMP_START.as_bytes()) || is_mask(folder, name.as_os_str()) {
+            if name
+                .as_os_str()
+                .as_bytes()
+                .starts_with(TEMP_START.as_bytes())
+                || is_mask(folder, name.as_os_str())
+            {
                 continue;
             }
             let found = match stat_entry(folder, name.as_os_str()) {
@@ -195,9 +261,15 @@ impl<'a> SnapshotScanner<'a> {
                 continue;
             }
             let path = here.path.join(&name);
-            let inner =
-                ScanPosition { path: &path, depth: here.depth + 1, rules: rules.as_ref(), ignored: here.ignored };
-            if let Some(node) = self.scan_node(folder, name.as_os_str(), &found, inner, known, &mut fresh)? {
+            let inner = ScanPosition {
+                path: &path,
+                depth: here.depth + 1,
+                rules: rules.as_ref(),
+                ignored: here.ignored,
+            };
+            if let Some(node) =
+                self.scan_node(folder, name.as_os_str(), &found, inner, known, &mut fresh)?
+            {
                 tree.push((name, node));
             }
         }
@@ -218,9 +290,13 @@ impl<'a> SnapshotScanner<'a> {
     ) -> Result<Option<TreeNode>, CheckpointError> {
         self.spent.entries += 1;
         Ok(Some(match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => return self.scan_file(folder, name, found, here.path, known, fresh),
+            FileType::RegularFile => {
+                return self.scan_file(folder, name, found, here.path, known, fresh);
+            }
             FileType::Symlink => match rustix::fs::readlinkat(folder, name, Vec::new()) {
-                Ok(target) => TreeNode::Link { target: std::ffi::OsString::from_vec(target.into_bytes()).into() },
+                Ok(target) => TreeNode::Link {
+                    target: std::ffi::OsString::from_vec(target.into_bytes()).into(),
+                },
                 Err(_) => return Ok(None),
             },
             FileType::Directory => return self.scan_subfolder(folder, name, found, here, known),
@@ -253,31 +329,52 @@ impl<'a> SnapshotScanner<'a> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(_) => return left(OmitReason::Unreadable),
         };
-        let ignored = !here.ignored && here.rules.is_some_and(|rules| rules.ignores_folder(here.path));
+        let ignored = !here.ignored
+            && here
+                .rules
+                .is_some_and(|rules| rules.ignores_folder(here.path));
         if ignored {
             let mut room = (self.caps.ignored_entries, self.caps.ignored_bytes);
             if !self.fits_limits(inner.as_fd(), &mut room, here.depth)? {
                 return left(OmitReason::Ignored);
             }
         }
-        let here = ScanPosition { ignored: here.ignored || ignored, ..here };
-        let Some(tree) = self.scan_folder(inner.as_fd(), here, known)? else { return left(OmitReason::Unreadable) };
+        let here = ScanPosition {
+            ignored: here.ignored || ignored,
+            ..here
+        };
+        let Some(tree) = self.scan_folder(inner.as_fd(), here, known)? else {
+            return left(OmitReason::Unreadable);
+        };
         let tree = self.keep_tree(tree)?;
-        Ok(Some(TreeNode::Folder { mode: folder_mode(found), tree: Some(tree) }))
+        Ok(Some(TreeNode::Folder {
+            mode: folder_mode(found),
+            tree: Some(tree),
+        }))
     }
 
     /// Returns true if the content of a folder fits into `room` (entries, bytes). Stops as soon as
     /// it does not.
-    fn fits_limits(&self, folder: BorrowedFd<'_>, room: &mut (u64, u64), depth: u32) -> Result<bool, CheckpointError> {
+    fn fits_limits(
+        &self,
+        folder: BorrowedFd<'_>,
+        room: &mut (u64, u64),
+        depth: u32,
+    ) -> Result<bool, CheckpointError> {
         self.check_stop()?;
-        let Ok(names) = list_names(folder) else { return Ok(true) };
+        let Ok(names) = list_names(folder) else {
+            return Ok(true);
+        };
         for name in names {
-            let Ok(found) = stat_entry(folder, name.as_os_str()) else { continue };
+            let Ok(found) = stat_entry(folder, name.as_os_str()) else {
+                continue;
+            };
             let size = match FileType::from_raw_mode(found.st_mode) {
                 FileType::RegularFile => found.st_size.cast_unsigned(),
                 _ => 0,
             };
-            let (Some(entries), Some(bytes)) = (room.0.checked_sub(1), room.1.checked_sub(size)) else {
+            let (Some(entries), Some(bytes)) = (room.0.checked_sub(1), room.1.checked_sub(size))
+            else {
                 return Ok(false);
             };
             *room = (entries, bytes);
@@ -303,7 +400,14 @@ impl<'a> SnapshotScanner<'a> {
     ) -> Result<Option<TreeNode>, CheckpointError> {
         let size = found.st_size.cast_unsigned();
         let stamp = FileStamp::from_stat(found);
-        let left = |why| Ok(Some(TreeNode::Omitted { why, folder: false, size, stamp: stamp.to_number() }));
+        let left = |why| {
+            Ok(Some(TreeNode::Omitted {
+                why,
+                folder: false,
+                size,
+                stamp: stamp.to_number(),
+            }))
+        };
         if size > self.caps.file_bytes {
             return left(OmitReason::TooLarge);
         }
@@ -314,14 +418,24 @@ impl<'a> SnapshotScanner<'a> {
         }
         let mode = found.st_mode & 0o1777;
         let parent = path.parent().unwrap_or(path);
-        let remembered = known.find_content(parent, Path::new(name), stamp).filter(|content| match &self.keep {
-            SnapshotTarget::Store(store) => store.has_object(content),
-            SnapshotTarget::Memory(_) => true,
-        });
+        let remembered = known
+            .find_content(parent, Path::new(name), stamp)
+            .filter(|content| match &self.keep {
+                SnapshotTarget::Store(store) => store.has_object(content),
+                SnapshotTarget::Memory(_) => true,
+            });
         if let Some(content) = remembered {
             self.spent.bytes += size;
-            fresh.push(StampEntry { name: name.into(), stamp, content });
-            return Ok(Some(TreeNode::File { mode, size, content }));
+            fresh.push(StampEntry {
+                name: name.into(),
+                stamp,
+                content,
+            });
+            return Ok(Some(TreeNode::File {
+                mode,
+                size,
+                content,
+            }));
         }
         let file = match rustix::fs::openat(folder, name, FILE, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -329,12 +443,18 @@ impl<'a> SnapshotScanner<'a> {
             Err(_) => return left(OmitReason::Unreadable),
         };
         // The name may lead to another file by now, so the opened file is checked again.
-        let Ok(opened) = rustix::fs::fstat(&file) else { return left(OmitReason::Unreadable) };
+        let Ok(opened) = rustix::fs::fstat(&file) else {
+            return left(OmitReason::Unreadable);
+        };
         if FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile {
             return left(OmitReason::Unreadable);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-        if (&file).take(self.caps.file_bytes + 1).read_to_end(&mut bytes).is_err() {
+        if (&file)
+            .take(self.caps.file_bytes + 1)
+            .read_to_end(&mut bytes)
+            .is_err()
+        {
             return left(OmitReason::Unreadable);
         }
         // The file may have grown or shrunk since it was listed; the bytes that were read count.
@@ -349,14 +469,22 @@ impl<'a> SnapshotScanner<'a> {
         };
         self.stamps.fresh += 1;
         // A file that changed while it was read must not be cached with this content.
-        let still =
-            rustix::fs::fstat(&file).is_ok_and(|after| FileStamp::from_stat(&after) == FileStamp::from_stat(&opened));
+        let still = rustix::fs::fstat(&file)
+            .is_ok_and(|after| FileStamp::from_stat(&after) == FileStamp::from_stat(&opened));
         // The stamp is that of the opened file, taken before it was read.
         let stamp = FileStamp::from_stat(&opened);
         if still && stamp.is_quiet(self.now_ms) {
-            fresh.push(StampEntry { name: name.into(), stamp, content });
+            fresh.push(StampEntry {
+                name: name.into(),
+                stamp,
+                content,
+            });
         }
-        Ok(Some(TreeNode::File { mode, size, content }))
+        Ok(Some(TreeNode::File {
+            mode,
+            size,
+            content,
+        }))
     }
 
     fn keep_tree(&mut self, tree: TreeEntries) -> Result<ObjectId, CheckpointError> {
@@ -371,7 +499,11 @@ impl<'a> SnapshotScanner<'a> {
     }
 
     fn check_stop(&self) -> Result<(), CheckpointError> {
-        if self.stop.load(Ordering::Relaxed) { Err(CheckpointError::Cancelled) } else { Ok(()) }
+        if self.stop.load(Ordering::Relaxed) {
+            Err(CheckpointError::Cancelled)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -394,7 +526,12 @@ pub(super) fn folder_mode(found: &Stat) -> u32 {
 }
 
 fn omitted_node(why: OmitReason, folder: bool) -> TreeNode {
-    TreeNode::Omitted { why, folder, size: 0, stamp: 0 }
+    TreeNode::Omitted {
+        why,
+        folder,
+        size: 0,
+        stamp: 0,
+    }
 }
 
 /// Returns the names in a folder, sorted by their bytes.

@@ -68,16 +68,28 @@ impl FileStamp {
         out.write_u64(self.inode);
         out.0.extend_from_slice(&self.modified.to_le_bytes());
         let id = ObjectId::hash_of(&out.0);
-        id.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        id.as_bytes()
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 }
 
 impl StampCache {
     /// Returns the content id of a file if its stamp is unchanged.
-    pub(super) fn find_content(&self, folder: &Path, name: &Path, stamp: FileStamp) -> Option<ObjectId> {
+    pub(super) fn find_content(
+        &self,
+        folder: &Path,
+        name: &Path,
+        stamp: FileStamp,
+    ) -> Option<ObjectId> {
         let known = self.folders.get(folder)?;
-        let at = known.binary_search_by(|known| known.name.as_os_str().cmp(name.as_os_str())).ok()?;
-        known.get(at).filter(|known| known.stamp == stamp).map(|known| known.content)
+        let at = known
+            .binary_search_by(|known| known.name.as_os_str().cmp(name.as_os_str()))
+            .ok()?;
+        known
+            .get(at)
+            .filter(|known| known.stamp == stamp)
+            .map(|known| known.content)
     }
 
     pub(super) fn file_count(&self) -> usize {
@@ -86,15 +98,25 @@ impl StampCache {
 
     /// Loads the cache; a missing or damaged file gives an empty cache, which costs only time.
     pub(super) fn load_from(path: &Path) -> Self {
-        std::fs::read(path).ok().and_then(|bytes| Self::decode(&bytes)).unwrap_or_default()
+        std::fs::read(path)
+            .ok()
+            .and_then(|bytes| Self::decode(&bytes))
+            .unwrap_or_default()
     }
 
     pub(super) fn save_to(&mut self, path: &Path) -> io::Result<()> {
         let bytes = self.encode();
         let temp = path.with_extension("tmp");
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        let mut file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temp)?;
         // Not synced: a damaged cache fails its checksum and is rebuilt.
-        let written = file.write_all(&bytes).and_then(|()| std::fs::rename(&temp, path));
+        let written = file
+            .write_all(&bytes)
+            .and_then(|()| std::fs::rename(&temp, path));
         if written.is_err() {
             _ = std::fs::remove_file(&temp);
         }
@@ -142,7 +164,12 @@ impl StampCache {
                 let changed = i128::from_le_bytes(from.take_bytes(16)?.try_into().ok()?);
                 files.push(StampEntry {
                     name,
-                    stamp: FileStamp { size, inode, modified, changed },
+                    stamp: FileStamp {
+                        size,
+                        inode,
+                        modified,
+                        changed,
+                    },
                     content: from.read_id()?,
                 });
             }

@@ -18,7 +18,8 @@ use rustix::fs::FlockOperation;
 use super::error::CheckpointError;
 use super::log::{self, AppendDurability, InlineObject, LogRecord};
 use super::object::{
-    ObjectId, ObjectKind, PathStates, TreeEntries, decode_path_states, decode_tree, encode_path_states, encode_tree,
+    ObjectId, ObjectKind, PathStates, TreeEntries, decode_path_states, decode_tree,
+    encode_path_states, encode_tree,
 };
 use super::pack::{self, ObjectSpan, PackWriter};
 use super::{Checkpoint, StateAfter};
@@ -61,16 +62,26 @@ struct PendingObjects {
 
 /// The exclusive right to use the store; other processes wait.
 #[derive(Debug)]
-pub(super) struct StoreLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+pub(super) struct StoreLock(
+    #[expect(dead_code, reason = "the lock lasts as long as the file is open")] File,
+);
 
 /// Waits for the store's lock. Returns `None` if the store does not exist and `create` is false.
 pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>, CheckpointError> {
     if create {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(root.join("packs"));
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(root.join("packs"));
         made.map_err(CheckpointError::io_error("make", root))?;
     }
     let path = root.join("lock");
-    let opened = File::options().write(true).create(create).truncate(false).mode(0o600).open(&path);
+    let opened = File::options()
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path);
     let file = match opened {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !create => return Ok(None),
         opened => opened.map_err(CheckpointError::io_error("lock", &path))?,
@@ -86,7 +97,9 @@ pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>,
     }
     // The store may have been removed while this process waited; then the lock is on a file that no
     // longer counts.
-    let held = file.metadata().map_err(CheckpointError::io_error("lock", &path))?;
+    let held = file
+        .metadata()
+        .map_err(CheckpointError::io_error("lock", &path))?;
     match std::fs::metadata(&path) {
         Ok(found) if found.ino() == held.ino() => Ok(Some(StoreLock(file))),
         _ => lock_store(root, create),
@@ -95,48 +108,72 @@ pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>,
 
 impl ObjectStore {
     pub(super) fn new(root: PathBuf) -> Self {
-        Self { root, ..Self::default() }
+        Self {
+            root,
+            ..Self::default()
+        }
     }
 
     /// Reads what other processes have written since. The caller must hold the lock.
     pub(super) fn refresh(&mut self) -> Result<(), CheckpointError> {
         self.discard_pending();
         let path = self.log_path();
-        let found = std::fs::metadata(&path).ok().map(|found| (found.ino(), found.len()));
+        let found = std::fs::metadata(&path)
+            .ok()
+            .map(|found| (found.ino(), found.len()));
         // Nothing else writes without the lock, and every write changes the length or replaces the
         // file.
         if found.is_some() && found == Some((self.inode, self.log_bytes)) {
             return Ok(());
         }
         let contents = log::read_log(&path).map_err(CheckpointError::io_error("read", &path))?;
-        let contents = contents.ok_or_else(|| CheckpointError::UnknownFormat { path: path.clone() })?;
+        let contents =
+            contents.ok_or_else(|| CheckpointError::UnknownFormat { path: path.clone() })?;
         // Everything is rebuilt from the files, so nothing of an outdated state survives.
-        let fresh = Self { inode: contents.inode, log_bytes: contents.good_bytes, ..Self::new(self.root.clone()) };
+        let fresh = Self {
+            inode: contents.inode,
+            log_bytes: contents.good_bytes,
+            ..Self::new(self.root.clone())
+        };
         *self = fresh;
         self.read_packs()?;
         // The log comes after the packs, so the newest copy of an object wins.
-        self.index.extend(contents.objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Log, span))));
-        contents.records.into_iter().for_each(|record| self.apply_record(record));
+        self.index.extend(
+            contents
+                .objects
+                .into_iter()
+                .map(|(id, span)| (id, (ObjectLocation::Log, span))),
+        );
+        contents
+            .records
+            .into_iter()
+            .for_each(|record| self.apply_record(record));
         Ok(())
     }
 
     fn read_packs(&mut self) -> Result<(), CheckpointError> {
         let folder = self.packs_folder();
-        let entries = std::fs::read_dir(&folder).map_err(CheckpointError::io_error("read", &folder))?;
+        let entries =
+            std::fs::read_dir(&folder).map_err(CheckpointError::io_error("read", &folder))?;
         for name in entries.flatten().map(|entry| entry.file_name()) {
             let Some(name) = name.to_str() else { continue };
             if name.ends_with(pack::TEMP_END) {
                 // The lock is held, so this is left over from a process that was killed.
                 _ = std::fs::remove_file(folder.join(name));
             }
-            let Some(number) = name.strip_suffix(pack::PACK_END).and_then(|number| number.parse().ok()) else {
+            let Some(number) = name
+                .strip_suffix(pack::PACK_END)
+                .and_then(|number| number.parse().ok())
+            else {
                 continue;
             };
             let path = folder.join(name);
-            let (objects, size) = pack::read_index(&path).map_err(CheckpointError::io_error("read", &path))?;
+            let (objects, size) =
+                pack::read_index(&path).map_err(CheckpointError::io_error("read", &path))?;
             self.packs.insert(number, size);
             let objects = objects.into_iter().flatten();
-            self.index.extend(objects.map(|(id, span)| (id, (ObjectLocation::Pack(number), span))));
+            self.index
+                .extend(objects.map(|(id, span)| (id, (ObjectLocation::Pack(number), span))));
         }
         Ok(())
     }
@@ -148,13 +185,22 @@ impl ObjectStore {
                 self.checkpoints.push(checkpoint);
             }
             LogRecord::Sealed { id, after } => {
-                if let Some(checkpoint) = self.checkpoints.iter_mut().rev().find(|checkpoint| checkpoint.id == id) {
+                if let Some(checkpoint) = self
+                    .checkpoints
+                    .iter_mut()
+                    .rev()
+                    .find(|checkpoint| checkpoint.id == id)
+                {
                     checkpoint.after = Some(after);
                 }
             }
-            LogRecord::Discarded { id } => self.checkpoints.retain(|checkpoint| checkpoint.id != id),
+            LogRecord::Discarded { id } => {
+                self.checkpoints.retain(|checkpoint| checkpoint.id != id)
+            }
             LogRecord::Pruned { task, through } => {
-                self.checkpoints.retain(|checkpoint| checkpoint.mark.task != task || checkpoint.number > through);
+                self.checkpoints.retain(|checkpoint| {
+                    checkpoint.mark.task != task || checkpoint.number > through
+                });
                 self.pruned.insert(task, through);
             }
             LogRecord::LastId { id } => self.last_id = self.last_id.max(id),
@@ -162,7 +208,11 @@ impl ObjectStore {
     }
 
     /// Appends a record together with all objects put since the last commit.
-    pub(super) fn commit(&mut self, record: LogRecord, durable: AppendDurability) -> Result<(), CheckpointError> {
+    pub(super) fn commit(
+        &mut self,
+        record: LogRecord,
+        durable: AppendDurability,
+    ) -> Result<(), CheckpointError> {
         let committed = self.try_commit(&record, durable);
         self.discard_pending();
         committed?;
@@ -170,21 +220,38 @@ impl ObjectStore {
         Ok(())
     }
 
-    fn try_commit(&mut self, record: &LogRecord, durable: AppendDurability) -> Result<(), CheckpointError> {
+    fn try_commit(
+        &mut self,
+        record: &LogRecord,
+        durable: AppendDurability,
+    ) -> Result<(), CheckpointError> {
         let folder = self.packs_folder();
         if let Some((number, pack)) = self.pending.pack.take() {
-            let (objects, size) = pack.finish(&folder, number).map_err(CheckpointError::io_error("write", &folder))?;
+            let (objects, size) = pack
+                .finish(&folder, number)
+                .map_err(CheckpointError::io_error("write", &folder))?;
             self.packs.insert(number, size);
-            self.index.extend(objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Pack(number), span))));
+            self.index.extend(
+                objects
+                    .into_iter()
+                    .map(|(id, span)| (id, (ObjectLocation::Pack(number), span))),
+            );
         }
         let path = self.log_path();
-        let (objects, size) = log::append_record(&path, self.log_bytes, record, &self.pending.inline, durable)
-            .map_err(CheckpointError::io_error("write", &path))?;
+        let (objects, size) =
+            log::append_record(&path, self.log_bytes, record, &self.pending.inline, durable)
+                .map_err(CheckpointError::io_error("write", &path))?;
         if self.inode == 0 {
-            self.inode = std::fs::metadata(&path).map_err(CheckpointError::io_error("read", &path))?.ino();
+            self.inode = std::fs::metadata(&path)
+                .map_err(CheckpointError::io_error("read", &path))?
+                .ino();
         }
         self.log_bytes = size;
-        self.index.extend(objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Log, span))));
+        self.index.extend(
+            objects
+                .into_iter()
+                .map(|(id, span)| (id, (ObjectLocation::Log, span))),
+        );
         Ok(())
     }
 
@@ -198,7 +265,11 @@ impl ObjectStore {
     }
 
     /// Adds an object, which becomes durable with the next [`commit`](Self::commit).
-    pub(super) fn put_object(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<ObjectId, CheckpointError> {
+    pub(super) fn put_object(
+        &mut self,
+        kind: ObjectKind,
+        bytes: Vec<u8>,
+    ) -> Result<ObjectId, CheckpointError> {
         let id = ObjectId::hash_of(&bytes);
         if self.has_object(&id) {
             return Ok(id);
@@ -229,40 +300,61 @@ impl ObjectStore {
 
     /// Reads an object and verifies its bytes against its id.
     pub(super) fn read_object(&self, id: &ObjectId) -> Result<Vec<u8>, CheckpointError> {
-        let damaged = || CheckpointError::Damaged { object: id.to_string() };
+        let damaged = || CheckpointError::Damaged {
+            object: id.to_string(),
+        };
         if let Some((_, _, bytes)) = self.pending.inline.iter().find(|(_, known, _)| known == id) {
             return Ok(bytes.clone());
         }
         let &(location, span) = self.index.get(id).ok_or_else(damaged)?;
         let bytes = pack::read_span(&self.file_path(location), span).map_err(|_| damaged())?;
         // Verified at every read: a damaged disk must not restore wrong content.
-        if ObjectId::hash_of(&bytes) == *id { Ok(bytes) } else { Err(damaged()) }
+        if ObjectId::hash_of(&bytes) == *id {
+            Ok(bytes)
+        } else {
+            Err(damaged())
+        }
     }
 
     pub(super) fn load_tree(&self, id: &ObjectId) -> Result<TreeEntries, CheckpointError> {
-        decode_tree(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })
+        decode_tree(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged {
+            object: id.to_string(),
+        })
     }
 
     pub(super) fn load_path_states(&self, id: &ObjectId) -> Result<PathStates, CheckpointError> {
-        decode_path_states(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })
+        decode_path_states(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged {
+            object: id.to_string(),
+        })
     }
 
     pub(super) fn put_tree(&mut self, tree: &TreeEntries) -> Result<ObjectId, CheckpointError> {
         self.put_object(ObjectKind::Tree, encode_tree(tree))
     }
 
-    pub(super) fn put_path_states(&mut self, places: &PathStates) -> Result<ObjectId, CheckpointError> {
+    pub(super) fn put_path_states(
+        &mut self,
+        places: &PathStates,
+    ) -> Result<ObjectId, CheckpointError> {
         self.put_object(ObjectKind::PathStates, encode_path_states(places))
     }
 
     /// Returns the size of the store in bytes, including uncommitted objects in a pack, without the
     /// stamps.
     pub(super) fn total_bytes(&self) -> u64 {
-        let pending = self.pending.pack.as_ref().map_or(0, |(_, pack)| pack.bytes_written());
+        let pending = self
+            .pending
+            .pack
+            .as_ref()
+            .map_or(0, |(_, pack)| pack.bytes_written());
         self.packs.values().sum::<u64>() + self.log_bytes + pending
     }
 
-    pub(super) fn commit_seal(&mut self, id: u64, after: StateAfter) -> Result<(), CheckpointError> {
+    pub(super) fn commit_seal(
+        &mut self,
+        id: u64,
+        after: StateAfter,
+    ) -> Result<(), CheckpointError> {
         // If a crash of the machine loses this record, the next scan records the state again.
         self.commit(LogRecord::Sealed { id, after }, AppendDurability::Deferred)
     }

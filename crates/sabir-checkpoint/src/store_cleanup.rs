@@ -16,15 +16,24 @@ use super::error::CheckpointError;
 /// # Errors
 /// [`CheckpointError::Io`] if the folder cannot be read or a store cannot be removed. A missing
 /// folder holds no stores.
-pub fn prune_stores(folder: &Path, keep: &Path, most_bytes: u64) -> Result<Vec<PathBuf>, CheckpointError> {
+pub fn prune_stores(
+    folder: &Path,
+    keep: &Path,
+    most_bytes: u64,
+) -> Result<Vec<PathBuf>, CheckpointError> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(CheckpointError::io_error("read", folder))?,
     };
-    let stores: Vec<_> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.join("lock").is_file()).collect();
-    let mut sized: Vec<(SystemTime, u64, PathBuf)> =
-        stores.into_iter().filter_map(|path| Some((last_used(&path)?, store_size(&path), path))).collect();
+    let stores: Vec<_> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("lock").is_file())
+        .collect();
+    let mut sized: Vec<(SystemTime, u64, PathBuf)> = stores
+        .into_iter()
+        .filter_map(|path| Some((last_used(&path)?, store_size(&path), path)))
+        .collect();
     // The time is the first field, so the least recently used store comes first.
     sized.sort();
     let mut total: u64 = sized.iter().map(|(_, size, _)| size).sum();
@@ -43,7 +52,8 @@ pub fn prune_stores(folder: &Path, keep: &Path, most_bytes: u64) -> Result<Vec<P
 
 /// Returns the time of the last checkpoint of a store.
 fn last_used(store: &Path) -> Option<SystemTime> {
-    let log = std::fs::metadata(store.join("log")).or_else(|_| std::fs::metadata(store.join("lock")));
+    let log =
+        std::fs::metadata(store.join("log")).or_else(|_| std::fs::metadata(store.join("lock")));
     log.ok()?.modified().ok()
 }
 
@@ -63,7 +73,10 @@ fn store_size(store: &Path) -> u64 {
 /// objects, should the removal be interrupted.
 fn remove_store(store: &Path) -> Result<bool, CheckpointError> {
     let fail = CheckpointError::io_error("remove", store);
-    let lock = File::options().write(true).open(store.join("lock")).map_err(&fail)?;
+    let lock = File::options()
+        .write(true)
+        .open(store.join("lock"))
+        .map_err(&fail)?;
     // A store in use is never removed, even if the limit is exceeded.
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(false);

@@ -21,7 +21,12 @@ fn text() -> String {
 
 /// The lines of one method, `change` made in them.
 fn method(number: usize, change: impl Fn(&str) -> String) -> String {
-    text().lines().skip(number).take(4).map(|line| change(line) + "\n").collect()
+    text()
+        .lines()
+        .skip(number)
+        .take(4)
+        .map(|line| change(line) + "\n")
+        .collect()
 }
 
 fn block(search: &str, replace: &str) -> String {
@@ -40,33 +45,52 @@ fn exact(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn normalised(bencher: Bencher<'_, '_>) {
-    bench(bencher, &block(&method(19_000, |line| format!("{line}  ")), "x\n"));
+    bench(
+        bencher,
+        &block(&method(19_000, |line| format!("{line}  ")), "x\n"),
+    );
 }
 
 #[divan::bench]
 fn shifted(bencher: Bencher<'_, '_>) {
-    bench(bencher, &block(&method(19_000, |line| format!("  {line}")), "  x\n"));
+    bench(
+        bencher,
+        &block(&method(19_000, |line| format!("  {line}")), "  x\n"),
+    );
 }
 
 #[divan::bench]
 fn miss_with_hints(bencher: Bencher<'_, '_>) {
-    bench(bencher, &block(&method(19_000, |line| line.replace("value +", "value -")), "x\n"));
+    bench(
+        bencher,
+        &block(
+            &method(19_000, |line| line.replace("value +", "value -")),
+            "x\n",
+        ),
+    );
 }
 
 #[divan::bench]
 fn miss_of_all_lines(bencher: Bencher<'_, '_>) {
-    bench(bencher, &block(&method(19_000, |line| format!("{line} // gone")), "x\n"));
+    bench(
+        bencher,
+        &block(&method(19_000, |line| format!("{line} // gone")), "x\n"),
+    );
 }
 
 #[divan::bench]
 fn thousand_blocks(bencher: Bencher<'_, '_>) {
-    let diff: String = (0..1000).map(|index| block(&method(index * 20, str::to_owned), "x\n")).collect();
+    let diff: String = (0..1000)
+        .map(|index| block(&method(index * 20, str::to_owned), "x\n"))
+        .collect();
     bench(bencher, &diff);
 }
 
 #[divan::bench]
 fn thousand_misses(bencher: Bencher<'_, '_>) {
-    let diff: String = (0..1000).map(|index| block(&format!("no such line {index}\n    }}\n"), "x\n")).collect();
+    let diff: String = (0..1000)
+        .map(|index| block(&format!("no such line {index}\n    }}\n"), "x\n"))
+        .collect();
     bench(bencher, &diff);
 }
 
@@ -94,7 +118,11 @@ fn patch(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn string(bencher: Bencher<'_, '_>) {
     let text = text();
-    let replacement = StringReplacement { old: method(19_000, str::to_owned), new: "x\n".to_owned(), count: Some(1) };
+    let replacement = StringReplacement {
+        old: method(19_000, str::to_owned),
+        new: "x\n".to_owned(),
+        count: Some(1),
+    };
     bencher.bench_local(|| apply_string(black_box(&text), black_box(&replacement)).is_ok());
 }
 
@@ -111,5 +139,7 @@ fn naive_exact(bencher: Bencher<'_, '_>) {
 fn naive_miss(bencher: Bencher<'_, '_>) {
     let text = text();
     let search = method(19_000, |line| format!("{line} // gone"));
-    bencher.bench_local(|| similar::TextDiff::from_lines(black_box(text.as_str()), black_box(search.as_str())).ratio());
+    bencher.bench_local(|| {
+        similar::TextDiff::from_lines(black_box(text.as_str()), black_box(search.as_str())).ratio()
+    });
 }

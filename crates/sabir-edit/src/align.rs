@@ -17,19 +17,37 @@ const MAX_PRODUCT: usize = 1 << 20;
 /// Lines are the same if their text is the same. If the line in the file (`found`) differs from the
 /// wanted one (for example in white space), a replacement line that equals the wanted one in normal
 /// form also counts as unchanged.
-pub(super) fn align_lines(found: &[&str], wanted: &[&str], replacement: &[&str]) -> Vec<Option<usize>> {
+pub(super) fn align_lines(
+    found: &[&str],
+    wanted: &[&str],
+    replacement: &[&str],
+) -> Vec<Option<usize>> {
     let is_noisy = |(found, wanted): &(&&str, &&str)| found != wanted;
-    let noisy: HashSet<_> =
-        found.iter().zip(wanted).filter(is_noisy).map(|(_, wanted)| normalize_line(wanted)).collect();
+    let noisy: HashSet<_> = found
+        .iter()
+        .zip(wanted)
+        .filter(is_noisy)
+        .map(|(_, wanted)| normalize_line(wanted))
+        .collect();
     if noisy.is_empty() {
         return match_pairs(wanted, replacement);
     }
-    let exact: HashSet<&str> =
-        found.iter().zip(wanted).filter(|pair| !is_noisy(pair)).map(|(_, wanted)| *wanted).collect();
+    let exact: HashSet<&str> = found
+        .iter()
+        .zip(wanted)
+        .filter(|pair| !is_noisy(pair))
+        .map(|(_, wanted)| *wanted)
+        .collect();
     let old: Vec<_> = found
         .iter()
         .zip(wanted)
-        .map(|(found, wanted)| if found == wanted { (true, (*wanted).into()) } else { (false, normalize_line(wanted)) })
+        .map(|(found, wanted)| {
+            if found == wanted {
+                (true, (*wanted).into())
+            } else {
+                (false, normalize_line(wanted))
+            }
+        })
         .collect();
     let new: Vec<_> = replacement
         .iter()
@@ -95,7 +113,13 @@ enum AlignDepth {
     Gap,
 }
 
-fn align_between(old: &[usize], new: &[usize], at: (usize, usize), depth: AlignDepth, pairs: &mut [Option<usize>]) {
+fn align_between(
+    old: &[usize],
+    new: &[usize],
+    at: (usize, usize),
+    depth: AlignDepth,
+    pairs: &mut [Option<usize>],
+) {
     let mut put = |old_index: usize, new_index: usize| {
         if let Some(pair) = pairs.get_mut(at.1 + new_index) {
             *pair = Some(at.0 + old_index);
@@ -105,30 +129,51 @@ fn align_between(old: &[usize], new: &[usize], at: (usize, usize), depth: AlignD
     // edits.
     let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let room = old.len().min(new.len()) - prefix;
-    let suffix = old.iter().rev().zip(new.iter().rev()).take(room).take_while(|(a, b)| a == b).count();
+    let suffix = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take(room)
+        .take_while(|(a, b)| a == b)
+        .count();
     (0..prefix).for_each(|index| put(index, index));
     (1..=suffix).for_each(|back| put(old.len() - back, new.len() - back));
     let old_end = old.len() - suffix;
     let new_end = new.len() - suffix;
-    let (old_rest, new_rest) =
-        (old.get(prefix..old_end).unwrap_or_default(), new.get(prefix..new_end).unwrap_or_default());
+    let (old_rest, new_rest) = (
+        old.get(prefix..old_end).unwrap_or_default(),
+        new.get(prefix..new_end).unwrap_or_default(),
+    );
     if old_rest.len().saturating_mul(new_rest.len()) <= MAX_PRODUCT {
         // Myers is quadratic at worst, which the product limit above keeps affordable.
         for op in capture_diff_slices(Algorithm::Myers, old_rest, new_rest) {
-            if let DiffOp::Equal { old_index, new_index, len } = op {
+            if let DiffOp::Equal {
+                old_index,
+                new_index,
+                len,
+            } = op
+            {
                 (0..len).for_each(|step| put(prefix + old_index + step, prefix + new_index + step));
             }
         }
     } else if depth == AlignDepth::Whole {
-        let anchors: Vec<_> =
-            find_anchors(old_rest, new_rest).into_iter().map(|(old, new)| (prefix + old, prefix + new)).collect();
+        let anchors: Vec<_> = find_anchors(old_rest, new_rest)
+            .into_iter()
+            .map(|(old, new)| (prefix + old, prefix + new))
+            .collect();
         anchors.iter().for_each(|(old, new)| put(*old, *new));
         let mut next = (prefix, prefix);
         for (old_index, new_index) in anchors.into_iter().chain([(old_end, new_end)]) {
             let old = old.get(next.0..old_index);
             let new = new.get(next.1..new_index);
             let at = (at.0 + next.0, at.1 + next.1);
-            align_between(old.unwrap_or_default(), new.unwrap_or_default(), at, AlignDepth::Gap, pairs);
+            align_between(
+                old.unwrap_or_default(),
+                new.unwrap_or_default(),
+                at,
+                AlignDepth::Gap,
+                pairs,
+            );
             next = (old_index + 1, new_index + 1);
         }
     }
@@ -139,14 +184,18 @@ fn find_anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
     let once = |side: &[usize]| {
         let mut seen: HashMap<usize, Option<usize>> = HashMap::new();
         for (index, number) in side.iter().enumerate() {
-            seen.entry(*number).and_modify(|place| *place = None).or_insert(Some(index));
+            seen.entry(*number)
+                .and_modify(|place| *place = None)
+                .or_insert(Some(index));
         }
         seen
     };
     let old_once = once(old);
     let new_once = once(new);
-    let mut both: Vec<(usize, usize)> =
-        old_once.into_iter().filter_map(|(number, place)| Some((place?, (*new_once.get(&number)?)?))).collect();
+    let mut both: Vec<(usize, usize)> = old_once
+        .into_iter()
+        .filter_map(|(number, place)| Some((place?, (*new_once.get(&number)?)?)))
+        .collect();
     both.sort_unstable();
     // Patience sorting: the top of each pile is the smallest end of a rising run of that length.
     let mut tops: Vec<usize> = Vec::new();
@@ -159,9 +208,11 @@ fn find_anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
             None => tops.push(index),
         }
     }
-    let mut run: Vec<_> = std::iter::successors(tops.last().copied(), |index| before.get(*index).copied().flatten())
-        .filter_map(|index| both.get(index).copied())
-        .collect();
+    let mut run: Vec<_> = std::iter::successors(tops.last().copied(), |index| {
+        before.get(*index).copied().flatten()
+    })
+    .filter_map(|index| both.get(index).copied())
+    .collect();
     run.reverse();
     run
 }
@@ -175,14 +226,22 @@ mod tests {
         let wanted: Vec<_> = wanted.split(' ').collect();
         let replacement: Vec<_> = replacement.split(' ').collect();
         let found = align_lines(&wanted, &wanted, &replacement);
-        let found: Vec<_> = found.iter().enumerate().filter_map(|(new, old)| Some(((*old)?, new))).collect();
+        let found: Vec<_> = found
+            .iter()
+            .enumerate()
+            .filter_map(|(new, old)| Some(((*old)?, new)))
+            .collect();
         assert_eq!(found, expected);
     }
 
     #[test]
     fn small() {
         check("a b c", "a x c", &[(0, 0), (2, 2)]);
-        check("a b c d e", "a x b c y e", &[(0, 0), (1, 2), (2, 3), (4, 5)]);
+        check(
+            "a b c d e",
+            "a x b c y e",
+            &[(0, 0), (1, 2), (2, 3), (4, 5)],
+        );
         check("a", "b", &[]);
     }
 
@@ -200,10 +259,26 @@ mod tests {
     #[test]
     fn large() {
         let old: Vec<usize> = (0..5000).collect();
-        let new: Vec<usize> = (0..5000).map(|number| if number % 100 == 0 { 9000 + number } else { number }).collect();
+        let new: Vec<usize> = (0..5000)
+            .map(|number| {
+                if number % 100 == 0 {
+                    9000 + number
+                } else {
+                    number
+                }
+            })
+            .collect();
         let found = match_pairs(&old, &new);
-        assert!(found.iter().enumerate().all(|(new, old)| *old == (new % 100 != 0).then_some(new)));
-        let same = match_pairs(&vec![1; 50_000], &[vec![2], vec![1; 40_000], vec![3]].concat());
+        assert!(
+            found
+                .iter()
+                .enumerate()
+                .all(|(new, old)| *old == (new % 100 != 0).then_some(new))
+        );
+        let same = match_pairs(
+            &vec![1; 50_000],
+            &[vec![2], vec![1; 40_000], vec![3]].concat(),
+        );
         assert_eq!(same.len(), 40_002);
     }
 }

@@ -48,7 +48,10 @@ impl MarkerFamily {
     fn parse_opener(line: &str) -> Option<(Self, usize)> {
         let line = line.trim_end();
         // Some models write `<<<<<<< SEARCH>`, so one trailing `>` is tolerated.
-        let line = line.strip_suffix('>').filter(|rest| rest.ends_with("SEARCH")).unwrap_or(line);
+        let line = line
+            .strip_suffix('>')
+            .filter(|rest| rest.ends_with("SEARCH"))
+            .unwrap_or(line);
         let signs = line.strip_suffix(" SEARCH")?;
         [(Self::Dashes, '-'), (Self::Angles, '<')]
             .into_iter()
@@ -67,7 +70,11 @@ impl MarkerFamily {
     /// Returns the number of signs of a divider. Trailing blanks are allowed in the angle family
     /// only, as in the format's origin.
     fn parse_divider(self, line: &str) -> Option<usize> {
-        let line = if self == Self::Angles { line.trim_end() } else { line };
+        let line = if self == Self::Angles {
+            line.trim_end()
+        } else {
+            line
+        };
         is_row(line, '=').then_some(line.len())
     }
 }
@@ -82,7 +89,12 @@ impl<'a> EditBlock<'a> {
     pub(super) fn to_variants(&self) -> Vec<BlockVariant<'a>> {
         let search = self.search.clone();
         let replace = self.replace.clone();
-        let literal = BlockVariant { search, replace, hint: self.hint, least: MatchLevel::Exact };
+        let literal = BlockVariant {
+            search,
+            replace,
+            hint: self.hint,
+            least: MatchLevel::Exact,
+        };
         let plain = BlockVariant {
             search: without_escapes(&self.search),
             replace: without_escapes(&self.replace),
@@ -91,7 +103,11 @@ impl<'a> EditBlock<'a> {
         let derived = [without_numbers(&plain), without_edges(&plain)];
         // The text may contain the backslashes itself, so the literal variant comes first.
         let literal = (plain.search != literal.search).then_some(literal);
-        literal.into_iter().chain([plain]).chain(derived.into_iter().flatten()).collect()
+        literal
+            .into_iter()
+            .chain([plain])
+            .chain(derived.into_iter().flatten())
+            .collect()
     }
 
     /// Returns the REPLACE lines of a block whose SEARCH is empty or one blank line.
@@ -112,7 +128,11 @@ pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
         let mut begin = |(family, signs)| {
             number += 1;
             OpenBlock {
-                origin: EditOrigin { format: EditSyntax::SearchReplace, block: number, line },
+                origin: EditOrigin {
+                    format: EditSyntax::SearchReplace,
+                    block: number,
+                    line,
+                },
                 family,
                 signs,
                 body: Vec::new(),
@@ -120,21 +140,29 @@ pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
         };
         // An opener of the same family inside a block means that the block was never closed; one of
         // the other family is content.
-        match (open.take(), MarkerFamily::parse_opener(text), MarkerFamily::parse_closer(text)) {
+        match (
+            open.take(),
+            MarkerFamily::parse_opener(text),
+            MarkerFamily::parse_closer(text),
+        ) {
             (None, Some(opened), _) => open = Some(begin(opened)),
             (None, None, Some(_)) => faults.push(stray_marker_fault(line, text)),
             // Prose between blocks is skipped, but a divider there means that an opening marker was
             // misspelt.
-            (None, None, None) if text.trim_end() == "=======" => faults.push(divider_outside_fault(line)),
+            (None, None, None) if text.trim_end() == "=======" => {
+                faults.push(divider_outside_fault(line))
+            }
             (None, None, None) => {}
             (Some(block), Some(again), _) if again.0 == block.family => {
                 faults.push(unclosed_fault(&block, Some(line)));
                 open = Some(begin(again));
             }
-            (Some(block), _, Some(closed)) if closed == block.family => match close_block(block, line) {
-                Ok(block) => blocks.push(block),
-                Err(fault) => faults.push(fault),
-            },
+            (Some(block), _, Some(closed)) if closed == block.family => {
+                match close_block(block, line) {
+                    Ok(block) => blocks.push(block),
+                    Err(fault) => faults.push(fault),
+                }
+            }
             (Some(mut block), _, _) => {
                 block.body.push(text);
                 open = Some(block);
@@ -158,7 +186,8 @@ pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
 
 /// Returns true if a text contains a line that opens a block.
 pub(super) fn has_opener(text: &str) -> bool {
-    text.lines().any(|line| MarkerFamily::parse_opener(line).is_some())
+    text.lines()
+        .any(|line| MarkerFamily::parse_opener(line).is_some())
 }
 
 /// Returns true if a line could be a divider.
@@ -168,34 +197,60 @@ fn is_divider(line: &str) -> bool {
 
 /// Returns true if a line looks like a merge-conflict marker, which has the angle family's form.
 fn is_conflict(line: &str) -> bool {
-    let rest = line.strip_prefix("<<<<<<<").or_else(|| line.strip_prefix(">>>>>>>"));
+    let rest = line
+        .strip_prefix("<<<<<<<")
+        .or_else(|| line.strip_prefix(">>>>>>>"));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
 fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, EditFault> {
-    let OpenBlock { origin, family, signs, mut body } = open;
+    let OpenBlock {
+        origin,
+        family,
+        signs,
+        mut body,
+    } = open;
     let (hint, skipped) = parse_line_hints(&body);
     // The hints are not part of SEARCH; `skipped` keeps the line numbers of faults right.
     body.drain(..skipped);
-    let all: Vec<(usize, usize)> =
-        body.iter().enumerate().filter_map(|(at, line)| Some((at, family.parse_divider(line)?))).collect();
+    let all: Vec<(usize, usize)> = body
+        .iter()
+        .enumerate()
+        .filter_map(|(at, line)| Some((at, family.parse_divider(line)?)))
+        .collect();
     // If a row has the length of the opening marker, rows of other lengths are content.
-    let own: Vec<usize> = all.iter().filter(|(_, length)| *length == signs).map(|(at, _)| *at).collect();
-    let dividers = if own.is_empty() { all.into_iter().map(|(at, _)| at).collect() } else { own };
+    let own: Vec<usize> = all
+        .iter()
+        .filter(|(_, length)| *length == signs)
+        .map(|(at, _)| *at)
+        .collect();
+    let dividers = if own.is_empty() {
+        all.into_iter().map(|(at, _)| at).collect()
+    } else {
+        own
+    };
     let line_of = |at: usize| origin.line + 1 + skipped + at;
     let divider = match *dividers.as_slice() {
         [] => return Err(no_divider_fault(&origin, &body, closed)),
         [divider] => divider,
         // Any choice could put the text of one side into the other, so the block is refused.
         [first, second, ..] => {
-            return Err(divided_twice_fault(&origin, dividers.len(), line_of(first), line_of(second)));
+            return Err(divided_twice_fault(
+                &origin,
+                dividers.len(),
+                line_of(first),
+                line_of(second),
+            ));
         }
     };
     let stray = |(at, text): (usize, &&str)| {
         family == MarkerFamily::Angles && is_conflict(text) || at > divider && is_hint(text)
     };
     if let Some((at, text)) = body.iter().enumerate().find(|line| stray(*line)) {
-        let message = format!("`{}` stands in the block, where it would become content", text.trim());
+        let message = format!(
+            "`{}` stands in the block, where it would become content",
+            text.trim()
+        );
         let hint = if is_hint(text) {
             "put line hints at the beginning of SEARCH, and write a backslash before a line of content that looks like one"
         } else {
@@ -211,7 +266,12 @@ fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, 
     }
     let replace = body.split_off(divider + 1);
     body.pop();
-    Ok(EditBlock { origin, hint, search: body, replace })
+    Ok(EditBlock {
+        origin,
+        hint,
+        search: body,
+        replace,
+    })
 }
 
 /// Parses the line hints that a SEARCH begins with (`:start_line:N`, `:end_line:N`, then perhaps a
@@ -221,8 +281,18 @@ fn parse_line_hints(body: &[&str]) -> (Option<usize>, usize) {
     let mut end = None;
     let mut count = 0;
     for line in body {
-        let Some((name, number)) = line.trim().strip_prefix(':').and_then(|rest| rest.split_once(':')) else { break };
-        let number = number.trim().trim_start_matches('[').trim_end_matches(']').parse::<usize>();
+        let Some((name, number)) = line
+            .trim()
+            .strip_prefix(':')
+            .and_then(|rest| rest.split_once(':'))
+        else {
+            break;
+        };
+        let number = number
+            .trim()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<usize>();
         match (name, number) {
             ("start_line", Ok(number)) if start.is_none() => start = Some(number),
             ("end_line", Ok(number)) if end.is_none() => end = Some(number),
@@ -233,12 +303,22 @@ fn parse_line_hints(body: &[&str]) -> (Option<usize>, usize) {
     if count == 0 {
         return (None, 0);
     }
-    if body.get(count).is_some_and(|line| is_row(line.trim_end(), '-')) {
+    if body
+        .get(count)
+        .is_some_and(|line| is_row(line.trim_end(), '-'))
+    {
         count += 1;
     }
     // With only an end line, the start follows from the number of SEARCH lines.
-    let length = body.iter().skip(count).take_while(|line| !is_divider(line)).count();
-    (start.or_else(|| end.map(|end| (end + 1).saturating_sub(length))), count)
+    let length = body
+        .iter()
+        .skip(count)
+        .take_while(|line| !is_divider(line))
+        .count();
+    (
+        start.or_else(|| end.map(|end| (end + 1).saturating_sub(length))),
+        count,
+    )
 }
 
 fn is_hint(line: &str) -> bool {
@@ -277,7 +357,12 @@ fn without_numbers<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
     };
     let search = bare(&variant.search, true)?;
     let replace = bare(&variant.replace, false)?;
-    Some(BlockVariant { search, replace, hint: variant.hint.or(Some(first)), least: variant.least })
+    Some(BlockVariant {
+        search,
+        replace,
+        hint: variant.hint.or(Some(first)),
+        least: variant.least,
+    })
 }
 
 /// Returns the variant without the blank lines that SEARCH begins or ends with; as many are removed
@@ -285,33 +370,73 @@ fn without_numbers<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
 fn without_edges<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
     let is_blank = |line: &&&str| line.trim().is_empty();
     let head = variant.search.iter().take_while(is_blank).count();
-    let tail = variant.search.iter().skip(head).rev().take_while(is_blank).count();
+    let tail = variant
+        .search
+        .iter()
+        .skip(head)
+        .rev()
+        .take_while(is_blank)
+        .count();
     if head + tail == 0 || head == variant.search.len() {
         return None;
     }
     let blank = variant.replace.iter().take_while(is_blank).count();
-    let (from, end) =
-        (head.min(blank), variant.replace.iter().skip(blank).rev().take_while(is_blank).count().min(tail));
-    let search = variant.search.get(head..variant.search.len() - tail)?.to_vec();
-    let replace = variant.replace.get(from..variant.replace.len() - end)?.to_vec();
-    Some(BlockVariant { search, replace, hint: variant.hint, least: MatchLevel::Normalised })
+    let (from, end) = (
+        head.min(blank),
+        variant
+            .replace
+            .iter()
+            .skip(blank)
+            .rev()
+            .take_while(is_blank)
+            .count()
+            .min(tail),
+    );
+    let search = variant
+        .search
+        .get(head..variant.search.len() - tail)?
+        .to_vec();
+    let replace = variant
+        .replace
+        .get(from..variant.replace.len() - end)?
+        .to_vec();
+    Some(BlockVariant {
+        search,
+        replace,
+        hint: variant.hint,
+        least: MatchLevel::Normalised,
+    })
 }
 
 fn number_of(line: &str) -> Option<(usize, &str)> {
     let (number, text) = line.split_once('|')?;
-    Some((number.trim().parse().ok()?, text.strip_prefix(' ').unwrap_or(text)))
+    Some((
+        number.trim().parse().ok()?,
+        text.strip_prefix(' ').unwrap_or(text),
+    ))
 }
 
-fn divided_twice_fault(origin: &EditOrigin, count: usize, first: usize, second: usize) -> EditFault {
-    let message = format!("the block has {count} dividers, the first in lines {first} and {second}");
+fn divided_twice_fault(
+    origin: &EditOrigin,
+    count: usize,
+    first: usize,
+    second: usize,
+) -> EditFault {
+    let message =
+        format!("the block has {count} dividers, the first in lines {first} and {second}");
     fault::fault_about(origin, EditFaultKind::UnclearDivider, message, ESCAPE)
 }
 
 fn divider_outside_fault(line: usize) -> EditFault {
-    let message =
-        "`=======` stands outside of all blocks, so the opening marker of one is missing or is not spelt as it must be";
+    let message = "`=======` stands outside of all blocks, so the opening marker of one is missing or is not spelt as it must be";
     let hint = "begin each block with a line `------- SEARCH`, and divide it once";
-    fault::fault_at_line(EditSyntax::SearchReplace, line, EditFaultKind::StrayMarker, message, hint)
+    fault::fault_at_line(
+        EditSyntax::SearchReplace,
+        line,
+        EditFaultKind::StrayMarker,
+        message,
+        hint,
+    )
 }
 
 fn stray_marker_fault(line: usize, marker: &str) -> EditFault {
@@ -326,9 +451,14 @@ fn stray_marker_fault(line: usize, marker: &str) -> EditFault {
 }
 
 fn unclosed_fault(open: &OpenBlock<'_>, before: Option<usize>) -> EditFault {
-    let is_divided = open.body.iter().any(|line| open.family.parse_divider(line).is_some());
+    let is_divided = open
+        .body
+        .iter()
+        .any(|line| open.family.parse_divider(line).is_some());
     let part = if is_divided { "REPLACE" } else { "SEARCH" };
-    let place = before.map_or("the end of the diff".to_owned(), |line| format!("the next block, in line {line}"));
+    let place = before.map_or("the end of the diff".to_owned(), |line| {
+        format!("the next block, in line {line}")
+    });
     fault::fault_about(
         &open.origin,
         EditFaultKind::Unclosed,

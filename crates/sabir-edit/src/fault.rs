@@ -118,7 +118,9 @@ impl fmt::Display for EditFault {
             write!(f, "line {} of the {whole}: ", self.line)?;
         }
         write!(f, "{}; {}.", self.message, self.hint)?;
-        self.lines.iter().try_for_each(|line| write!(f, "\n{:>6} | {}", line.number, line.text))
+        self.lines
+            .iter()
+            .try_for_each(|line| write!(f, "\n{:>6} | {}", line.number, line.text))
     }
 }
 
@@ -137,7 +139,11 @@ pub(super) struct EditOrigin {
 impl EditOrigin {
     /// Returns the origin of an edit that has no blocks.
     pub(super) fn for_whole_edit(format: EditSyntax) -> Self {
-        Self { format, block: 1, line: 1 }
+        Self {
+            format,
+            block: 1,
+            line: 1,
+        }
     }
 
     /// Returns the name that messages use for the text to find.
@@ -157,8 +163,20 @@ pub(super) fn fault_about(
     message: impl Into<String>,
     hint: &'static str,
 ) -> EditFault {
-    let EditOrigin { format, block, line } = *origin;
-    EditFault { kind, format, block: Some(block), line, message: message.into(), hint, lines: Vec::new() }
+    let EditOrigin {
+        format,
+        block,
+        line,
+    } = *origin;
+    EditFault {
+        kind,
+        format,
+        block: Some(block),
+        line,
+        message: message.into(),
+        hint,
+        lines: Vec::new(),
+    }
 }
 
 /// Builds a fault about one line of an edit.
@@ -169,16 +187,30 @@ pub(super) fn fault_at_line(
     message: impl Into<String>,
     hint: &'static str,
 ) -> EditFault {
-    EditFault { kind, format, block: None, line, message: message.into(), hint, lines: Vec::new() }
+    EditFault {
+        kind,
+        format,
+        block: None,
+        line,
+        message: message.into(),
+        hint,
+        lines: Vec::new(),
+    }
 }
 
 pub(super) fn empty_search_fault(origin: &EditOrigin) -> EditFault {
-    let message =
-        format!("{} is empty, and that stands for the whole content of an empty file only", origin.wanted_name());
+    let message = format!(
+        "{} is empty, and that stands for the whole content of an empty file only",
+        origin.wanted_name()
+    );
     let hint = match origin.format {
         EditSyntax::SearchReplace => "put the lines to replace, or a line to add to, into SEARCH",
-        EditSyntax::ApplyPatch => "give the hunk a line of context, or an `@@` line, that says where",
-        EditSyntax::StringReplace | EditSyntax::WholeFile => "give the text to replace, or the line to add to",
+        EditSyntax::ApplyPatch => {
+            "give the hunk a line of context, or an `@@` line, that says where"
+        }
+        EditSyntax::StringReplace | EditSyntax::WholeFile => {
+            "give the text to replace, or the line to add to"
+        }
     };
     fault_about(origin, EditFaultKind::EmptySearch, message, hint)
 }
@@ -189,39 +221,77 @@ pub(super) fn no_effect_fault(origin: &EditOrigin) -> EditFault {
             "SEARCH and REPLACE are the same, so nothing would change",
             "leave the block out, or write the new lines into REPLACE",
         ),
-        EditSyntax::ApplyPatch => {
-            ("the hunk changes nothing", "leave it out, or mark what goes with `-` and what comes with `+`")
-        }
-        EditSyntax::StringReplace => {
-            ("old and new text are the same, so nothing would change", "give the text as it is to be")
-        }
-        EditSyntax::WholeFile => {
-            ("the file holds exactly this already", "leave the edit out, or write the new content")
-        }
+        EditSyntax::ApplyPatch => (
+            "the hunk changes nothing",
+            "leave it out, or mark what goes with `-` and what comes with `+`",
+        ),
+        EditSyntax::StringReplace => (
+            "old and new text are the same, so nothing would change",
+            "give the text as it is to be",
+        ),
+        EditSyntax::WholeFile => (
+            "the file holds exactly this already",
+            "leave the edit out, or write the new content",
+        ),
     };
     fault_about(origin, EditFaultKind::NoEffect, message, hint)
 }
 
 pub(super) fn overlap_fault(origin: &EditOrigin, other: usize, line: usize) -> EditFault {
-    let part = if origin.format == EditSyntax::ApplyPatch { "hunk" } else { "block" };
-    let message = format!("the {part} changes line {line} of the text, which {part} {other} changes too");
-    fault_about(origin, EditFaultKind::Overlap, message, "join the two into one")
+    let part = if origin.format == EditSyntax::ApplyPatch {
+        "hunk"
+    } else {
+        "block"
+    };
+    let message =
+        format!("the {part} changes line {line} of the text, which {part} {other} changes too");
+    fault_about(
+        origin,
+        EditFaultKind::Overlap,
+        message,
+        "join the two into one",
+    )
 }
 
 /// Builds the fault for several matches. If `places` is as long as `limit`, there may be more.
-pub(super) fn ambiguous_fault(origin: &EditOrigin, lines: &LineIndex<'_>, places: &[usize], limit: usize) -> EditFault {
-    let least = if places.len() >= limit { "at least " } else { "" };
-    let more = if places.len() > MAX_SHOWN { ", the first of which are shown" } else { "" };
-    let message = format!("{} is found at {least}{} places in the text{more}", origin.wanted_name(), places.len());
+pub(super) fn ambiguous_fault(
+    origin: &EditOrigin,
+    lines: &LineIndex<'_>,
+    places: &[usize],
+    limit: usize,
+) -> EditFault {
+    let least = if places.len() >= limit {
+        "at least "
+    } else {
+        ""
+    };
+    let more = if places.len() > MAX_SHOWN {
+        ", the first of which are shown"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{} is found at {least}{} places in the text{more}",
+        origin.wanted_name(),
+        places.len()
+    );
     let hint = match origin.format {
-        EditSyntax::SearchReplace => "add lines before or after to SEARCH and REPLACE, so that it is found once",
-        EditSyntax::ApplyPatch => "add lines of context, or an `@@` line that only this place stands behind",
+        EditSyntax::SearchReplace => {
+            "add lines before or after to SEARCH and REPLACE, so that it is found once"
+        }
+        EditSyntax::ApplyPatch => {
+            "add lines of context, or an `@@` line that only this place stands behind"
+        }
         EditSyntax::StringReplace | EditSyntax::WholeFile => {
             "add text before or after to both, so that it is found once, or say that all are to be replaced"
         }
     };
     let mut fault = fault_about(origin, EditFaultKind::Ambiguous, message, hint);
-    fault.lines = places.iter().filter_map(|&index| numbered_line(lines, index)).take(MAX_SHOWN).collect();
+    fault.lines = places
+        .iter()
+        .filter_map(|&index| numbered_line(lines, index))
+        .take(MAX_SHOWN)
+        .collect();
     fault
 }
 
@@ -238,23 +308,38 @@ pub(super) fn indentation_fault(
     );
     let hint = "write both with the indentation of the file, tabs as tabs and spaces as spaces";
     let mut fault = fault_about(origin, EditFaultKind::Indentation, message, hint);
-    fault.lines = range.filter_map(|index| numbered_line(lines, index)).take(MAX_SHOWN).collect();
+    fault.lines = range
+        .filter_map(|index| numbered_line(lines, index))
+        .take(MAX_SHOWN)
+        .collect();
     fault
 }
 
 /// Builds the fault for text that is not found: names the first differing line at the nearest
 /// place, and shows that place.
-pub(super) fn not_found_fault(origin: &EditOrigin, lines: &LineIndex<'_>, wanted: &[&str]) -> EditFault {
+pub(super) fn not_found_fault(
+    origin: &EditOrigin,
+    lines: &LineIndex<'_>,
+    wanted: &[&str],
+) -> EditFault {
     let hint = "read the file again and copy the lines exactly, indentation included";
     let name = origin.wanted_name();
     if !lines.can_search_nearest() {
-        return fault_about(origin, EditFaultKind::NotFound, format!("{name} is not in the text"), hint);
+        return fault_about(
+            origin,
+            EditFaultKind::NotFound,
+            format!("{name} is not in the text"),
+            hint,
+        );
     }
     let Some(start) = find_nearest(lines, wanted) else {
         let message = format!("{name} is not in the text, and nothing like it");
         return fault_about(origin, EditFaultKind::NotFound, message, hint);
     };
-    let differs = wanted.iter().enumerate().find(|&(offset, wanted)| lines.bare_line(start + offset) != Some(wanted));
+    let differs = wanted
+        .iter()
+        .enumerate()
+        .find(|&(offset, wanted)| lines.bare_line(start + offset) != Some(wanted));
     let (offset, line) = differs.map_or((0, ""), |(offset, line)| (offset, *line));
     let how = describe_difference(lines.bare_line(start + offset), line);
     let message = format!(
@@ -267,13 +352,18 @@ pub(super) fn not_found_fault(origin: &EditOrigin, lines: &LineIndex<'_>, wanted
     // In a long block, show the lines around the difference.
     let first = start + offset.saturating_sub(MAX_SHOWN / 2);
     let shown = first..(start + wanted.len()).min(first + MAX_SHOWN);
-    fault.lines = shown.filter_map(|index| numbered_line(lines, index)).collect();
+    fault.lines = shown
+        .filter_map(|index| numbered_line(lines, index))
+        .collect();
     fault
 }
 
 /// Returns the line at an index in the form that a fault shows.
 pub(super) fn numbered_line(lines: &LineIndex<'_>, index: usize) -> Option<NumberedLine> {
-    Some(NumberedLine { number: index + 1, text: truncate_line(lines.bare_line(index)?) })
+    Some(NumberedLine {
+        number: index + 1,
+        text: truncate_line(lines.bare_line(index)?),
+    })
 }
 
 pub(super) fn truncate_line(line: &str) -> String {

@@ -9,7 +9,10 @@ use super::splice::{LineChange, NewLine, shift_indent, splice_changes};
 use super::{EditedText, MatchLevel, pick_place};
 
 /// Applies all hunks of a patch section, or none.
-pub(super) fn apply_hunks(hunks: &[PatchHunk], original: &str) -> Result<EditedText, Vec<EditFault>> {
+pub(super) fn apply_hunks(
+    hunks: &[PatchHunk],
+    original: &str,
+) -> Result<EditedText, Vec<EditFault>> {
     let lines = LineIndex::from_text(original);
     // The line after the previous hunk's place: hunks come in the order of the text.
     let mut changes = Vec::new();
@@ -19,7 +22,11 @@ pub(super) fn apply_hunks(hunks: &[PatchHunk], original: &str) -> Result<EditedT
         match locate_hunk(&lines, hunk, from) {
             Ok(change) => {
                 // A pure addition at the end says nothing about where the next hunk is.
-                from = if change.old.is_empty() { from } else { change.old.end };
+                from = if change.old.is_empty() {
+                    from
+                } else {
+                    change.old.end
+                };
                 changes.push(change);
             }
             Err(fault) => faults.push(*fault),
@@ -36,13 +43,16 @@ pub(super) fn apply_hunks(hunks: &[PatchHunk], original: &str) -> Result<EditedT
 }
 
 /// Finds the one place of a hunk. `from` is the line where the previous hunk ended.
-fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> Result<LineChange<'a>, Box<EditFault>> {
+fn locate_hunk<'a>(
+    lines: &LineIndex<'a>,
+    hunk: &'a PatchHunk,
+    from: usize,
+) -> Result<LineChange<'a>, Box<EditFault>> {
     let heads = find_context_heads(lines, hunk)?;
     let all = hunk.lines.as_slice();
-    if all
-        .iter()
-        .all(|(op, text)| *op == LineOp::Add || text.is_empty() && *op == LineOp::Keep && all.len() == hunk.loose)
-    {
+    if all.iter().all(|(op, text)| {
+        *op == LineOp::Add || text.is_empty() && *op == LineOp::Keep && all.len() == hunk.loose
+    }) {
         return build_addition(lines, hunk, heads.as_deref(), from);
     }
     // Models often leave an empty line after a hunk for looks, so the hunk is also tried without
@@ -65,22 +75,39 @@ fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> R
             }
             // Several places may match. Prefer the only one; then the only one after the previous
             // hunk; then the one nearest to the line hint.
-            let behind: Vec<usize> = places.iter().copied().filter(|place| *place >= from).collect();
+            let behind: Vec<usize> = places
+                .iter()
+                .copied()
+                .filter(|place| *place >= from)
+                .collect();
             let chosen = pick_place(&places, None)
                 .or_else(|| pick_place(&behind, None))
                 .or_else(|| pick_place(&places, hunk.hint));
             let Some(start) = chosen else {
-                return Err(Box::new(fault::ambiguous_fault(&hunk.origin, lines, &places, usize::MAX)));
+                return Err(Box::new(fault::ambiguous_fault(
+                    &hunk.origin,
+                    lines,
+                    &places,
+                    usize::MAX,
+                )));
             };
             return build_change(lines, hunk, variant, level, start);
         }
     }
-    Err(Box::new(hunk_not_found_fault(lines, hunk, &expected_lines(all))))
+    Err(Box::new(hunk_not_found_fault(
+        lines,
+        hunk,
+        &expected_lines(all),
+    )))
 }
 
 /// Returns the lines that a hunk expects in the text: those that stay and those that go.
 fn expected_lines(lines: &[(LineOp, String)]) -> Vec<&str> {
-    lines.iter().filter(|(op, _)| *op != LineOp::Add).map(|(_, text)| text.as_str()).collect()
+    lines
+        .iter()
+        .filter(|(op, _)| *op != LineOp::Add)
+        .map(|(_, text)| text.as_str())
+        .collect()
 }
 
 /// Narrows the places to those that the `@@` lines and `*** End of File` allow: the first place
@@ -93,19 +120,33 @@ fn filter_places(
     length: usize,
 ) -> Vec<usize> {
     if hunk.is_at_end {
-        places.retain(|place| lines.bare_lines(place + length..lines.len()).iter().all(|line| line.trim().is_empty()));
+        places.retain(|place| {
+            lines
+                .bare_lines(place + length..lines.len())
+                .iter()
+                .all(|line| line.trim().is_empty())
+        });
     }
     let Some(heads) = heads else { return places };
     // A hunk may begin with the very line that its `@@` line names.
-    let mut behind: Vec<usize> =
-        heads.iter().filter_map(|head| places.get(places.partition_point(|place| place < head)).copied()).collect();
+    let mut behind: Vec<usize> = heads
+        .iter()
+        .filter_map(|head| {
+            places
+                .get(places.partition_point(|place| place < head))
+                .copied()
+        })
+        .collect();
     behind.dedup();
     behind
 }
 
 /// Returns the indexes of lines that match the innermost `@@` line, after all outer ones matched;
 /// `None` if the hunk has no `@@` line.
-fn find_context_heads(lines: &LineIndex<'_>, hunk: &PatchHunk) -> Result<Option<Vec<usize>>, Box<EditFault>> {
+fn find_context_heads(
+    lines: &LineIndex<'_>,
+    hunk: &PatchHunk,
+) -> Result<Option<Vec<usize>>, Box<EditFault>> {
     let mut heads: Option<Vec<usize>> = None;
     // Each `@@` line narrows the candidates: it must follow the one before it.
     for context in &hunk.contexts {
@@ -163,16 +204,32 @@ fn build_addition<'a>(
         None => lines.len(),
         Some(heads) => {
             let behind: Vec<usize> = heads.iter().copied().filter(|head| *head >= from).collect();
-            match pick_place(heads, None).or_else(|| pick_place(&behind, None)).or_else(|| pick_place(heads, hunk.hint))
+            match pick_place(heads, None)
+                .or_else(|| pick_place(&behind, None))
+                .or_else(|| pick_place(heads, hunk.hint))
             {
                 Some(head) => head + 1,
-                None => return Err(Box::new(fault::ambiguous_fault(&hunk.origin, lines, heads, usize::MAX))),
+                None => {
+                    return Err(Box::new(fault::ambiguous_fault(
+                        &hunk.origin,
+                        lines,
+                        heads,
+                        usize::MAX,
+                    )));
+                }
             }
         }
     };
     let added = hunk.lines.iter().filter(|(op, _)| *op == LineOp::Add);
-    let new = added.map(|(_, text)| NewLine::Fresh(Cow::Borrowed(text.as_str()))).collect();
-    Ok(LineChange { origin: hunk.origin, level: MatchLevel::Exact, old: at..at, new })
+    let new = added
+        .map(|(_, text)| NewLine::Fresh(Cow::Borrowed(text.as_str())))
+        .collect();
+    Ok(LineChange {
+        origin: hunk.origin,
+        level: MatchLevel::Exact,
+        old: at..at,
+        new,
+    })
 }
 
 fn build_change<'a>(
@@ -184,8 +241,12 @@ fn build_change<'a>(
 ) -> Result<LineChange<'a>, Box<EditFault>> {
     let wanted = expected_lines(variant);
     let old = start..start + wanted.len();
-    let shift = if level == MatchLevel::Shifted { lines.indent_shift(start, &wanted) } else { None }
-        .unwrap_or(IndentShift::Add(""));
+    let shift = if level == MatchLevel::Shifted {
+        lines.indent_shift(start, &wanted)
+    } else {
+        None
+    }
+    .unwrap_or(IndentShift::Add(""));
     // Lines that stay keep the text's own bytes; `next` follows them through the old text.
     let mut new = Vec::new();
     let mut next = start;
@@ -207,27 +268,39 @@ fn build_change<'a>(
     if new.len() == old.len() && new.iter().zip(old.clone()).all(is_same) {
         return Err(Box::new(fault::no_effect_fault(&hunk.origin)));
     }
-    Ok(LineChange { origin: hunk.origin, level, old, new })
+    Ok(LineChange {
+        origin: hunk.origin,
+        level,
+        old,
+        new,
+    })
 }
 
 fn context_not_found_fault(lines: &LineIndex<'_>, hunk: &PatchHunk, context: &str) -> EditFault {
     let mut fault = fault::not_found_fault(&hunk.origin, lines, &[context]);
     fault.kind = EditFaultKind::ContextNotFound;
-    fault.message =
-        format!("the context line `@@ {}` is not in the text behind the one before it", fault::truncate_line(context));
-    fault.hint = "copy a whole line of the file behind `@@`, or leave it out and give more lines of context";
+    fault.message = format!(
+        "the context line `@@ {}` is not in the text behind the one before it",
+        fault::truncate_line(context)
+    );
+    fault.hint =
+        "copy a whole line of the file behind `@@`, or leave it out and give more lines of context";
     fault
 }
 
 fn hunk_not_found_fault(lines: &LineIndex<'_>, hunk: &PatchHunk, wanted: &[&str]) -> EditFault {
     let mut fault = fault::not_found_fault(&hunk.origin, lines, wanted);
-    let is_elsewhere = MatchLevel::ALL.iter().any(|level| !lines.find_places(*level, wanted, 1).is_empty());
+    let is_elsewhere = MatchLevel::ALL
+        .iter()
+        .any(|level| !lines.find_places(*level, wanted, 1).is_empty());
     if is_elsewhere && hunk.is_at_end {
         fault.message =
-            "what the hunk expects is in the text, but not at its end, as `*** End of File` says".to_owned();
+            "what the hunk expects is in the text, but not at its end, as `*** End of File` says"
+                .to_owned();
         fault.hint = "leave `*** End of File` out, or give the last lines of the file";
     } else if is_elsewhere {
-        fault.message = "what the hunk expects is in the text, but not behind its `@@` line".to_owned();
+        fault.message =
+            "what the hunk expects is in the text, but not behind its `@@` line".to_owned();
         fault.hint = "name a line before the hunk, or leave `@@` without one";
     }
     fault

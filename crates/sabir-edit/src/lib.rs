@@ -181,7 +181,10 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFa
         && let Some(lines) = block.whole_content()
     {
         let content: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        return Ok(EditedText { content, hunks: vec![AppliedHunk::whole_text(0, lines.len())] });
+        return Ok(EditedText {
+            content,
+            hunks: vec![AppliedHunk::whole_text(0, lines.len())],
+        });
     }
     let lines = LineIndex::from_text(original);
     let mut changes = Vec::new();
@@ -207,18 +210,32 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFa
 impl AppliedHunk {
     /// The hunk of a text that was replaced as a whole.
     fn whole_text(old_lines: usize, new_lines: usize) -> Self {
-        Self { block: 1, old_line: 1, old_lines, new_line: 1, new_lines, level: MatchLevel::Exact }
+        Self {
+            block: 1,
+            old_line: 1,
+            old_lines,
+            new_line: 1,
+            new_lines,
+            level: MatchLevel::Exact,
+        }
     }
 }
 
 /// Finds the one place where a block applies.
-fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<LineChange<'a>, Box<EditFault>> {
+fn locate_block<'a>(
+    lines: &LineIndex<'a>,
+    block: &EditBlock<'a>,
+) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = &block.origin;
     let variants = block.to_variants();
     for variant in variants.iter().filter(|variant| !variant.search.is_empty()) {
         for level in MatchLevel::ALL {
             // With a hint every place matters, because the nearest one is chosen among all of them.
-            let limit = if variant.hint.is_some() { usize::MAX } else { MAX_PLACES };
+            let limit = if variant.hint.is_some() {
+                usize::MAX
+            } else {
+                MAX_PLACES
+            };
             let places = lines.find_places(level, &variant.search, limit);
             if places.is_empty() {
                 continue;
@@ -229,13 +246,18 @@ fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<Line
                 return Err(Box::new(fault::no_effect_fault(origin)));
             }
             let Some(start) = pick_place(&places, variant.hint) else {
-                return Err(Box::new(fault::ambiguous_fault(origin, lines, &places, limit)));
+                return Err(Box::new(fault::ambiguous_fault(
+                    origin, lines, &places, limit,
+                )));
             };
             return build_change(lines, block, variant, level, start);
         }
     }
     // // The last variant is the most lenient one, which the model most likely meant.
-    let meant = variants.iter().rev().find(|variant| !variant.search.is_empty());
+    let meant = variants
+        .iter()
+        .rev()
+        .find(|variant| !variant.search.is_empty());
     Err(Box::new(match meant {
         Some(variant) if variant.search == variant.replace => fault::no_effect_fault(origin),
         Some(variant) => fault::not_found_fault(origin, lines, &variant.search),
@@ -257,10 +279,20 @@ fn build_change<'a>(
     let Some(new) = rewrite_lines(lines, level, start, &variant.search, &variant.replace) else {
         return Err(Box::new(fault::indentation_fault(&origin, lines, old)));
     };
-    if new.len() == old.len() && new.iter().zip(old.clone()).all(|(line, index)| *line == NewLine::Kept(index)) {
+    if new.len() == old.len()
+        && new
+            .iter()
+            .zip(old.clone())
+            .all(|(line, index)| *line == NewLine::Kept(index))
+    {
         return Err(Box::new(fault::no_effect_fault(&origin)));
     }
-    Ok(LineChange { origin, level: level.max(variant.least), old, new })
+    Ok(LineChange {
+        origin,
+        level: level.max(variant.least),
+        old,
+        new,
+    })
 }
 
 /// Returns the only place, or the one nearest to the hinted line if no other is equally near.
@@ -271,7 +303,10 @@ fn pick_place(places: &[usize], hint: Option<usize>) -> Option<usize> {
         (places, Some(line)) => {
             let distance = |place: &usize| place.abs_diff(line.saturating_sub(1));
             let nearest = places.iter().min_by_key(|place| distance(place))?;
-            let as_near = places.iter().filter(|place| distance(place) == distance(nearest)).count();
+            let as_near = places
+                .iter()
+                .filter(|place| distance(place) == distance(nearest))
+                .count();
             (as_near == 1).then_some(*nearest)
         }
     }

@@ -45,7 +45,12 @@ impl<'a> LineIndex<'a> {
         let end = if text.contains('\n') { '\n' } else { '\r' };
         let raw: Vec<&str> = text.split_inclusive(end).collect();
         let bare = raw.iter().map(|line| without_ending(line)).collect();
-        Self { raw, bare, tables: Default::default(), hunts: Cell::new(MAX_HUNTS) }
+        Self {
+            raw,
+            bare,
+            tables: Default::default(),
+            hunts: Cell::new(MAX_HUNTS),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -69,7 +74,9 @@ impl<'a> LineIndex<'a> {
 
     /// Returns true if the last line has no line ending.
     pub(super) fn is_last_open(&self) -> bool {
-        self.raw.last().is_some_and(|line| line_ending(line).is_empty())
+        self.raw
+            .last()
+            .is_some_and(|line| line_ending(line).is_empty())
     }
 
     /// Returns the ending of a line; if it has none or is past the end, that of the line before;
@@ -79,12 +86,19 @@ impl<'a> LineIndex<'a> {
             let line = self.raw.get(index?)?;
             Some(line_ending(line)).filter(|ending| !ending.is_empty())
         };
-        own(Some(index)).or_else(|| own(index.checked_sub(1))).unwrap_or_else(|| self.usual_ending())
+        own(Some(index))
+            .or_else(|| own(index.checked_sub(1)))
+            .unwrap_or_else(|| self.usual_ending())
     }
 
     /// Returns the ending that most lines have.
     pub(super) fn usual_ending(&self) -> &'a str {
-        let with = |wanted: &str| self.raw.iter().filter(|line| line_ending(line) == wanted).count();
+        let with = |wanted: &str| {
+            self.raw
+                .iter()
+                .filter(|line| line_ending(line) == wanted)
+                .count()
+        };
         let crlf = with("\r\n");
         let lf = with("\n");
         match () {
@@ -96,32 +110,59 @@ impl<'a> LineIndex<'a> {
 
     /// Returns up to `limit` line indexes at which the wanted lines begin, including overlapping
     /// places. The time is linear in the text at worst.
-    pub(super) fn find_places(&self, level: MatchLevel, wanted: &[&str], limit: usize) -> Vec<usize> {
+    pub(super) fn find_places(
+        &self,
+        level: MatchLevel,
+        wanted: &[&str],
+        limit: usize,
+    ) -> Vec<usize> {
         let table = self.level_table(level);
         // A line without a number occurs nowhere in the text, so the whole block cannot match.
-        let Some(numbers) = wanted.iter().map(|line| table.number_of(level, line)).collect::<Option<Vec<u32>>>() else {
+        let Some(numbers) = wanted
+            .iter()
+            .map(|line| table.number_of(level, line))
+            .collect::<Option<Vec<u32>>>()
+        else {
             return Vec::new();
         };
         // Only the places of the rarest wanted line need checking, unless even that line is so
         // frequent that one pass over the text is cheaper.
-        let Some((rare, offset)) = numbers.iter().zip(0..).min_by_key(|(number, _)| table.places_of(**number).len())
+        let Some((rare, offset)) = numbers
+            .iter()
+            .zip(0..)
+            .min_by_key(|(number, _)| table.places_of(**number).len())
         else {
             return Vec::new();
         };
         let candidates = table.places_of(*rare);
-        let is_here = |start: usize| table.lines.get(start..start + numbers.len()) == Some(numbers.as_slice());
-        let fits = |start: &usize| level != MatchLevel::Shifted || self.indent_shift(*start, wanted).is_some();
+        let is_here = |start: usize| {
+            table.lines.get(start..start + numbers.len()) == Some(numbers.as_slice())
+        };
+        let fits = |start: &usize| {
+            level != MatchLevel::Shifted || self.indent_shift(*start, wanted).is_some()
+        };
         if candidates.len().saturating_mul(numbers.len()) <= 4 * table.lines.len() {
-            let starts = candidates.iter().filter_map(|place| place.checked_sub(offset));
-            return starts.filter(|start| is_here(*start)).filter(fits).take(limit).collect();
+            let starts = candidates
+                .iter()
+                .filter_map(|place| place.checked_sub(offset));
+            return starts
+                .filter(|start| is_here(*start))
+                .filter(fits)
+                .take(limit)
+                .collect();
         }
-        find_all(&table.lines, &numbers).filter(fits).take(limit).collect()
+        find_all(&table.lines, &numbers)
+            .filter(fits)
+            .take(limit)
+            .collect()
     }
 
     /// Returns the indexes of lines that equal `line`, ignoring indentation and typography.
     pub(super) fn find_similar(&self, line: &str) -> &[usize] {
         let table = self.level_table(MatchLevel::Shifted);
-        table.number_of(MatchLevel::Shifted, line).map_or(&[], |number| table.places_of(number))
+        table
+            .number_of(MatchLevel::Shifted, line)
+            .map_or(&[], |number| table.places_of(number))
     }
 
     /// Uses up one nearest-place search; returns false if none is left.
@@ -133,12 +174,20 @@ impl<'a> LineIndex<'a> {
 
     /// Returns the shift between the indentation of the wanted lines and of the text at `start`:
     /// all lines have the same amount more, or the same amount less. Blank lines are ignored.
-    pub(super) fn indent_shift<'b>(&self, start: usize, wanted: &[&'b str]) -> Option<IndentShift<'b>>
+    pub(super) fn indent_shift<'b>(
+        &self,
+        start: usize,
+        wanted: &[&'b str],
+    ) -> Option<IndentShift<'b>>
     where
         'a: 'b,
     {
         let mut shift = None;
-        for (&text, &wanted) in self.bare_lines(start..start + wanted.len()).iter().zip(wanted) {
+        for (&text, &wanted) in self
+            .bare_lines(start..start + wanted.len())
+            .iter()
+            .zip(wanted)
+        {
             if normalize_unindented(wanted).is_empty() {
                 continue;
             }
@@ -162,7 +211,9 @@ impl<'a> LineIndex<'a> {
             MatchLevel::Normalised => normalised,
             MatchLevel::Shifted => shifted,
         };
-        cell.get_or_init(|| LineTable::from_keys(self.bare.iter().map(|line| level_key(level, line))))
+        cell.get_or_init(|| {
+            LineTable::from_keys(self.bare.iter().map(|line| level_key(level, line)))
+        })
     }
 }
 
@@ -197,7 +248,12 @@ impl<'a> LineTable<'a> {
                 *at += 1;
             }
         }
-        Self { numbers, lines, starts, places }
+        Self {
+            numbers,
+            lines,
+            starts,
+            places,
+        }
     }
 
     fn number_of(&self, level: MatchLevel, line: &str) -> Option<u32> {
@@ -205,8 +261,16 @@ impl<'a> LineTable<'a> {
     }
 
     fn places_of(&self, number: u32) -> &[usize] {
-        let start = self.starts.get(number as usize).copied().unwrap_or_default();
-        let end = self.starts.get(number as usize + 1).copied().unwrap_or_default();
+        let start = self
+            .starts
+            .get(number as usize)
+            .copied()
+            .unwrap_or_default();
+        let end = self
+            .starts
+            .get(number as usize + 1)
+            .copied()
+            .unwrap_or_default();
         self.places.get(start..end).unwrap_or_default()
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn normalize_unindented(line: &str) -> Cow<'_, str> {
 
 /// Returns the tabs and spaces that a line begins with.
 pub(super) fn leading_indent(line: &str) -> &str {
-    line.strip_suffix(line.trim_start_matches(is_blank)).unwrap_or_default()
+    line.strip_suffix(line.trim_start_matches(is_blank))
+        .unwrap_or_default()
 }
 
 fn is_blank(c: char) -> bool {
@@ -59,7 +60,11 @@ mod tests {
         assert_eq!(normalize_line("“a” – ‘b’\u{a0}c\u{a0}"), "\"a\" - 'b' c");
         assert_eq!(normalize_line("é"), "é");
         assert_eq!(normalize_line("e\u{301} \u{2013}"), "\u{e9} -");
-        assert_eq!(normalize_line("\u{fb01}"), "\u{fb01}", "another text is not the same text");
+        assert_eq!(
+            normalize_line("\u{fb01}"),
+            "\u{fb01}",
+            "another text is not the same text"
+        );
         assert_eq!(normalize_unindented("\t a"), "a");
         assert_eq!(normalize_unindented("\u{a0}“"), "\"");
         assert_eq!(leading_indent("\t  a b"), "\t  ");

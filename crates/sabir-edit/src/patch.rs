@@ -113,7 +113,9 @@ impl Patch {
     /// Every fault of the patch's form, in the order of the patch.
     pub fn parse(text: &str) -> Result<Self, Vec<EditFault>> {
         let mut reader = PatchParser::new(text);
-        text.lines().enumerate().for_each(|(index, line)| reader.parse_line(index + 1, line));
+        text.lines()
+            .enumerate()
+            .for_each(|(index, line)| reader.parse_line(index + 1, line));
         reader.finish()
     }
 }
@@ -158,16 +160,37 @@ impl PatchParser {
         // An indented ` *** End Patch` may be content of an update, so it ends the patch only if no
         // other line does.
         let has_end = text.lines().any(|line| line.trim_end() == END);
-        let padded = || text.lines().enumerate().filter(|(_, line)| line.trim() == END).last();
-        let padded_end = if has_end { None } else { padded().map(|(index, _)| index + 1) };
+        let padded = || {
+            text.lines()
+                .enumerate()
+                .filter(|(_, line)| line.trim() == END)
+                .last()
+        };
+        let padded_end = if has_end {
+            None
+        } else {
+            padded().map(|(index, _)| index + 1)
+        };
         let place = ParserState::Outside;
-        Self { place, files: Vec::new(), faults: Vec::new(), hunks: 0, is_begun: false, padded_end, last_line: 0 }
+        Self {
+            place,
+            files: Vec::new(),
+            faults: Vec::new(),
+            hunks: 0,
+            is_begun: false,
+            padded_end,
+            last_line: 0,
+        }
     }
 
     fn parse_line(&mut self, number: usize, line: &str) {
         self.last_line = number;
         // Inside a section an indented marker may be content of the file.
-        let marker = if self.place == ParserState::Section { line.trim_end() } else { line.trim() };
+        let marker = if self.place == ParserState::Section {
+            line.trim_end()
+        } else {
+            line.trim()
+        };
         match self.place {
             _ if marker == BEGIN => self.begin_patch(number),
             ParserState::Outside if parse_section(marker).is_some() => self.report_fault(
@@ -194,7 +217,12 @@ impl PatchParser {
 
     fn begin_patch(&mut self, number: usize) {
         if self.place != ParserState::Outside {
-            self.report_fault(number, EditFaultKind::StrayMarker, format!("`{BEGIN}` stands within a patch"), ENVELOPE);
+            self.report_fault(
+                number,
+                EditFaultKind::StrayMarker,
+                format!("`{BEGIN}` stands within a patch"),
+                ENVELOPE,
+            );
         }
         self.is_begun = true;
         if self.place == ParserState::Outside {
@@ -206,17 +234,31 @@ impl PatchParser {
     fn open_section(&mut self, line: usize, marker: &str) {
         self.close_section();
         self.place = ParserState::Section;
-        let Some((kind, path)) = parse_section(marker) else { return };
+        let Some((kind, path)) = parse_section(marker) else {
+            return;
+        };
         if path.is_empty() {
             let message = format!("`{marker}` names no file");
-            self.report_fault(line, EditFaultKind::EmptySection, message, "write the path behind the colon");
+            self.report_fault(
+                line,
+                EditFaultKind::EmptySection,
+                message,
+                "write the path behind the colon",
+            );
         }
         let action = match kind {
             SectionKind::Add => FileAction::Add(String::new()),
             SectionKind::Delete => FileAction::Delete,
-            SectionKind::Update => FileAction::Update(FileUpdate { move_to: None, hunks: Vec::new() }),
+            SectionKind::Update => FileAction::Update(FileUpdate {
+                move_to: None,
+                hunks: Vec::new(),
+            }),
         };
-        self.files.push(FilePatch { path: path.to_owned(), line, action });
+        self.files.push(FilePatch {
+            path: path.to_owned(),
+            line,
+            action,
+        });
     }
 
     /// Parses a line within a section.
@@ -225,7 +267,11 @@ impl PatchParser {
             Some(FileAction::Add(content)) => match line.strip_prefix('+') {
                 Some(line) => content.extend([line, "\n"]),
                 None if line.trim().is_empty() => self.place = ParserState::Between,
-                None => self.report_unexpected(number, line, "begin each line of an added file with `+`"),
+                None => self.report_unexpected(
+                    number,
+                    line,
+                    "begin each line of an added file with `+`",
+                ),
             },
             Some(FileAction::Update(_)) => self.parse_update(number, line),
             _ if line.trim().is_empty() => {}
@@ -239,14 +285,22 @@ impl PatchParser {
 
     /// Parses a line within an update.
     fn parse_update(&mut self, number: usize, line: &str) {
-        let Some(FileAction::Update(update)) = self.files.last_mut().map(|file| &mut file.action) else { return };
+        let Some(FileAction::Update(update)) = self.files.last_mut().map(|file| &mut file.action)
+        else {
+            return;
+        };
         if let Some(path) = line.strip_prefix("*** Move to:") {
             let path = path.trim();
             if update.hunks.is_empty() && update.move_to.is_none() && !path.is_empty() {
                 update.move_to = Some(path.to_owned());
             } else {
                 let hint = "write it once, with a path, directly under `*** Update File: `";
-                self.report_fault(number, EditFaultKind::StrayMarker, "`*** Move to:` is misplaced", hint);
+                self.report_fault(
+                    number,
+                    EditFaultKind::StrayMarker,
+                    "`*** Move to:` is misplaced",
+                    hint,
+                );
             }
             return;
         }
@@ -254,7 +308,11 @@ impl PatchParser {
             return self.parse_context(number, context);
         }
         if line.trim_end() == END_OF_FILE {
-            match update.hunks.last_mut().filter(|hunk| !hunk.lines.is_empty()) {
+            match update
+                .hunks
+                .last_mut()
+                .filter(|hunk| !hunk.lines.is_empty())
+            {
                 Some(hunk) => hunk.is_at_end = true,
                 None => self.report_unexpected(number, line, "give the hunk lines before it"),
             }
@@ -293,13 +351,21 @@ impl PatchParser {
             self.push_hunk(hunk);
         }
         let (hint, context) = parse_hunk_range(text);
-        if self.last_hunk().is_some_and(|hunk| hunk.contexts.len() >= MAX_CONTEXTS) {
-            return self.report_unexpected(number, text, "write at most a hundred `@@` lines before a hunk");
+        if self
+            .last_hunk()
+            .is_some_and(|hunk| hunk.contexts.len() >= MAX_CONTEXTS)
+        {
+            return self.report_unexpected(
+                number,
+                text,
+                "write at most a hundred `@@` lines before a hunk",
+            );
         }
         if let Some(hunk) = self.last_hunk() {
             hunk.hint = hint.or(hunk.hint);
             if !context.trim().is_empty() {
-                hunk.contexts.push(context.strip_prefix(' ').unwrap_or(context).to_owned());
+                hunk.contexts
+                    .push(context.strip_prefix(' ').unwrap_or(context).to_owned());
             }
         }
     }
@@ -307,7 +373,11 @@ impl PatchParser {
     fn new_hunk(&mut self, line: usize) -> PatchHunk {
         self.hunks += 1;
         PatchHunk {
-            origin: EditOrigin { format: EditSyntax::ApplyPatch, block: self.hunks, line },
+            origin: EditOrigin {
+                format: EditSyntax::ApplyPatch,
+                block: self.hunks,
+                line,
+            },
             contexts: Vec::new(),
             hint: None,
             lines: Vec::new(),
@@ -317,7 +387,8 @@ impl PatchParser {
     }
 
     fn push_hunk(&mut self, hunk: PatchHunk) {
-        if let Some(FileAction::Update(update)) = self.files.last_mut().map(|file| &mut file.action) {
+        if let Some(FileAction::Update(update)) = self.files.last_mut().map(|file| &mut file.action)
+        {
             update.hunks.push(hunk);
         }
     }
@@ -331,12 +402,21 @@ impl PatchParser {
 
     /// Closes a section and reports the faults of its hunks.
     fn close_section(&mut self) {
-        let Some(file) = self.files.last().filter(|_| self.place == ParserState::Section) else { return };
-        let FileAction::Update(update) = &file.action else { return };
+        let Some(file) = self
+            .files
+            .last()
+            .filter(|_| self.place == ParserState::Section)
+        else {
+            return;
+        };
+        let FileAction::Update(update) = &file.action else {
+            return;
+        };
         let mut faults = Vec::new();
         if update.hunks.is_empty() && update.move_to.is_none() {
             let message = format!("the update of `{}` is empty", file.path);
-            let hint = "give it lines that begin with a blank, `-` or `+`, or a `*** Move to: ` line";
+            let hint =
+                "give it lines that begin with a blank, `-` or `+`, or a `*** Move to: ` line";
             faults.push(fault::fault_at_line(
                 EditSyntax::ApplyPatch,
                 file.line,
@@ -346,7 +426,11 @@ impl PatchParser {
             ));
         }
         for hunk in &update.hunks {
-            if hunk.lines.iter().all(|(op, text)| *op == LineOp::Keep && text.is_empty()) {
+            if hunk
+                .lines
+                .iter()
+                .all(|(op, text)| *op == LineOp::Keep && text.is_empty())
+            {
                 faults.push(fault::fault_about(
                     &hunk.origin,
                     EditFaultKind::EmptySection,
@@ -376,7 +460,11 @@ impl PatchParser {
         let mut named = HashMap::new();
         let mut twice = Vec::new();
         for file in &self.files {
-            let moved = if let FileAction::Update(update) = &file.action { update.move_to.as_deref() } else { None };
+            let moved = if let FileAction::Update(update) = &file.action {
+                update.move_to.as_deref()
+            } else {
+                None
+            };
             for path in [Some(file.path.as_str()), moved].into_iter().flatten() {
                 // `./a` and `a` are the same file, and two sections about one file would conflict.
                 let path = path.strip_prefix("./").unwrap_or(path);
@@ -395,7 +483,11 @@ impl PatchParser {
         }
         self.faults.append(&mut twice);
         if self.files.is_empty() && self.faults.is_empty() {
-            let message = if self.is_begun { "the patch names no file" } else { "there is no line `*** Begin Patch`" };
+            let message = if self.is_begun {
+                "the patch names no file"
+            } else {
+                "there is no line `*** Begin Patch`"
+            };
             self.report_fault(1, EditFaultKind::NoBlocks, message, ENVELOPE);
         }
         if self.faults.is_empty() {
@@ -410,8 +502,20 @@ impl PatchParser {
         self.report_fault(number, EditFaultKind::UnexpectedLine, message, hint);
     }
 
-    fn report_fault(&mut self, line: usize, kind: EditFaultKind, message: impl Into<String>, hint: &'static str) {
-        self.faults.push(fault::fault_at_line(EditSyntax::ApplyPatch, line, kind, message, hint));
+    fn report_fault(
+        &mut self,
+        line: usize,
+        kind: EditFaultKind,
+        message: impl Into<String>,
+        hint: &'static str,
+    ) {
+        self.faults.push(fault::fault_at_line(
+            EditSyntax::ApplyPatch,
+            line,
+            kind,
+            message,
+            hint,
+        ));
     }
 }
 
@@ -431,7 +535,9 @@ fn parse_section(marker: &str) -> Option<(SectionKind, &str)> {
         ("*** Delete File:", SectionKind::Delete),
         ("*** Update File:", SectionKind::Update),
     ];
-    kinds.into_iter().find_map(|(start, kind)| Some((kind, marker.strip_prefix(start)?.trim())))
+    kinds
+        .into_iter()
+        .find_map(|(start, kind)| Some((kind, marker.strip_prefix(start)?.trim())))
 }
 
 /// Splits `-12,3 +12,4 @@` off the text after `@@` and returns its first line number.
@@ -439,7 +545,8 @@ fn parse_hunk_range(text: &str) -> (Option<usize>, &str) {
     let read = || {
         let (old, rest) = text.trim_start().strip_prefix('-')?.split_once(" +")?;
         let (new, rest) = rest.split_once("@@")?;
-        let is_range = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == ',');
+        let is_range =
+            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == ',');
         let line = old.split(',').next()?.parse::<usize>().ok()?;
         (is_range(old) && is_range(new.trim())).then_some((line, rest))
     };

@@ -38,7 +38,11 @@ pub(super) fn rewrite_lines<'a>(
 ) -> Option<Vec<NewLine<'a>>> {
     let found = lines.bare_lines(start..start + wanted.len());
     let kept = align_lines(found, wanted, replacement);
-    let shift = if level == MatchLevel::Shifted { lines.indent_shift(start, wanted) } else { None };
+    let shift = if level == MatchLevel::Shifted {
+        lines.indent_shift(start, wanted)
+    } else {
+        None
+    };
     replacement
         .iter()
         .zip(kept)
@@ -52,7 +56,11 @@ pub(super) fn rewrite_lines<'a>(
 
 /// Indents a line like the text. Returns `None` if the line lacks the indentation to remove, or if
 /// adding indentation would mix tabs and spaces although no wanted line mixes them.
-pub(super) fn shift_indent<'a>(line: &'a str, shift: &IndentShift<'_>, wanted: &[&str]) -> Option<Cow<'a, str>> {
+pub(super) fn shift_indent<'a>(
+    line: &'a str,
+    shift: &IndentShift<'_>,
+    wanted: &[&str],
+) -> Option<Cow<'a, str>> {
     if normalize_unindented(line).is_empty() {
         return Some(Cow::Borrowed(line));
     }
@@ -84,8 +92,11 @@ pub(super) fn splice_changes(
         // the same line do not overlap.
         .filter(|(first, second)| second.old.start < first.old.end)
         .map(|(first, second)| {
-            let (kept, other) =
-                if first.origin.block < second.origin.block { (first, second) } else { (second, first) };
+            let (kept, other) = if first.origin.block < second.origin.block {
+                (first, second)
+            } else {
+                (second, first)
+            };
             fault::overlap_fault(&other.origin, kept.origin.block, second.old.start + 1)
         })
         .collect();
@@ -99,7 +110,10 @@ pub(super) fn splice_changes(
     let mut next = 0;
     let mut new_line = 1;
     for change in &changes {
-        lines.raw_lines(next..change.old.start).iter().for_each(|line| content.push_str(line));
+        lines
+            .raw_lines(next..change.old.start)
+            .iter()
+            .for_each(|line| content.push_str(line));
         new_line += change.old.start - next;
         write_change(&mut content, lines, change);
         hunks.push(AppliedHunk {
@@ -113,7 +127,10 @@ pub(super) fn splice_changes(
         new_line += change.new.len();
         next = change.old.end;
     }
-    lines.raw_lines(next..lines.len()).iter().for_each(|line| content.push_str(line));
+    lines
+        .raw_lines(next..lines.len())
+        .iter()
+        .for_each(|line| content.push_str(line));
     Ok(EditedText { content, hunks })
 }
 
@@ -126,14 +143,23 @@ fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange
         content.push_str(lines.usual_ending());
     }
     let start = change.old.start;
-    let kept: Vec<Option<usize>> = change.new.iter().map(|line| line.kept_index().map(|index| index - start)).collect();
+    let kept: Vec<Option<usize>> = change
+        .new
+        .iter()
+        .map(|line| line.kept_index().map(|index| index - start))
+        .collect();
     let models = ending_models(&kept, change.old.len());
     for (position, (line, model)) in change.new.iter().zip(models).enumerate() {
         let is_last = position + 1 == change.new.len();
-        let near = || lines.ending_near(model.map_or(start.saturating_sub(1), |index| start + index));
+        let near =
+            || lines.ending_near(model.map_or(start.saturating_sub(1), |index| start + index));
         match line {
             NewLine::Kept(index) => {
-                let raw = lines.raw_lines(*index..index + 1).first().copied().unwrap_or_default();
+                let raw = lines
+                    .raw_lines(*index..index + 1)
+                    .first()
+                    .copied()
+                    .unwrap_or_default();
                 content.push_str(raw);
                 if line_ending(raw).is_empty() && !is_last {
                     content.push_str(near());

@@ -30,7 +30,10 @@ pub struct StringReplacement {
 ///
 /// # Errors
 /// The faults: not found, found another number of times, or no effect.
-pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<EditedText, Vec<EditFault>> {
+pub fn apply_string(
+    original: &str,
+    replacement: &StringReplacement,
+) -> Result<EditedText, Vec<EditFault>> {
     let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
     let old = normalize_line_ends(&replacement.old);
     let new = normalize_line_ends(&replacement.new);
@@ -58,9 +61,17 @@ pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<E
                 && let Some(other) = find_overlapping(&shown.text, &found, *place)
             {
                 let lines = [line(place), line(&other)];
-                return Err(vec![fault::ambiguous_fault(&origin, &LineIndex::from_text(original), &lines, usize::MAX)]);
+                return Err(vec![fault::ambiguous_fault(
+                    &origin,
+                    &LineIndex::from_text(original),
+                    &lines,
+                    usize::MAX,
+                )]);
             }
-            let places: Vec<_> = places.iter().map(|place| shown.source_pieces(*place, &found)).collect();
+            let places: Vec<_> = places
+                .iter()
+                .map(|place| shown.source_pieces(*place, &found))
+                .collect();
             return replace_places(original, &places, &old, &new, level);
         }
     }
@@ -73,7 +84,9 @@ pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<E
 /// A fault if the content is unchanged.
 pub fn apply_whole(original: &str, content: &str) -> Result<EditedText, Vec<EditFault>> {
     if original == content {
-        return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(EditSyntax::WholeFile))]);
+        return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(
+            EditSyntax::WholeFile,
+        ))]);
     }
     let count = |text: &str| text.lines().count();
     Ok(EditedText {
@@ -100,7 +113,10 @@ struct TextPart {
 impl SearchableText {
     fn from_text(original: &str, level: MatchLevel) -> Self {
         let lone = !original.contains('\n');
-        let mut shown = Self { text: String::with_capacity(original.len()), parts: Vec::new() };
+        let mut shown = Self {
+            text: String::with_capacity(original.len()),
+            parts: Vec::new(),
+        };
         for (start, line) in with_starts(original.split_inclusive(if lone { '\r' } else { '\n' })) {
             let end = line_ending(line);
             let whole = line.strip_suffix(end).unwrap_or(line);
@@ -114,7 +130,11 @@ impl SearchableText {
             } else {
                 for (at, c) in kept.char_indices() {
                     let source = start + at..start + at + c.len_utf8();
-                    shown.push_part(normalize_char(c).encode_utf8(&mut [0; 4]), source, normalize_char(c) == c);
+                    shown.push_part(
+                        normalize_char(c).encode_utf8(&mut [0; 4]),
+                        source,
+                        normalize_char(c) == c,
+                    );
                 }
             }
             if !end.is_empty() {
@@ -128,29 +148,49 @@ impl SearchableText {
     fn push_part(&mut self, text: &str, source: Range<usize>, is_same: bool) {
         match self.parts.last_mut() {
             _ if text.is_empty() => {}
-            Some(last) if last.is_same && is_same && last.source.end == source.start => last.source.end = source.end,
-            _ => self.parts.push(TextPart { shown: self.text.len(), source, is_same }),
+            Some(last) if last.is_same && is_same && last.source.end == source.start => {
+                last.source.end = source.end
+            }
+            _ => self.parts.push(TextPart {
+                shown: self.text.len(),
+                source,
+                is_same,
+            }),
         }
         self.text.push_str(text);
     }
 
     /// Returns the form of `old` that was found and its offsets. At the normalized level, trailing
     /// white space of `old` is ignored if the match then ends at the end of a line.
-    fn find_places<'a>(&self, old: &'a str, level: MatchLevel) -> Option<(Cow<'a, str>, Vec<usize>)> {
-        let at = |old: &str| -> Vec<usize> { self.text.match_indices(old).map(|(at, _)| at).collect() };
+    fn find_places<'a>(
+        &self,
+        old: &'a str,
+        level: MatchLevel,
+    ) -> Option<(Cow<'a, str>, Vec<usize>)> {
+        let at =
+            |old: &str| -> Vec<usize> { self.text.match_indices(old).map(|(at, _)| at).collect() };
         if level == MatchLevel::Exact {
             let places = at(old);
             return (!places.is_empty()).then_some((Cow::Borrowed(old), places));
         }
         let normal = normalize_text(old);
-        let places = if normal.trim().is_empty() { Vec::new() } else { at(&normal) };
+        let places = if normal.trim().is_empty() {
+            Vec::new()
+        } else {
+            at(&normal)
+        };
         if !places.is_empty() {
             return Some((Cow::Owned(normal), places));
         }
         // The searchable text has no white space at line ends, so such a suffix can match only at
         // one.
         let short = normal.trim_end_matches([' ', '\t']).to_owned();
-        let ends_line = |place: &usize| matches!(self.text.as_bytes().get(place + short.len()), None | Some(b'\n'));
+        let ends_line = |place: &usize| {
+            matches!(
+                self.text.as_bytes().get(place + short.len()),
+                None | Some(b'\n')
+            )
+        };
         let places: Vec<_> = if short.trim().is_empty() || short == normal {
             Vec::new()
         } else {
@@ -161,26 +201,35 @@ impl SearchableText {
 
     /// Returns the source offset of what begins at an offset here.
     fn source_start(&self, at: usize) -> usize {
-        self.part_at(at).map_or(0, |part| part.source.start + if part.is_same { at - part.shown } else { 0 })
+        self.part_at(at).map_or(0, |part| {
+            part.source.start + if part.is_same { at - part.shown } else { 0 }
+        })
     }
 
     /// Returns the source offset of what ends at an offset here. Bytes left out after it do not
     /// belong to it.
     fn source_end(&self, at: usize) -> usize {
-        self.part_at(at.saturating_sub(1)).map_or(0, |part| match part.is_same {
-            true => part.source.end.min(part.source.start + (at - part.shown)),
-            false => part.source.end,
-        })
+        self.part_at(at.saturating_sub(1))
+            .map_or(0, |part| match part.is_same {
+                true => part.source.end.min(part.source.start + (at - part.shown)),
+                false => part.source.end,
+            })
     }
 
     fn part_at(&self, at: usize) -> Option<&TextPart> {
-        self.parts.get(self.parts.partition_point(|part| part.shown <= at).saturating_sub(1))
+        self.parts.get(
+            self.parts
+                .partition_point(|part| part.shown <= at)
+                .saturating_sub(1),
+        )
     }
 
     /// Returns the source range of each line of the string that was found at `place`.
     fn source_pieces(&self, place: usize, old: &str) -> Vec<Range<usize>> {
         let mut pieces: Vec<Range<usize>> = with_starts(old.split_inclusive('\n'))
-            .map(|(start, line)| self.source_start(place + start)..self.source_end(place + start + line.len()))
+            .map(|(start, line)| {
+                self.source_start(place + start)..self.source_end(place + start + line.len())
+            })
             .collect();
         // White space that was left out belongs to the line that it ends.
         for index in 1..pieces.len() {
@@ -212,15 +261,21 @@ fn replace_places(
     let mut old_line = 1;
     let mut new_line = 1;
     for pieces in places {
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { continue };
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+            continue;
+        };
         let before = original.get(next..first.start).unwrap_or_default();
         content.push_str(before);
         let passed = before.matches('\n').count();
         (old_line, new_line) = (old_line + passed, new_line + passed);
-        let found: Vec<&str> = pieces.iter().map(|piece| original.get(piece.clone()).unwrap_or_default()).collect();
+        let found: Vec<&str> = pieces
+            .iter()
+            .map(|piece| original.get(piece.clone()).unwrap_or_default())
+            .collect();
         // A model of `None` means the line before the place.
-        let near =
-            |model: Option<usize>| lines.ending_near((old_line + model.map_or(0, |index| index + 1)).saturating_sub(2));
+        let near = |model: Option<usize>| {
+            lines.ending_near((old_line + model.map_or(0, |index| index + 1)).saturating_sub(2))
+        };
         if level == MatchLevel::Exact
             && matches!((old.as_slice(), new.as_slice()), ([_], [] | [_]))
             && !replaces_line_end(&old, &new)
@@ -231,13 +286,22 @@ fn replace_places(
         } else {
             rewrite_place(&mut content, &found, &old, &new, near);
         }
-        hunks.push(AppliedHunk { block: 1, old_line, old_lines: pieces.len(), new_line, new_lines: new.len(), level });
+        hunks.push(AppliedHunk {
+            block: 1,
+            old_line,
+            old_lines: pieces.len(),
+            new_line,
+            new_lines: new.len(),
+            level,
+        });
         (old_line, new_line) = (old_line + count(&found), new_line + count(&new));
         next = last.end;
     }
     content.push_str(original.get(next..).unwrap_or_default());
     if content == original {
-        return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(EditSyntax::StringReplace))]);
+        return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(
+            EditSyntax::StringReplace,
+        ))]);
     }
     Ok(EditedText { content, hunks })
 }
@@ -263,10 +327,16 @@ fn rewrite_place<'a>(
     for ((line, kept), model) in new.iter().zip(kept).zip(models) {
         match kept.and_then(|index| found.get(index)) {
             // Normalized comparison treats a line with and one without an ending as equal.
-            Some(found) if line_ending(found).is_empty() == line_ending(line).is_empty() => content.push_str(found),
+            Some(found) if line_ending(found).is_empty() == line_ending(line).is_empty() => {
+                content.push_str(found)
+            }
             _ => {
                 content.push_str(line.strip_suffix('\n').unwrap_or(line));
-                content.push_str(if line.ends_with('\n') { near(model) } else { "" });
+                content.push_str(if line.ends_with('\n') {
+                    near(model)
+                } else {
+                    ""
+                });
             }
         }
     }
@@ -288,7 +358,10 @@ fn replace_shifted(
     let mut places = Vec::new();
     if is_whole && !old.trim().is_empty() {
         for place in lines.find_places(MatchLevel::Shifted, &wanted, usize::MAX) {
-            if places.last().is_none_or(|last| last + wanted.len() <= place) {
+            if places
+                .last()
+                .is_none_or(|last| last + wanted.len() <= place)
+            {
                 places.push(place);
             }
         }
@@ -301,7 +374,12 @@ fn replace_shifted(
     for start in places {
         let old = start..start + wanted.len();
         match rewrite_lines(&lines, MatchLevel::Shifted, start, &wanted, &instead) {
-            Some(new) => changes.push(LineChange { origin, level: MatchLevel::Shifted, old, new }),
+            Some(new) => changes.push(LineChange {
+                origin,
+                level: MatchLevel::Shifted,
+                old,
+                new,
+            }),
             None => return Err(vec![fault::indentation_fault(&origin, &lines, old)]),
         }
     }
@@ -326,7 +404,10 @@ fn check_count(
     let lines = LineIndex::from_text(original);
     let mut fault = fault::ambiguous_fault(&origin, &lines, &shown, usize::MAX);
     fault.message = match replacement.count {
-        Some(1) => format!("the old text is found at {} places in the text", places.len()),
+        Some(1) => format!(
+            "the old text is found at {} places in the text",
+            places.len()
+        ),
         expected => {
             fault.kind = EditFaultKind::WrongCount;
             fault.hint = "give the number of places that are to be replaced, all of them";
@@ -346,7 +427,10 @@ fn find_overlapping(text: &str, old: &str, place: usize) -> Option<usize> {
     let end = (place + 2 * old.len()).min(text.len());
     // The window end may fall inside a character of up to four bytes, so shorter windows are tried.
     let window = (0..4).find_map(|more| text.get(next..end.saturating_sub(more)))?;
-    window.find(old).map(|at| next + at).filter(|at| *at < place + old.len())
+    window
+        .find(old)
+        .map(|at| next + at)
+        .filter(|at| *at < place + old.len())
 }
 
 /// Returns the index of the line at a byte offset.
@@ -355,7 +439,11 @@ fn line_index_at(text: &str, at: usize) -> usize {
 }
 
 fn normalize_line_ends(text: &str) -> Cow<'_, str> {
-    if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
+    if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Normalizes a text: removes white space before line feeds and replaces typography; the end is
@@ -364,7 +452,9 @@ fn normalize_text(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let whole = line.strip_suffix('\n');
-        let kept = whole.map_or(line, |line| line.trim_end_matches(|c| normalize_char(c).is_whitespace()));
+        let kept = whole.map_or(line, |line| {
+            line.trim_end_matches(|c| normalize_char(c).is_whitespace())
+        });
         normal.extend(kept.chars().map(normalize_char));
         normal.push_str(if whole.is_some() { "\n" } else { "" });
     }
@@ -372,7 +462,9 @@ fn normalize_text(text: &str) -> String {
 }
 
 /// Pairs consecutive pieces of a text with their byte offsets.
-fn with_starts<'a>(pieces: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (usize, &'a str)> {
+fn with_starts<'a>(
+    pieces: impl Iterator<Item = &'a str>,
+) -> impl Iterator<Item = (usize, &'a str)> {
     let mut at = 0;
     pieces.map(move |piece| {
         let start = at;

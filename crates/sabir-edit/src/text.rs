@@ -98,7 +98,9 @@ impl DecodedText {
         ];
         let mark = marked.into_iter().find(|(mark, _)| bytes.starts_with(mark));
         if let Some((mark, encoding)) = mark
-            && let Some(content) = bytes.strip_prefix(mark).and_then(|rest| encoding.decode_unmarked(rest))
+            && let Some(content) = bytes
+                .strip_prefix(mark)
+                .and_then(|rest| encoding.decode_unmarked(rest))
         {
             return Ok(Self { content, encoding });
         }
@@ -106,19 +108,28 @@ impl DecodedText {
         // A UTF-16 mark with invalid content is binary; a UTF-8 mark may still be followed by stray
         // bytes.
         if mark.is_some_and(|(_, encoding)| encoding != TextEncoding::Utf8Mark) {
-            return Err(NotText::Binary { at: nul.unwrap_or_default() });
+            return Err(NotText::Binary {
+                at: nul.unwrap_or_default(),
+            });
         }
         if let Some(at) = nul {
             return detect_utf16(bytes).ok_or(NotText::Binary { at });
         }
         let error = match std::str::from_utf8(bytes) {
-            Ok(content) => return Ok(Self { content: content.to_owned(), encoding: TextEncoding::Utf8 }),
+            Ok(content) => {
+                return Ok(Self {
+                    content: content.to_owned(),
+                    encoding: TextEncoding::Utf8,
+                });
+            }
             Err(error) => error,
         };
         let text = decode_stray(bytes).or_else(|| decode_legacy(bytes));
         // The round trip is the safety net: a guess that does not reproduce the file is dropped.
         text.filter(|text| text.encoding.encode(&text.content).as_deref() == Ok(bytes))
-            .ok_or(NotText::Binary { at: error.valid_up_to() })
+            .ok_or(NotText::Binary {
+                at: error.valid_up_to(),
+            })
     }
 }
 
@@ -145,7 +156,9 @@ impl TextEncoding {
     pub fn encode(self, content: &str) -> Result<Vec<u8>, NotInEncoding> {
         let units = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
             let mut all = mark.to_vec();
-            content.encode_utf16().for_each(|unit| all.extend(bytes(unit)));
+            content
+                .encode_utf16()
+                .for_each(|unit| all.extend(bytes(unit)));
             Ok(all)
         };
         match self {
@@ -191,13 +204,17 @@ fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
     if bytes.len() < MIN_UNMARKED_BYTES {
         return None;
     }
-    [TextEncoding::Utf16Le, TextEncoding::Utf16Be].into_iter().find_map(|encoding| {
-        let content = encoding.decode_unmarked(bytes)?;
-        let ascii = content.chars().filter(char::is_ascii).count();
-        // Text that begins with a mark would be decoded as marked, and lose it, the next time.
-        let is_text = ascii * 4 >= bytes.len() && is_clean(&content) && !content.starts_with(['\u{feff}', '\u{fffe}']);
-        is_text.then_some(DecodedText { content, encoding })
-    })
+    [TextEncoding::Utf16Le, TextEncoding::Utf16Be]
+        .into_iter()
+        .find_map(|encoding| {
+            let content = encoding.decode_unmarked(bytes)?;
+            let ascii = content.chars().filter(char::is_ascii).count();
+            // Text that begins with a mark would be decoded as marked, and lose it, the next time.
+            let is_text = ascii * 4 >= bytes.len()
+                && is_clean(&content)
+                && !content.starts_with(['\u{feff}', '\u{fffe}']);
+            is_text.then_some(DecodedText { content, encoding })
+        })
 }
 
 /// Decodes UTF-8 that contains a few invalid bytes.
@@ -209,16 +226,26 @@ fn decode_stray(bytes: &[u8]) -> Option<DecodedText> {
         wide += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
         strays += chunk.invalid().len();
         content.push_str(chunk.valid());
-        content.extend(chunk.invalid().iter().filter_map(|byte| char::from_u32(STRAY + u32::from(*byte))));
+        content.extend(
+            chunk
+                .invalid()
+                .iter()
+                .filter_map(|byte| char::from_u32(STRAY + u32::from(*byte))),
+        );
     }
     // A text that contains these private-use characters itself would not survive the round trip.
     let own = content.chars().filter(|c| stray_byte(*c).is_some()).count();
-    (wide >= strays && own == strays && is_clean(&content))
-        .then_some(DecodedText { content, encoding: TextEncoding::Utf8Stray })
+    (wide >= strays && own == strays && is_clean(&content)).then_some(DecodedText {
+        content,
+        encoding: TextEncoding::Utf8Stray,
+    })
 }
 
 fn stray_byte(c: char) -> Option<u8> {
-    u32::from(c).checked_sub(STRAY).and_then(|byte| u8::try_from(byte).ok()).filter(|byte| *byte >= 0x80)
+    u32::from(c)
+        .checked_sub(STRAY)
+        .and_then(|byte| u8::try_from(byte).ok())
+        .filter(|byte| *byte >= 0x80)
 }
 
 /// Decodes a legacy encoding: the most likely one, then Windows-1252; in the other order if too few
@@ -228,7 +255,11 @@ fn decode_legacy(bytes: &[u8]) -> Option<DecodedText> {
     detector.feed(bytes, true);
     let likeliest = detector.guess(None, Utf8Detection::Deny);
     let telling = bytes.iter().filter(|byte| !byte.is_ascii()).count();
-    let order = if telling < MIN_TELLING_BYTES { [WINDOWS_1252, likeliest] } else { [likeliest, WINDOWS_1252] };
+    let order = if telling < MIN_TELLING_BYTES {
+        [WINDOWS_1252, likeliest]
+    } else {
+        [likeliest, WINDOWS_1252]
+    };
     order.into_iter().find_map(|encoding| {
         let content = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
         let is_same = encode_legacy(encoding, &content).as_deref() == Ok(bytes);
@@ -240,19 +271,28 @@ fn decode_legacy(bytes: &[u8]) -> Option<DecodedText> {
     })
 }
 
-fn encode_legacy(encoding: &'static encoding_rs::Encoding, content: &str) -> Result<Vec<u8>, NotInEncoding> {
+fn encode_legacy(
+    encoding: &'static encoding_rs::Encoding,
+    content: &str,
+) -> Result<Vec<u8>, NotInEncoding> {
     let mut encoder = encoding.new_encoder();
     let mut bytes = Vec::new();
     let mut rest = content;
     loop {
         // The reserved size suffices, so the encoder never stops for lack of space.
-        let size = encoder.max_buffer_length_from_utf8_without_replacement(rest.len()).unwrap_or(rest.len());
+        let size = encoder
+            .max_buffer_length_from_utf8_without_replacement(rest.len())
+            .unwrap_or(rest.len());
         bytes.reserve(size);
-        let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut bytes, true);
+        let (result, read) =
+            encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut bytes, true);
         match result {
             EncoderResult::InputEmpty => return Ok(bytes),
             EncoderResult::Unmappable(character) => {
-                return Err(NotInEncoding { character, encoding: encoding.name() });
+                return Err(NotInEncoding {
+                    character,
+                    encoding: encoding.name(),
+                });
             }
             EncoderResult::OutputFull => rest = rest.get(read..).unwrap_or_default(),
         }
@@ -262,7 +302,9 @@ fn encode_legacy(encoding: &'static encoding_rs::Encoding, content: &str) -> Res
 /// Returns true if a text has no control characters except those of layout and escape; binary data
 /// is full of others.
 fn is_clean(content: &str) -> bool {
-    content.chars().all(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1b}'))
+    content
+        .chars()
+        .all(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1b}'))
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use sabir_call::{Event, ToolProtocol};
-use sabir_gateway::{Gateway, GatewayLimits, GatewaySettings, ModelRoute, NullObserver, RepairMode, RouteTable};
+use sabir_gateway::{
+    Gateway, GatewayLimits, GatewaySettings, ModelRoute, NullObserver, RepairMode, RouteTable,
+};
 use sabir_model::{CallerScope, HttpModel, Provider};
 use sabir_wire::{BodyEnd, ResponseDecoder, Wire};
 use serde_json::{Value, json};
@@ -34,9 +36,17 @@ const LEAVING: usize = 200;
 /// A spelling: its name, and what stands before and behind the value.
 const SPELLINGS: [(&str, &str, &str); 5] = [
     ("native", "{\"content\": \"", "\"}"),
-    ("hermes", "<tool_call>\n{\"name\": \"write\", \"arguments\": {\"content\": \"", "\"}}\n</tool_call>"),
+    (
+        "hermes",
+        "<tool_call>\n{\"name\": \"write\", \"arguments\": {\"content\": \"",
+        "\"}}\n</tool_call>",
+    ),
     ("cline", "<write><content>", "</content></write>"),
-    ("cline, on lines of its own", "<write>\n<content>\n", "\n</content>\n</write>"),
+    (
+        "cline, on lines of its own",
+        "<write>\n<content>\n",
+        "\n</content>\n</write>",
+    ),
     (
         "qwen3_coder",
         "<tool_call>\n<function=write>\n<parameter=content>\n",
@@ -54,15 +64,27 @@ async fn main() -> io::Result<()> {
     println!("| --- | --- | --- | --- |");
     for (name, open, close) in SPELLINGS {
         let (delta, byte, held) = measure(name == "native", open, close).await?;
-        println!("| {name} | {:.1} | {:.1} | {held} |", delta.as_secs_f64() * 1e3, byte.as_secs_f64() * 1e3);
+        println!(
+            "| {name} | {:.1} | {:.1} | {held} |",
+            delta.as_secs_f64() * 1e3,
+            byte.as_secs_f64() * 1e3
+        );
     }
     let mut times = leave().await?;
     times.sort_unstable();
-    let at =
-        |share: usize| times.get((LEAVING * share / 100).min(LEAVING - 1)).map_or(0.0, |time| time.as_secs_f64() * 1e3);
+    let at = |share: usize| {
+        times
+            .get((LEAVING * share / 100).min(LEAVING - 1))
+            .map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    };
     println!("\n| streams that are left | p50, ms | p99, ms | most, ms |");
     println!("| --- | --- | --- | --- |");
-    println!("| {LEAVING} | {:.2} | {:.2} | {:.2} |", at(50), at(99), at(100));
+    println!(
+        "| {LEAVING} | {:.2} | {:.2} | {:.2} |",
+        at(50),
+        at(99),
+        at(100)
+    );
     Ok(())
 }
 
@@ -74,7 +96,11 @@ async fn leave() -> io::Result<Vec<Duration>> {
     for number in 0..LEAVING {
         let client = asking(address).await?;
         let back = begun(&provider).await?;
-        streams.spawn(left(client, back, PAUSE * 20 + Duration::from_millis(7) * (number as u32 % 50)));
+        streams.spawn(left(
+            client,
+            back,
+            PAUSE * 20 + Duration::from_millis(7) * (number as u32 % 50),
+        ));
     }
     let mut times = Vec::new();
     while let Some(left) = streams.join_next().await {
@@ -88,14 +114,16 @@ async fn left(mut client: TcpStream, back: TcpStream, after: Duration) -> io::Re
     let (mut reader, mut writer) = back.into_split();
     let (told, mut tell) = oneshot::channel::<()>();
     let speaking = tokio::spawn(async move {
-        let chunk = json!({"choices": [{"index": 0, "delta": {"content": "one word after the other "}}]});
+        let chunk =
+            json!({"choices": [{"index": 0, "delta": {"content": "one word after the other "}}]});
         let event = format!("data: {chunk}\n\n");
         let speak = async {
             while writer.write_all(event.as_bytes()).await.is_ok() {
                 sleep(PAUSE / 5).await
             }
         };
-        let closed = async { while reader.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {} };
+        let closed =
+            async { while reader.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {} };
         tokio::select! { () = speak => {}, () = closed => {} }
         drop(told);
         Instant::now()
@@ -117,10 +145,16 @@ async fn left(mut client: TcpStream, back: TcpStream, after: Duration) -> io::Re
 /// A gateway before that provider.
 async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
     let base_url = format!("http://{}/v1", provider.local_addr()?);
-    let model =
-        HttpModel::new(Provider::new("bench", Wire::OpenAiChat, base_url, None)).caller_scope(CallerScope::Many);
+    let model = HttpModel::new(Provider::new("bench", Wire::OpenAiChat, base_url, None))
+        .caller_scope(CallerScope::Many);
     let (id, protocol) = ("behind".to_owned(), ToolProtocol::Native);
-    let route = ModelRoute { model: Arc::new(model), id, protocol, repair_mode: RepairMode::Heal, provider_wire: None };
+    let route = ModelRoute {
+        model: Arc::new(model),
+        id,
+        protocol,
+        repair_mode: RepairMode::Heal,
+        provider_wire: None,
+    };
     let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), GatewayLimits::default());
     let settings = GatewaySettings {
         token,
@@ -131,7 +165,11 @@ async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
         seed: 1,
         clock: || UNIX_EPOCH,
     };
-    let gateway = Gateway::new(RouteTable::default().with_route("model", route), settings, NullObserver);
+    let gateway = Gateway::new(
+        RouteTable::default().with_route("model", route),
+        settings,
+        NullObserver,
+    );
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });
@@ -143,10 +181,16 @@ async fn asking(address: SocketAddr) -> io::Result<TcpStream> {
     let parameters = json!({"type": "object", "properties": {"content": {"type": "string"}}});
     let tool = json!({"type": "function", "function": {"name": "write", "parameters": parameters}});
     let messages = json!([{"role": "user", "content": "go"}]);
-    let body = json!({"model": "model", "stream": true, "messages": messages, "tools": [tool]}).to_string();
+    let body = json!({"model": "model", "stream": true, "messages": messages, "tools": [tool]})
+        .to_string();
     let mut client = TcpStream::connect(address).await?;
-    let head = format!("Host: {address}\r\nConnection: close\r\nContent-Length: {}", body.len());
-    client.write_all(format!("POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n\r\n{body}").as_bytes()).await?;
+    let head = format!(
+        "Host: {address}\r\nConnection: close\r\nContent-Length: {}",
+        body.len()
+    );
+    client
+        .write_all(format!("POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n\r\n{body}").as_bytes())
+        .await?;
     Ok(client)
 }
 
@@ -155,7 +199,11 @@ async fn begun(provider: &TcpListener) -> io::Result<TcpStream> {
     let (mut stream, _) = provider.accept().await?;
     stream.set_nodelay(true)?;
     let _ = stream.read_buf(&mut Vec::with_capacity(64 << 10)).await?;
-    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n").await?;
+    stream
+        .write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
+        )
+        .await?;
     Ok(stream)
 }
 
@@ -176,7 +224,8 @@ async fn measure(native: bool, open: &str, close: &str) -> io::Result<(Duration,
         speak(&mut stream, native, &piece).await?;
         let due = Instant::now() + PAUSE;
         let mut seen = (false, 0);
-        while let Ok(read) = tokio::time::timeout_at(due.into(), client.read_buf(&mut bytes)).await {
+        while let Ok(read) = tokio::time::timeout_at(due.into(), client.read_buf(&mut bytes)).await
+        {
             read?;
             seen = arguments(&bytes);
             first = first.or(seen.0.then(|| start.elapsed()));
@@ -190,14 +239,20 @@ async fn measure(native: bool, open: &str, close: &str) -> io::Result<(Duration,
 
 async fn speak(stream: &mut TcpStream, native: bool, text: &str) -> io::Result<()> {
     if native {
-        return say(stream, &json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]})).await;
+        return say(
+            stream,
+            &json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]}),
+        )
+        .await;
     }
     say(stream, &json!({"content": text})).await
 }
 
 async fn say(stream: &mut TcpStream, delta: &Value) -> io::Result<()> {
     let chunk = json!({"choices": [{"index": 0, "delta": delta}]});
-    stream.write_all(format!("data: {chunk}\n\n").as_bytes()).await
+    stream
+        .write_all(format!("data: {chunk}\n\n").as_bytes())
+        .await
 }
 
 /// Whether an argument has begun, and how many bytes of it the client has.

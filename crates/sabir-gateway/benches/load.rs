@@ -21,7 +21,8 @@ use std::time::Duration;
 use sabir_call::ToolProtocol;
 use sabir_call::dialect::DialectSet;
 use sabir_gateway::{
-    Gateway, GatewayLimits, GatewaySettings, ModelRoute, NullObserver, ProviderWire, RepairMode, RouteTable,
+    Gateway, GatewayLimits, GatewaySettings, ModelRoute, NullObserver, ProviderWire, RepairMode,
+    RouteTable,
 };
 use sabir_model::{CallerScope, HttpModel, Provider};
 use sabir_wire::{Wire, WireOptions};
@@ -45,8 +46,13 @@ const BACKS: [Wire; 3] = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiRespons
 type Mode = (&'static str, &'static str, &'static str);
 const NATIVE: Mode = ("native", "native", "native");
 const CLINE: Mode = ("cline", "cline", "cline");
-const MODES: [Mode; 5] =
-    [NATIVE, CLINE, ("invoke", "invoke", "invoke"), ("hermes", "hermes", "hermes"), ("leaks", "qwen_coder", "native")];
+const MODES: [Mode; 5] = [
+    NATIVE,
+    CLINE,
+    ("invoke", "invoke", "invoke"),
+    ("hermes", "hermes", "hermes"),
+    ("leaks", "qwen_coder", "native"),
+];
 
 /// How much is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +69,11 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1).cloned()
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     match arguments.first().map(String::as_str) {
         Some("back") => return runtime.block_on(serve_back()),
         Some("gateway") => return runtime.block_on(serve_gateway(&arguments[1])),
@@ -72,7 +82,12 @@ fn main() {
     let number = |name: &str, other: u32| value(name).map_or(other, |value| value.parse().unwrap());
     let test = arguments.iter().any(|argument| argument == "--test");
     let load = if test {
-        Load { streams: 50, seconds: 3, rate: 10, size: 64 }
+        Load {
+            streams: 50,
+            seconds: 3,
+            rate: 10,
+            size: 64,
+        }
     } else {
         Load {
             streams: number("--streams", 1000),
@@ -103,13 +118,26 @@ async fn serve_gateway(back: &str) {
     let mut routes = RouteTable::default();
     for wire in BACKS {
         for (name, written, protocol) in MODES {
-            let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
+            let version = if wire.name().starts_with("openai") {
+                "/v1"
+            } else {
+                ""
+            };
             let mut provider = Provider::new("back", wire, format!("http://{back}{version}"), None);
-            provider.form = WireOptions { streamed: true, ..WireOptions::default() };
-            let back = Some(ProviderWire { wire, form: provider.form.clone() });
+            provider.form = WireOptions {
+                streamed: true,
+                ..WireOptions::default()
+            };
+            let back = Some(ProviderWire {
+                wire,
+                form: provider.form.clone(),
+            });
             let model = HttpModel::new(provider).caller_scope(CallerScope::Many);
-            let protocol =
-                if protocol == "native" { ToolProtocol::Native } else { ToolProtocol::Prompted(protocol.to_owned()) };
+            let protocol = if protocol == "native" {
+                ToolProtocol::Native
+            } else {
+                ToolProtocol::Prompted(protocol.to_owned())
+            };
             let route = ModelRoute {
                 model: Arc::new(model),
                 id: format!("as-{written}"),
@@ -131,20 +159,39 @@ async fn serve_gateway(back: &str) {
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    Gateway::new(routes, settings, NullObserver).serve(listener, std::future::pending()).await.unwrap();
+    Gateway::new(routes, settings, NullObserver)
+        .serve(listener, std::future::pending())
+        .await
+        .unwrap();
 }
 
 /// 100 KB in five seconds: when does the client have the first of it, and is anything kept back later?
 async fn first_deltas(back: &Process) {
     let gateway = Process::role(&["gateway", &back.address.to_string()]);
-    println!("\nAn argument of 100 KB over 5 s, five times; ms from the writing of a piece to its reading\n");
-    println!("| front | back end | mode | the first piece, at the most | of the others, at the most |");
+    println!(
+        "\nAn argument of 100 KB over 5 s, five times; ms from the writing of a piece to its reading\n"
+    );
+    println!(
+        "| front | back end | mode | the first piece, at the most | of the others, at the most |"
+    );
     println!("| --- | --- | --- | ---: | ---: |");
     for front in FRONTS {
-        for (wire, modes) in [(Wire::Anthropic, &MODES[..1]), (Wire::OpenAiChat, &MODES[..])] {
+        for (wire, modes) in [
+            (Wire::Anthropic, &MODES[..1]),
+            (Wire::OpenAiChat, &MODES[..]),
+        ] {
             for (name, ..) in modes {
-                let asked = Asked { address: gateway.address, front, model: format!("{wire}.{name}") };
-                let order = |stream| Order { stream, events: 200, gap: Duration::from_millis(25), size: 500 };
+                let asked = Asked {
+                    address: gateway.address,
+                    front,
+                    model: format!("{wire}.{name}"),
+                };
+                let order = |stream| Order {
+                    stream,
+                    events: 200,
+                    gap: Duration::from_millis(25),
+                    size: 500,
+                };
                 let clients: Vec<_> = (0..5)
                     .map(|stream| {
                         let asked = asked.clone();
@@ -154,11 +201,27 @@ async fn first_deltas(back: &Process) {
                 let (mut first, mut later) = (0, 0);
                 for client in clients {
                     let outcome = client.await.unwrap();
-                    assert_eq!((outcome.error, outcome.crossed), (None, 0), "{front} {wire} {name}");
+                    assert_eq!(
+                        (outcome.error, outcome.crossed),
+                        (None, 0),
+                        "{front} {wire} {name}"
+                    );
                     first = first.max(outcome.late[0]);
-                    later = later.max(outcome.late.iter().skip(1).copied().max().unwrap_or_default());
+                    later = later.max(
+                        outcome
+                            .late
+                            .iter()
+                            .skip(1)
+                            .copied()
+                            .max()
+                            .unwrap_or_default(),
+                    );
                 }
-                println!("| {front} | {wire} | {name} | {:.1} | {:.1} |", milliseconds(first), milliseconds(later));
+                println!(
+                    "| {front} | {wire} | {name} | {:.1} | {:.1} |",
+                    milliseconds(first),
+                    milliseconds(later)
+                );
             }
         }
     }
@@ -173,20 +236,48 @@ const PAIRS: [(Wire, Wire, Mode); 4] = [
 ];
 
 async fn loads(back: &Process, load: Load, test: bool) {
-    let Load { streams, seconds, rate, size } = load;
+    let Load {
+        streams,
+        seconds,
+        rate,
+        size,
+    } = load;
     println!("\n{streams} streams of {rate} records of {size} bytes a second for {seconds} s\n");
     println!("{HEADS}");
     for (front, wire, mode) in PAIRS {
         // Straight to the back end, spoken to as the gateway speaks to it.
-        let straight = Asked { address: back.address, front: wire, model: format!("as-{}", mode.1) };
+        let straight = Asked {
+            address: back.address,
+            front: wire,
+            model: format!("as-{}", mode.1),
+        };
         let (direct, _) = run(&straight, load, back).await;
-        println!("{}", row(&format!("{wire}, {}: straight", mode.0), &direct, None));
+        println!(
+            "{}",
+            row(&format!("{wire}, {}: straight", mode.0), &direct, None)
+        );
         let gateway = Process::role(&["gateway", &back.address.to_string()]);
-        let asked = Asked { address: gateway.address, front, model: format!("{wire}.{}", mode.0) };
+        let asked = Asked {
+            address: gateway.address,
+            front,
+            model: format!("{wire}.{}", mode.0),
+        };
         let (through, held) = run(&asked, load, &gateway).await;
-        println!("{}", row(&format!("{front} to {wire}, {}", mode.0), &through, Some((&direct, held))));
+        println!(
+            "{}",
+            row(
+                &format!("{front} to {wire}, {}", mode.0),
+                &through,
+                Some((&direct, held))
+            )
+        );
         if test {
-            assert_eq!((through.errors, through.crossed), (0, 0), "{}", through.example);
+            assert_eq!(
+                (through.errors, through.crossed),
+                (0, 0),
+                "{}",
+                through.example
+            );
         }
     }
 }
@@ -203,9 +294,16 @@ async fn beside(back: &Process, program: &str, load: Load) {
     );
     std::fs::write(&config, models).unwrap();
     println!("\nBeside litellm\n\n{HEADS}");
-    for (front, wire) in [(Wire::OpenAiChat, Wire::Anthropic), (Wire::Anthropic, Wire::OpenAiChat)] {
+    for (front, wire) in [
+        (Wire::OpenAiChat, Wire::Anthropic),
+        (Wire::Anthropic, Wire::OpenAiChat),
+    ] {
         for streams in [20, 50] {
-            let load = Load { streams, seconds: load.seconds.min(20), ..load };
+            let load = Load {
+                streams,
+                seconds: load.seconds.min(20),
+                ..load
+            };
             let gateway = Process::role(&["gateway", &address.to_string()]);
             let Some(litellm) = Process::litellm(program, &config) else {
                 println!("skipped: litellm did not answer within two minutes");
@@ -213,21 +311,40 @@ async fn beside(back: &Process, program: &str, load: Load) {
             };
             let mut costs = Vec::new();
             for (name, process) in [("Sabir", &gateway), ("litellm", &litellm)] {
-                let asked = Asked { address: process.address, front, model: format!("{wire}.native") };
+                let asked = Asked {
+                    address: process.address,
+                    front,
+                    model: format!("{wire}.native"),
+                };
                 // The first request of a process loads what it needs.
-                let order = Order { stream: 0, events: 5, gap: Duration::from_millis(10), size: load.size };
+                let order = Order {
+                    stream: 0,
+                    events: 5,
+                    gap: Duration::from_millis(10),
+                    size: load.size,
+                };
                 client::ask(&asked, order).await;
                 let (through, held) = run(&asked, load, process).await;
                 println!(
                     "{}",
-                    row(&format!("{name}: {front} to {wire}, {streams} streams"), &through, Some((&through, held)))
+                    row(
+                        &format!("{name}: {front} to {wire}, {streams} streams"),
+                        &through,
+                        Some((&through, held))
+                    )
                 );
                 if !through.example.is_empty() {
-                    println!("  {}", through.example.chars().take(300).collect::<String>());
+                    println!(
+                        "  {}",
+                        through.example.chars().take(300).collect::<String>()
+                    );
                 }
                 costs.push(held.cpu / f64::from(through.events.max(1)));
             }
-            println!("CPU of litellm an event, of Sabir's: {:.0} ×", costs[1] / costs[0].max(1e-9));
+            println!(
+                "CPU of litellm an event, of Sabir's: {:.0} ×",
+                costs[1] / costs[0].max(1e-9)
+            );
         }
     }
 }
@@ -262,7 +379,16 @@ async fn run(asked: &Asked, load: Load, process: &Process) -> (Total, Held) {
             tokio::spawn(async move {
                 // Nobody's thousand clients come in the same millisecond.
                 tokio::time::sleep(Duration::from_millis(u64::from(stream))).await;
-                client::ask(&asked, Order { stream, events: load.seconds * load.rate, gap, size: load.size }).await
+                client::ask(
+                    &asked,
+                    Order {
+                        stream,
+                        events: load.seconds * load.rate,
+                        gap,
+                        size: load.size,
+                    },
+                )
+                .await
             })
         })
         .collect();
@@ -277,7 +403,15 @@ async fn run(asked: &Asked, load: Load, process: &Process) -> (Total, Held) {
     let now = process.used();
     let most = most.load(Ordering::Relaxed);
     total.late.sort_unstable();
-    (total, Held { cpu: now.cpu - cpu, before: memory, most, after: now.memory })
+    (
+        total,
+        Held {
+            cpu: now.cpu - cpu,
+            before: memory,
+            most,
+            after: now.memory,
+        },
+    )
 }
 
 /// Looks twice a second at what a process holds.
@@ -302,22 +436,40 @@ impl Total {
 
     fn late(&self, share: f64) -> f64 {
         let at = (self.late.len() as f64 * share) as usize;
-        self.late.get(at.min(self.late.len().saturating_sub(1))).map_or(0.0, |late| milliseconds(*late))
+        self.late
+            .get(at.min(self.late.len().saturating_sub(1)))
+            .map_or(0.0, |late| milliseconds(*late))
     }
 }
 
 const HEADS: &str = "| | records | errors | crossed | p50, ms | p99, ms | added p99, ms | CPU a record, µs | MB before / most / after | KB a stream |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
 
 fn row(name: &str, total: &Total, beside: Option<(&Total, Held)>) -> String {
-    let Total { streams, events, errors, crossed, .. } = total;
+    let Total {
+        streams,
+        events,
+        errors,
+        crossed,
+        ..
+    } = total;
     let (p50, p99) = (total.late(0.5), total.late(0.99));
     let start = format!("| {name} | {events} | {errors} | {crossed} | {p50:.2} | {p99:.2} |");
-    let Some((direct, held)) = beside else { return format!("{start} | | | |") };
+    let Some((direct, held)) = beside else {
+        return format!("{start} | | | |");
+    };
     let stream = held.most.saturating_sub(held.before) / u64::from((*streams).max(1));
     let cpu = held.cpu * 1e6 / f64::from((*events).max(1));
     let megabytes = |kilobytes: u64| kilobytes as f64 / 1024.0;
-    let memory = format!("{:.0} / {:.0} / {:.0}", megabytes(held.before), megabytes(held.most), megabytes(held.after));
-    format!("{start} {:.2} | {cpu:.1} | {memory} | {stream} |", p99 - direct.late(0.99))
+    let memory = format!(
+        "{:.0} / {:.0} / {:.0}",
+        megabytes(held.before),
+        megabytes(held.most),
+        megabytes(held.after)
+    );
+    format!(
+        "{start} {:.2} | {cpu:.1} | {memory} | {stream} |",
+        p99 - direct.late(0.99)
+    )
 }
 
 fn milliseconds(microseconds: u32) -> f64 {

@@ -15,7 +15,11 @@ use crate::settings::GatewaySettings;
 const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 
 /// Checks the host, the origin and the token of a request. `local` is the local address of its connection.
-pub(crate) fn check_access(settings: &GatewaySettings, local: SocketAddr, parts: &Parts) -> Result<(), Refusal> {
+pub(crate) fn check_access(
+    settings: &GatewaySettings,
+    local: SocketAddr,
+    parts: &Parts,
+) -> Result<(), Refusal> {
     let host = request_host(parts)?;
     if !is_own_host(settings, local, &host) {
         return Err(Refusal::Host(host.chars().take(100).collect()));
@@ -32,7 +36,9 @@ pub(crate) fn check_access(settings: &GatewaySettings, local: SocketAddr, parts:
         let asked = parts.headers.contains_key(header::ORIGIN);
         return if asked { Ok(()) } else { Err(Refusal::Options) };
     }
-    let Some(token) = &settings.token else { return Ok(()) };
+    let Some(token) = &settings.token else {
+        return Ok(());
+    };
     if presented_tokens(&parts.headers).any(|shown| constant_time_eq(shown, token.expose())) {
         Ok(())
     } else {
@@ -48,26 +54,35 @@ fn request_host(parts: &Parts) -> Result<String, Refusal> {
     let whole = parts.uri.authority().map(|authority| authority.as_str());
     match (first, second, whole) {
         (_, Some(_), _) => Err(Refusal::Malformed("the host is named twice".to_owned())),
-        (Some(first), None, Some(whole)) if first != whole => {
-            Err(Refusal::Malformed("the host and the address are not the same".to_owned()))
-        }
+        (Some(first), None, Some(whole)) if first != whole => Err(Refusal::Malformed(
+            "the host and the address are not the same".to_owned(),
+        )),
         (first, None, whole) => Ok(whole.or(first).unwrap_or_default().to_owned()),
     }
 }
 
 /// Returns all tokens in a request's headers.
 fn presented_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let bearer = headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| {
-        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-    });
-    let own = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name)).filter_map(|value| value.to_str().ok());
+    let bearer = headers
+        .get_all(header::AUTHORIZATION)
+        .into_iter()
+        .filter_map(|value| {
+            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+    let own = KEY_HEADERS
+        .iter()
+        .flat_map(|name| headers.get_all(*name))
+        .filter_map(|value| value.to_str().ok());
     bearer.chain(own)
 }
 
 /// Compares two texts in a time that depends on their lengths only, so that timing does not reveal the token.
 fn constant_time_eq(shown: &str, token: &str) -> bool {
-    let differences = shown.bytes().zip(token.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
+    let differences = shown
+        .bytes()
+        .zip(token.bytes())
+        .fold(0, |all, (one, other)| all | (one ^ other));
     shown.len() == token.len() && differences == 0
 }
 
@@ -79,17 +94,27 @@ fn is_own_host(settings: &GatewaySettings, local: SocketAddr, host: &str) -> boo
     let own = ["127.0.0.1", "localhost", "[::1]"];
     // A host without a port means port 80 (the gateway does not serve TLS).
     let (name, given) = match host.rsplit_once(':') {
-        Some((name, given)) if given.bytes().all(|byte| byte.is_ascii_digit()) => (name, given.parse().ok()),
+        Some((name, given)) if given.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (name, given.parse().ok())
+        }
         _ => (host, Some(80)),
     };
-    let of_machine = own.iter().any(|own| name.eq_ignore_ascii_case(own)) || is_local_address(name, local);
+    let of_machine =
+        own.iter().any(|own| name.eq_ignore_ascii_case(own)) || is_local_address(name, local);
     of_machine && given == Some(local.port())
-        || settings.hosts.iter().any(|known| known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(name))
+        || settings
+            .hosts
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(name))
 }
 
 fn is_local_address(name: &str, local: SocketAddr) -> bool {
-    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.parse::<std::net::IpAddr>().is_ok_and(|address| address == local.ip().to_canonical())
+    let name = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
+    name.parse::<std::net::IpAddr>()
+        .is_ok_and(|address| address == local.ip().to_canonical())
 }
 
 #[cfg(test)]
@@ -98,8 +123,10 @@ mod tests {
 
     #[test]
     fn only_its_own_names_are_answered() {
-        let settings =
-            GatewaySettings { hosts: vec!["gw.example".into(), "lan:8080".into()], ..crate::serve::test_settings() };
+        let settings = GatewaySettings {
+            hosts: vec!["gw.example".into(), "lan:8080".into()],
+            ..crate::serve::test_settings()
+        };
         for (host, own) in [
             ("127.0.0.1:4141", true),
             ("localhost:4141", true),

@@ -71,7 +71,12 @@ impl FromStr for RepairMode {
     type Err = UnknownRepairMode;
 
     fn from_str(words: &str) -> Result<Self, UnknownRepairMode> {
-        let times = |rest: &str| rest.trim().parse().ok().filter(|times| (1..=9).contains(times));
+        let times = |rest: &str| {
+            rest.trim()
+                .parse()
+                .ok()
+                .filter(|times| (1..=9).contains(times))
+        };
         match words.split_at_checked(5) {
             _ if words == "pass" => Ok(Self::Pass),
             _ if words == "heal" => Ok(Self::Heal),
@@ -113,7 +118,11 @@ pub(crate) struct RepairPolicy {
 impl RepairPolicy {
     fn from_request(request: &Request, mending: RepairMode, taken: CallDelivery) -> Self {
         let native = request.protocol == ToolProtocol::Native;
-        let tries = if let RepairMode::Retry(tries) = mending { tries } else { 0 };
+        let tries = if let RepairMode::Retry(tries) = mending {
+            tries
+        } else {
+            0
+        };
         Self {
             // A prompted model has no native calls that could be passed on.
             passes_through: mending == RepairMode::Pass && native,
@@ -122,7 +131,11 @@ impl RepairPolicy {
             parallel: request.parallel_calls,
             native,
             parses_text: !request.tools.is_empty() && request.tool_choice != ToolChoice::None,
-            max_held_start: if taken == CallDelivery::Whole { usize::MAX } else { outgoing_call::MAX_HELD_START },
+            max_held_start: if taken == CallDelivery::Whole {
+                usize::MAX
+            } else {
+                outgoing_call::MAX_HELD_START
+            },
         }
     }
 }

@@ -3,7 +3,12 @@
 use sabir_wire::Wire;
 
 /// The wires that the gateway serves.
-pub(crate) const CLIENT_WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Ollama];
+pub(crate) const CLIENT_WIRES: [Wire; 4] = [
+    Wire::Anthropic,
+    Wire::OpenAiChat,
+    Wire::OpenAiResponses,
+    Wire::Ollama,
+];
 
 /// Returns the wire of a path, if the gateway serves it.
 pub(crate) fn client_wire_of(path: &str) -> Option<Wire> {

@@ -72,8 +72,19 @@ pub(crate) struct TimedStream {
 }
 
 impl TimedStream {
-    pub(crate) fn new(stream: TcpStream, link: Arc<ConnectionState>, limits: GatewayLimits) -> Self {
-        Self { stream, framing: RequestFraming::new(), link, limits, reading: None, writing: None }
+    pub(crate) fn new(
+        stream: TcpStream,
+        link: Arc<ConnectionState>,
+        limits: GatewayLimits,
+    ) -> Self {
+        Self {
+            stream,
+            framing: RequestFraming::new(),
+            link,
+            limits,
+            reading: None,
+            writing: None,
+        }
     }
 
     /// Polls the time limit for the client to write, which depends on the phase.
@@ -91,10 +102,16 @@ impl TimedStream {
             return Poll::Pending;
         };
         // The timer runs for a whole phase: single bytes now and then do not extend it.
-        if self.reading.as_ref().is_none_or(|(before, _)| *before != phase) {
+        if self
+            .reading
+            .as_ref()
+            .is_none_or(|(before, _)| *before != phase)
+        {
             self.reading = Some((phase, Box::pin(sleep(limit))));
         }
-        let Some((_, timer)) = &mut self.reading else { return Poll::Pending };
+        let Some((_, timer)) = &mut self.reading else {
+            return Poll::Pending;
+        };
         timer.as_mut().poll(context).map(|()| {
             if phase == ConnectionPhase::Head {
                 self.link.slow.store(true, Ordering::Relaxed);
@@ -114,13 +131,22 @@ impl TimedStream {
     }
 
     /// Passes on the result of writing, or an error if the client has read nothing for too long.
-    fn poll_write_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
+    fn poll_write_timeout<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<Result<T>>,
+    ) -> Poll<Result<T>> {
         if written.is_ready() {
             self.writing = None;
             return written;
         }
-        let timer = self.writing.get_or_insert_with(|| Box::pin(sleep(self.limits.stalled)));
-        timer.as_mut().poll(context).map(|()| Err(timeout_error("the client took nothing for too long")))
+        let timer = self
+            .writing
+            .get_or_insert_with(|| Box::pin(sleep(self.limits.stalled)));
+        timer
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(timeout_error("the client took nothing for too long")))
     }
 }
 
@@ -129,12 +155,19 @@ fn timeout_error(what: &'static str) -> Error {
 }
 
 impl AsyncRead for TimedStream {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
         let this = &mut *self;
         let known = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(context, buffer) {
             Poll::Ready(Ok(())) => {
-                if !this.framing.feed(buffer.filled().get(known..).unwrap_or_default()) {
+                if !this
+                    .framing
+                    .feed(buffer.filled().get(known..).unwrap_or_default())
+                {
                     this.link.lost.store(true, Ordering::Relaxed);
                 }
                 Poll::Ready(Ok(()))
@@ -146,7 +179,11 @@ impl AsyncRead for TimedStream {
 }
 
 impl AsyncWrite for TimedStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.poll_write_timeout(context, written)
     }

@@ -21,7 +21,11 @@ struct TrackedBody {
 pub(crate) fn track_delivery(response: Response, ledger: ExchangeLog, busy: BusyGuard) -> Response {
     ledger.set_status(response.status().as_u16());
     response.map(|body| {
-        let delivery = TrackedBody { body, ledger, _busy: busy };
+        let delivery = TrackedBody {
+            body,
+            ledger,
+            _busy: busy,
+        };
         delivery.check_end();
         Body::new(delivery)
     })
@@ -47,7 +51,8 @@ impl http_body::Body for TrackedBody {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
-                self.ledger.add_bytes(frame.data_ref().map_or(0, Bytes::len));
+                self.ledger
+                    .add_bytes(frame.data_ref().map_or(0, Bytes::len));
                 self.check_end();
             }
             Some(Err(_)) => {}

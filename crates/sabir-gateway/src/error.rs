@@ -59,7 +59,9 @@ impl Refusal {
             }
             Self::Failed(error) => ProviderError::from(error),
             Self::NoToken => error_with(StatusCode::UNAUTHORIZED, "authentication_error"),
-            Self::Host(_) | Self::Origin(_) | Self::Options => error_with(StatusCode::FORBIDDEN, "permission_error"),
+            Self::Host(_) | Self::Origin(_) | Self::Options => {
+                error_with(StatusCode::FORBIDDEN, "permission_error")
+            }
             Self::Path(_) => error_with(StatusCode::NOT_FOUND, "not_found_error"),
             Self::Model(..) => ProviderError {
                 kind: ModelErrorKind::UnknownModel,
@@ -69,7 +71,9 @@ impl Refusal {
             Self::Method(..) => error_with(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
             Self::TooLarge(_) => error_with(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Self::TooSlow(_) => error_with(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
-            Self::Encoded(_) => error_with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error"),
+            Self::Encoded(_) => {
+                error_with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error")
+            }
             Self::Malformed(_) => error_with(StatusCode::BAD_REQUEST, "invalid_request_error"),
             Self::Busy(_) => error_with(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error"),
         }
@@ -80,16 +84,25 @@ impl Refusal {
         let front = front.unwrap_or(Wire::OpenAiChat);
         let error = self.to_provider_error();
         let mut response = Response::new(Body::from(front.encode_error(&error).to_string()));
-        *response.status_mut() = StatusCode::from_u16(front.error_status(&error)).unwrap_or(StatusCode::BAD_GATEWAY);
+        *response.status_mut() =
+            StatusCode::from_u16(front.error_status(&error)).unwrap_or(StatusCode::BAD_GATEWAY);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
         match self {
             Self::Busy(_) => _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")),
-            Self::NoToken => _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            Self::NoToken => {
+                _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+            }
             // The rest of the body is not read, so the connection cannot be used again.
-            Self::TooSlow(_) => _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close")),
+            Self::TooSlow(_) => {
+                _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close"))
+            }
             Self::Method(_, wanted) => {
-                _ = HeaderValue::from_str(wanted.as_str()).map(|wanted| headers.insert(header::ALLOW, wanted));
+                _ = HeaderValue::from_str(wanted.as_str())
+                    .map(|wanted| headers.insert(header::ALLOW, wanted));
             }
             _ => {}
         }

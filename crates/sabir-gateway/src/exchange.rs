@@ -10,7 +10,8 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::{
-    DraftResponse, Event, EventSink, ModelError, Request, ResponseFuture as ModelAnswer, ToolProtocol, render_request,
+    DraftResponse, Event, EventSink, ModelError, Request, ResponseFuture as ModelAnswer,
+    ToolProtocol, render_request,
 };
 use sabir_wire::{DecodedRequest, ResponseEncoder, ResponseMetadata, Wire};
 
@@ -52,23 +53,45 @@ impl Exchange {
 
     /// Decodes a request and finds its route. The flag is true if the client wants a stream.
     fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
-        let incoming = self.front.decode_request(path, body).map_err(Refusal::Request)?;
+        let incoming = self
+            .front
+            .decode_request(path, body)
+            .map_err(Refusal::Request)?;
         self.ledger.set_model(&incoming.request.model);
         let routes = self.gateway.routes();
-        let route =
-            routes.find_route(&incoming.request.model).ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
-        let created = (self.gateway.settings().clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let route = routes
+            .find_route(&incoming.request.model)
+            .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
+        let created = (self.gateway.settings().clock)()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let head = incoming.response_metadata(self.ledger.id(), created);
-        let DecodedRequest { mut request, streamed, notes, .. } = incoming;
+        let DecodedRequest {
+            mut request,
+            streamed,
+            notes,
+            ..
+        } = incoming;
         for note in &notes {
-            self.ledger.emit_event(GatewayEvent::LeftOut { path: &note.path, what: &note.message });
+            self.ledger.emit_event(GatewayEvent::LeftOut {
+                path: &note.path,
+                what: &note.message,
+            });
         }
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
         request.dialects = self.gateway.settings().dialects.clone();
         self.report_prompt(&request);
         self.check_support(&request, &route)?;
-        Ok((ResolvedRequest { request, route, head }, streamed))
+        Ok((
+            ResolvedRequest {
+                request,
+                route,
+                head,
+            },
+            streamed,
+        ))
     }
 
     /// Reports the system prompt if it teaches the tools to the model.
@@ -76,29 +99,53 @@ impl Exchange {
         if let ToolProtocol::Prompted(name) = &request.protocol
             && let Some(dialect) = request.dialects.find(name)
         {
-            let prompt = render_request(&Request { messages: Vec::new().into(), ..request.clone() }, dialect).system;
+            let prompt = render_request(
+                &Request {
+                    messages: Vec::new().into(),
+                    ..request.clone()
+                },
+                dialect,
+            )
+            .system;
             // Without tools the prompt is unchanged.
             if prompt != request.system.trim_end() {
-                self.ledger.emit_event(GatewayEvent::ToolsInPrompt { dialect: name, prompt: &prompt });
+                self.ledger.emit_event(GatewayEvent::ToolsInPrompt {
+                    dialect: name,
+                    prompt: &prompt,
+                });
             }
         }
     }
 
     /// Reports the parts of the request that the provider does not support, or refuses it if they must not be left out.
     fn check_support(&self, request: &Request, route: &ModelRoute) -> Result<(), Refusal> {
-        let Some(ProviderWire { wire, form }) = &route.provider_wire else { return Ok(()) };
+        let Some(ProviderWire { wire, form }) = &route.provider_wire else {
+            return Ok(());
+        };
         let rendered = match &request.protocol {
-            ToolProtocol::Prompted(name) => request.dialects.find(name).map(|dialect| render_request(request, dialect)),
+            ToolProtocol::Prompted(name) => request
+                .dialects
+                .find(name)
+                .map(|dialect| render_request(request, dialect)),
             ToolProtocol::Native => None,
         };
-        let notes = wire.check_support(rendered.as_ref().unwrap_or(request), form).map_err(Refusal::Request)?;
+        let notes = wire
+            .check_support(rendered.as_ref().unwrap_or(request), form)
+            .map_err(Refusal::Request)?;
         for note in &notes {
-            self.ledger.emit_event(GatewayEvent::LeftOut { path: &note.path, what: &note.message });
+            self.ledger.emit_event(GatewayEvent::LeftOut {
+                path: &note.path,
+                what: &note.message,
+            });
         }
         Ok(())
     }
 
-    async fn start_response(self, asking: ResolvedRequest, streamed: bool) -> Result<Response, Refusal> {
+    async fn start_response(
+        self,
+        asking: ResolvedRequest,
+        streamed: bool,
+    ) -> Result<Response, Refusal> {
         let buffer = BodyBuffer::default();
         let front = self.front;
         let limits = self.gateway.settings().limits;
@@ -108,28 +155,50 @@ impl Exchange {
             Box::pin(self.buffer_answer(asking, buffer.clone()))
         };
         let answer = StreamingBody::new(buffer, work).wait_for_start().await?;
-        let (kind, ping) =
-            if streamed { (front.stream_type(), keep_alive_text(front)) } else { ("application/json", "") };
+        let (kind, ping) = if streamed {
+            (front.stream_type(), keep_alive_text(front))
+        } else {
+            ("application/json", "")
+        };
         let mut response = Response::new(Body::new(answer.with_keep_alive(ping, limits.ping)));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         if streamed {
-            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            response
+                .headers_mut()
+                .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
         Ok(response)
     }
 
     async fn stream_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
-        let ResolvedRequest { request, route, head } = asking;
+        let ResolvedRequest {
+            request,
+            route,
+            head,
+        } = asking;
         let encoder = ResponseEncoder::new(self.front, head);
-        let mut written = StreamingSink { encoder, buffer: buffer.clone(), ledger: self.ledger.clone(), begun: None };
+        let mut written = StreamingSink {
+            encoder,
+            buffer: buffer.clone(),
+            ledger: self.ledger.clone(),
+            begun: None,
+        };
         let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
         // Wires of JSON lines (Ollama) send each call in one line, so nothing is gained by sending its parts early.
-        let taken =
-            if self.front.stream_type() == "text/event-stream" { CallDelivery::InPieces } else { CallDelivery::Whole };
-        let (result, report) = run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
+        let taken = if self.front.stream_type() == "text/event-stream" {
+            CallDelivery::InPieces
+        } else {
+            CallDelivery::Whole
+        };
+        let (result, report) =
+            run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
         // Before the first byte an error can still have a status and headers of its own; afterwards it is an event.
         let failure = result.err().map(Refusal::Failed);
-        let StreamingSink { mut encoder, begun, .. } = written;
+        let StreamingSink {
+            mut encoder, begun, ..
+        } = written;
         if self.report && (begun.is_some() || failure.is_none()) {
             buffer.write_with(|out| encoder.encode_comment(REPORT_HEADER, &report, out));
         } else if self.report {
@@ -139,11 +208,16 @@ impl Exchange {
             Some(refusal) if begun.is_none() => buffer.set_refusal(refusal),
             Some(refusal) => {
                 self.ledger.set_error(&refusal);
-                buffer.write_with(|out| encoder.encode_error_event(&refusal.to_provider_error(), out));
+                buffer.write_with(|out| {
+                    encoder.encode_error_event(&refusal.to_provider_error(), out)
+                });
             }
             None => {
                 let took = self.ledger.elapsed();
-                encoder.set_durations(took, begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)));
+                encoder.set_durations(
+                    took,
+                    begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)),
+                );
                 buffer.write_with(|out| encoder.finish(out));
                 self.ledger.mark_done();
             }
@@ -151,11 +225,25 @@ impl Exchange {
     }
 
     async fn buffer_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
-        let ResolvedRequest { request, route, mut head } = asking;
-        let mut drafted = BufferingSink { draft: DraftResponse::default(), ledger: self.ledger.clone(), begun: None };
+        let ResolvedRequest {
+            request,
+            route,
+            mut head,
+        } = asking;
+        let mut drafted = BufferingSink {
+            draft: DraftResponse::default(),
+            ledger: self.ledger.clone(),
+            begun: None,
+        };
         let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
-        let (result, report) =
-            run_with_repairs(&request, &route, CallDelivery::Whole, RepairLog::new(&tell), &mut drafted).await;
+        let (result, report) = run_with_repairs(
+            &request,
+            &route,
+            CallDelivery::Whole,
+            RepairLog::new(&tell),
+            &mut drafted,
+        )
+        .await;
         if self.report {
             self.ledger.set_report(report);
         }
@@ -163,9 +251,13 @@ impl Exchange {
             return buffer.set_refusal(Refusal::Failed(error));
         }
         head.total_duration = self.ledger.elapsed();
-        head.generation_duration =
-            drafted.begun.map_or(Duration::ZERO, |begun| head.total_duration.saturating_sub(begun));
-        let body = self.front.encode_response(&head, &drafted.draft).to_string();
+        head.generation_duration = drafted.begun.map_or(Duration::ZERO, |begun| {
+            head.total_duration.saturating_sub(begun)
+        });
+        let body = self
+            .front
+            .encode_response(&head, &drafted.draft)
+            .to_string();
         buffer.write_with(|out| out.extend_from_slice(body.as_bytes()));
         self.ledger.mark_done();
     }
@@ -180,8 +272,13 @@ async fn run_with_repairs<S: EventSink + Send>(
     log: RepairLog<'_>,
     out: &mut S,
 ) -> (Result<(), ModelError>, String) {
-    let mut repairer =
-        CallRepairer::new(request, route.repair_mode, taken, log, |event: Event<'_>| out.push_event(event));
+    let mut repairer = CallRepairer::new(
+        request,
+        route.repair_mode,
+        taken,
+        log,
+        |event: Event<'_>| out.push_event(event),
+    );
     let mut asked = Cow::Borrowed(request);
     let result = loop {
         // Set as soon as nothing more of the response is wanted.
@@ -201,7 +298,11 @@ async fn read_answer(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(
     std::future::poll_fn(|context| {
         let polled = answer.as_mut().poll(context);
         // Checked after polling, since polling may set the flag.
-        if over.load(Ordering::Relaxed) { Poll::Ready(Ok(())) } else { polled }
+        if over.load(Ordering::Relaxed) {
+            Poll::Ready(Ok(()))
+        } else {
+            polled
+        }
     })
     .await
 }
@@ -217,7 +318,12 @@ struct StreamingSink {
 
 impl EventSink for StreamingSink {
     fn push_event(&mut self, event: Event<'_>) {
-        let Self { encoder, buffer, ledger, begun } = self;
+        let Self {
+            encoder,
+            buffer,
+            ledger,
+            begun,
+        } = self;
         ledger.count_event(&event);
         buffer.write_with(|out| {
             let before = out.len();
@@ -240,7 +346,10 @@ struct BufferingSink {
 impl EventSink for BufferingSink {
     fn push_event(&mut self, event: Event<'_>) {
         self.ledger.count_event(&event);
-        let says = matches!(event, Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. });
+        let says = matches!(
+            event,
+            Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. }
+        );
         if says && self.begun.is_none() {
             self.begun = Some(self.ledger.elapsed());
         }
@@ -251,7 +360,9 @@ impl EventSink for BufferingSink {
 /// Returns a keep-alive text that clients of that wire ignore; empty for wires of JSON lines, which have none.
 fn keep_alive_text(front: Wire) -> &'static str {
     match front.stream_type() {
-        "text/event-stream" if front == Wire::Anthropic => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        "text/event-stream" if front == Wire::Anthropic => {
+            "event: ping\ndata: {\"type\": \"ping\"}\n\n"
+        }
         "text/event-stream" => ": ping\n\n",
         _ => "",
     }

@@ -58,7 +58,10 @@ impl ExchangeLog {
     }
 
     fn lock_stats(&self) -> MutexGuard<'_, ExchangeStats> {
-        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the id of the exchange, which its responses carry.
@@ -134,7 +137,11 @@ impl ExchangeLog {
 
 impl Drop for ExchangeState {
     fn drop(&mut self) {
-        let entries = std::mem::take(self.entries.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let entries = std::mem::take(
+            self.entries
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         let ended = ExchangeSummary {
             front: self.front,
             model: &entries.model,
@@ -147,6 +154,7 @@ impl Drop for ExchangeState {
             usage: entries.usage,
             error: entries.error.as_deref(),
         };
-        self.gateway.emit_event(&self.id, GatewayEvent::Ended(&ended));
+        self.gateway
+            .emit_event(&self.id, GatewayEvent::Ended(&ended));
     }
 }

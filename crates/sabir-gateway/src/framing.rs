@@ -49,7 +49,10 @@ pub(crate) enum ConnectionPhase {
 
 impl RequestFraming {
     pub(crate) fn new() -> Self {
-        Self { place: FramingState::Head(Vec::new()), used: false }
+        Self {
+            place: FramingState::Head(Vec::new()),
+            used: false,
+        }
     }
 
     pub(crate) fn phase(&self) -> ConnectionPhase {
@@ -67,16 +70,25 @@ impl RequestFraming {
             let taken = match &mut self.place {
                 FramingState::Head(_) => self.read_head(bytes),
                 FramingState::Body(left) | FramingState::Chunk(left) => {
-                    let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                    let taken = usize::try_from(*left)
+                        .unwrap_or(usize::MAX)
+                        .min(bytes.len());
                     *left -= taken as u64;
                     if *left == 0 {
                         let whole = matches!(self.place, FramingState::Body(_));
-                        self.place = if whole { FramingState::Head(Vec::new()) } else { FramingState::Size(0, false) };
+                        self.place = if whole {
+                            FramingState::Head(Vec::new())
+                        } else {
+                            FramingState::Size(0, false)
+                        };
                     }
                     taken
                 }
                 FramingState::Size(..) | FramingState::Trailer(_) => {
-                    let taken = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+                    let taken = bytes
+                        .iter()
+                        .position(|byte| *byte == b'\n')
+                        .map_or(bytes.len(), |at| at + 1);
                     self.read_line(bytes.get(..taken).unwrap_or_default());
                     taken
                 }
@@ -89,10 +101,18 @@ impl RequestFraming {
 
     /// Takes bytes of a head, and returns their number.
     fn read_head(&mut self, bytes: &[u8]) -> usize {
-        let FramingState::Head(head) = &mut self.place else { return 0 };
+        let FramingState::Head(head) = &mut self.place else {
+            return 0;
+        };
         // Empty lines before a request are ignored (RFC 9112, 2.2).
-        let blank =
-            if head.is_empty() { bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count() } else { 0 };
+        let blank = if head.is_empty() {
+            bytes
+                .iter()
+                .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+                .count()
+        } else {
+            0
+        };
         let bytes = bytes.get(blank..).unwrap_or_default();
         let known = head.len();
         self.used |= !bytes.is_empty();
@@ -116,20 +136,32 @@ impl RequestFraming {
             FramingState::Size(size, over) => {
                 for byte in piece {
                     match char::from(*byte).to_digit(16).filter(|_| !*over) {
-                        Some(digit) => *size = size.saturating_mul(16).saturating_add(u64::from(digit)),
+                        Some(digit) => {
+                            *size = size.saturating_mul(16).saturating_add(u64::from(digit))
+                        }
                         None => *over = true,
                     }
                 }
                 if ended {
                     let size = *size;
-                    self.place =
-                        if size == 0 { FramingState::Trailer(0) } else { FramingState::Chunk(size.saturating_add(2)) };
+                    self.place = if size == 0 {
+                        FramingState::Trailer(0)
+                    } else {
+                        FramingState::Chunk(size.saturating_add(2))
+                    };
                 }
             }
             FramingState::Trailer(length) => {
-                *length += piece.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')).count();
+                *length += piece
+                    .iter()
+                    .filter(|byte| !matches!(byte, b'\r' | b'\n'))
+                    .count();
                 if ended {
-                    self.place = if *length == 0 { FramingState::Head(Vec::new()) } else { FramingState::Trailer(0) };
+                    self.place = if *length == 0 {
+                        FramingState::Head(Vec::new())
+                    } else {
+                        FramingState::Trailer(0)
+                    };
                 }
             }
             _ => {}
@@ -139,12 +171,18 @@ impl RequestFraming {
 
 /// Finds the end of a head, which is after an empty line. The search starts at `from`.
 fn find_head_end(head: &[u8], from: usize) -> Option<usize> {
-    let lines = head.iter().enumerate().skip(from).filter(|(_, byte)| **byte == b'\n');
-    lines.map(|(at, _)| at + 1).find_map(|next| match head.get(next..)? {
-        [b'\n', ..] => Some(next + 1),
-        [b'\r', b'\n', ..] => Some(next + 2),
-        _ => None,
-    })
+    let lines = head
+        .iter()
+        .enumerate()
+        .skip(from)
+        .filter(|(_, byte)| **byte == b'\n');
+    lines
+        .map(|(at, _)| at + 1)
+        .find_map(|next| match head.get(next..)? {
+            [b'\n', ..] => Some(next + 1),
+            [b'\r', b'\n', ..] => Some(next + 2),
+            _ => None,
+        })
 }
 
 /// Determines the state after a head.
@@ -155,8 +193,14 @@ fn body_after(head: &[u8]) -> FramingState {
     if !request.parse(head).is_ok_and(|status| status.is_complete()) {
         return FramingState::Lost;
     }
-    let named = |name: &str| request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-    let length = named("content-length").map(|header| std::str::from_utf8(header.value).map(str::trim));
+    let named = |name: &str| {
+        request
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name))
+    };
+    let length =
+        named("content-length").map(|header| std::str::from_utf8(header.value).map(str::trim));
     let coded = named("transfer-encoding").is_some();
     // Both headers: the smuggling case of the module's description.
     match (length, coded) {
@@ -183,7 +227,10 @@ mod tests {
     fn check(bytes: &str, fine: bool, phase: ConnectionPhase) {
         for size in [1, 2, 3, 7, bytes.len().max(1)] {
             let mut framing = RequestFraming::new();
-            let all = bytes.as_bytes().chunks(size).all(|piece| framing.feed(piece));
+            let all = bytes
+                .as_bytes()
+                .chunks(size)
+                .all(|piece| framing.feed(piece));
             assert_eq!((all, framing.phase()), (fine, phase), "{size}: {bytes:?}");
         }
     }
@@ -194,31 +241,73 @@ mod tests {
         check("\r\n", true, ConnectionPhase::New);
         check("PO", true, ConnectionPhase::Head);
         check(&format!("{POST}\r\n"), true, ConnectionPhase::Idle);
-        check(&format!("{POST}Content-Length: 3\r\n\r\nab"), true, ConnectionPhase::Body);
-        check(&format!("{POST}Content-Length: 3\r\n\r\nabc"), true, ConnectionPhase::Idle);
-        check(&format!("{POST}Content-Length: 3\r\n\r\nabc{POST}"), true, ConnectionPhase::Head);
-        check("GET / HTTP/1.1\nHost: x\n\nGET / HTTP/1.1\nHost: x\n\n", true, ConnectionPhase::Idle);
+        check(
+            &format!("{POST}Content-Length: 3\r\n\r\nab"),
+            true,
+            ConnectionPhase::Body,
+        );
+        check(
+            &format!("{POST}Content-Length: 3\r\n\r\nabc"),
+            true,
+            ConnectionPhase::Idle,
+        );
+        check(
+            &format!("{POST}Content-Length: 3\r\n\r\nabc{POST}"),
+            true,
+            ConnectionPhase::Head,
+        );
+        check(
+            "GET / HTTP/1.1\nHost: x\n\nGET / HTTP/1.1\nHost: x\n\n",
+            true,
+            ConnectionPhase::Idle,
+        );
         let chunked = format!("{POST}Transfer-Encoding: chunked\r\n\r\n");
-        check(&format!("{chunked}3\r\nabc\r\n"), true, ConnectionPhase::Body);
-        check(&format!("{chunked}3;x=f\r\nabc\r\n0\r\n\r\n"), true, ConnectionPhase::Idle);
-        check(&format!("{chunked}a\r\n0\r\n\r\nGET \r\n0\r\nx: y\r\n\r\n{POST}"), true, ConnectionPhase::Head);
+        check(
+            &format!("{chunked}3\r\nabc\r\n"),
+            true,
+            ConnectionPhase::Body,
+        );
+        check(
+            &format!("{chunked}3;x=f\r\nabc\r\n0\r\n\r\n"),
+            true,
+            ConnectionPhase::Idle,
+        );
+        check(
+            &format!("{chunked}a\r\n0\r\n\r\nGET \r\n0\r\nx: y\r\n\r\n{POST}"),
+            true,
+            ConnectionPhase::Head,
+        );
     }
 
     #[test]
     fn a_length_that_is_given_twice_is_none() {
-        let both =
-            ["Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "transfer-encoding: x\r\ncontent-length: 0\r\n"];
+        let both = [
+            "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+            "transfer-encoding: x\r\ncontent-length: 0\r\n",
+        ];
         for both in both {
             check(&format!("{POST}{both}\r\n"), false, ConnectionPhase::Body);
-            check(&format!("{POST}\r\n{POST}{both}\r\n"), false, ConnectionPhase::Body);
-            check(&format!("{POST}Content-Length: 2\r\n\r\nab{POST}{both}\r\n"), false, ConnectionPhase::Body);
+            check(
+                &format!("{POST}\r\n{POST}{both}\r\n"),
+                false,
+                ConnectionPhase::Body,
+            );
+            check(
+                &format!("{POST}Content-Length: 2\r\n\r\nab{POST}{both}\r\n"),
+                false,
+                ConnectionPhase::Body,
+            );
             check(
                 &format!("{POST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{POST}{both}\r\n"),
                 false,
                 ConnectionPhase::Body,
             );
         }
-        check(&format!("{POST}Content-Length: x\r\n\r\n"), false, ConnectionPhase::Body);
+        check(
+            &format!("{POST}Content-Length: x\r\n\r\n"),
+            false,
+            ConnectionPhase::Body,
+        );
         check("nonsense\r\n\r\n", false, ConnectionPhase::Body);
     }
 

@@ -18,7 +18,11 @@ impl InterruptibleModel {
 }
 
 impl Model for InterruptibleModel {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         let mut cut = self.cut.clone();
         Box::pin(async move {
             tokio::select! {

@@ -42,7 +42,8 @@ impl LocalEndpoint {
     pub(crate) fn error_wire(&self, headers: &HeaderMap) -> Option<Wire> {
         match self {
             Self::Root | Self::Metrics => None,
-            Self::Running | Self::Listing(InfoRequest::Tags | InfoRequest::Show | InfoRequest::Version) => {
+            Self::Running
+            | Self::Listing(InfoRequest::Tags | InfoRequest::Show | InfoRequest::Version) => {
                 Some(Wire::Ollama)
             }
             Self::Listing(InfoRequest::CountTokens) => Some(Wire::Anthropic),
@@ -53,28 +54,58 @@ impl LocalEndpoint {
 
     /// Returns true if requests have a body.
     fn has_body(&self) -> bool {
-        matches!(self, Self::Listing(InfoRequest::Show | InfoRequest::CountTokens))
+        matches!(
+            self,
+            Self::Listing(InfoRequest::Show | InfoRequest::CountTokens)
+        )
     }
 
     /// Returns an error if the request's method is not allowed.
     pub(crate) fn check_method(&self, parts: &Parts) -> Result<(), Refusal> {
-        let wanted = if self.has_body() { Method::POST } else { Method::GET };
+        let wanted = if self.has_body() {
+            Method::POST
+        } else {
+            Method::GET
+        };
         let fits = parts.method == wanted || wanted == Method::GET && parts.method == Method::HEAD;
-        if fits { Ok(()) } else { Err(Refusal::Method(parts.method.to_string(), wanted)) }
+        if fits {
+            Ok(())
+        } else {
+            Err(Refusal::Method(parts.method.to_string(), wanted))
+        }
     }
 
     /// Makes the response.
-    pub(crate) fn respond(&self, gateway: &Gateway, path: &str, body: &[u8]) -> Result<Response, Refusal> {
+    pub(crate) fn respond(
+        &self,
+        gateway: &Gateway,
+        path: &str,
+        body: &[u8],
+    ) -> Result<Response, Refusal> {
         let routes = gateway.routes();
-        let listed = |name: &str| ListedModel { name: name.to_owned(), created: gateway.created_at(), context: None };
+        let listed = |name: &str| ListedModel {
+            name: name.to_owned(),
+            created: gateway.created_at(),
+            context: None,
+        };
         let list = || routes.model_names().map(listed).collect::<Vec<_>>();
         let one = |name: &str| match routes.find_route(name) {
             Some(_) => Ok(listed(name)),
             None => Err(routes.unknown_model(name)),
         };
         let asked = match self {
-            Self::Root => return Ok(text_response("text/plain; charset=utf-8", "Sabir is running".to_owned())),
-            Self::Metrics => return Ok(text_response("text/plain; version=0.0.4", gateway.metrics().render_text())),
+            Self::Root => {
+                return Ok(text_response(
+                    "text/plain; charset=utf-8",
+                    "Sabir is running".to_owned(),
+                ));
+            }
+            Self::Metrics => {
+                return Ok(text_response(
+                    "text/plain; version=0.0.4",
+                    gateway.metrics().render_text(),
+                ));
+            }
             Self::Running => return Ok(json_response(&json!({"models": []}))),
             Self::Listing(asked) => asked,
         };
@@ -85,10 +116,14 @@ impl LocalEndpoint {
             InfoRequest::Model(name) => model_listing::encode_model(&one(name)?),
             InfoRequest::Show => {
                 let unnamed = || Refusal::Malformed("model: a name is needed".to_owned());
-                model_listing::encode_ollama_show(&one(&model_listing::ollama_show_name(body).ok_or_else(unnamed)?)?)
+                model_listing::encode_ollama_show(&one(
+                    &model_listing::ollama_show_name(body).ok_or_else(unnamed)?
+                )?)
             }
             InfoRequest::CountTokens => {
-                let incoming = Wire::Anthropic.decode_request(path, body).map_err(Refusal::Request)?;
+                let incoming = Wire::Anthropic
+                    .decode_request(path, body)
+                    .map_err(Refusal::Request)?;
                 one(&incoming.request.model)?;
                 model_listing::encode_token_count(&incoming.request)
             }
@@ -106,7 +141,10 @@ pub(crate) fn preflight_response(headers: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let known = response.headers_mut();
-    known.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    known.insert(
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        HeaderValue::from_static("GET, POST"),
+    );
     if let Some(asked) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         known.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
     }
@@ -116,8 +154,12 @@ pub(crate) fn preflight_response(headers: &HeaderMap) -> Response {
 /// Allows the page to read the response. `access_control` has checked its origin.
 pub(crate) fn allow_origin(origin: Option<HeaderValue>, response: &mut Response) {
     if let Some(origin) = origin {
-        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        response.headers_mut().insert(header::VARY, HeaderValue::from_static("origin"));
+        response
+            .headers_mut()
+            .insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response
+            .headers_mut()
+            .insert(header::VARY, HeaderValue::from_static("origin"));
     }
 }
 
@@ -127,6 +169,8 @@ fn json_response(body: &Value) -> Response {
 
 fn text_response(kind: &'static str, text: String) -> Response {
     let mut response = Response::new(Body::from(text));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

@@ -14,7 +14,9 @@ use sabir_wire::Wire;
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
 
 /// The upper bounds of the histogram's buckets, in seconds.
-const BUCKET_BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const BUCKET_BOUNDS: [f64; 12] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
 
 /// The metrics of a gateway.
 #[derive(Debug, Default)]
@@ -70,10 +72,16 @@ impl Metrics {
     /// Counts an event. `is_named` returns true for model names from the configuration; all others are counted as `other`.
     pub(crate) fn count_event(&self, note: &GatewayEvent<'_>, is_named: impl Fn(&str) -> bool) {
         match note {
-            GatewayEvent::Repaired { rule, .. } => *self.lock_tables().mended.entry(rule).or_default() += 1,
+            GatewayEvent::Repaired { rule, .. } => {
+                *self.lock_tables().mended.entry(rule).or_default() += 1
+            }
             GatewayEvent::FaultFound(fault) => {
                 let kind = serde_json::to_value(fault.kind).ok();
-                let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or("unknown").to_owned();
+                let kind = kind
+                    .as_ref()
+                    .and_then(|kind| kind.as_str())
+                    .unwrap_or("unknown")
+                    .to_owned();
                 *self.lock_tables().faults.entry(kind).or_default() += 1;
             }
             GatewayEvent::Retried { .. } => _ = self.retries.fetch_add(1, Ordering::Relaxed),
@@ -84,7 +92,8 @@ impl Metrics {
 
     fn count_ended(&self, ended: &ExchangeSummary<'_>, is_named: impl Fn(&str) -> bool) {
         self.requests.fetch_sub(1, Ordering::Relaxed);
-        self.calls.fetch_add(u64::from(ended.calls), Ordering::Relaxed);
+        self.calls
+            .fetch_add(u64::from(ended.calls), Ordering::Relaxed);
         self.bytes.fetch_add(ended.bytes, Ordering::Relaxed);
         let front = ended.front.map_or("none", Wire::name);
         let mut tables = self.lock_tables();
@@ -93,7 +102,11 @@ impl Metrics {
         if ended.model.is_empty() || ended.status != 200 {
             return;
         }
-        let model = if is_named(ended.model) { ended.model } else { "other" };
+        let model = if is_named(ended.model) {
+            ended.model
+        } else {
+            "other"
+        };
         let end = match ended.error {
             Some(_) => "failed",
             None if ended.whole => "whole",
@@ -101,7 +114,10 @@ impl Metrics {
         };
         *tables.answers.entry((model.to_owned(), end)).or_default() += 1;
         for (direction, count) in [("input", ended.usage.input), ("output", ended.usage.output)] {
-            *tables.tokens.entry((model.to_owned(), direction)).or_default() += count.unwrap_or(0);
+            *tables
+                .tokens
+                .entry((model.to_owned(), direction))
+                .or_default() += count.unwrap_or(0);
         }
         if let Some(first) = ended.first {
             tables.first.entry(front).or_default().observe_time(first);
@@ -112,41 +128,87 @@ impl Metrics {
     pub(crate) fn render_text(&self) -> String {
         let mut page = MetricsText(String::new());
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0).unsigned_abs();
-        page.write_value("connections_open", "gauge", "Connections that are open.", gauge(&self.connections));
-        page.write_value("requests_open", "gauge", "Requests that are being answered.", gauge(&self.requests));
+        page.write_value(
+            "connections_open",
+            "gauge",
+            "Connections that are open.",
+            gauge(&self.connections),
+        );
+        page.write_value(
+            "requests_open",
+            "gauge",
+            "Requests that are being answered.",
+            gauge(&self.requests),
+        );
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        page.write_value("calls_total", "counter", "Calls in answers.", count(&self.calls));
-        page.write_value("retries_total", "counter", "Times that a model was asked again.", count(&self.retries));
-        page.write_value("bytes_total", "counter", "Bytes of answers.", count(&self.bytes));
+        page.write_value(
+            "calls_total",
+            "counter",
+            "Calls in answers.",
+            count(&self.calls),
+        );
+        page.write_value(
+            "retries_total",
+            "counter",
+            "Times that a model was asked again.",
+            count(&self.retries),
+        );
+        page.write_value(
+            "bytes_total",
+            "counter",
+            "Bytes of answers.",
+            count(&self.bytes),
+        );
         let tables = self.lock_tables();
         page.write_table(
             "requests_total",
             "Requests, by the API and the status that was answered.",
-            tables
-                .requests
-                .iter()
-                .map(|((front, status), count)| (format!("front=\"{front}\",status=\"{status}\""), *count)),
+            tables.requests.iter().map(|((front, status), count)| {
+                (format!("front=\"{front}\",status=\"{status}\""), *count)
+            }),
         );
         page.write_table(
             "answers_total",
             "Answers of models, by how they ended.",
-            tables
-                .answers
-                .iter()
-                .map(|((model, end), count)| (format!("model=\"{}\",end=\"{end}\"", escape_label(model)), *count)),
+            tables.answers.iter().map(|((model, end), count)| {
+                (
+                    format!("model=\"{}\",end=\"{end}\"", escape_label(model)),
+                    *count,
+                )
+            }),
         );
         page.write_table(
             "tokens_total",
             "Tokens, as providers count them.",
             tables.tokens.iter().map(|((model, direction), count)| {
-                (format!("model=\"{}\",direction=\"{direction}\"", escape_label(model)), *count)
+                (
+                    format!(
+                        "model=\"{}\",direction=\"{direction}\"",
+                        escape_label(model)
+                    ),
+                    *count,
+                )
             }),
         );
-        let mended = tables.mended.iter().map(|(rule, count)| (format!("rule=\"{rule}\""), *count));
+        let mended = tables
+            .mended
+            .iter()
+            .map(|(rule, count)| (format!("rule=\"{rule}\""), *count));
         page.write_table("mended_total", "What was set right, by rule.", mended);
-        let faults = tables.faults.iter().map(|(kind, count)| (format!("kind=\"{kind}\""), *count));
-        page.write_table("faults_total", "What was wrong with calls, by kind.", faults);
-        page.write_histograms("first_byte_seconds", "From a request to the first byte of its answer.", &tables.first);
+        let faults = tables
+            .faults
+            .iter()
+            .map(|(kind, count)| (format!("kind=\"{kind}\""), *count));
+        page.write_table(
+            "faults_total",
+            "What was wrong with calls, by kind.",
+            faults,
+        );
+        page.write_histograms(
+            "first_byte_seconds",
+            "From a request to the first byte of its answer.",
+            &tables.first,
+        );
         page.0
     }
 }
@@ -156,7 +218,10 @@ struct MetricsText(String);
 
 impl MetricsText {
     fn write_header(&mut self, name: &str, kind: &str, help: &str) {
-        _ = writeln!(self.0, "# HELP sabir_gateway_{name} {help}\n# TYPE sabir_gateway_{name} {kind}");
+        _ = writeln!(
+            self.0,
+            "# HELP sabir_gateway_{name} {help}\n# TYPE sabir_gateway_{name} {kind}"
+        );
     }
 
     fn write_value(&mut self, name: &str, kind: &str, help: &str, value: u64) {
@@ -171,18 +236,35 @@ impl MetricsText {
         }
     }
 
-    fn write_histograms(&mut self, name: &str, help: &str, all: &BTreeMap<&'static str, Histogram>) {
+    fn write_histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: &BTreeMap<&'static str, Histogram>,
+    ) {
         self.write_header(name, "histogram", help);
         for (front, histogram) in all {
             let mut below = 0;
             for (bound, count) in BUCKET_BOUNDS.iter().zip(histogram.counts) {
                 below += count;
-                _ = writeln!(self.0, "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"{bound}\"}} {below}");
+                _ = writeln!(
+                    self.0,
+                    "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"{bound}\"}} {below}"
+                );
             }
             let Histogram { all, sum, .. } = histogram;
-            _ = writeln!(self.0, "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"+Inf\"}} {all}");
-            _ = writeln!(self.0, "sabir_gateway_{name}_sum{{front=\"{front}\"}} {sum}");
-            _ = writeln!(self.0, "sabir_gateway_{name}_count{{front=\"{front}\"}} {all}");
+            _ = writeln!(
+                self.0,
+                "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"+Inf\"}} {all}"
+            );
+            _ = writeln!(
+                self.0,
+                "sabir_gateway_{name}_sum{{front=\"{front}\"}} {sum}"
+            );
+            _ = writeln!(
+                self.0,
+                "sabir_gateway_{name}_count{{front=\"{front}\"}} {all}"
+            );
         }
     }
 }
@@ -190,7 +272,11 @@ impl MetricsText {
 impl Histogram {
     fn observe_time(&mut self, time: Duration) {
         let seconds = time.as_secs_f64();
-        if let Some((_, count)) = BUCKET_BOUNDS.iter().zip(&mut self.counts).find(|(bound, _)| seconds <= **bound) {
+        if let Some((_, count)) = BUCKET_BOUNDS
+            .iter()
+            .zip(&mut self.counts)
+            .find(|(bound, _)| seconds <= **bound)
+        {
             *count += 1;
         }
         self.all += 1;
@@ -200,7 +286,10 @@ impl Histogram {
 
 /// Escapes a label's value.
 fn escape_label(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -219,7 +308,11 @@ mod tests {
             first: Some(Duration::from_millis(20)),
             bytes: 10,
             calls: 2,
-            usage: Usage { input: Some(5), output: None, ..Usage::default() },
+            usage: Usage {
+                input: Some(5),
+                output: None,
+                ..Usage::default()
+            },
             error,
         }
     }
@@ -227,14 +320,29 @@ mod tests {
     #[test]
     fn what_happens_is_counted() {
         let metrics = Metrics::default();
-        for ended in
-            [ended("m\"x", 200, None), ended("m\"x", 200, Some("cut")), ended("zzz", 200, None), ended("y", 404, None)]
-        {
+        for ended in [
+            ended("m\"x", 200, None),
+            ended("m\"x", 200, Some("cut")),
+            ended("zzz", 200, None),
+            ended("y", 404, None),
+        ] {
             metrics.request_opened();
             metrics.count_event(&GatewayEvent::Ended(&ended), |name| name == "m\"x");
         }
-        metrics.count_event(&GatewayEvent::Repaired { rule: "near_name", name: "read_file" }, |_| true);
-        metrics.count_event(&GatewayEvent::Retried { attempt: 1, feedback: "" }, |_| true);
+        metrics.count_event(
+            &GatewayEvent::Repaired {
+                rule: "near_name",
+                name: "read_file",
+            },
+            |_| true,
+        );
+        metrics.count_event(
+            &GatewayEvent::Retried {
+                attempt: 1,
+                feedback: "",
+            },
+            |_| true,
+        );
         let text = metrics.render_text();
         for line in [
             "sabir_gateway_requests_open 0",

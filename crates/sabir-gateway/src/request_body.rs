@@ -21,7 +21,11 @@ const BYTES_PER_SECOND: u64 = 16 << 10;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the body of a request.
-pub(crate) async fn read_body(parts: &Parts, mut body: Body, limits: &GatewayLimits) -> Result<Bytes, Refusal> {
+pub(crate) async fn read_body(
+    parts: &Parts,
+    mut body: Body,
+    limits: &GatewayLimits,
+) -> Result<Bytes, Refusal> {
     if let Some(coding) = content_encoding(&parts.headers) {
         discard_body(&parts.headers, body, limits).await;
         return Err(Refusal::Encoded(coding));
@@ -36,11 +40,14 @@ pub(crate) async fn read_body(parts: &Parts, mut body: Body, limits: &GatewayLim
     let mut bytes = Vec::with_capacity(length.unwrap_or(0).min(64 << 10));
     loop {
         // The deadline moves with the received bytes, so that a large body has time but a stalled one does not.
-        let deadline = start + limits.upload + Duration::from_secs(bytes.len() as u64 / BYTES_PER_SECOND);
+        let deadline =
+            start + limits.upload + Duration::from_secs(bytes.len() as u64 / BYTES_PER_SECOND);
         let late = |_| Refusal::TooSlow(start.elapsed().as_secs());
         let frame = match timeout_at(deadline, body.frame()).await.map_err(late)? {
             None => return Ok(bytes.into()),
-            Some(frame) => frame.map_err(|error| Refusal::Malformed(format!("the body could not be read: {error}")))?,
+            Some(frame) => frame.map_err(|error| {
+                Refusal::Malformed(format!("the body could not be read: {error}"))
+            })?,
         };
         let piece = frame.into_data().unwrap_or_default();
         if bytes.len() + piece.len() > limits.body {
@@ -69,10 +76,18 @@ pub(crate) async fn discard_body(headers: &HeaderMap, mut body: Body, limits: &G
 
 /// Returns the encoding of the body, if it has one.
 fn content_encoding(headers: &HeaderMap) -> Option<String> {
-    let coding = headers.get(header::CONTENT_ENCODING)?.to_str().unwrap_or("?");
+    let coding = headers
+        .get(header::CONTENT_ENCODING)?
+        .to_str()
+        .unwrap_or("?");
     (!coding.eq_ignore_ascii_case("identity")).then(|| coding.chars().take(40).collect())
 }
 
 fn content_length(headers: &HeaderMap) -> Option<usize> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }

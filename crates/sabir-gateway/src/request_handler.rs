@@ -56,16 +56,22 @@ impl RequestHandler {
                 answer.unwrap_or_else(|refusal| refusal_response(&refusal, front, &ledger))
             }
             Err(refusal) => {
-                request_body::discard_body(&parts.headers, body, &self.gateway.settings().limits).await;
+                request_body::discard_body(&parts.headers, body, &self.gateway.settings().limits)
+                    .await;
                 refusal_response(&refusal, front, &ledger)
             }
         };
-        if let Some(report) = ledger.take_report().and_then(|report| HeaderValue::try_from(report).ok()) {
+        if let Some(report) = ledger
+            .take_report()
+            .and_then(|report| HeaderValue::try_from(report).ok())
+        {
             response.headers_mut().insert(REPORT_HEADER, report);
         }
         // Bytes after this request cannot be trusted, see `framing`.
         if self.link.is_lost() {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         local_endpoints::allow_origin(self.allowed_origin(&parts), &mut response);
         track_delivery(response, ledger, busy)
@@ -75,20 +81,26 @@ impl RequestHandler {
     fn allowed_origin(&self, parts: &Parts) -> Option<HeaderValue> {
         let origin = parts.headers.get(header::ORIGIN)?;
         let known = &self.gateway.settings().origins;
-        known.iter().any(|known| known.as_bytes() == origin.as_bytes()).then(|| origin.clone())
+        known
+            .iter()
+            .any(|known| known.as_bytes() == origin.as_bytes())
+            .then(|| origin.clone())
     }
 
     fn check_request(&self, who: &EndpointKind, parts: &Parts) -> Result<(), Refusal> {
         if self.link.is_lost() {
             return Err(Refusal::Malformed(
-                "the length of a body is given in two ways, or not in a way that can be understood".to_owned(),
+                "the length of a body is given in two ways, or not in a way that can be understood"
+                    .to_owned(),
             ));
         }
         if !matches!(who, EndpointKind::Health) {
             access_control::check_access(&self.gateway.settings(), self.local, parts)?;
         }
         match who {
-            EndpointKind::Nobody => Err(Refusal::Path(parts.uri.path().chars().take(200).collect())),
+            EndpointKind::Nobody => {
+                Err(Refusal::Path(parts.uri.path().chars().take(200).collect()))
+            }
             EndpointKind::Own(own) => own.check_method(parts),
             EndpointKind::Model(_) if parts.method != Method::POST => {
                 Err(Refusal::Method(parts.method.to_string(), Method::POST))
@@ -110,9 +122,11 @@ impl RequestHandler {
         let response = match who {
             EndpointKind::Nobody | EndpointKind::Health => local_endpoints::health_response(),
             EndpointKind::Permission => local_endpoints::preflight_response(&parts.headers),
-            EndpointKind::Own(own) => {
-                own.respond(gateway, path, &request_body::read_body(parts, body, limits).await?)?
-            }
+            EndpointKind::Own(own) => own.respond(
+                gateway,
+                path,
+                &request_body::read_body(parts, body, limits).await?,
+            )?,
             EndpointKind::Model(front) => {
                 // The slot is taken before the body is read, so that waiting bodies cannot fill the memory.
                 match gateway.acquire_slot() {
@@ -123,8 +137,16 @@ impl RequestHandler {
                     }
                 }
                 let body = request_body::read_body(parts, body, limits).await?;
-                let report = parts.headers.get(REPORT_HEADER).is_some_and(|value| value == "1");
-                let exchange = Exchange { gateway: gateway.clone(), front: *front, ledger: ledger.clone(), report };
+                let report = parts
+                    .headers
+                    .get(REPORT_HEADER)
+                    .is_some_and(|value| value == "1");
+                let exchange = Exchange {
+                    gateway: gateway.clone(),
+                    front: *front,
+                    ledger: ledger.clone(),
+                    report,
+                };
                 return exchange.answer_request(path, body).await;
             }
         };
@@ -142,7 +164,10 @@ impl EndpointKind {
         if parts.method == Method::OPTIONS {
             return Self::Permission;
         }
-        match (LocalEndpoint::from_path(path), client_wires::client_wire_of(path)) {
+        match (
+            LocalEndpoint::from_path(path),
+            client_wires::client_wire_of(path),
+        ) {
             (Some(own), _) => Self::Own(own),
             (None, Some(front)) => Self::Model(front),
             (None, None) => Self::Nobody,

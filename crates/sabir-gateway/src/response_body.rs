@@ -65,7 +65,11 @@ struct KeepAlive {
 
 impl StreamingBody {
     pub(crate) fn new(buffer: BodyBuffer, work: BodyTask) -> Self {
-        Self { buffer, work: Some(work), ping: None }
+        Self {
+            buffer,
+            work: Some(work),
+            ping: None,
+        }
     }
 
     /// Runs the task until there is something to send, or a reason for refusing the request.
@@ -73,7 +77,11 @@ impl StreamingBody {
         std::future::poll_fn(|context| {
             self.poll_task(context);
             let begun = !self.buffer.lock_state().bytes.is_empty();
-            if begun || self.work.is_none() { Poll::Ready(()) } else { Poll::Pending }
+            if begun || self.work.is_none() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
         match self.buffer.lock_state().refusal.take() {
@@ -86,13 +94,21 @@ impl StreamingBody {
     /// Sends a text whenever nothing was sent for that time.
     pub(crate) fn with_keep_alive(mut self, words: &'static str, every: Duration) -> Self {
         if !words.is_empty() {
-            self.ping = Some(KeepAlive { words, every, timer: Box::pin(sleep(every)) });
+            self.ping = Some(KeepAlive {
+                words,
+                every,
+                timer: Box::pin(sleep(every)),
+            });
         }
         self
     }
 
     fn poll_task(&mut self, context: &mut Context<'_>) {
-        if self.work.as_mut().is_some_and(|work| work.as_mut().poll(context).is_ready()) {
+        if self
+            .work
+            .as_mut()
+            .is_some_and(|work| work.as_mut().poll(context).is_ready())
+        {
             self.work = None;
         }
     }
@@ -126,9 +142,13 @@ impl Body for StreamingBody {
             return Poll::Ready(None);
         }
         // The task has registered its waker above; the timer registers its own.
-        let Some(ping) = &mut this.ping else { return Poll::Pending };
+        let Some(ping) = &mut this.ping else {
+            return Poll::Pending;
+        };
         ready!(ping.timer.as_mut().poll(context));
         ping.reset_timer();
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(ping.words.as_bytes())))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(
+            ping.words.as_bytes(),
+        )))))
     }
 }

@@ -43,8 +43,17 @@ pub struct RouteTable {
 
 impl std::fmt::Debug for ModelRoute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { id, protocol, repair_mode: mending, .. } = self;
-        f.debug_struct("Route").field("id", id).field("protocol", protocol).field("mending", mending).finish()
+        let Self {
+            id,
+            protocol,
+            repair_mode: mending,
+            ..
+        } = self;
+        f.debug_struct("Route")
+            .field("id", id)
+            .field("protocol", protocol)
+            .field("mending", mending)
+            .finish()
     }
 }
 
@@ -71,13 +80,22 @@ impl RouteTable {
     /// Applies `change` to every route.
     pub(crate) fn map_routes(self, change: impl Fn(ModelRoute) -> ModelRoute) -> Self {
         let change = |route: Arc<ModelRoute>| Arc::new(change(ModelRoute::clone(&route)));
-        let named = self.named.into_iter().map(|(name, route)| (name, change(route)));
-        Self { named: named.collect(), other: self.other.map(change) }
+        let named = self
+            .named
+            .into_iter()
+            .map(|(name, route)| (name, change(route)));
+        Self {
+            named: named.collect(),
+            other: self.other.map(change),
+        }
     }
 
     /// Makes the error for an unknown name.
     pub(crate) fn unknown_model(&self, name: &str) -> Refusal {
-        Refusal::Model(name.chars().take(100).collect(), self.model_names().collect::<Vec<_>>().join(", "))
+        Refusal::Model(
+            name.chars().take(100).collect(),
+            self.model_names().collect::<Vec<_>>().join(", "),
+        )
     }
 
     /// Finds the model of that name. Clients of Ollama may add `:latest` to it.

@@ -64,15 +64,28 @@ pub enum ServeError {
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("settings", &self.settings()).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("settings", &self.settings())
+            .finish_non_exhaustive()
     }
 }
 
 impl Gateway {
     /// Makes a gateway to these models.
-    pub fn new(routes: RouteTable, settings: GatewaySettings, watch: impl GatewayObserver + 'static) -> Self {
-        let GatewayLimits { connections, answers, .. } = settings.limits;
-        let created = (settings.clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    pub fn new(
+        routes: RouteTable,
+        settings: GatewaySettings,
+        watch: impl GatewayObserver + 'static,
+    ) -> Self {
+        let GatewayLimits {
+            connections,
+            answers,
+            ..
+        } = settings.limits;
+        let created = (settings.clock)()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let gateway = Self(Arc::new(GatewayState {
             routes: RwLock::default(),
             settings: RwLock::new(Arc::new(settings)),
@@ -91,22 +104,46 @@ impl Gateway {
     /// Replaces the models from the next request on. Running responses continue with their models.
     pub fn replace_routes(&self, routes: RouteTable) {
         let routes = routes.map_routes(|route| ModelRoute {
-            model: Arc::new(InterruptibleModel::new(Arc::clone(&route.model), self.0.cut.subscribe())),
+            model: Arc::new(InterruptibleModel::new(
+                Arc::clone(&route.model),
+                self.0.cut.subscribe(),
+            )),
             ..route
         });
-        *self.0.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+        *self
+            .0
+            .routes
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
 
     /// Replaces the settings for new connections and requests. The limits for concurrent connections and responses stay as
     /// they were at the start, and a token can be changed, but not removed.
     pub fn replace_settings(&self, settings: GatewaySettings) {
         let known = self.settings();
-        let GatewayLimits { connections, answers, .. } = known.limits;
+        let GatewayLimits {
+            connections,
+            answers,
+            ..
+        } = known.limits;
         // Removing the token could open a gateway that other machines can reach; `serve` checks that at the start only.
         let token = settings.token.or_else(|| known.token.clone());
-        let limits = GatewayLimits { connections, answers, ..settings.limits };
-        let settings = GatewaySettings { token, limits, seed: known.seed, ..settings };
-        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        let limits = GatewayLimits {
+            connections,
+            answers,
+            ..settings.limits
+        };
+        let settings = GatewaySettings {
+            token,
+            limits,
+            seed: known.seed,
+            ..settings
+        };
+        *self
+            .0
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
     pub(crate) fn routes(&self) -> Arc<RouteTable> {
@@ -114,7 +151,13 @@ impl Gateway {
     }
 
     pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
-        Arc::clone(&self.0.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .0
+                .settings
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -128,7 +171,9 @@ impl Gateway {
     /// Counts an event and passes it to the observer.
     pub(crate) fn emit_event(&self, id: &str, note: GatewayEvent<'_>) {
         let routes = self.routes();
-        self.0.metrics.count_event(&note, |model| routes.model_names().any(|name| name == model));
+        self.0.metrics.count_event(&note, |model| {
+            routes.model_names().any(|name| name == model)
+        });
         self.0.watch.on_event(id, note);
     }
 
@@ -149,7 +194,11 @@ impl Gateway {
     ///
     /// # Errors
     /// [`ServeError`] if the listener cannot be used. A failed connection does not affect the others.
-    pub async fn serve(&self, listener: TcpListener, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        end: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
         let address = listener.local_addr().map_err(ServeError::Address)?;
         if self.settings().token.is_none() && !address.ip().is_loopback() {
             return Err(ServeError::Open(address));
@@ -183,7 +232,10 @@ impl Gateway {
         }
         drop(listener);
         let mut closed = std::pin::pin!(open.shutdown());
-        if timeout(self.settings().limits.drain, &mut closed).await.is_err() {
+        if timeout(self.settings().limits.drain, &mut closed)
+            .await
+            .is_err()
+        {
             self.0.cut.send_replace(true);
             let _ = timeout(CUT_GRACE, closed).await;
         }
@@ -199,10 +251,16 @@ impl Gateway {
         let _ = stream.set_nodelay(true);
         let local = stream.local_addr().unwrap_or(listener);
         let line = TimedStream::new(stream, Arc::clone(&link), self.settings().limits);
-        let handler = RequestHandler { gateway: self.clone(), local, link };
+        let handler = RequestHandler {
+            gateway: self.clone(),
+            local,
+            link,
+        };
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let handler = handler.clone();
-            async move { Ok::<_, std::convert::Infallible>(handler.respond(request.map(Body::new)).await) }
+            async move {
+                Ok::<_, std::convert::Infallible>(handler.respond(request.map(Body::new)).await)
+            }
         });
         hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -214,7 +272,9 @@ impl Gateway {
     /// Logs a request that could not be parsed, or did not arrive in time.
     fn report_unparsed(&self, link: &ConnectionState, error: Option<&hyper::Error>) {
         let (status, words) = match error {
-            Some(error) if error.is_parse_too_large() => (431, "the head of a request was too large"),
+            Some(error) if error.is_parse_too_large() => {
+                (431, "the head of a request was too large")
+            }
             Some(error) if error.is_parse() => (400, "something came that is no request"),
             _ if link.is_slow() => (408, "the head of a request did not come in time"),
             _ => return,

@@ -128,17 +128,31 @@ impl Disk for SystemDisk {
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         // The parent of a relative path of one part is the empty path.
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         File::open(folder).and_then(|folder| folder.sync_all())
     }
 
     fn create_file(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
         Ok(Box::new(file))
     }
 
     fn open_file(&self, path: &Path, purpose: OpenMode) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(OpenOptions::new().read(true).write(purpose == OpenMode::Write).open(path)?))
+        Ok(Box::new(
+            OpenOptions::new()
+                .read(true)
+                .write(purpose == OpenMode::Write)
+                .open(path)?,
+        ))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -214,7 +228,11 @@ impl Seek for DiskFileReader<'_> {
         self.at = match to {
             SeekFrom::Start(at) => at,
             SeekFrom::Current(by) => self.at.checked_add_signed(by).ok_or_else(outside)?,
-            SeekFrom::End(by) => self.file.byte_length()?.checked_add_signed(by).ok_or_else(outside)?,
+            SeekFrom::End(by) => self
+                .file
+                .byte_length()?
+                .checked_add_signed(by)
+                .ok_or_else(outside)?,
         };
         Ok(self.at)
     }

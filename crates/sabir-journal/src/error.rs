@@ -48,7 +48,9 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The journal has a later format.
-    #[error("{path:?} was written by a newer Sabir (format {version}); use that one, the file was left as it is")]
+    #[error(
+        "{path:?} was written by a newer Sabir (format {version}); use that one, the file was left as it is"
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -95,17 +97,28 @@ pub enum JournalError {
 
 /// Describes the process that holds the lock.
 fn describe_lock_owner(holder: Option<u32>) -> String {
-    holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
+    holder.map_or_else(
+        || "another process".to_owned(),
+        |id| format!("process {id}"),
+    )
 }
 
 impl JournalError {
     /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action, path: path.to_path_buf(), source }
+        move |source| Self::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
     }
 
     /// Makes the error of a record that cannot be decoded; `number` counts from 1, and 0 means unknown.
     pub(crate) fn unknown_record(path: &Path, number: u64, error: &FrameError) -> Self {
-        Self::Unknown { path: path.to_path_buf(), number, reason: error.to_string() }
+        Self::Unknown {
+            path: path.to_path_buf(),
+            number,
+            reason: error.to_string(),
+        }
     }
 }

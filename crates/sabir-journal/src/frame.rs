@@ -66,7 +66,10 @@ impl FrameHeader {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let (checksum, _) = rest.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        Some(Self { length, checksum: u32::from_le_bytes(*checksum) })
+        Some(Self {
+            length,
+            checksum: u32::from_le_bytes(*checksum),
+        })
     }
 
     /// Returns true if a frame of this length can have been written.
@@ -76,7 +79,8 @@ impl FrameHeader {
 
     /// Returns true if the checksum matches this payload.
     pub(crate) fn matches_payload(self, payload: &[u8]) -> bool {
-        u32::try_from(self.length).is_ok_and(|length| compute_checksum(length, payload) == self.checksum)
+        u32::try_from(self.length)
+            .is_ok_and(|length| compute_checksum(length, payload) == self.checksum)
     }
 }
 
@@ -84,7 +88,11 @@ impl FrameHeader {
 ///
 /// # Errors
 /// [`FrameError`] if the record is too large or too deep to be read back.
-pub(crate) fn encode_frame(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(), FrameError> {
+pub(crate) fn encode_frame(
+    buffer: &mut Vec<u8>,
+    at: u64,
+    record: &Record,
+) -> Result<(), FrameError> {
     #[derive(Serialize)]
     struct FramePayload<'a> {
         at: u64,
@@ -114,12 +122,17 @@ pub(crate) fn encode_frame(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Re
 /// Returns the length of the frame's payload, if it is within the limit.
 fn check_payload_size(frame: &[u8]) -> Result<u32, FrameError> {
     let bytes = frame.len().saturating_sub(HEAD_BYTES);
-    u32::try_from(bytes).ok().filter(|_| bytes <= MAX_PAYLOAD_BYTES).ok_or(FrameError::TooLarge { bytes })
+    u32::try_from(bytes)
+        .ok()
+        .filter(|_| bytes <= MAX_PAYLOAD_BYTES)
+        .ok_or(FrameError::TooLarge { bytes })
 }
 
 /// Redacts text with the format of a secret, because a journal outlives its task and other people read it.
 fn redact_payload(buffer: &mut Vec<u8>) {
-    let payload = buffer.get(HEAD_BYTES..).and_then(|payload| std::str::from_utf8(payload).ok());
+    let payload = buffer
+        .get(HEAD_BYTES..)
+        .and_then(|payload| std::str::from_utf8(payload).ok());
     if let Some(Cow::Owned(redacted)) = payload.map(redact::redact_json) {
         buffer.truncate(HEAD_BYTES);
         buffer.extend_from_slice(redacted.as_bytes());
@@ -155,7 +168,9 @@ pub(crate) fn is_unfinished(payload: &[u8]) -> bool {
     let common = payload.len().min(PAYLOAD_START.len());
     let begins = payload.get(..common) == PAYLOAD_START.get(..common);
     // serde_json escapes control characters, and the payload is written without line breaks.
-    begins && payload.iter().all(|byte| *byte >= b' ') && (payload.is_empty() || !measure_nesting(payload).is_closed)
+    begins
+        && payload.iter().all(|byte| *byte >= b' ')
+        && (payload.is_empty() || !measure_nesting(payload).is_closed)
 }
 
 /// The nesting of the objects and arrays in a JSON text.
@@ -196,20 +211,40 @@ mod tests {
 
     #[test]
     fn depths() {
-        for (json, expected) in [("1", 0), ("{}", 1), (r#"{"a":[[1],"]]{{{\"{\\"]}"#, 3), ("[][]", 1)] {
-            assert_eq!(measure_nesting(json.as_bytes()).max_depth, expected, "{json}");
+        for (json, expected) in [
+            ("1", 0),
+            ("{}", 1),
+            (r#"{"a":[[1],"]]{{{\"{\\"]}"#, 3),
+            ("[][]", 1),
+        ] {
+            assert_eq!(
+                measure_nesting(json.as_bytes()).max_depth,
+                expected,
+                "{json}"
+            );
         }
     }
 
     #[test]
     fn the_bytes_of_a_frame() {
         let mut buffer = vec![1, 2, 3];
-        encode_frame(&mut buffer, 7, &Record::Running { call: sabir_call::CallId::new("a"), seal: None }).unwrap();
+        encode_frame(
+            &mut buffer,
+            7,
+            &Record::Running {
+                call: sabir_call::CallId::new("a"),
+                seal: None,
+            },
+        )
+        .unwrap();
         let (head, payload) = buffer.split_at(HEAD_BYTES);
         assert_eq!(payload, br#"{"at":7,"kind":"running","call":"a"}"#);
         assert_eq!(head[..4], [36, 0, 0, 0]);
         let head = FrameHeader::parse(head).unwrap();
         assert!(head.is_possible() && head.matches_payload(payload) && !head.matches_payload(b"x"));
-        assert!(FrameHeader::parse(&[0; 8]).is_some_and(|head| !head.is_possible() && !head.matches_payload(b"")));
+        assert!(
+            FrameHeader::parse(&[0; 8])
+                .is_some_and(|head| !head.is_possible() && !head.matches_payload(b""))
+        );
     }
 }

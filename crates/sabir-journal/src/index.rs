@@ -63,9 +63,18 @@ pub fn list_journals(folder: &Path) -> Result<Vec<JournalListing>, JournalError>
         let summary = journal_path(folder, &id).and_then(|path| summarize_journal(&path));
         JournalListing { id, summary }
     };
-    let mut listed: Vec<_> = list_task_ids(folder)?.into_iter().map(with_summary).collect();
+    let mut listed: Vec<_> = list_task_ids(folder)?
+        .into_iter()
+        .map(with_summary)
+        .collect();
     listed.sort_by(|a, b| {
-        let started = |listed: &JournalListing| listed.summary.as_ref().ok().map(|summary| summary.started_at);
+        let started = |listed: &JournalListing| {
+            listed
+                .summary
+                .as_ref()
+                .ok()
+                .map(|summary| summary.started_at)
+        };
         started(b).cmp(&started(a)).then_with(|| a.id.cmp(&b.id))
     });
     Ok(listed)
@@ -83,7 +92,13 @@ pub fn list_task_ids(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        names.extend(entry.map_err(fail)?.file_name().to_str().and_then(task_id_from_file_name));
+        names.extend(
+            entry
+                .map_err(fail)?
+                .file_name()
+                .to_str()
+                .and_then(task_id_from_file_name),
+        );
     }
     names.sort();
     Ok(names)
@@ -96,7 +111,10 @@ pub fn list_task_ids(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
 pub fn count_records(folder: &Path, id: &TaskId) -> Result<u64, JournalError> {
     let path = journal_path(folder, id)?;
     let file = open_journal_file(id, &path)?;
-    let size = file.metadata().map_err(JournalError::io_error("read", &path))?.len();
+    let size = file
+        .metadata()
+        .map_err(JournalError::io_error("read", &path))?
+        .len();
     let mut input = BufReader::new(file);
     match read_header(&mut input, &path)? {
         Some(_) => Ok(0),
@@ -109,16 +127,22 @@ fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
     let file = File::open(path).map_err(fail)?;
     let size = file.metadata().map_err(fail)?.len();
     let mut input = BufReader::new(file);
-    let empty = || JournalError::Empty { path: path.to_path_buf() };
+    let empty = || JournalError::Empty {
+        path: path.to_path_buf(),
+    };
     if read_header(&mut input, path)?.is_some() {
         return Err(empty());
     }
     let first = read_entry_at(&mut input, HEADER.len() as u64, path, 1)?.ok_or_else(empty)?;
-    let Record::Started(start) = first.record else { return Err(empty()) };
+    let Record::Started(start) = first.record else {
+        return Err(empty());
+    };
     let last = match find_last_frame(input.get_ref(), size).map_err(fail)? {
         Some(byte) => read_entry_at(&mut input, byte, path, 0)?,
         None => {
-            input.seek(SeekFrom::Start(HEADER.len() as u64)).map_err(fail)?;
+            input
+                .seek(SeekFrom::Start(HEADER.len() as u64))
+                .map_err(fail)?;
             let (records, byte) = walk_frames(&mut input, size, path)?;
             read_entry_at(&mut input, byte, path, records)?
         }
@@ -147,7 +171,10 @@ fn find_last_frame(file: &File, size: u64) -> std::io::Result<Option<u64>> {
     // A payload could contain bytes that look like a frame, but not one whose length and checksum match up to the very end
     // of the file, save by a chance of one in 2^32. The cheap test for the start of a payload comes first.
     let begins = (0..tail.len()).rev().find(|at| {
-        let Some((bytes, payload)) = tail.get(*at..).and_then(|rest| rest.split_at_checked(HEAD_BYTES)) else {
+        let Some((bytes, payload)) = tail
+            .get(*at..)
+            .and_then(|rest| rest.split_at_checked(HEAD_BYTES))
+        else {
             return false;
         };
         payload.starts_with(PAYLOAD_START)
@@ -158,7 +185,11 @@ fn find_last_frame(file: &File, size: u64) -> std::io::Result<Option<u64>> {
 }
 
 /// Counts the frames that are whole by their heads, and returns that number and the offset of the last one. `input` must be positioned after the first line.
-fn walk_frames(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u64, u64), JournalError> {
+fn walk_frames(
+    input: &mut BufReader<File>,
+    size: u64,
+    path: &Path,
+) -> Result<(u64, u64), JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
     let mut records = 0;
     let mut last = 0;
@@ -166,7 +197,9 @@ fn walk_frames(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u
     let mut bytes = [0; HEAD_BYTES];
     while next + (HEAD_BYTES as u64) < size {
         input.read_exact(&mut bytes).map_err(fail)?;
-        let Some(head) = FrameHeader::parse(&bytes).filter(|head| head.is_possible()) else { break };
+        let Some(head) = FrameHeader::parse(&bytes).filter(|head| head.is_possible()) else {
+            break;
+        };
         let end = next + (HEAD_BYTES + head.length) as u64;
         if end > size {
             break;
@@ -174,7 +207,9 @@ fn walk_frames(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u
         records += 1;
         last = next;
         next = end;
-        input.seek_relative(i64::try_from(head.length).unwrap_or(i64::MAX)).map_err(fail)?;
+        input
+            .seek_relative(i64::try_from(head.length).unwrap_or(i64::MAX))
+            .map_err(fail)?;
     }
     Ok((records, last))
 }
@@ -192,5 +227,7 @@ fn read_entry_at(
     if !next_payload(input, &mut payload).map_err(fail)? {
         return Ok(None);
     }
-    frame::decode_payload(&payload).map(Some).map_err(|error| JournalError::unknown_record(path, number, &error))
+    frame::decode_payload(&payload)
+        .map(Some)
+        .map_err(|error| JournalError::unknown_record(path, number, &error))
 }

@@ -64,7 +64,11 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Name`], [`Exists`](JournalError::Exists) or [`Io`](JournalError::Io).
-    pub fn create(folder: &Path, id: &TaskId, clock: impl Fn() -> u64 + Send + 'static) -> Result<Self, JournalError> {
+    pub fn create(
+        folder: &Path,
+        id: &TaskId,
+        clock: impl Fn() -> u64 + Send + 'static,
+    ) -> Result<Self, JournalError> {
         Self::create_on(&SystemDisk, folder, id, clock)
     }
 
@@ -82,14 +86,26 @@ impl Journal {
         make_folder(disk, folder)?;
         let file = match disk.create_file(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(JournalError::Exists { id: id.to_string(), path });
+                return Err(JournalError::Exists {
+                    id: id.to_string(),
+                    path,
+                });
             }
             opened => opened.map_err(JournalError::io_error("create", &path))?,
         };
         lock_journal(file.as_ref(), id, &path)?;
-        let mut journal =
-            Self { file, path, clock: Box::new(clock), valid_bytes: 0, failure: None, buffer: Vec::new() };
-        if let Err(error) = journal.write_header().and_then(|()| sync_folder(disk, folder)) {
+        let mut journal = Self {
+            file,
+            path,
+            clock: Box::new(clock),
+            valid_bytes: 0,
+            failure: None,
+            buffer: Vec::new(),
+        };
+        if let Err(error) = journal
+            .write_header()
+            .and_then(|()| sync_folder(disk, folder))
+        {
             // Otherwise an empty journal would occupy the name, and a second attempt would fail.
             let _ = disk.remove_file(&journal.path);
             return Err(error);
@@ -130,7 +146,12 @@ impl Journal {
         let mut recovery = scan.recovery;
         // The copy of a damaged end, and its name, must be on disk before the original bytes are cut off.
         if recovery.damaged_bytes > 0 {
-            recovery.saved_path = Some(save_damaged_tail(disk, file.as_ref(), scan.valid_bytes, &path)?);
+            recovery.saved_path = Some(save_damaged_tail(
+                disk,
+                file.as_ref(),
+                scan.valid_bytes,
+                &path,
+            )?);
             sync_folder(disk, folder)?;
         }
         let mut journal = Self {
@@ -144,10 +165,18 @@ impl Journal {
         if journal.valid_bytes == 0 {
             journal.write_header()?;
         } else if !recovery.is_clean() {
-            journal.file.set_length(journal.valid_bytes).map_err(JournalError::io_error("shorten", &journal.path))?;
+            journal
+                .file
+                .set_length(journal.valid_bytes)
+                .map_err(JournalError::io_error("shorten", &journal.path))?;
         }
-        journal.rewrite_last_frame(scan.last_frame_offset).map_err(JournalError::io_error("write", &journal.path))?;
-        journal.file.sync_data().map_err(JournalError::io_error("sync", &journal.path))?;
+        journal
+            .rewrite_last_frame(scan.last_frame_offset)
+            .map_err(JournalError::io_error("write", &journal.path))?;
+        journal
+            .file
+            .sync_data()
+            .map_err(JournalError::io_error("sync", &journal.path))?;
         Ok((journal, scan.entries, recovery))
     }
 
@@ -159,8 +188,12 @@ impl Journal {
 
     /// Writes and syncs the first line of the file.
     fn write_header(&mut self) -> Result<(), JournalError> {
-        self.file.write_all_at(HEADER, 0).map_err(JournalError::io_error("write", &self.path))?;
-        self.file.sync_all().map_err(JournalError::io_error("sync", &self.path))?;
+        self.file
+            .write_all_at(HEADER, 0)
+            .map_err(JournalError::io_error("write", &self.path))?;
+        self.file
+            .sync_all()
+            .map_err(JournalError::io_error("sync", &self.path))?;
         self.valid_bytes = HEADER.len() as u64;
         Ok(())
     }
@@ -173,7 +206,8 @@ impl Journal {
     fn rewrite_last_frame(&mut self, from_byte: u64) -> io::Result<()> {
         self.buffer.clear();
         let last = DiskFileReader::starting_at(self.file.as_ref(), from_byte);
-        last.take(self.valid_bytes.saturating_sub(from_byte)).read_to_end(&mut self.buffer)?;
+        last.take(self.valid_bytes.saturating_sub(from_byte))
+            .read_to_end(&mut self.buffer)?;
         self.file.write_all_at(&self.buffer, from_byte)
     }
 
@@ -203,11 +237,16 @@ impl RecordStore for Journal {
     /// append may succeed; after a failed sync, or when the file was removed, every later append fails too.
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         let path = self.path.clone();
-        let fail = |reason: &str| StoreError(format!("the journal {path:?} could not take a record: {reason}"));
+        let fail = |reason: &str| {
+            StoreError(format!(
+                "the journal {path:?} could not take a record: {reason}"
+            ))
+        };
         if let Some(reason) = &self.failure {
             return Err(fail(reason));
         }
-        frame::encode_frame(&mut self.buffer, (self.clock)(), record).map_err(|error| fail(&error.to_string()))?;
+        frame::encode_frame(&mut self.buffer, (self.clock)(), record)
+            .map_err(|error| fail(&error.to_string()))?;
         let written = self.write_frame();
         if self.buffer.capacity() > MAX_BUFFER_BYTES {
             self.buffer = Vec::new();
@@ -246,7 +285,10 @@ impl fmt::Debug for Journal {
 ///
 /// # Errors
 /// The errors of [`Journal::open`] except [`Locked`](JournalError::Locked).
-pub fn read_journal(folder: &Path, id: &TaskId) -> Result<(Vec<JournalEntry>, RecoveryReport), JournalError> {
+pub fn read_journal(
+    folder: &Path,
+    id: &TaskId,
+) -> Result<(Vec<JournalEntry>, RecoveryReport), JournalError> {
     read_journal_on(&SystemDisk, folder, id)
 }
 
@@ -267,19 +309,26 @@ pub fn read_journal_on(
 
 /// Returns the id of the task whose journal has this file name; `None` if it is not the name of a journal.
 pub(crate) fn task_id_from_file_name(name: &str) -> Option<TaskId> {
-    name.strip_suffix(FILE_SUFFIX).filter(|id| is_valid_task_id(id)).map(TaskId::new)
+    name.strip_suffix(FILE_SUFFIX)
+        .filter(|id| is_valid_task_id(id))
+        .map(TaskId::new)
 }
 
 pub(crate) fn journal_path(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
     // The id becomes a part of a path, so it must not contain `/` or `..`.
     if !is_valid_task_id(id.as_str()) {
-        return Err(JournalError::Name { id: id.as_str().chars().take(MAX_NAME_BYTES).collect() });
+        return Err(JournalError::Name {
+            id: id.as_str().chars().take(MAX_NAME_BYTES).collect(),
+        });
     }
     Ok(folder.join(format!("{id}{FILE_SUFFIX}")))
 }
 
 fn is_valid_task_id(id: &str) -> bool {
-    (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    (1..=MAX_NAME_BYTES).contains(&id.len())
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Opens an existing journal for reading.
@@ -293,29 +342,37 @@ fn open_journal_on(
     id: &TaskId,
     path: &Path,
 ) -> Result<Box<dyn DiskFile>, JournalError> {
-    disk.open_file(path, purpose).map_err(map_open_error(id, path))
+    disk.open_file(path, purpose)
+        .map_err(map_open_error(id, path))
 }
 
 fn map_open_error(id: &TaskId, path: &Path) -> impl Fn(std::io::Error) -> JournalError {
     move |error| match error.kind() {
-        ErrorKind::NotFound => JournalError::Missing { id: id.to_string(), path: path.to_path_buf() },
+        ErrorKind::NotFound => JournalError::Missing {
+            id: id.to_string(),
+            path: path.to_path_buf(),
+        },
         _ => JournalError::io_error("open", path)(error),
     }
 }
 
 fn lock_journal(file: &dyn DiskFile, id: &TaskId, path: &Path) -> Result<(), JournalError> {
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => {
-            JournalError::Locked { id: id.to_string(), holder: file.lock_owner(), path: path.to_path_buf() }
-        }
+        TryLockError::WouldBlock => JournalError::Locked {
+            id: id.to_string(),
+            holder: file.lock_owner(),
+            path: path.to_path_buf(),
+        },
         TryLockError::Error(error) => JournalError::io_error("lock", path)(error),
     })
 }
 
 /// Creates the folder and its missing parents, syncing each before the next is created.
 pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
-    let missing: Vec<_> =
-        folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !disk.exists(part)).collect();
+    let missing: Vec<_> = folder
+        .ancestors()
+        .take_while(|part| !part.as_os_str().is_empty() && !disk.exists(part))
+        .collect();
     for part in missing.into_iter().rev() {
         match disk.create_folder(part) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -332,7 +389,8 @@ pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalE
 
 /// Syncs a folder, so that the names in it survive a power cut.
 pub(crate) fn sync_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
-    disk.sync_folder(folder).map_err(JournalError::io_error("sync", folder))
+    disk.sync_folder(folder)
+        .map_err(JournalError::io_error("sync", folder))
 }
 
 /// Copies the end of a journal to a new file beside it, synced, and returns the path of the copy.
@@ -353,13 +411,17 @@ fn save_damaged_tail(
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             opened => opened.map_err(JournalError::io_error("create", &kept))?,
         };
-        return copy_from(file, from_byte, copy.as_ref()).map(|()| kept.clone()).map_err(|error| {
-            // An incomplete copy is useless, and the journal itself still has all the bytes.
-            let _ = disk.remove_file(&kept);
-            JournalError::io_error("keep the damaged end in", &kept)(error)
-        });
+        return copy_from(file, from_byte, copy.as_ref())
+            .map(|()| kept.clone())
+            .map_err(|error| {
+                // An incomplete copy is useless, and the journal itself still has all the bytes.
+                let _ = disk.remove_file(&kept);
+                JournalError::io_error("keep the damaged end in", &kept)(error)
+            });
     }
-    let full = io::Error::other(format!("there are {MAX_DAMAGED_COPIES} damaged ends beside it already"));
+    let full = io::Error::other(format!(
+        "there are {MAX_DAMAGED_COPIES} damaged ends beside it already"
+    ));
     Err(JournalError::io_error("recover", path)(full))
 }
 
@@ -369,7 +431,10 @@ fn copy_from(file: &dyn DiskFile, from_byte: u64, copy: &dyn DiskFile) -> io::Re
     let mut buffer = Vec::new();
     loop {
         buffer.clear();
-        let bytes = from.by_ref().take(COPY_CHUNK_BYTES).read_to_end(&mut buffer)?;
+        let bytes = from
+            .by_ref()
+            .take(COPY_CHUNK_BYTES)
+            .read_to_end(&mut buffer)?;
         if bytes == 0 {
             return copy.sync_all();
         }
@@ -388,7 +453,11 @@ mod tests {
 
     fn on(device: &str) -> Journal {
         let path = PathBuf::from(device);
-        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         Journal {
             file: Box::new(file),
             path,
@@ -423,7 +492,10 @@ mod tests {
     fn a_write_that_cannot_be_taken_back_ends_the_journal() {
         let mut journal = on("/dev/full");
         let said = append(&mut journal);
-        assert!(said.contains("and the part that was written stays"), "{said}");
+        assert!(
+            said.contains("and the part that was written stays"),
+            "{said}"
+        );
         assert_eq!(append(&mut journal), said);
     }
 }

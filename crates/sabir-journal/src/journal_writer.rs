@@ -21,11 +21,18 @@ use crate::journal::{journal_path, make_folder, sync_folder};
 /// # Errors
 /// [`JournalError::Name`], [`Exists`](JournalError::Exists), [`Unfit`](JournalError::Unfit) or [`Io`](JournalError::Io).
 /// No journal is left behind then.
-pub fn write_journal(folder: &Path, id: &TaskId, entries: &[JournalEntry]) -> Result<PathBuf, JournalError> {
+pub fn write_journal(
+    folder: &Path,
+    id: &TaskId,
+    entries: &[JournalEntry],
+) -> Result<PathBuf, JournalError> {
     let path = journal_path(folder, id)?;
     make_folder(&SystemDisk, folder)?;
     if path.exists() {
-        return Err(JournalError::Exists { id: id.to_string(), path });
+        return Err(JournalError::Exists {
+            id: id.to_string(),
+            path,
+        });
     }
     // The leading dot and the suffix keep the temporary file out of the list of journals.
     let part = folder.join(format!(".{id}.part"));
@@ -40,12 +47,21 @@ pub fn write_journal(folder: &Path, id: &TaskId, entries: &[JournalEntry]) -> Re
 
 fn write_entries(part: &Path, entries: &[JournalEntry]) -> Result<(), JournalError> {
     let fail = |error| JournalError::io_error("write", part)(error);
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(part).map_err(fail)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(part)
+        .map_err(fail)?;
     let mut output = BufWriter::new(&file);
     output.write_all(HEADER).map_err(fail)?;
     let mut frame = Vec::new();
     for (number, entry) in (1..).zip(entries) {
-        let unfit = |error: FrameError| JournalError::Unfit { number, reason: error.to_string() };
+        let unfit = |error: FrameError| JournalError::Unfit {
+            number,
+            reason: error.to_string(),
+        };
         frame::encode_frame(&mut frame, entry.at, &entry.record).map_err(unfit)?;
         output.write_all(&frame).map_err(fail)?;
     }

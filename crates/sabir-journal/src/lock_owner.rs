@@ -8,7 +8,11 @@ use std::os::unix::fs::MetadataExt;
 /// Returns the id of the process that has locked the file; `None` if none has, or the system does not tell.
 pub(crate) fn find_lock_owner(file: &File) -> Option<u32> {
     let found = file.metadata().ok()?;
-    parse_lock_owner(&std::fs::read_to_string("/proc/locks").ok()?, found.dev(), found.ino())
+    parse_lock_owner(
+        &std::fs::read_to_string("/proc/locks").ok()?,
+        found.dev(),
+        found.ino(),
+    )
 }
 
 /// Parses the text of `/proc/locks`. A line is `1: FLOCK  ADVISORY  WRITE 26764 fe:00:11083986 0 EOF` (see proc_locks(5)),
@@ -23,7 +27,9 @@ fn parse_lock_owner(locks: &str, device: u64, inode: u64) -> Option<u32> {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
             // A process in another PID namespace has no id here.
-            [_, "FLOCK", _, "WRITE", process, at, ..] if *at == place => process.parse().ok().filter(|id| *id > 0),
+            [_, "FLOCK", _, "WRITE", process, at, ..] if *at == place => {
+                process.parse().ok().filter(|id| *id > 0)
+            }
             _ => None,
         }
     })
@@ -38,10 +44,17 @@ mod tests {
         let locks = "1: FLOCK  ADVISORY  WRITE 26764 fe:00:110 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 9 fe:00:112 0 EOF\n\
                      2: POSIX  ADVISORY  WRITE 7 fe:00:111 0 EOF\n3: FLOCK  ADVISORY  READ 8 fe:00:111 0 EOF\n\
                      4: FLOCK  ADVISORY  WRITE 12 103:100003:111 0 EOF\n5: FLOCK  ADVISORY  WRITE 0 fe:00:113 0 EOF\nx\n";
-        for (device, inode, expected) in
-            [(0xfe00, 110, Some(26764)), (0xfe00, 111, None), (0xfe00, 112, None), (0xfe00, 113, None)]
-        {
-            assert_eq!(parse_lock_owner(locks, device, inode), expected, "{device:x} {inode}");
+        for (device, inode, expected) in [
+            (0xfe00, 110, Some(26764)),
+            (0xfe00, 111, None),
+            (0xfe00, 112, None),
+            (0xfe00, 113, None),
+        ] {
+            assert_eq!(
+                parse_lock_owner(locks, device, inode),
+                expected,
+                "{device:x} {inode}"
+            );
         }
         let (major, minor) = (0x103_u64, 0x10_0003_u64);
         let device = (major & 0xfff) << 8 | (minor & 0xff) | (minor & !0xff) << 12;

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{DiskFile, DiskFileReader};
 use crate::error::JournalError;
-use crate::frame::{self, FrameHeader, HEAD_BYTES, HEADER, HEADER_START, JournalEntry, MAX_PAYLOAD_BYTES};
+use crate::frame::{
+    self, FrameHeader, HEAD_BYTES, HEADER, HEADER_START, JournalEntry, MAX_PAYLOAD_BYTES,
+};
 
 /// The problems that were found in a journal. The `Display` text is for the user, and empty if there were none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,13 +36,24 @@ impl RecoveryReport {
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.torn_bytes > 0 {
-            write!(f, "The last record was not finished ({} bytes); what came before it is whole.", self.torn_bytes)?;
+            write!(
+                f,
+                "The last record was not finished ({} bytes); what came before it is whole.",
+                self.torn_bytes
+            )?;
         }
         if self.damaged_bytes > 0 {
-            write!(f, "The journal is damaged; the task goes on from the last record before the damage.")?;
+            write!(
+                f,
+                "The journal is damaged; the task goes on from the last record before the damage."
+            )?;
         }
         match &self.saved_path {
-            Some(path) => write!(f, " The {} bytes from there on are kept in {path:?}.", self.damaged_bytes),
+            Some(path) => write!(
+                f,
+                " The {} bytes from there on are kept in {path:?}.",
+                self.damaged_bytes
+            ),
             None => Ok(()),
         }
     }
@@ -61,8 +74,12 @@ pub(crate) struct JournalScan {
 pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalScan, JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
     let mut input = BufReader::new(DiskFileReader::starting_at(file, 0));
-    let mut scan =
-        JournalScan { entries: Vec::new(), valid_bytes: 0, last_frame_offset: 0, recovery: RecoveryReport::default() };
+    let mut scan = JournalScan {
+        entries: Vec::new(),
+        valid_bytes: 0,
+        last_frame_offset: 0,
+        recovery: RecoveryReport::default(),
+    };
     if let Some(torn) = read_header(&mut input, path)? {
         scan.recovery.torn_bytes = torn;
         return Ok(scan);
@@ -72,16 +89,22 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
     while next_payload(&mut input, &mut payload).map_err(fail)? {
         let number = scan.entries.len() as u64 + 1;
         let unknown = |error| JournalError::unknown_record(path, number, &error);
-        scan.entries.push(frame::decode_payload(&payload).map_err(unknown)?);
+        scan.entries
+            .push(frame::decode_payload(&payload).map_err(unknown)?);
         scan.last_frame_offset = scan.valid_bytes;
         scan.valid_bytes += (HEAD_BYTES + payload.len()) as u64;
     }
     let whole = file.byte_length().map_err(fail)?;
     let left = whole.saturating_sub(scan.valid_bytes);
     if left > 0 {
-        input.seek(SeekFrom::Start(scan.valid_bytes)).map_err(fail)?;
+        input
+            .seek(SeekFrom::Start(scan.valid_bytes))
+            .map_err(fail)?;
         let mut rest = Vec::new();
-        input.take((HEAD_BYTES + MAX_PAYLOAD_BYTES) as u64).read_to_end(&mut rest).map_err(fail)?;
+        input
+            .take((HEAD_BYTES + MAX_PAYLOAD_BYTES) as u64)
+            .read_to_end(&mut rest)
+            .map_err(fail)?;
         // More bytes than the largest frame cannot come from one interrupted append.
         if rest.len() as u64 == left && is_torn(&rest) {
             scan.recovery.torn_bytes = left;
@@ -95,7 +118,11 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
 /// Reads the first line. Returns `Some(length)` for a file that ends before the line is complete.
 pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u64>, JournalError> {
     let mut line = Vec::new();
-    input.by_ref().take(HEADER.len() as u64).read_to_end(&mut line).map_err(JournalError::io_error("read", path))?;
+    input
+        .by_ref()
+        .take(HEADER.len() as u64)
+        .read_to_end(&mut line)
+        .map_err(JournalError::io_error("read", path))?;
     if line == HEADER {
         return Ok(None);
     }
@@ -103,28 +130,51 @@ pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u
         return Ok(Some(line.len() as u64));
     }
     // A version number of more digits needs more bytes; twenty are enough for any `u64`.
-    input.by_ref().take(20).read_to_end(&mut line).map_err(JournalError::io_error("read", path))?;
-    let number = line.strip_prefix(HEADER_START).and_then(|rest| rest.split(|byte| *byte == b'\n').next());
-    let version = number.and_then(|number| std::str::from_utf8(number).ok()).and_then(|number| number.parse().ok());
+    input
+        .by_ref()
+        .take(20)
+        .read_to_end(&mut line)
+        .map_err(JournalError::io_error("read", path))?;
+    let number = line
+        .strip_prefix(HEADER_START)
+        .and_then(|rest| rest.split(|byte| *byte == b'\n').next());
+    let version = number
+        .and_then(|number| std::str::from_utf8(number).ok())
+        .and_then(|number| number.parse().ok());
     Err(match version {
-        Some(version) if version > 1 => JournalError::Newer { path: path.to_path_buf(), version },
-        _ => JournalError::NotAJournal { path: path.to_path_buf() },
+        Some(version) if version > 1 => JournalError::Newer {
+            path: path.to_path_buf(),
+            version,
+        },
+        _ => JournalError::NotAJournal {
+            path: path.to_path_buf(),
+        },
     })
 }
 
 /// Reads the payload of the next frame. Returns false at the end, and if the frame is torn or damaged.
 pub(crate) fn next_payload(input: &mut impl Read, payload: &mut Vec<u8>) -> std::io::Result<bool> {
     payload.clear();
-    input.by_ref().take(HEAD_BYTES as u64).read_to_end(payload)?;
-    let Some(head) = FrameHeader::parse(payload).filter(|head| head.is_possible()) else { return Ok(false) };
+    input
+        .by_ref()
+        .take(HEAD_BYTES as u64)
+        .read_to_end(payload)?;
+    let Some(head) = FrameHeader::parse(payload).filter(|head| head.is_possible()) else {
+        return Ok(false);
+    };
     payload.clear();
-    input.by_ref().take(head.length as u64).read_to_end(payload)?;
+    input
+        .by_ref()
+        .take(head.length as u64)
+        .read_to_end(payload)?;
     Ok(payload.len() == head.length && head.matches_payload(payload))
 }
 
 /// Returns true if these bytes, which are not a whole frame, can be left by an interrupted append.
 fn is_torn(rest: &[u8]) -> bool {
-    let Some(head) = FrameHeader::parse(rest) else { return true };
+    let Some(head) = FrameHeader::parse(rest) else {
+        return true;
+    };
     if rest.iter().all(|byte| *byte == 0) {
         return true;
     }
@@ -140,7 +190,8 @@ mod tests {
     #[test]
     fn torn_and_damaged() {
         let json = r#"{"at":1,"text":"é\u00e9\\\"","n":[1.5e3,true,null,{}]}"#.as_bytes();
-        let framed = |length: u32, payload: &[u8]| [&length.to_le_bytes(), &[9; 4], payload].concat();
+        let framed =
+            |length: u32, payload: &[u8]| [&length.to_le_bytes(), &[9; 4], payload].concat();
         let length = u32::try_from(json.len()).unwrap();
         for cut in 0..json.len() {
             assert!(is_torn(&framed(length, &json[..cut])), "{cut}");
@@ -162,10 +213,18 @@ mod tests {
     #[test]
     fn words() {
         let words = |torn_bytes, damaged_bytes, kept: Option<&str>| {
-            RecoveryReport { torn_bytes, damaged_bytes, saved_path: kept.map(PathBuf::from) }.to_string()
+            RecoveryReport {
+                torn_bytes,
+                damaged_bytes,
+                saved_path: kept.map(PathBuf::from),
+            }
+            .to_string()
         };
         assert_eq!(words(0, 0, None), "");
-        assert_eq!(words(5, 0, None), "The last record was not finished (5 bytes); what came before it is whole.");
+        assert_eq!(
+            words(5, 0, None),
+            "The last record was not finished (5 bytes); what came before it is whole."
+        );
         assert_eq!(
             words(0, 7, Some("a.journal.damaged")),
             "The journal is damaged; the task goes on from the last record before the damage. The 7 bytes from there on are kept \

@@ -32,7 +32,12 @@ impl JournalTail {
     pub fn open(folder: &Path, id: &TaskId) -> Result<Self, JournalError> {
         let path = journal_path(folder, id)?;
         let file = open_journal_file(id, &path)?;
-        Ok(Self { file, path, next: 0, records: 0 })
+        Ok(Self {
+            file,
+            path,
+            next: 0,
+            records: 0,
+        })
     }
 
     /// Returns the records that were written since the last call. A record that is just being written is left for the next

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use sabir_call::dialect::{CLINE, DialectSet};
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart,
-    Model, ModelError, ModelErrorKind, Request, Role, StopReason, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
+    ArgForm, Call, CallId, CallResult, DraftCall, DraftResponse, DraftState, Event, EventSink,
+    Message, MessagePart, Model, ModelError, ModelErrorKind, Request, Role, StopReason,
+    ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -86,8 +87,10 @@ impl EventSink for ProbeAnswer<'_> {
             Event::ArgDelta { .. } => self.argument_deltas += 1,
             _ => {}
         }
-        if matches!(event, Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. })
-            && self.first_event.is_none()
+        if matches!(
+            event,
+            Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. }
+        ) && self.first_event.is_none()
         {
             self.first_event = Some((self.clock)());
         }
@@ -104,10 +107,22 @@ pub async fn probe_capabilities(
     on_finding: &mut (dyn FnMut(&CapabilityFinding) + Send),
 ) -> CapabilityReport {
     let findings = Vec::new();
-    let mut probe = CapabilityProbe { model, name, dialects, clock, on_finding, findings, leaked_dialect: None };
+    let mut probe = CapabilityProbe {
+        model,
+        name,
+        dialects,
+        clock,
+        on_finding,
+        findings,
+        leaked_dialect: None,
+    };
     if !probe.probe_text().await {
         let why = "the model does not answer".to_owned();
-        return CapabilityReport { findings: probe.findings, protocol: None, why };
+        return CapabilityReport {
+            findings: probe.findings,
+            protocol: None,
+            why,
+        };
     }
     let native = probe.probe_native_call().await;
     if native.is_some() && probe.leaked_dialect.is_none() {
@@ -116,27 +131,49 @@ pub async fn probe_capabilities(
         probe.report_leaks();
         if results && probe.leaked_dialect.is_none() {
             let why = "native calls came whole, and their results were taken back".to_owned();
-            return CapabilityReport { findings: probe.findings, protocol: Some("native".to_owned()), why };
+            return CapabilityReport {
+                findings: probe.findings,
+                protocol: Some("native".to_owned()),
+                why,
+            };
         }
     } else {
         probe.report_leaks();
     }
     let protocol = probe.probe_dialects().await;
     let why = match &protocol {
-        Some(dialect) => format!("native calls do not work well here; a call in the dialect {dialect} came whole"),
+        Some(dialect) => format!(
+            "native calls do not work well here; a call in the dialect {dialect} came whole"
+        ),
         None => "neither a native call nor one in a dialect came whole".to_owned(),
     };
-    CapabilityReport { findings: probe.findings, protocol, why }
+    CapabilityReport {
+        findings: probe.findings,
+        protocol,
+        why,
+    }
 }
 
 impl<'a> CapabilityProbe<'a> {
-    fn report_finding(&mut self, name: impl Into<String>, verdict: CapabilityVerdict, detail: impl Into<String>) {
-        let finding = CapabilityFinding { name: name.into(), verdict, detail: detail.into() };
+    fn report_finding(
+        &mut self,
+        name: impl Into<String>,
+        verdict: CapabilityVerdict,
+        detail: impl Into<String>,
+    ) {
+        let finding = CapabilityFinding {
+            name: name.into(),
+            verdict,
+            detail: detail.into(),
+        };
         (self.on_finding)(&finding);
         self.findings.push(finding);
     }
 
-    async fn send_request(&mut self, request: Request) -> Result<(ProbeAnswer<'a>, Duration), ModelError> {
+    async fn send_request(
+        &mut self,
+        request: Request,
+    ) -> Result<(ProbeAnswer<'a>, Duration), ModelError> {
         let mut answer = ProbeAnswer {
             draft: DraftResponse::default(),
             text_events: 0,
@@ -171,25 +208,45 @@ impl<'a> CapabilityProbe<'a> {
             }
         };
         let milliseconds = wait.as_millis();
-        self.report_finding("answers", CapabilityVerdict::Yes, format!("the first words came after {milliseconds} ms"));
+        self.report_finding(
+            "answers",
+            CapabilityVerdict::Yes,
+            format!("the first words came after {milliseconds} ms"),
+        );
         match answer.text_events {
-            0 => self.report_finding("streams", CapabilityVerdict::Unknown, "the answer held no words"),
-            1 => self.report_finding("streams", CapabilityVerdict::No, "the whole answer came in one piece"),
-            count => {
-                self.report_finding("streams", CapabilityVerdict::Yes, format!("the answer came in {count} pieces"))
-            }
+            0 => self.report_finding(
+                "streams",
+                CapabilityVerdict::Unknown,
+                "the answer held no words",
+            ),
+            1 => self.report_finding(
+                "streams",
+                CapabilityVerdict::No,
+                "the whole answer came in one piece",
+            ),
+            count => self.report_finding(
+                "streams",
+                CapabilityVerdict::Yes,
+                format!("the answer came in {count} pieces"),
+            ),
         }
         let usage = answer.draft.usage;
         match (usage.input, usage.output) {
             (Some(input), Some(output)) => {
-                let cached = usage.cache_read.map_or(String::new(), |count| format!(", {count} of them cached"));
+                let cached = usage
+                    .cache_read
+                    .map_or(String::new(), |count| format!(", {count} of them cached"));
                 self.report_finding(
                     "usage",
                     CapabilityVerdict::Yes,
                     format!("{input} tokens in{cached}, {output} out"),
                 );
             }
-            _ => self.report_finding("usage", CapabilityVerdict::No, "tokens are not reported; they will be estimated"),
+            _ => self.report_finding(
+                "usage",
+                CapabilityVerdict::No,
+                "tokens are not reported; they will be estimated",
+            ),
         }
         match &answer.draft.stop {
             Some((StopReason::End, raw)) => {
@@ -210,14 +267,24 @@ impl<'a> CapabilityProbe<'a> {
     /// Requests a native call, and returns it if it arrived complete.
     async fn probe_native_call(&mut self) -> Option<DraftCall> {
         let words = format!("Call the tool `note` once, with exactly this text: {NOTE_TEXT}");
-        let answer = match self.send_request(Request { tools: probe_tools(), ..user_request(&words) }).await {
+        let answer = match self
+            .send_request(Request {
+                tools: probe_tools(),
+                ..user_request(&words)
+            })
+            .await
+        {
             Ok((answer, _)) => answer,
             Err(error) => {
                 self.report_finding("native_calls", CapabilityVerdict::No, error.message);
                 return None;
             }
         };
-        let call = answer.draft.calls().find(|call| call.dialect.is_none()).cloned();
+        let call = answer
+            .draft
+            .calls()
+            .find(|call| call.dialect.is_none())
+            .cloned();
         let Some(call) = call else {
             let detail = match &self.leaked_dialect {
                 Some(dialect) => format!("the call came as text, in the dialect {dialect}"),
@@ -227,14 +294,28 @@ impl<'a> CapabilityProbe<'a> {
             return None;
         };
         let right = is_expected_call(&call, &answer.draft);
-        let verdict = if right { CapabilityVerdict::Yes } else { CapabilityVerdict::No };
+        let verdict = if right {
+            CapabilityVerdict::Yes
+        } else {
+            CapabilityVerdict::No
+        };
         self.report_finding("native_calls", verdict, describe_call(&call, right));
         match call.id.as_deref().filter(|id| !id.is_empty()) {
-            Some(_) => self.report_finding("call_ids", CapabilityVerdict::Yes, "the call has an id"),
-            None => self.report_finding("call_ids", CapabilityVerdict::No, "the call has no id; Sabir gives it one"),
+            Some(_) => {
+                self.report_finding("call_ids", CapabilityVerdict::Yes, "the call has an id")
+            }
+            None => self.report_finding(
+                "call_ids",
+                CapabilityVerdict::No,
+                "the call has no id; Sabir gives it one",
+            ),
         }
         match answer.argument_deltas {
-            0 | 1 => self.report_finding("argument_deltas", CapabilityVerdict::No, "the arguments came in one piece"),
+            0 | 1 => self.report_finding(
+                "argument_deltas",
+                CapabilityVerdict::No,
+                "the arguments came in one piece",
+            ),
             count => self.report_finding(
                 "argument_deltas",
                 CapabilityVerdict::Yes,
@@ -242,13 +323,19 @@ impl<'a> CapabilityProbe<'a> {
             ),
         }
         match &answer.draft.stop {
-            Some((StopReason::Calls, raw)) => {
-                self.report_finding("call_stop_reason", CapabilityVerdict::Yes, format!("`{raw}`"))
+            Some((StopReason::Calls, raw)) => self.report_finding(
+                "call_stop_reason",
+                CapabilityVerdict::Yes,
+                format!("`{raw}`"),
+            ),
+            Some((_, raw)) => self.report_finding(
+                "call_stop_reason",
+                CapabilityVerdict::No,
+                format!("`{raw}` behind a call"),
+            ),
+            None => {
+                self.report_finding("call_stop_reason", CapabilityVerdict::No, "none was given")
             }
-            Some((_, raw)) => {
-                self.report_finding("call_stop_reason", CapabilityVerdict::No, format!("`{raw}` behind a call"))
-            }
-            None => self.report_finding("call_stop_reason", CapabilityVerdict::No, "none was given"),
         }
         right.then_some(call)
     }
@@ -256,21 +343,49 @@ impl<'a> CapabilityProbe<'a> {
     /// Requests two calls in one response.
     async fn probe_parallel_calls(&mut self) {
         let words = "Call the tool `note` twice in one and the same answer: once with the text `one`, once with `two`.";
-        match self.send_request(Request { tools: probe_tools(), ..user_request(words) }).await {
-            Err(error) => self.report_finding("parallel_calls", CapabilityVerdict::No, error.message),
+        match self
+            .send_request(Request {
+                tools: probe_tools(),
+                ..user_request(words)
+            })
+            .await
+        {
+            Err(error) => {
+                self.report_finding("parallel_calls", CapabilityVerdict::No, error.message)
+            }
             Ok((answer, _)) => {
-                let closed = answer.draft.calls().filter(|call| call.state == DraftState::Closed).count();
-                let verdict = if closed == 2 { CapabilityVerdict::Yes } else { CapabilityVerdict::No };
-                self.report_finding("parallel_calls", verdict, format!("two were asked for, {closed} came"));
+                let closed = answer
+                    .draft
+                    .calls()
+                    .filter(|call| call.state == DraftState::Closed)
+                    .count();
+                let verdict = if closed == 2 {
+                    CapabilityVerdict::Yes
+                } else {
+                    CapabilityVerdict::No
+                };
+                self.report_finding(
+                    "parallel_calls",
+                    verdict,
+                    format!("two were asked for, {closed} came"),
+                );
             }
         }
     }
 
     /// Sends the result of a call. Returns false if the server rejected it.
     async fn probe_results(&mut self, call: Option<DraftCall>) -> bool {
-        let id = CallId::new(call.and_then(|call| call.id).unwrap_or_else(|| "call-1".to_owned()));
+        let id = CallId::new(
+            call.and_then(|call| call.id)
+                .unwrap_or_else(|| "call-1".to_owned()),
+        );
         let arguments = Map::from_iter([("text".to_owned(), Value::from(NOTE_TEXT))]);
-        let call = Call { id: id.clone(), name: "note".to_owned(), arguments, dialect: None };
+        let call = Call {
+            id: id.clone(),
+            name: "note".to_owned(),
+            arguments,
+            dialect: None,
+        };
         let result = CallResult {
             id,
             name: "note".to_owned(),
@@ -278,17 +393,35 @@ impl<'a> CapabilityProbe<'a> {
             content: "noted as number 7341".to_owned(),
             images: Vec::new(),
         };
-        let words = format!("Call the tool `note` with this text: {NOTE_TEXT}\nThen tell me the number of the note.");
+        let words = format!(
+            "Call the tool `note` with this text: {NOTE_TEXT}\nThen tell me the number of the note."
+        );
         let messages = vec![
             Message::user(words),
-            Message { role: Role::Assistant, parts: vec![MessagePart::Call(call)] },
-            Message { role: Role::User, parts: vec![MessagePart::Result(result)] },
+            Message {
+                role: Role::Assistant,
+                parts: vec![MessagePart::Call(call)],
+            },
+            Message {
+                role: Role::User,
+                parts: vec![MessagePart::Result(result)],
+            },
         ];
-        match self.send_request(Request { tools: probe_tools(), messages: messages.into(), ..Request::default() }).await
+        match self
+            .send_request(Request {
+                tools: probe_tools(),
+                messages: messages.into(),
+                ..Request::default()
+            })
+            .await
         {
             Err(error) => self.report_finding("results", CapabilityVerdict::No, error.message),
             Ok((answer, _)) if answer.draft.text().contains("7341") => {
-                self.report_finding("results", CapabilityVerdict::Yes, "the model read the result of a call");
+                self.report_finding(
+                    "results",
+                    CapabilityVerdict::Yes,
+                    "the model read the result of a call",
+                );
             }
             Ok(_) => {
                 self.report_finding(
@@ -298,7 +431,9 @@ impl<'a> CapabilityProbe<'a> {
                 );
             }
         }
-        self.findings.last().is_some_and(|finding| finding.verdict != CapabilityVerdict::No)
+        self.findings
+            .last()
+            .is_some_and(|finding| finding.verdict != CapabilityVerdict::No)
     }
 
     /// Reports whether a call came as text although a native one was requested.
@@ -317,16 +452,30 @@ impl<'a> CapabilityProbe<'a> {
     async fn probe_dialects(&mut self) -> Option<String> {
         let mut names: Vec<String> = self.leaked_dialect.iter().cloned().collect();
         names.extend(
-            FALLBACK_DIALECTS.map(str::to_owned).into_iter().filter(|name| self.leaked_dialect.as_ref() != Some(name)),
+            FALLBACK_DIALECTS
+                .map(str::to_owned)
+                .into_iter()
+                .filter(|name| self.leaked_dialect.as_ref() != Some(name)),
         );
-        for name in names.into_iter().filter(|name| self.dialects.find(name).is_some()) {
+        for name in names
+            .into_iter()
+            .filter(|name| self.dialects.find(name).is_some())
+        {
             let words = format!("Use the tool `note` once, with exactly this text: {NOTE_TEXT}");
             let protocol = ToolProtocol::Prompted(name.clone());
             let row = format!("dialect {name}");
-            match self.send_request(Request { tools: probe_tools(), protocol, ..user_request(&words) }).await {
+            match self
+                .send_request(Request {
+                    tools: probe_tools(),
+                    protocol,
+                    ..user_request(&words)
+                })
+                .await
+            {
                 Err(error) => {
                     // A rejected key or an unreachable server would fail in every dialect alike.
-                    let hopeless = !error.kind.is_transient() && error.kind != ModelErrorKind::Format;
+                    let hopeless =
+                        !error.kind.is_transient() && error.kind != ModelErrorKind::Format;
                     self.report_finding(row, CapabilityVerdict::No, error.message);
                     if hopeless {
                         return None;
@@ -334,11 +483,19 @@ impl<'a> CapabilityProbe<'a> {
                 }
                 Ok((answer, _)) => {
                     let call = answer.draft.calls().next().cloned();
-                    let right = call.as_ref().is_some_and(|call| is_expected_call(call, &answer.draft));
-                    let detail = call.map_or("the model wrote no call".to_owned(), |call| describe_call(&call, right));
+                    let right = call
+                        .as_ref()
+                        .is_some_and(|call| is_expected_call(call, &answer.draft));
+                    let detail = call.map_or("the model wrote no call".to_owned(), |call| {
+                        describe_call(&call, right)
+                    });
                     self.report_finding(
                         row,
-                        if right { CapabilityVerdict::Yes } else { CapabilityVerdict::No },
+                        if right {
+                            CapabilityVerdict::Yes
+                        } else {
+                            CapabilityVerdict::No
+                        },
                         detail,
                     );
                     if right {
@@ -352,7 +509,10 @@ impl<'a> CapabilityProbe<'a> {
 }
 
 fn user_request(words: &str) -> Request {
-    Request { messages: vec![Message::user(words)].into(), ..Request::default() }
+    Request {
+        messages: vec![Message::user(words)].into(),
+        ..Request::default()
+    }
 }
 
 fn probe_tools() -> ToolSet {
@@ -365,7 +525,9 @@ fn probe_tools() -> ToolSet {
 
 /// Returns true if this is exactly the requested call, and complete.
 fn is_expected_call(call: &DraftCall, draft: &DraftResponse) -> bool {
-    let [argument] = call.arguments.as_slice() else { return false };
+    let [argument] = call.arguments.as_slice() else {
+        return false;
+    };
     call.state == DraftState::Closed
         && call.name == "note"
         && argument.name == "text"
@@ -378,9 +540,16 @@ fn describe_call(call: &DraftCall, right: bool) -> String {
     match (right, call.state) {
         (true, _) => "the call came whole".to_owned(),
         (_, DraftState::Closed) => {
-            let arguments: Vec<_> = call.arguments.iter().map(|argument| argument.text.as_str()).collect();
+            let arguments: Vec<_> = call
+                .arguments
+                .iter()
+                .map(|argument| argument.text.as_str())
+                .collect();
             let arguments: String = arguments.join(", ").chars().take(80).collect();
-            format!("the call is not the one that was asked for: {}({arguments})", call.name)
+            format!(
+                "the call is not the one that was asked for: {}({arguments})",
+                call.name
+            )
         }
         _ => "the call was cut".to_owned(),
     }
@@ -394,36 +563,78 @@ mod tests {
     fn words(text: &str) -> ScriptedReply {
         let mut draft = DraftResponse::default();
         draft.push_event(Event::Text { text });
-        draft.push_event(Event::Usage(sabir_call::Usage { input: Some(9), output: Some(3), ..Default::default() }));
-        draft.push_event(Event::Stop { reason: StopReason::End, raw: "stop" });
+        draft.push_event(Event::Usage(sabir_call::Usage {
+            input: Some(9),
+            output: Some(3),
+            ..Default::default()
+        }));
+        draft.push_event(Event::Stop {
+            reason: StopReason::End,
+            raw: "stop",
+        });
         ScriptedReply::Events(draft)
     }
 
     fn calls(id: Option<&str>, texts: &[&str]) -> ScriptedReply {
         let mut draft = DraftResponse::default();
         for (index, text) in (0..).zip(texts) {
-            draft.push_event(Event::CallStart { index, id, name: "note", dialect: None, at: 0, name_at: 0 });
-            draft.push_event(Event::ArgStart { index, name: "text", form: ArgForm::String, at: 0 });
+            draft.push_event(Event::CallStart {
+                index,
+                id,
+                name: "note",
+                dialect: None,
+                at: 0,
+                name_at: 0,
+            });
+            draft.push_event(Event::ArgStart {
+                index,
+                name: "text",
+                form: ArgForm::String,
+                at: 0,
+            });
             draft.push_event(Event::ArgDelta { index, text });
-            draft.push_event(Event::ArgEnd { index, lead: "", at: 0 });
+            draft.push_event(Event::ArgEnd {
+                index,
+                lead: "",
+                at: 0,
+            });
             draft.push_event(Event::CallEnd { index, at: 0 });
         }
-        draft.push_event(Event::Stop { reason: StopReason::Calls, raw: "tool_calls" });
+        draft.push_event(Event::Stop {
+            reason: StopReason::Calls,
+            raw: "tool_calls",
+        });
         ScriptedReply::Events(draft)
     }
 
-    fn check(replies: Vec<ScriptedReply>, protocol: Option<&str>, expected: &[(&str, CapabilityVerdict)]) {
+    fn check(
+        replies: Vec<ScriptedReply>,
+        protocol: Option<&str>,
+        expected: &[(&str, CapabilityVerdict)],
+    ) {
         let model = ScriptedModel::new(replies).piece_size(5);
         let mut told = Vec::new();
         let clock = || Duration::ZERO;
         let mut tell = |finding: &CapabilityFinding| told.push(finding.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let found = runtime.block_on(probe_capabilities(&model, "m", DialectSet::built_in(), &clock, &mut tell));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let found = runtime.block_on(probe_capabilities(
+            &model,
+            "m",
+            DialectSet::built_in(),
+            &clock,
+            &mut tell,
+        ));
         assert_eq!(found.protocol.as_deref(), protocol, "{found:#?}");
         assert_eq!(told, found.findings);
         for (name, verdict) in expected {
             let finding = found.findings.iter().find(|finding| finding.name == *name);
-            assert_eq!(finding.map(|finding| finding.verdict), Some(*verdict), "{name} in {found:#?}");
+            assert_eq!(
+                finding.map(|finding| finding.verdict),
+                Some(*verdict),
+                "{name} in {found:#?}"
+            );
         }
     }
 
@@ -461,15 +672,27 @@ mod tests {
             ("leaks", CapabilityVerdict::Yes),
             ("dialect hermes", CapabilityVerdict::Yes),
         ];
-        check(vec![words("1 2"), leaked.clone(), leaked], Some("hermes"), &expected);
+        check(
+            vec![words("1 2"), leaked.clone(), leaked],
+            Some("hermes"),
+            &expected,
+        );
     }
 
     #[test]
     fn a_model_that_takes_no_results() {
-        let refused = ModelError { kind: ModelErrorKind::Rejected, message: "no role `tool`".to_owned() };
+        let refused = ModelError {
+            kind: ModelErrorKind::Rejected,
+            message: "no role `tool`".to_owned(),
+        };
         let cline = ScriptedReply::Text(format!("<note>\n<text>{NOTE_TEXT}</text>\n</note>"));
-        let replies =
-            vec![words("1 2"), calls(None, &[NOTE_TEXT]), calls(None, &["one"]), ScriptedReply::Error(refused), cline];
+        let replies = vec![
+            words("1 2"),
+            calls(None, &[NOTE_TEXT]),
+            calls(None, &["one"]),
+            ScriptedReply::Error(refused),
+            cline,
+        ];
         let expected = [
             ("call_ids", CapabilityVerdict::No),
             ("parallel_calls", CapabilityVerdict::No),
@@ -483,7 +706,10 @@ mod tests {
         check(
             vec![words("1"); 5],
             None,
-            &[("native_calls", CapabilityVerdict::No), ("dialect hermes", CapabilityVerdict::No)],
+            &[
+                ("native_calls", CapabilityVerdict::No),
+                ("dialect hermes", CapabilityVerdict::No),
+            ],
         );
         check(vec![], None, &[("answers", CapabilityVerdict::No)]);
     }

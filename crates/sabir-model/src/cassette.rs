@@ -40,7 +40,9 @@ pub enum CassetteError {
     #[error("it is no cassette: its first line is not one of kind `cassette`")]
     Foreign,
     /// The cassette was written by a later version of Sabir.
-    #[error("it has version {0} of the format, and this Sabir reads no later one than {CASSETTE_VERSION}")]
+    #[error(
+        "it has version {0} of the format, and this Sabir reads no later one than {CASSETTE_VERSION}"
+    )]
     Newer(u32),
     /// A line in the middle cannot be read.
     #[error("line {line} cannot be read: {message}")]
@@ -185,22 +187,39 @@ impl Cassette {
     pub fn parse(bytes: &[u8]) -> Result<Self, CassetteError> {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
-        let version = serde_json::from_slice::<Value>(first).ok().filter(|value| value["kind"] == "cassette");
-        let version = version.as_ref().and_then(|value| value["version"].as_u64()).ok_or(CassetteError::Foreign)?;
+        let version = serde_json::from_slice::<Value>(first)
+            .ok()
+            .filter(|value| value["kind"] == "cassette");
+        let version = version
+            .as_ref()
+            .and_then(|value| value["version"].as_u64())
+            .ok_or(CassetteError::Foreign)?;
         if version > u64::from(CASSETTE_VERSION) {
-            return Err(CassetteError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
+            return Err(CassetteError::Newer(
+                u32::try_from(version).unwrap_or(u32::MAX),
+            ));
         }
-        let broken = |line: usize, message: String| CassetteError::Line { line: line + 1, message };
+        let broken = |line: usize, message: String| CassetteError::Line {
+            line: line + 1,
+            message,
+        };
         let CassetteLine::Cassette { provider, task, .. } =
             serde_json::from_slice(first).map_err(|error| broken(0, error.to_string()))?
         else {
             return Err(CassetteError::Foreign);
         };
-        let mut cassette =
-            Self { task, outputs: Vec::new(), results: Vec::new(), provider: *provider, exchanges: Vec::new() };
+        let mut cassette = Self {
+            task,
+            outputs: Vec::new(),
+            results: Vec::new(),
+            provider: *provider,
+            exchanges: Vec::new(),
+        };
         for (at, line) in lines {
             match serde_json::from_slice(line) {
-                Ok(line) => cassette.apply_line(line).map_err(|error| broken(at, error.to_string()))?,
+                Ok(line) => cassette
+                    .apply_line(line)
+                    .map_err(|error| broken(at, error.to_string()))?,
                 Err(_) if !line.ends_with(b"\n") => break,
                 Err(error) => return Err(broken(at, error.to_string())),
             }
@@ -219,11 +238,22 @@ impl Cassette {
             CassetteLine::Cassette { .. } => return Err(LineError::SecondHead),
             CassetteLine::Output { call, text } => self.outputs.push((call, text)),
             CassetteLine::Result { content, .. } => self.results.push(content),
-            CassetteLine::Request { number, at, path, headers, body, .. } => {
+            CassetteLine::Request {
+                number,
+                at,
+                path,
+                headers,
+                body,
+                ..
+            } => {
                 if number != self.exchanges.len() + 1 {
                     return Err(LineError::OutOfOrder(number));
                 }
-                let request = RecordedRequest { path, headers, body };
+                let request = RecordedRequest {
+                    path,
+                    headers,
+                    body,
+                };
                 self.exchanges.push(CassetteExchange {
                     at: time(at),
                     request,
@@ -232,23 +262,37 @@ impl Cassette {
                     end: None,
                 });
             }
-            CassetteLine::Response { number, at, status, headers } => {
-                self.exchange_mut(number)?.response = Some(ResponseHead { at: time(at), status, headers });
+            CassetteLine::Response {
+                number,
+                at,
+                status,
+                headers,
+            } => {
+                self.exchange_mut(number)?.response = Some(ResponseHead {
+                    at: time(at),
+                    status,
+                    headers,
+                });
             }
             CassetteLine::Chunk { number, at, bytes } => {
                 let bytes = bytes.decode().ok_or(LineError::NotHex)?;
                 self.exchange_mut(number)?.chunks.push((time(at), bytes));
             }
-            CassetteLine::End { number, at, how, cause } => {
-                self.exchange_mut(number)?.end = Some((time(at), how, cause))
-            }
+            CassetteLine::End {
+                number,
+                at,
+                how,
+                cause,
+            } => self.exchange_mut(number)?.end = Some((time(at), how, cause)),
         }
         Ok(())
     }
 
     /// Returns the exchange of a request; `number` counts from 1.
     fn exchange_mut(&mut self, number: usize) -> Result<&mut CassetteExchange, LineError> {
-        let exchange = number.checked_sub(1).and_then(|at| self.exchanges.get_mut(at));
+        let exchange = number
+            .checked_sub(1)
+            .and_then(|at| self.exchanges.get_mut(at));
         exchange.ok_or(LineError::NoRequest(number))
     }
 }
@@ -265,7 +309,11 @@ impl RecordedRequest {
         });
         let text = redactor.redact_json(&String::from_utf8_lossy(&post.body));
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Self { path: redactor.redact_text(&redact::redact_path(&post.url)), headers: headers.collect(), body }
+        Self {
+            path: redactor.redact_text(&redact::redact_path(&post.url)),
+            headers: headers.collect(),
+            body,
+        }
     }
 
     /// Returns the request as one JSON value, so that a difference has a path.
@@ -274,7 +322,9 @@ impl RecordedRequest {
     /// earlier versions recorded them.
     pub(crate) fn comparable_value(&self) -> Value {
         let headers = self.headers.iter().filter(|(_, value)| value != REDACTED);
-        let headers: Map<_, _> = headers.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+        let headers: Map<_, _> = headers
+            .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
+            .collect();
         let value = serde_json::json!({"path": self.path, "headers": headers, "body": self.body});
         match sabir_call::redact::redact_json(&value.to_string()) {
             Cow::Owned(redacted) => serde_json::from_str(&redacted).unwrap_or(value),
@@ -295,8 +345,13 @@ impl RecordedBytes {
         match self {
             Self::Text(text) => Some(text.into_bytes()),
             Self::Hex(digits) => {
-                let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
-                pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.len() == 2)?, 16).ok()).collect()
+                let pairs = digits
+                    .as_bytes()
+                    .chunks(2)
+                    .map(|pair| std::str::from_utf8(pair).ok());
+                pairs
+                    .map(|pair| u8::from_str_radix(pair.filter(|pair| pair.len() == 2)?, 16).ok())
+                    .collect()
             }
         }
     }
@@ -310,14 +365,20 @@ mod tests {
         r#"{"kind":"cassette","version":1,"by":"sabir 0","task":{},"provider":{"name":"p","wire":"anthropic","#,
         r#""base_url":"http://h","form":{},"output":null,"deadlines":{},"retries":{}}}"#
     );
-    const REQUEST: &str = r#"{"kind":"request","number":1,"at":5,"method":"POST","path":"/","headers":[],"body":{}}"#;
+    const REQUEST: &str =
+        r#"{"kind":"request","number":1,"at":5,"method":"POST","path":"/","headers":[],"body":{}}"#;
 
     #[test]
     fn bytes_survive() {
         for bytes in [&b"a\0\r\n"[..], b"\xff\x00", "ü".as_bytes(), b""] {
-            let line = CassetteLine::Chunk { number: 1, at: 1, bytes: RecordedBytes::encode(bytes) };
+            let line = CassetteLine::Chunk {
+                number: 1,
+                at: 1,
+                bytes: RecordedBytes::encode(bytes),
+            };
             let text = serde_json::to_string(&line).unwrap();
-            let CassetteLine::Chunk { bytes: again, .. } = serde_json::from_str(&text).unwrap() else {
+            let CassetteLine::Chunk { bytes: again, .. } = serde_json::from_str(&text).unwrap()
+            else {
                 panic!("{text}")
             };
             assert_eq!(again.decode().unwrap(), bytes, "{text}");
@@ -327,9 +388,14 @@ mod tests {
 
     #[test]
     fn a_torn_last_line_is_left_out_and_nothing_else_is() {
-        let whole = format!("{FIRST}\n{REQUEST}\n{{\"kind\":\"end\",\"number\":1,\"at\":9,\"how\":\"silent\"}}\n");
+        let whole = format!(
+            "{FIRST}\n{REQUEST}\n{{\"kind\":\"end\",\"number\":1,\"at\":9,\"how\":\"silent\"}}\n"
+        );
         let cassette = Cassette::parse(whole.as_bytes()).unwrap();
-        assert_eq!(cassette.exchanges[0].end.as_ref().unwrap().1, ExchangeEnd::Lost(TransportErrorKind::Silent));
+        assert_eq!(
+            cassette.exchanges[0].end.as_ref().unwrap().1,
+            ExchangeEnd::Lost(TransportErrorKind::Silent)
+        );
         for cut in FIRST.len() + 1..whole.len() {
             let cassette = Cassette::parse(&whole.as_bytes()[..cut]).unwrap();
             assert!(cassette.request_count() <= 1, "cut at {cut}");
@@ -340,9 +406,15 @@ mod tests {
         };
         check("", "no cassette");
         check("{\"kind\":\"end\"}\n", "no cassette");
-        check(&FIRST.replace("\"version\":1", "\"version\":9"), "version 9");
+        check(
+            &FIRST.replace("\"version\":1", "\"version\":9"),
+            "version 9",
+        );
         check(&format!("{FIRST}\nnonsense\n{REQUEST}\n"), "line 2");
         check(&format!("{FIRST}\n{FIRST}\n"), "line 2");
-        check(&format!("{FIRST}\n{REQUEST}\n{REQUEST}\n"), "line 3 cannot be read: request 1 is out of order");
+        check(
+            &format!("{FIRST}\n{REQUEST}\n{REQUEST}\n"),
+            "line 3 cannot be read: request 1 is out of order",
+        );
     }
 }

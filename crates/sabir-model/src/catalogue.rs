@@ -81,8 +81,16 @@ impl ModelCatalogue {
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
             PatternMatch::Same => entry.clone(),
             // Variants share the limits of their version, but `-fast` or `-mini` may cost something else.
-            PatternMatch::Variant => ModelEntry { prices: None, ..entry.clone() },
-            PatternMatch::Version => ModelEntry { context: None, output: None, prices: None, ..entry.clone() },
+            PatternMatch::Variant => ModelEntry {
+                prices: None,
+                ..entry.clone()
+            },
+            PatternMatch::Version => ModelEntry {
+                context: None,
+                output: None,
+                prices: None,
+                ..entry.clone()
+            },
         });
         match (own.cloned(), known) {
             (Some(own), Some(known)) => Some(ModelEntry {
@@ -90,7 +98,11 @@ impl ModelCatalogue {
                 context: own.context.or(known.context),
                 output: own.output.or(known.output),
                 // If the user's entry names a dialect, the model should be prompted.
-                native: own.native.or(if own.dialect.is_some() { Some(false) } else { known.native }),
+                native: own.native.or(if own.dialect.is_some() {
+                    Some(false)
+                } else {
+                    known.native
+                }),
                 images: own.images.or(known.images),
                 thinking: own.thinking.or(known.thinking),
                 edit_tool: own.edit_tool.or(known.edit_tool),
@@ -104,9 +116,13 @@ impl ModelCatalogue {
     /// Returns the prices of a model at a provider: those of the user's entry; zero on a server on this machine; the
     /// vendor's at the vendor's own address. Any other price is unknown.
     pub fn resolve_prices(&self, provider: &Provider, model: &str) -> TokenPrices {
-        let has_price =
-            |entry: &ModelEntry| entry.prices.is_some() && matches_pattern(&entry.pattern, &provider.name, model);
-        if let Some(prices) = self.find_own_entry(has_price).and_then(|entry| entry.prices) {
+        let has_price = |entry: &ModelEntry| {
+            entry.prices.is_some() && matches_pattern(&entry.pattern, &provider.name, model)
+        };
+        if let Some(prices) = self
+            .find_own_entry(has_price)
+            .and_then(|entry| entry.prices)
+        {
             return prices;
         }
         // Ollama forwards models with such names to its paid cloud.
@@ -114,14 +130,23 @@ impl ModelCatalogue {
         if is_local(provider) && !hosted {
             return TokenPrices::FREE;
         }
-        let known = find_known_entry(model).filter(|(_, kin)| *kin == PatternMatch::Same).map(|(entry, _)| entry);
-        let own = known
-            .filter(|entry| entry.vendor.as_deref().is_some_and(|vendor| table::is_vendor_address(vendor, provider)));
+        let known = find_known_entry(model)
+            .filter(|(_, kin)| *kin == PatternMatch::Same)
+            .map(|(entry, _)| entry);
+        let own = known.filter(|entry| {
+            entry
+                .vendor
+                .as_deref()
+                .is_some_and(|vendor| table::is_vendor_address(vendor, provider))
+        });
         own.and_then(|entry| entry.prices).unwrap_or_default()
     }
 
     fn find_own_entry(&self, fits: impl Fn(&ModelEntry) -> bool) -> Option<&ModelEntry> {
-        self.own.iter().filter(|entry| !entry.pattern.is_empty() && fits(entry)).max_by_key(|entry| entry.pattern.len())
+        self.own
+            .iter()
+            .filter(|entry| !entry.pattern.is_empty() && fits(entry))
+            .max_by_key(|entry| entry.pattern.len())
     }
 }
 
@@ -129,16 +154,32 @@ impl ModelCatalogue {
 fn matches_pattern(pattern: &str, provider: &str, model: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
     let whole = format!("{provider}/{model}").to_ascii_lowercase();
-    let names = [Some(whole.as_str()), whole.split_once('/').map(|(_, id)| id), whole.rsplit('/').next()];
-    names.into_iter().flatten().any(|name| name.starts_with(&pattern))
+    let names = [
+        Some(whole.as_str()),
+        whole.split_once('/').map(|(_, id)| id),
+        whole.rsplit('/').next(),
+    ];
+    names
+        .into_iter()
+        .flatten()
+        .any(|name| name.starts_with(&pattern))
 }
 
 /// Finds the row with the longest pattern that matches a model, and how well it matches.
 fn find_known_entry(model: &str) -> Option<(&'static ModelEntry, PatternMatch)> {
-    let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-    let rows = builtin_entries().iter().filter(|entry| name.starts_with(&entry.pattern));
+    let name = model
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let rows = builtin_entries()
+        .iter()
+        .filter(|entry| name.starts_with(&entry.pattern));
     let entry = rows.max_by_key(|entry| entry.pattern.len())?;
-    Some((entry, classify_suffix(name.get(entry.pattern.len()..).unwrap_or_default())))
+    Some((
+        entry,
+        classify_suffix(name.get(entry.pattern.len()..).unwrap_or_default()),
+    ))
 }
 
 /// Classifies the rest of a name after the pattern.
@@ -152,10 +193,21 @@ fn classify_suffix(rest: &str) -> PatternMatch {
         return PatternMatch::Version;
     }
     // `-20250929`, `-2024-08-06` and `-preview-09-2025` are dates of the same model.
-    let dated = ["-latest", "-preview"].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
+    let dated = ["-latest", "-preview"]
+        .iter()
+        .find_map(|word| rest.strip_prefix(word))
+        .unwrap_or(rest);
     let digits = dated.bytes().filter(u8::is_ascii_digit).count();
-    let date = dated.starts_with('-') && digits >= 4 && dated.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-    if dated.is_empty() || date { PatternMatch::Same } else { PatternMatch::Variant }
+    let date = dated.starts_with('-')
+        && digits >= 4
+        && dated
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'-');
+    if dated.is_empty() || date {
+        PatternMatch::Same
+    } else {
+        PatternMatch::Variant
+    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sabir_call::{
-    Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, ToolProtocol, Truncation,
-    render_request,
+    Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, ToolProtocol,
+    Truncation, render_request,
 };
 use sabir_wire::{BodyEnd, BodyForm, ResponseDecoder, WireOptions};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,9 @@ use crate::provider_error::{RequestTarget, is_expired_state};
 use crate::response_pipeline::ResponsePipeline;
 use crate::retry::{RetryBudget, RetryNotice, RetryPolicy};
 use crate::strip_images::strip_images;
-use crate::transport::{HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind};
+use crate::transport::{
+    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind,
+};
 
 mod body_cache;
 mod expired_state;
@@ -113,12 +115,18 @@ struct FailedAttempt {
 
 impl std::fmt::Debug for HttpModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpModel").field("provider", &self.provider).finish_non_exhaustive()
+        f.debug_struct("HttpModel")
+            .field("provider", &self.provider)
+            .finish_non_exhaustive()
     }
 }
 
 impl Model for HttpModel {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         Box::pin(self.send_with_retries(request, sink))
     }
 }
@@ -182,31 +190,49 @@ impl HttpModel {
         self
     }
 
-    async fn send_with_retries(&self, request: &Request, sink: &mut (dyn EventSink + Send)) -> Result<(), ModelError> {
-        let asked = RequestTarget { provider: &self.provider, model: &request.model };
+    async fn send_with_retries(
+        &self,
+        request: &Request,
+        sink: &mut (dyn EventSink + Send),
+    ) -> Result<(), ModelError> {
+        let asked = RequestTarget {
+            provider: &self.provider,
+            model: &request.model,
+        };
         // Independent callers must not use up each other's retries.
         let own = RetryBudget::default();
-        let retry_budget = if self.callers == CallerScope::Many { &own } else { &self.retry_budget };
+        let retry_budget = if self.callers == CallerScope::Many {
+            &own
+        } else {
+            &self.retry_budget
+        };
         let url = self.provider.endpoint_url(&request.model);
         let headers = self.request_headers(asked)?;
         let body = self.encode_body(&drop_expired_state(request, retry_budget), asked)?;
         let mut post = HttpRequest { url, headers, body };
         // The last answer broke off in its middle, and this request repeats it: that is a retry too.
-        if let Some((attempt, error)) = retry_budget.last_break().filter(|_| self.retries.limit > 0) {
-            let failed = FailedAttempt { attempt, wish: None, error, seed: jitter_seed(&post.body) };
+        if let Some((attempt, error)) = retry_budget.last_break().filter(|_| self.retries.limit > 0)
+        {
+            let failed = FailedAttempt {
+                attempt,
+                wish: None,
+                error,
+                seed: jitter_seed(&post.body),
+            };
             self.wait_before_retry(retry_budget, failed).await?;
         }
         let mut attempt = 1;
         loop {
             // Each attempt is signed again: a signature holds the time.
             post.headers.extend(asked.signature_headers(&post.body)?);
-            let AttemptFailure { error, retry_after } = match self.run_attempt(&post, request, asked, sink).await {
-                Ok(()) => {
-                    retry_budget.record_success();
-                    return Ok(());
-                }
-                Err(failure) => failure,
-            };
+            let AttemptFailure { error, retry_after } =
+                match self.run_attempt(&post, request, asked, sink).await {
+                    Ok(()) => {
+                        retry_budget.record_success();
+                        return Ok(());
+                    }
+                    Err(failure) => failure,
+                };
             // Sent again without the expired state; `record_expired` returns true once for each length of the history, so
             // this cannot loop.
             if is_expired_state(&error)
@@ -225,38 +251,78 @@ impl HttpModel {
             if attempt > self.retries.limit || self.callers.declines_wait(wish, &self.retries) {
                 return Err(error);
             }
-            let failed = FailedAttempt { attempt, wish, error, seed: jitter_seed(&post.body) };
+            let failed = FailedAttempt {
+                attempt,
+                wish,
+                error,
+                seed: jitter_seed(&post.body),
+            };
             self.wait_before_retry(retry_budget, failed).await?;
             attempt += 1;
         }
     }
 
     /// Waits before an attempt, if the budget allows one.
-    async fn wait_before_retry(&self, retry_budget: &RetryBudget, failed: FailedAttempt) -> Result<(), ModelError> {
-        let FailedAttempt { attempt, wish, error, seed } = failed;
+    async fn wait_before_retry(
+        &self,
+        retry_budget: &RetryBudget,
+        failed: FailedAttempt,
+    ) -> Result<(), ModelError> {
+        let FailedAttempt {
+            attempt,
+            wish,
+            error,
+            seed,
+        } = failed;
         let error = retry_budget.take_retry(self.retries.budget, error)?;
         let wait = self.retries.wait_time(attempt, wish, seed);
         if let Some(tell) = &self.on_retry {
-            tell(&RetryNotice { attempt, attempts: self.retries.limit.saturating_add(1), wait, error: &error });
+            tell(&RetryNotice {
+                attempt,
+                attempts: self.retries.limit.saturating_add(1),
+                wait,
+                error: &error,
+            });
         }
         self.transport().wait(wait).await;
         Ok(())
     }
 
     fn transport(&self) -> &dyn Transport {
-        let network = || Arc::new(NetworkTransport::new(&self.provider, self.deadlines.connect)) as Arc<dyn Transport>;
+        let network = || {
+            Arc::new(NetworkTransport::new(
+                &self.provider,
+                self.deadlines.connect,
+            )) as Arc<dyn Transport>
+        };
         self.transport.get_or_init(network).as_ref()
     }
 
     /// Encodes the request body, rendered for its protocol.
-    fn encode_body(&self, request: &Request, asked: RequestTarget<'_>) -> Result<Vec<u8>, ModelError> {
-        let fit = self.request_limits.rejects_images(&request.model).then(|| strip_images(request)).flatten();
+    fn encode_body(
+        &self,
+        request: &Request,
+        asked: RequestTarget<'_>,
+    ) -> Result<Vec<u8>, ModelError> {
+        let fit = self
+            .request_limits
+            .rejects_images(&request.model)
+            .then(|| strip_images(request))
+            .flatten();
         let request = fit.as_ref().unwrap_or(request);
         let key = self.provider.wire.history_member();
         let form = &self.provider.form;
-        let encode = |request: &Request, form: &WireOptions| self.encode_value(request, form, asked);
+        let encode =
+            |request: &Request, form: &WireOptions| self.encode_value(request, form, asked);
         if self.callers == CallerScope::Task {
-            return self.body_cache.encode_body(request, &BodyEncoder { key, form, encode: &encode });
+            return self.body_cache.encode_body(
+                request,
+                &BodyEncoder {
+                    key,
+                    form,
+                    encode: &encode,
+                },
+            );
         }
         serde_json::to_vec(&encode(request, form)?)
             .map_err(|error| asked.new_error(ModelErrorKind::Rejected, error.to_string()))
@@ -273,8 +339,15 @@ impl HttpModel {
             ToolProtocol::Native => None,
             ToolProtocol::Prompted(name) => {
                 let dialect = request.dialects.find(name).ok_or_else(|| {
-                    let known: Vec<_> = request.dialects.iter().map(|dialect| dialect.name).collect();
-                    let message = format!("there is no dialect `{name}`; known are native, {}", known.join(", "));
+                    let known: Vec<_> = request
+                        .dialects
+                        .iter()
+                        .map(|dialect| dialect.name)
+                        .collect();
+                    let message = format!(
+                        "there is no dialect `{name}`; known are native, {}",
+                        known.join(", ")
+                    );
                     asked.new_error(ModelErrorKind::Rejected, message)
                 })?;
                 Some(render_request(request, dialect))
@@ -284,7 +357,10 @@ impl HttpModel {
         if request.max_output_tokens.is_none()
             && let Some(limit) = self.request_limits.output_limit(&request.model)
         {
-            let limited = Request { max_output_tokens: Some(limit), ..request.clone() };
+            let limited = Request {
+                max_output_tokens: Some(limit),
+                ..request.clone()
+            };
             return Ok(self.provider.wire.encode_request(&limited, form));
         }
         Ok(self.provider.wire.encode_request(request, form))
@@ -300,14 +376,22 @@ impl HttpModel {
         let (key_name, prefix) = self.provider.wire.key_header();
         let key = self.provider.key.iter().filter(|key| !key.is_empty());
         let key = key.map(|key| (key_name, format!("{prefix}{}", key.expose())));
-        let own = self.provider.headers.iter().map(|(name, value)| (name.as_str(), value.expose().to_owned()));
+        let own = self
+            .provider
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose().to_owned()));
         for (name, value) in key.chain(own) {
             let refuse = |what: &str| {
-                asked.new_error(ModelErrorKind::Key, format!("the header `{name}` for {} {what}", self.provider.name))
+                asked.new_error(
+                    ModelErrorKind::Key,
+                    format!("the header `{name}` for {} {what}", self.provider.name),
+                )
             };
-            let name = HeaderName::try_from(name).map_err(|_| refuse("has a name that HTTP does not allow"))?;
-            let mut value =
-                HeaderValue::try_from(value).map_err(|_| refuse("holds characters that HTTP does not allow"))?;
+            let name = HeaderName::try_from(name)
+                .map_err(|_| refuse("has a name that HTTP does not allow"))?;
+            let mut value = HeaderValue::try_from(value)
+                .map_err(|_| refuse("holds characters that HTTP does not allow"))?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -326,7 +410,9 @@ impl HttpModel {
         let deadline = transport.now() + self.deadlines.first_byte;
         let response = match transport.send(post, deadline).await {
             Ok(response) => response,
-            Err(loss) if loss.kind == TransportErrorKind::Silent => return Err(self.timeout_failure(asked)),
+            Err(loss) if loss.kind == TransportErrorKind::Silent => {
+                return Err(self.timeout_failure(asked));
+            }
             Err(loss) => return Err(connection_failure(asked, &loss)),
         };
         // Redirects count as errors: following one could send the key to another host.
@@ -337,16 +423,27 @@ impl HttpModel {
         // A captive portal or a proxy answers with a page and status 200.
         if content_type.contains("html") {
             let opening = self.read_error_body(response.body).await;
-            return Err(permanent_failure(asked.format_error(&content_type, &String::from_utf8_lossy(&opening))));
+            return Err(permanent_failure(
+                asked.format_error(&content_type, &String::from_utf8_lossy(&opening)),
+            ));
         }
         let mut reading = ResponseReader {
             front: ResponsePipeline::new(request, self.reads, sink),
             decoder: ResponseDecoder::new(self.provider.wire),
             output_bytes: 0,
         };
-        let broken = self.read_body(response.body, deadline, &mut reading).await.err();
-        let ResponseReader { mut front, decoder, .. } = reading;
-        let how = if broken.is_some() { BodyEnd::Broken } else { BodyEnd::Clean };
+        let broken = self
+            .read_body(response.body, deadline, &mut reading)
+            .await
+            .err();
+        let ResponseReader {
+            mut front, decoder, ..
+        } = reading;
+        let how = if broken.is_some() {
+            BodyEnd::Broken
+        } else {
+            BodyEnd::Clean
+        };
         let report = decoder.finish(how, &mut front);
         let why = if broken.is_none() && report.ended && report.error.is_none() {
             Truncation::Ended
@@ -359,7 +456,10 @@ impl HttpModel {
         let name = &self.provider.name;
         let broke = |words: String| {
             let error = asked.new_error(ModelErrorKind::Broken, words);
-            AttemptFailure { error, retry_after: (!delivered).then_some(None) }
+            AttemptFailure {
+                error,
+                retry_after: (!delivered).then_some(None),
+            }
         };
         Err(match (&report.error, broken) {
             // A replay that differs from its recording would differ again.
@@ -377,12 +477,13 @@ impl HttpModel {
                 let retry_after = (error.kind.is_transient() && !delivered).then_some(None);
                 AttemptFailure { error, retry_after }
             }
-            (None, None) if !report.ended => {
-                broke(format!("{name} closed the connection before it had ended its answer"))
-            }
-            (None, None) if report.unreadable > 0 => {
-                broke(format!("{} events of the answer of {name} could not be read", report.unreadable))
-            }
+            (None, None) if !report.ended => broke(format!(
+                "{name} closed the connection before it had ended its answer"
+            )),
+            (None, None) if report.unreadable > 0 => broke(format!(
+                "{} events of the answer of {name} could not be read",
+                report.unreadable
+            )),
             (None, None) => {
                 opening.deliver_held();
                 return Ok(());
@@ -442,11 +543,18 @@ impl HttpModel {
 
     /// Describes how the rest of a body was lost. `idle` is true if the deadline between two pieces came first.
     fn describe_loss(&self, loss: &TransportError, begun: bool, idle: bool) -> String {
-        let Deadlines { first_byte, idle: between, progress, .. } = self.deadlines;
+        let Deadlines {
+            first_byte,
+            idle: between,
+            progress,
+            ..
+        } = self.deadlines;
         match loss.kind {
             TransportErrorKind::Silent if !begun => format!("sent no byte within {first_byte:?}"),
             TransportErrorKind::Silent if idle => format!("fell silent for {between:?}"),
-            TransportErrorKind::Silent => format!("sent no event for {progress:?}, only signs of life"),
+            TransportErrorKind::Silent => {
+                format!("sent no event for {progress:?}, only signs of life")
+            }
             _ => format!("broke the connection off ({})", loss.cause),
         }
     }
@@ -454,25 +562,41 @@ impl HttpModel {
     fn timeout_failure(&self, asked: RequestTarget<'_>) -> AttemptFailure {
         let name = &self.provider.name;
         let limit = self.deadlines.first_byte;
-        let message = format!("{name} at {} did not answer within {limit:?}", asked.endpoint_address());
-        AttemptFailure { error: asked.new_error(ModelErrorKind::Unavailable, message), retry_after: Some(None) }
+        let message = format!(
+            "{name} at {} did not answer within {limit:?}",
+            asked.endpoint_address()
+        );
+        AttemptFailure {
+            error: asked.new_error(ModelErrorKind::Unavailable, message),
+            retry_after: Some(None),
+        }
     }
 
-    async fn status_failure(&self, response: HttpResponse, asked: RequestTarget<'_>) -> AttemptFailure {
+    async fn status_failure(
+        &self,
+        response: HttpResponse,
+        asked: RequestTarget<'_>,
+    ) -> AttemptFailure {
         let status = response.status;
         let wish = crate::retry::parse_retry_after(|name| response.header(name));
         let body = self.read_error_body(response.body).await;
         let error = asked.status_error(status, &body);
         // 429 also means "quota used up", which waiting does not change; the kind of the error tells.
         let may_retry = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
-        AttemptFailure { error, retry_after: may_retry.then_some(wish) }
+        AttemptFailure {
+            error,
+            retry_after: may_retry.then_some(wish),
+        }
     }
 
     /// Reads as much of an error's body as arrives in time.
     async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < MAX_ERROR_BYTES {
-            match body.next_chunk(self.transport().now() + self.deadlines.idle).await {
+            match body
+                .next_chunk(self.transport().now() + self.deadlines.idle)
+                .await
+            {
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 _ => break,
             }
@@ -496,7 +620,9 @@ impl ResponseReader<'_> {
         let output_bytes = &mut self.output_bytes;
         self.decoder.push(chunk, &mut |event: Event<'_>| {
             let bytes = match event {
-                Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => text.len(),
+                Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => {
+                    text.len()
+                }
                 Event::CallStart { name, .. } | Event::ArgStart { name, .. } => name.len(),
                 _ => 0,
             };
@@ -511,18 +637,26 @@ fn check_answer_size(output_bytes: usize, bytes: usize) -> Result<(), TransportE
     if output_bytes <= MAX_OUTPUT_BYTES && bytes <= MAX_BODY_BYTES {
         return Ok(());
     }
-    let words = format!("sent {} MiB without ending its answer, and was not listened to any longer", bytes >> 20);
+    let words = format!(
+        "sent {} MiB without ending its answer, and was not listened to any longer",
+        bytes >> 20
+    );
     Err(TransportError::new(TransportErrorKind::Broken, words))
 }
 
 /// Computes the seed of the jitter between attempts. It depends on the request only, so that runs are reproducible.
 fn jitter_seed(body: &[u8]) -> u64 {
-    body.iter().fold(0, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+    body.iter().fold(0, |seed, byte| {
+        seed.wrapping_mul(31).wrapping_add(u64::from(*byte))
+    })
 }
 
 /// Makes a failure that sending again cannot repair.
 fn permanent_failure(error: ModelError) -> AttemptFailure {
-    AttemptFailure { error, retry_after: None }
+    AttemptFailure {
+        error,
+        retry_after: None,
+    }
 }
 
 /// Makes the failure of a request that got no response.
@@ -531,13 +665,19 @@ fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> Attemp
     let cause = &loss.cause;
     let name = &asked.provider.name;
     let (kind, message) = match loss.kind {
-        TransportErrorKind::Setup => (ModelErrorKind::Rejected, format!("{name} cannot be asked: {cause}")),
-        TransportErrorKind::Address => {
-            (ModelErrorKind::Rejected, format!("{address} is no usable address; check the base URL of {name}: {cause}"))
-        }
+        TransportErrorKind::Setup => (
+            ModelErrorKind::Rejected,
+            format!("{name} cannot be asked: {cause}"),
+        ),
+        TransportErrorKind::Address => (
+            ModelErrorKind::Rejected,
+            format!("{address} is no usable address; check the base URL of {name}: {cause}"),
+        ),
         TransportErrorKind::Certificate => (
             ModelErrorKind::Unreachable,
-            format!("the certificate of {address} cannot be trusted: {cause}; the connection was refused"),
+            format!(
+                "the certificate of {address} cannot be trusted: {cause}; the connection was refused"
+            ),
         ),
         TransportErrorKind::Cassette => (ModelErrorKind::Cassette, cause.clone()),
         TransportErrorKind::Connect => {

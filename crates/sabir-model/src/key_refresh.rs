@@ -48,9 +48,20 @@ struct KeyState<M> {
 
 impl<M: Model> KeyRefreshingModel<M> {
     /// Makes a model with a fixed key.
-    pub fn with_key(key: Option<Secret>, make: impl Fn(Option<Secret>) -> M + Send + Sync + 'static) -> Self {
-        let state = KeyState { model: Arc::new(make(key)), key_number: 0, renewable: true };
-        Self { make: Box::new(make), renew: None, state: Mutex::new(state) }
+    pub fn with_key(
+        key: Option<Secret>,
+        make: impl Fn(Option<Secret>) -> M + Send + Sync + 'static,
+    ) -> Self {
+        let state = KeyState {
+            model: Arc::new(make(key)),
+            key_number: 0,
+            renewable: true,
+        };
+        Self {
+            make: Box::new(make),
+            renew: None,
+            state: Mutex::new(state),
+        }
     }
 
     /// Sets the function that gets a new key.
@@ -107,8 +118,12 @@ impl<M: Model> KeyRefreshingModel<M> {
                 return Err(error);
             }
             state.renewable = false;
-            let key =
-                renew().await.map_err(|KeyRefreshError(message)| ModelError { kind: ModelErrorKind::Key, message })?;
+            let key = renew()
+                .await
+                .map_err(|KeyRefreshError(message)| ModelError {
+                    kind: ModelErrorKind::Key,
+                    message,
+                })?;
             state.model = Arc::new((self.make)(Some(key)));
             state.key_number += 1;
         }
@@ -125,14 +140,20 @@ impl<M: Model> KeyRefreshingModel<M> {
 }
 
 impl<M: Model> Model for KeyRefreshingModel<M> {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         Box::pin(self.answer_with_refresh(request, sink))
     }
 }
 
 impl<M> std::fmt::Debug for KeyRefreshingModel<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Renewing").field("renewable", &self.renew.is_some()).finish_non_exhaustive()
+        f.debug_struct("Renewing")
+            .field("renewable", &self.renew.is_some())
+            .finish_non_exhaustive()
     }
 }
 

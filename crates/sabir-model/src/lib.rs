@@ -44,7 +44,9 @@ mod signing;
 mod strip_images;
 mod transport;
 
-pub use capability_probe::{CapabilityFinding, CapabilityReport, CapabilityVerdict, probe_capabilities};
+pub use capability_probe::{
+    CapabilityFinding, CapabilityReport, CapabilityVerdict, probe_capabilities,
+};
 pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{ModelCatalogue, ModelEntry};
 pub use http::{CallerScope, Deadlines, HttpModel, TextParsing, UnknownWire};

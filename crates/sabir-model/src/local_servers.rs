@@ -55,14 +55,29 @@ pub struct ServedModel {
 ///
 /// Needs a tokio runtime with time and I/O.
 pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<LocalServer> {
-    let Some(client) = build_client(limit) else { return Vec::new() };
+    let Some(client) = build_client(limit) else {
+        return Vec::new();
+    };
     let mut asked = JoinSet::new();
     for (at, place) in places.iter().enumerate() {
         let client = client.clone();
         let place = place.clone();
-        asked.spawn(async move { (at, timeout(limit, probe_server(&client, &place)).await.ok().flatten()) });
+        asked.spawn(async move {
+            (
+                at,
+                timeout(limit, probe_server(&client, &place))
+                    .await
+                    .ok()
+                    .flatten(),
+            )
+        });
     }
-    let mut found: Vec<_> = asked.join_all().await.into_iter().filter_map(|(at, server)| Some((at, server?))).collect();
+    let mut found: Vec<_> = asked
+        .join_all()
+        .await
+        .into_iter()
+        .filter_map(|(at, server)| Some((at, server?)))
+        .collect();
     // The tasks finish in any order.
     found.sort_by_key(|(at, _)| *at);
     found.into_iter().map(|(_, server)| server).collect()
@@ -71,20 +86,35 @@ pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<Local
 fn build_client(limit: Duration) -> Option<Client> {
     // An error means that a default provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder().connect_timeout(limit).redirect(reqwest::redirect::Policy::none()).no_proxy();
+    let builder = Client::builder()
+        .connect_timeout(limit)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy();
     builder.tls_certs_only([]).build().ok()
 }
 
 async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServer> {
     let root = place.base_url.trim_end_matches('/').trim_end_matches("/v1");
-    let [models, tags, props] = ["/v1/models", "/api/tags", "/props"].map(|path| format!("{root}{path}"));
-    let (models, tags, props) =
-        tokio::join!(fetch_json(client, &models), fetch_json(client, &tags), fetch_json(client, &props));
+    let [models, tags, props] =
+        ["/v1/models", "/api/tags", "/props"].map(|path| format!("{root}{path}"));
+    let (models, tags, props) = tokio::join!(
+        fetch_json(client, &models),
+        fetch_json(client, &tags),
+        fetch_json(client, &props)
+    );
     let locked = matches!(models, ProbeResponse::Locked);
     let [models, tags, props] = [models, tags, props].map(ProbeResponse::into_json);
-    let tagged = tags.as_ref().and_then(|tags| parse_models(tags, "models", "name"));
-    let context = props.as_ref().and_then(|props| props.pointer("/default_generation_settings/n_ctx")?.as_u64());
-    let owner = models.as_ref().and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
+    let tagged = tags
+        .as_ref()
+        .and_then(|tags| parse_models(tags, "models", "name"));
+    let context = props.as_ref().and_then(|props| {
+        props
+            .pointer("/default_generation_settings/n_ctx")?
+            .as_u64()
+    });
+    let owner = models
+        .as_ref()
+        .and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
     // Only Ollama has tags, and only llama.cpp has `/props`, which can be off; vLLM names itself as the owner of a model.
     let software = match (&tagged, context, owner) {
         (Some(_), ..) => Some("ollama"),
@@ -92,7 +122,11 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
         (_, _, Some("vllm")) => Some("vllm"),
         _ => None,
     };
-    let mut served = tagged.or_else(|| models.as_ref().and_then(|models| parse_models(models, "data", "id")));
+    let mut served = tagged.or_else(|| {
+        models
+            .as_ref()
+            .and_then(|models| parse_models(models, "data", "id"))
+    });
     for model in served.iter_mut().flatten() {
         model.context = model.context.or(context);
     }
@@ -111,7 +145,10 @@ fn parse_models(answer: &Value, field: &str, name: &str) -> Option<Vec<ServedMod
     let items = answer.get(field)?.as_array()?;
     let served = items.iter().filter_map(|item| {
         let id = item.get(name)?.as_str()?.to_owned();
-        Some(ServedModel { id, context: item.get("max_model_len").and_then(Value::as_u64) })
+        Some(ServedModel {
+            id,
+            context: item.get("max_model_len").and_then(Value::as_u64),
+        })
     });
     let served: Vec<_> = served.take(MAX_MODELS).collect();
     (items.is_empty() || !served.is_empty()).then_some(served)
@@ -134,8 +171,13 @@ impl ProbeResponse {
 }
 
 async fn fetch_json(client: &Client, url: &str) -> ProbeResponse {
-    let Ok(mut response) = client.get(url).send().await else { return ProbeResponse::Nothing };
-    if matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+    let Ok(mut response) = client.get(url).send().await else {
+        return ProbeResponse::Nothing;
+    };
+    if matches!(
+        response.status(),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+    ) {
         return ProbeResponse::Locked;
     }
     let mut body = Vec::new();

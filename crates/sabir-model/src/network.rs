@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::provider::Provider;
 use crate::transport::{
-    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind, TransportFuture,
+    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind,
+    TransportFuture,
 };
 
 /// A transport over HTTP. Connections are reused between requests.
@@ -29,8 +30,17 @@ struct NetworkBody {
 impl NetworkTransport {
     /// Makes the transport for a provider, with a deadline to connect. No connection is opened before the first request.
     pub(crate) fn new(provider: &Provider, connect: Duration) -> Self {
-        let proxy = provider.proxy.as_ref().map(|proxy| proxy.expose().to_owned());
-        Self { connect, proxy, secure: provider.is_secure(), begun: OnceLock::new(), client: OnceLock::new() }
+        let proxy = provider
+            .proxy
+            .as_ref()
+            .map(|proxy| proxy.expose().to_owned());
+        Self {
+            connect,
+            proxy,
+            secure: provider.is_secure(),
+            begun: OnceLock::new(),
+            client: OnceLock::new(),
+        }
     }
 
     fn start_time(&self) -> Instant {
@@ -54,29 +64,50 @@ impl NetworkTransport {
             builder = builder.tls_certs_only([]);
         }
         let unusable = |what: &str, error: &reqwest::Error| {
-            TransportError::new(TransportErrorKind::Setup, format!("{what} cannot be used: {}", root_cause(error)))
+            TransportError::new(
+                TransportErrorKind::Setup,
+                format!("{what} cannot be used: {}", root_cause(error)),
+            )
         };
         if let Some(proxy) = &self.proxy {
-            builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|error| unusable("the proxy", &error))?);
+            builder = builder
+                .proxy(reqwest::Proxy::all(proxy).map_err(|error| unusable("the proxy", &error))?);
         }
         let client = builder.build().map_err(|error| unusable("TLS", &error))?;
         Ok(self.client.get_or_init(|| client))
     }
 
-    async fn send_request(&self, post: &HttpRequest, until: Duration) -> Result<HttpResponse, TransportError> {
+    async fn send_request(
+        &self,
+        post: &HttpRequest,
+        until: Duration,
+    ) -> Result<HttpResponse, TransportError> {
         let begun = self.start_time();
-        let sending = self.http_client()?.post(&post.url).headers(post.headers.clone()).body(post.body.clone()).send();
+        let sending = self
+            .http_client()?
+            .post(&post.url)
+            .headers(post.headers.clone())
+            .body(post.body.clone())
+            .send();
         let response = match timeout_at(begun + until, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(classify_error(&error)),
             Err(_) => return Err(TransportError::timed_out()),
         };
         let headers = response.headers().iter();
-        let headers = headers
-            .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        let headers = headers.map(|(name, value)| {
+            (
+                name.as_str().to_owned(),
+                String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            )
+        });
         let headers = headers.collect();
         let status = response.status().as_u16();
-        Ok(HttpResponse { status, headers, body: Box::new(NetworkBody { response, begun }) })
+        Ok(HttpResponse {
+            status,
+            headers,
+            body: Box::new(NetworkBody { response, begun }),
+        })
     }
 }
 
@@ -99,11 +130,17 @@ impl Transport for NetworkTransport {
 }
 
 impl ResponseBody for NetworkBody {
-    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
+    fn next_chunk(
+        &mut self,
+        until: Duration,
+    ) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
             match timeout_at(self.begun + until, self.response.chunk()).await {
                 Ok(Ok(chunk)) => Ok(chunk.map(Vec::from)),
-                Ok(Err(error)) => Err(TransportError::new(TransportErrorKind::Broken, root_cause(&error))),
+                Ok(Err(error)) => Err(TransportError::new(
+                    TransportErrorKind::Broken,
+                    root_cause(&error),
+                )),
                 Err(_) => Err(TransportError::timed_out()),
             }
         })

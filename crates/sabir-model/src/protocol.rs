@@ -34,7 +34,9 @@ pub fn resolve_protocol(
     }
     let entry = catalogue.filter(|entry| entry.native.is_some() || entry.dialect.is_some());
     match entry {
-        Some(entry) if entry.native == Some(true) => (ToolProtocol::Native, ProtocolSource::Catalogue),
+        Some(entry) if entry.native == Some(true) => {
+            (ToolProtocol::Native, ProtocolSource::Catalogue)
+        }
         Some(entry) => {
             let dialect = entry.dialect.clone().unwrap_or_else(|| CLINE.to_owned());
             (ToolProtocol::Prompted(dialect), ProtocolSource::Catalogue)
@@ -57,14 +59,21 @@ mod tests {
         };
         let without = entry(Some(false), None);
         assert_eq!(
-            resolve_protocol(Some(ToolProtocol::Native), Some(prompted("x")), Some(&without)),
+            resolve_protocol(
+                Some(ToolProtocol::Native),
+                Some(prompted("x")),
+                Some(&without)
+            ),
             (ToolProtocol::Native, ProtocolSource::Explicit)
         );
         assert_eq!(
             resolve_protocol(None, Some(prompted("x")), Some(&without)),
             (prompted("x"), ProtocolSource::Journal)
         );
-        assert_eq!(resolve_protocol(None, None, Some(&without)), (prompted("cline"), ProtocolSource::Catalogue));
+        assert_eq!(
+            resolve_protocol(None, None, Some(&without)),
+            (prompted("cline"), ProtocolSource::Catalogue)
+        );
         assert_eq!(
             resolve_protocol(None, None, Some(&entry(None, Some("invoke")))),
             (prompted("invoke"), ProtocolSource::Catalogue)
@@ -77,6 +86,9 @@ mod tests {
             resolve_protocol(None, None, Some(&entry(None, None))),
             (ToolProtocol::Native, ProtocolSource::Default)
         );
-        assert_eq!(resolve_protocol(None, None, None), (ToolProtocol::Native, ProtocolSource::Default));
+        assert_eq!(
+            resolve_protocol(None, None, None),
+            (ToolProtocol::Native, ProtocolSource::Default)
+        );
     }
 }

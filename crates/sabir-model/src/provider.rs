@@ -45,20 +45,50 @@ pub struct KnownProvider {
 
 /// The well-known providers. Addresses and variables are from each provider's API documentation.
 pub const KNOWN_PROVIDERS: [KnownProvider; 14] = [
-    known_provider("anthropic", "anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"]),
-    known_provider("openai", CHAT, "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
+    known_provider(
+        "anthropic",
+        "anthropic",
+        "https://api.anthropic.com",
+        &["ANTHROPIC_API_KEY"],
+    ),
+    known_provider(
+        "openai",
+        CHAT,
+        "https://api.openai.com/v1",
+        &["OPENAI_API_KEY"],
+    ),
     known_provider(
         "gemini",
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta",
         &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
     ),
-    known_provider("openrouter", CHAT, "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"])
-        .with_thought_field("reasoning"),
-    known_provider("groq", CHAT, "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
-    known_provider("mistral", CHAT, "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]),
-    known_provider("deepseek", CHAT, "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"])
-        .with_thought_field("reasoning_content"),
+    known_provider(
+        "openrouter",
+        CHAT,
+        "https://openrouter.ai/api/v1",
+        &["OPENROUTER_API_KEY"],
+    )
+    .with_thought_field("reasoning"),
+    known_provider(
+        "groq",
+        CHAT,
+        "https://api.groq.com/openai/v1",
+        &["GROQ_API_KEY"],
+    ),
+    known_provider(
+        "mistral",
+        CHAT,
+        "https://api.mistral.ai/v1",
+        &["MISTRAL_API_KEY"],
+    ),
+    known_provider(
+        "deepseek",
+        CHAT,
+        "https://api.deepseek.com/v1",
+        &["DEEPSEEK_API_KEY"],
+    )
+    .with_thought_field("reasoning_content"),
     known_provider("xai", CHAT, "https://api.x.ai/v1", &["XAI_API_KEY"]),
     known_provider(
         "bedrock",
@@ -66,7 +96,12 @@ pub const KNOWN_PROVIDERS: [KnownProvider; 14] = [
         "https://bedrock-runtime.us-east-1.amazonaws.com",
         &["AWS_BEARER_TOKEN_BEDROCK"],
     ),
-    known_provider("together", CHAT, "https://api.together.xyz/v1", &["TOGETHER_API_KEY"]),
+    known_provider(
+        "together",
+        CHAT,
+        "https://api.together.xyz/v1",
+        &["TOGETHER_API_KEY"],
+    ),
     known_provider("ollama", CHAT, "http://127.0.0.1:11434/v1", &[]),
     known_provider("llama.cpp", CHAT, "http://127.0.0.1:8080/v1", &[]),
     known_provider("lmstudio", CHAT, "http://127.0.0.1:1234/v1", &[]),
@@ -81,7 +116,13 @@ const fn known_provider(
     base_url: &'static str,
     key_names: &'static [&'static str],
 ) -> KnownProvider {
-    KnownProvider { name, wire, base_url, key_names, thought_field: None }
+    KnownProvider {
+        name,
+        wire,
+        base_url,
+        key_names,
+        thought_field: None,
+    }
 }
 
 impl KnownProvider {
@@ -122,7 +163,10 @@ pub(crate) fn is_local(provider: &Provider) -> bool {
 pub fn is_loopback(base_url: &str) -> bool {
     let host = host_of(base_url);
     let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || address
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 /// Removes the parts of an address that may be secret: user, password and query.
@@ -130,7 +174,9 @@ pub fn is_loopback(base_url: &str) -> bool {
 /// An `@` in the path is kept, because some models have one in their name.
 pub fn plain_address(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
     let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = place.rsplit('@').next().unwrap_or_default();
     format!("{scheme}://{host}{path}")
@@ -139,7 +185,9 @@ pub fn plain_address(url: &str) -> String {
 /// Returns the host of an address, in lower case and without its port.
 pub(crate) fn host_of(base_url: &str) -> String {
     let plain = plain_address(base_url);
-    let rest = plain.split_once("://").map_or(plain.as_str(), |(_, rest)| rest);
+    let rest = plain
+        .split_once("://")
+        .map_or(plain.as_str(), |(_, rest)| rest);
     let place = rest.split('/').next().unwrap_or_default();
     let host = match place.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -150,10 +198,28 @@ pub(crate) fn host_of(base_url: &str) -> String {
 
 impl Provider {
     /// Makes a provider that streams, and that uses prompt caching if the wire supports it.
-    pub fn new(name: impl Into<String>, wire: Wire, base_url: impl Into<String>, key: Option<Secret>) -> Self {
-        let form = WireOptions { streamed: true, cached: true, ..WireOptions::default() };
+    pub fn new(
+        name: impl Into<String>,
+        wire: Wire,
+        base_url: impl Into<String>,
+        key: Option<Secret>,
+    ) -> Self {
+        let form = WireOptions {
+            streamed: true,
+            cached: true,
+            ..WireOptions::default()
+        };
         let base_url = base_url.into().trim().trim_end_matches('/').to_owned();
-        Self { name: name.into(), wire, base_url, key, signing: None, headers: Vec::new(), proxy: None, form }
+        Self {
+            name: name.into(),
+            wire,
+            base_url,
+            key,
+            signing: None,
+            headers: Vec::new(),
+            proxy: None,
+            form,
+        }
     }
 
     /// Returns the address of the endpoint for a model.
@@ -162,7 +228,9 @@ impl Provider {
     /// `/api`. The query of the base URL is kept.
     pub fn endpoint_url(&self, model: &str) -> String {
         let endpoint = self.wire.endpoint_path(model, self.form.streamed);
-        let Some((base, query)) = self.base_url.split_once('?') else { return join_url(&self.base_url, &endpoint) };
+        let Some((base, query)) = self.base_url.split_once('?') else {
+            return join_url(&self.base_url, &endpoint);
+        };
         let url = join_url(base, &endpoint);
         let mark = if url.contains('?') { '&' } else { '?' };
         format!("{url}{mark}{query}")
@@ -170,32 +238,59 @@ impl Provider {
 
     /// Returns true if the address uses TLS.
     pub fn is_secure(&self) -> bool {
-        self.base_url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
+        self.base_url
+            .get(..6)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
     }
 
     /// Returns all secrets of the provider, which must not be shown.
     pub(crate) fn all_secrets(&self) -> Vec<Secret> {
-        let signing = self.signing.iter().flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
+        let signing = self
+            .signing
+            .iter()
+            .flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
         let own = self.headers.iter().map(|(_, value)| value);
-        let mut all: Vec<_> = self.key.iter().chain(own).chain(&self.proxy).chain(signing).cloned().collect();
+        let mut all: Vec<_> = self
+            .key
+            .iter()
+            .chain(own)
+            .chain(&self.proxy)
+            .chain(signing)
+            .cloned()
+            .collect();
         all.extend(self.url_password());
         all
     }
 
     /// Returns the password in the address, as written there and as sent in the header for basic authentication.
     fn url_password(&self) -> Vec<Secret> {
-        let place = self.base_url.split_once("://").map_or(self.base_url.as_str(), |(_, rest)| rest);
+        let place = self
+            .base_url
+            .split_once("://")
+            .map_or(self.base_url.as_str(), |(_, rest)| rest);
         let place = place.split(['/', '?', '#']).next().unwrap_or_default();
-        let Some((user, password)) = place.rsplit_once('@').and_then(|(info, _)| info.split_once(':')) else {
+        let Some((user, password)) = place
+            .rsplit_once('@')
+            .and_then(|(info, _)| info.split_once(':'))
+        else {
             return Vec::new();
         };
-        let secrets = [password.to_owned(), BASE64_STANDARD.encode(format!("{user}:{password}"))];
-        secrets.into_iter().filter(|_| !password.is_empty()).map(Secret::new).collect()
+        let secrets = [
+            password.to_owned(),
+            BASE64_STANDARD.encode(format!("{user}:{password}")),
+        ];
+        secrets
+            .into_iter()
+            .filter(|_| !password.is_empty())
+            .map(Secret::new)
+            .collect()
     }
 
     /// Replaces the provider's secrets in a text.
     pub(crate) fn redact_secrets(&self, text: &str) -> String {
-        self.all_secrets().iter().fold(text.to_owned(), |text, secret| secret.redact(&text))
+        self.all_secrets()
+            .iter()
+            .fold(text.to_owned(), |text, secret| secret.redact(&text))
     }
 }
 
@@ -210,12 +305,19 @@ fn join_url(base: &str, endpoint: &str) -> String {
     let last = base.rsplit('/').next().unwrap_or_default();
     // Ollama's own API is at `/api`, but users often give the address of its OpenAI-compatible one, `/v1`.
     if first == "api" {
-        let base = if last == "v1" { base.trim_end_matches("/v1") } else { base.trim_end_matches("/api") };
+        let base = if last == "v1" {
+            base.trim_end_matches("/v1")
+        } else {
+            base.trim_end_matches("/api")
+        };
         return format!("{base}{endpoint}");
     }
     // A version at the end of the base URL (`/v1`) is not repeated.
     let known = first.starts_with('v') && first == last;
-    let rest = endpoint.get(1 + first.len()..).filter(|_| known).unwrap_or(endpoint);
+    let rest = endpoint
+        .get(1 + first.len()..)
+        .filter(|_| known)
+        .unwrap_or(endpoint);
     format!("{base}{rest}")
 }
 
@@ -227,8 +329,16 @@ mod tests {
     fn addresses_of_every_kind_of_endpoint() {
         let gemini = "/v1beta/models/m:generateContent";
         for (base, endpoint, url) in [
-            ("https://g.x", gemini, "https://g.x/v1beta/models/m:generateContent"),
-            ("https://g.x/v1beta", gemini, "https://g.x/v1beta/models/m:generateContent"),
+            (
+                "https://g.x",
+                gemini,
+                "https://g.x/v1beta/models/m:generateContent",
+            ),
+            (
+                "https://g.x/v1beta",
+                gemini,
+                "https://g.x/v1beta/models/m:generateContent",
+            ),
             ("http://o:1/v1", "/api/chat", "http://o:1/api/chat"),
             ("http://o:1/api/", "/api/chat", "http://o:1/api/chat"),
             ("http://o:1", "/api/chat", "http://o:1/api/chat"),
@@ -246,20 +356,31 @@ mod tests {
             ("http://127.3.2.1", "127.3.2.1", true),
             ("http://localhost:8080", "localhost", true),
             ("http://[::1]:8080/v1", "[::1]", true),
-            ("http://127.0.0.1.evil.example/v1", "127.0.0.1.evil.example", false),
+            (
+                "http://127.0.0.1.evil.example/v1",
+                "127.0.0.1.evil.example",
+                false,
+            ),
             ("http://localhost@evil.example/v1", "evil.example", false),
             ("http://evil.example/@localhost", "evil.example", false),
             ("nonsense", "nonsense", false),
             ("", "", false),
         ] {
-            assert_eq!((host_of(url).as_str(), is_loopback(url)), (expected, local), "{url}");
+            assert_eq!(
+                (host_of(url).as_str(), is_loopback(url)),
+                (expected, local),
+                "{url}"
+            );
         }
         for (url, expected) in [
             ("https://me:pass@x.y/v1?key=z#w", "https://x.y/v1"),
             ("https://me:pass@h:1/v1?token=x", "https://h:1/v1"),
             ("https://me:p@ss@h", "https://h"),
             ("https://h/models/m@001:go", "https://h/models/m@001:go"),
-            ("http://evil.example/@localhost", "http://evil.example/@localhost"),
+            (
+                "http://evil.example/@localhost",
+                "http://evil.example/@localhost",
+            ),
             ("nonsense?x", "nonsense"),
         ] {
             assert_eq!(plain_address(url), expected);
@@ -270,7 +391,14 @@ mod tests {
     fn known_providers_are_whole() {
         for known in KNOWN_PROVIDERS {
             assert!(known.is_local() == is_loopback(known.base_url), "{known:?}");
-            assert_eq!(KNOWN_PROVIDERS.iter().filter(|other| other.name == known.name).count(), 1, "{known:?}");
+            assert_eq!(
+                KNOWN_PROVIDERS
+                    .iter()
+                    .filter(|other| other.name == known.name)
+                    .count(),
+                1,
+                "{known:?}"
+            );
             assert!(known.to_provider(None).is_some(), "{known:?}");
         }
     }
@@ -278,23 +406,51 @@ mod tests {
     #[test]
     fn base_urls_are_understood() {
         let url = |wire, base: &str| Provider::new("p", wire, base, None).endpoint_url("m");
-        for base in ["https://x.y", "https://x.y/", "https://x.y/v1", "https://x.y/v1/messages"] {
+        for base in [
+            "https://x.y",
+            "https://x.y/",
+            "https://x.y/v1",
+            "https://x.y/v1/messages",
+        ] {
             assert_eq!(url(Wire::Anthropic, base), "https://x.y/v1/messages");
         }
-        for base in ["http://x:1/v1", " http://x:1/v1/ ", "http://x:1/v1/chat/completions"] {
-            assert_eq!(url(Wire::OpenAiChat, base), "http://x:1/v1/chat/completions");
+        for base in [
+            "http://x:1/v1",
+            " http://x:1/v1/ ",
+            "http://x:1/v1/chat/completions",
+        ] {
+            assert_eq!(
+                url(Wire::OpenAiChat, base),
+                "http://x:1/v1/chat/completions"
+            );
         }
-        for base in ["https://x.y/v1?api-version=1", "https://x.y/v1/chat/completions?api-version=1"] {
-            assert_eq!(url(Wire::OpenAiChat, base), "https://x.y/v1/chat/completions?api-version=1");
+        for base in [
+            "https://x.y/v1?api-version=1",
+            "https://x.y/v1/chat/completions?api-version=1",
+        ] {
+            assert_eq!(
+                url(Wire::OpenAiChat, base),
+                "https://x.y/v1/chat/completions?api-version=1"
+            );
         }
         let gemini = url(Wire::Gemini, "https://g.x/v1beta?beta=1");
-        assert!(gemini.ends_with(":streamGenerateContent?alt=sse&beta=1"), "{gemini}");
+        assert!(
+            gemini.ends_with(":streamGenerateContent?alt=sse&beta=1"),
+            "{gemini}"
+        );
     }
 
     #[test]
     fn no_secret_is_shown() {
-        let mut provider = Provider::new("p", Wire::Anthropic, "https://x.y", Some(Secret::new("sk-12345")));
-        provider.headers.push(("x-token".into(), Secret::new("token-9876")));
+        let mut provider = Provider::new(
+            "p",
+            Wire::Anthropic,
+            "https://x.y",
+            Some(Secret::new("sk-12345")),
+        );
+        provider
+            .headers
+            .push(("x-token".into(), Secret::new("token-9876")));
         provider.signing = Some(SigningCredentials {
             access_key: "AKID".into(),
             secret_key: Secret::new("key-5555"),
@@ -302,7 +458,15 @@ mod tests {
             region: "eu-west-1".into(),
             clock: || std::time::UNIX_EPOCH,
         });
-        let shown = format!("{provider:?} {}", provider.redact_secrets("sk-12345 token-9876 key-5555 temporary-7777"));
-        assert!(["12345", "9876", "5555", "7777"].iter().all(|secret| !shown.contains(secret)), "{shown}");
+        let shown = format!(
+            "{provider:?} {}",
+            provider.redact_secrets("sk-12345 token-9876 key-5555 temporary-7777")
+        );
+        assert!(
+            ["12345", "9876", "5555", "7777"]
+                .iter()
+                .all(|secret| !shown.contains(secret)),
+            "{shown}"
+        );
     }
 }

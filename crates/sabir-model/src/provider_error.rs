@@ -18,40 +18,63 @@ pub(crate) struct RequestTarget<'a> {
 impl RequestTarget<'_> {
     /// Makes an error of that kind, without the provider's secrets in its message.
     pub(crate) fn new_error(self, kind: ModelErrorKind, message: impl AsRef<str>) -> ModelError {
-        ModelError { kind, message: self.provider.redact_secrets(message.as_ref()) }
+        ModelError {
+            kind,
+            message: self.provider.redact_secrets(message.as_ref()),
+        }
     }
 
     /// Makes the error of an error response, from its status and body.
     pub(crate) fn status_error(self, status: u16, body: &[u8]) -> ModelError {
         let known = ProviderError::from_body(body).map(|error| error.with_status(status));
-        let error = known.unwrap_or_else(|| ProviderError::new("", String::from_utf8_lossy(body)).with_status(status));
+        let error = known.unwrap_or_else(|| {
+            ProviderError::new("", String::from_utf8_lossy(body)).with_status(status)
+        });
         let Provider { name, .. } = self.provider;
         let url = self.endpoint_address();
         let model = self.model;
         let first = match (status, error.kind) {
-            (_, ModelErrorKind::TooLong) => format!("the history is longer than the context of `{model}`"),
+            (_, ModelErrorKind::TooLong) => {
+                format!("the history is longer than the context of `{model}`")
+            }
             (401, _) => format!("{name} refused the key ({status}); set another key for {name}"),
-            (402, _) => format!("{name} wants to be paid ({status}); add credit to the account or use another key"),
-            (403, _) => format!("the key for {name} may not use `{model}` ({status}); use another key or model"),
+            (402, _) => format!(
+                "{name} wants to be paid ({status}); add credit to the account or use another key"
+            ),
+            (403, _) => format!(
+                "the key for {name} may not use `{model}` ({status}); use another key or model"
+            ),
             (404, _) => {
-                format!("{name} knows no model `{model}` at {url} ({status}); check the model's name and the base URL")
+                format!(
+                    "{name} knows no model `{model}` at {url} ({status}); check the model's name and the base URL"
+                )
             }
             (413, _) => {
-                format!("the request is too large for {name} ({status}); shorten the history or leave out images")
+                format!(
+                    "the request is too large for {name} ({status}); shorten the history or leave out images"
+                )
             }
             // The kind comes from the error's code: OpenAI reports an empty account with the same status as a rate limit.
             (429, ModelErrorKind::Rejected) => {
                 format!("the quota of the key for {name} is used up ({status}); use another key")
             }
             (429, _) => {
-                format!("{name} allows no more requests at present ({status}); wait, or use another key or model")
+                format!(
+                    "{name} allows no more requests at present ({status}); wait, or use another key or model"
+                )
             }
-            (300..=399, _) => format!("{url} sends requests elsewhere ({status}); change the base URL of {name}"),
-            (500.., _) | (408, _) => format!("{name} failed or is overloaded ({status}); try again later"),
+            (300..=399, _) => {
+                format!("{url} sends requests elsewhere ({status}); change the base URL of {name}")
+            }
+            (500.., _) | (408, _) => {
+                format!("{name} failed or is overloaded ({status}); try again later")
+            }
             (_, ModelErrorKind::UnknownModel) => {
                 format!("{name} knows no model `{model}` ({status}); check the model's name")
             }
-            _ => format!("{name} refused the request ({status}); another model or protocol may be needed"),
+            _ => format!(
+                "{name} refused the request ({status}); another model or protocol may be needed"
+            ),
         };
         self.new_error(error.kind, append_details(&first, &error))
     }
@@ -59,9 +82,15 @@ impl RequestTarget<'_> {
     /// Makes the error that came inside a response of status 200.
     pub(crate) fn stream_error(self, error: &ProviderError, delivered: bool) -> ModelError {
         let Provider { name, .. } = self.provider;
-        let place = if delivered { "in the middle of its answer" } else { "in place of an answer" };
+        let place = if delivered {
+            "in the middle of its answer"
+        } else {
+            "in place of an answer"
+        };
         let first = match error.kind {
-            ModelErrorKind::TooLong => format!("the history is longer than the context of `{}`", self.model),
+            ModelErrorKind::TooLong => {
+                format!("the history is longer than the context of `{}`", self.model)
+            }
             ModelErrorKind::Key => format!("{name} refused the key; set another key for {name}"),
             _ => format!("{name} reported an error {place}"),
         };
@@ -77,7 +106,11 @@ impl RequestTarget<'_> {
         } else {
             "check the base URL and the wire"
         };
-        let kind = if content_type.is_empty() { "no content type" } else { content_type };
+        let kind = if content_type.is_empty() {
+            "no content type"
+        } else {
+            content_type
+        };
         let message = format!(
             "{name} answered with {kind} instead of the {} wire at {}; {suspect}{}",
             self.provider.wire,
@@ -102,18 +135,28 @@ pub(crate) fn is_expired_state(error: &ModelError) -> bool {
 }
 
 fn append_details(first: &str, error: &ProviderError) -> String {
-    let code = if error.code.is_empty() { String::new() } else { format!(" [{}]", single_line(&error.code, 60)) };
+    let code = if error.code.is_empty() {
+        String::new()
+    } else {
+        format!(" [{}]", single_line(&error.code, 60))
+    };
     format!("{first}{code}{}", quote_text(&error.message))
 }
 
 fn quote_text(words: &str) -> String {
     let words = single_line(words, MAX_QUOTED_CHARS);
-    if words.is_empty() { String::new() } else { format!(": {words}") }
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(": {words}")
+    }
 }
 
 /// Returns the text on one line, without control characters, cut to `length` characters.
 fn single_line(words: &str, length: usize) -> String {
-    let line = words.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let line = words
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty());
     let line = line.collect::<Vec<_>>().join(" ");
     let mut shown: String = line.chars().take(length).collect();
     if shown.len() < line.len() {
@@ -132,8 +175,16 @@ mod tests {
     #[test]
     fn sentences_name_what_to_change_and_no_secret() {
         let base = "https://me:pass-word@host.example/v1?token=x";
-        let provider = Provider::new("acme", Wire::OpenAiChat, base, Some(Secret::new("sk-123456")));
-        let asked = RequestTarget { provider: &provider, model: "m-1" };
+        let provider = Provider::new(
+            "acme",
+            Wire::OpenAiChat,
+            base,
+            Some(Secret::new("sk-123456")),
+        );
+        let asked = RequestTarget {
+            provider: &provider,
+            model: "m-1",
+        };
         let check = |status: u16, body: &str, kind: ModelErrorKind, words: &[&str]| {
             let error = asked.status_error(status, body.as_bytes());
             assert_eq!(error.kind, kind, "{error}");
@@ -145,13 +196,28 @@ mod tests {
             }
         };
         use ModelErrorKind as K;
-        check(401, r#"{"error":{"message":"bad key sk-123456\u001b[31m\n"}}"#, K::Key, &["key for acme"]);
+        check(
+            401,
+            r#"{"error":{"message":"bad key sk-123456\u001b[31m\n"}}"#,
+            K::Key,
+            &["key for acme"],
+        );
         check(403, "", K::Key, &["m-1", "key"]);
         check(404, "nope", K::UnknownModel, &["m-1", "base URL", "nope"]);
         check(413, "", K::Rejected, &["shorten"]);
-        check(400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, K::TooLong, &["context of `m-1`"]);
+        check(
+            400,
+            r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#,
+            K::TooLong,
+            &["context of `m-1`"],
+        );
         check(400, &"x".repeat(9999), K::Rejected, &["…"]);
-        check(429, r#"{"error":{"code":"insufficient_quota","message":"x"}}"#, K::Rejected, &["quota"]);
+        check(
+            429,
+            r#"{"error":{"code":"insufficient_quota","message":"x"}}"#,
+            K::Rejected,
+            &["quota"],
+        );
         check(429, "", K::RateLimited, &["wait"]);
         check(529, "", K::Unavailable, &["overloaded"]);
         check(302, "", K::Rejected, &["base URL"]);

@@ -9,9 +9,13 @@ use sabir_call::redact as shapes;
 use sabir_call::redact::RedactedPiece;
 use serde_json::Value;
 
-use crate::cassette::{CASSETTE_VERSION, CassetteLine, ExchangeEnd, RecordedBytes, RecordedProvider, RecordedRequest};
+use crate::cassette::{
+    CASSETTE_VERSION, CassetteLine, ExchangeEnd, RecordedBytes, RecordedProvider, RecordedRequest,
+};
 use crate::redact::{self, ProviderRedactor};
-use crate::transport::{HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportFuture};
+use crate::transport::{
+    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportFuture,
+};
 
 /// A writer of a cassette. Clones write to the same one.
 #[derive(Clone)]
@@ -72,13 +76,18 @@ impl CassetteRecorder {
         provider: RecordedProvider,
         task: Value,
     ) -> io::Result<Self> {
-        let to = Mutex::new(CassetteWriter { file, requests: 0, error: None });
+        let to = Mutex::new(CassetteWriter {
+            file,
+            requests: 0,
+            error: None,
+        });
         let recorder = Self(Arc::new(RecorderState {
             writer: to,
             redactor: Mutex::new(Arc::new(redactor)),
             printed: Mutex::default(),
         }));
-        let task = serde_json::from_str(&recorder.redactor().redact_json(&task.to_string())).unwrap_or_default();
+        let task = serde_json::from_str(&recorder.redactor().redact_json(&task.to_string()))
+            .unwrap_or_default();
         let by = concat!("sabir ", env!("CARGO_PKG_VERSION")).to_owned();
         recorder.write_line(&CassetteLine::Cassette {
             version: CASSETTE_VERSION,
@@ -95,16 +104,26 @@ impl CassetteRecorder {
     /// Records a piece of a command's output. How it is cut into pieces depends on timing, so a replay needs the pieces.
     pub fn record_output(&self, call: &str, text: &str) {
         let text = self.redactor().redact_known(text);
-        let text = self.lock_outputs().entry(call.to_owned()).or_default().redact_piece(&text);
+        let text = self
+            .lock_outputs()
+            .entry(call.to_owned())
+            .or_default()
+            .redact_piece(&text);
         self.write_output(call, text);
     }
 
     /// Records the result of a call that has printed something.
     pub fn record_result(&self, call: &str, content: &str) {
-        let held = self.lock_outputs().remove(call).map(|mut held| held.finish_text());
+        let held = self
+            .lock_outputs()
+            .remove(call)
+            .map(|mut held| held.finish_text());
         self.write_output(call, held.unwrap_or_default());
         let content = self.redactor().redact_text(content);
-        self.write_line(&CassetteLine::Result { call: call.to_owned(), content });
+        self.write_line(&CassetteLine::Result {
+            call: call.to_owned(),
+            content,
+        });
     }
 
     /// Returns the error after which nothing more was written. The cassette is complete only if this is `None` at the end.
@@ -114,21 +133,37 @@ impl CassetteRecorder {
 
     /// Redacts these secrets from now on, too.
     pub(crate) fn add_secrets(&self, more: &ProviderRedactor) {
-        let mut redactor = self.0.redactor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut redactor = self
+            .0
+            .redactor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *redactor = Arc::new(redactor.merged_with(more));
     }
 
     fn redactor(&self) -> Arc<ProviderRedactor> {
-        Arc::clone(&self.0.redactor.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .0
+                .redactor
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     fn lock_outputs(&self) -> MutexGuard<'_, HashMap<String, shapes::Redactor>> {
-        self.0.printed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .printed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_output(&self, call: &str, text: String) {
         if !text.is_empty() {
-            self.write_line(&CassetteLine::Output { call: call.to_owned(), text });
+            self.write_line(&CassetteLine::Output {
+                call: call.to_owned(),
+                text,
+            });
         }
     }
 
@@ -161,10 +196,19 @@ impl CassetteRecorder {
 
     fn record_response(&self, number: usize, at: Duration, response: &HttpResponse) {
         let headers = response.headers.iter();
-        let headers = headers
-            .map(|(name, value)| (name.clone(), self.redactor().redact_text(&redact::redact_header(name, value))));
-        let line =
-            CassetteLine::Response { number, at: to_micros(at), status: response.status, headers: headers.collect() };
+        let headers = headers.map(|(name, value)| {
+            (
+                name.clone(),
+                self.redactor()
+                    .redact_text(&redact::redact_header(name, value)),
+            )
+        });
+        let line = CassetteLine::Response {
+            number,
+            at: to_micros(at),
+            status: response.status,
+            headers: headers.collect(),
+        };
         self.write_line(&line);
     }
 }
@@ -174,12 +218,14 @@ impl CassetteWriter {
         if self.error.is_some() {
             return;
         }
-        let written = serde_json::to_vec(line).map_err(io::Error::other).and_then(|mut bytes| {
-            bytes.push(b'\n');
-            // Written in one piece, so that a crash tears the last line at most.
-            self.file.write_all(&bytes)?;
-            self.file.flush()
-        });
+        let written = serde_json::to_vec(line)
+            .map_err(io::Error::other)
+            .and_then(|mut bytes| {
+                bytes.push(b'\n');
+                // Written in one piece, so that a crash tears the last line at most.
+                self.file.write_all(&bytes)?;
+                self.file.flush()
+            });
         self.error = written.err();
     }
 }
@@ -206,13 +252,22 @@ impl Transport for RecordingTransport {
     ) -> TransportFuture<'a, Result<HttpResponse, TransportError>> {
         Box::pin(async move {
             let number = self.recorder.record_request(self.now(), post);
-            let mut exchange = RecordedExchange::new(self.recorder.clone(), Arc::clone(&self.inner), number);
+            let mut exchange =
+                RecordedExchange::new(self.recorder.clone(), Arc::clone(&self.inner), number);
             let response = self.inner.send(post, until).await;
             match response {
                 Ok(response) => {
                     self.recorder.record_response(number, self.now(), &response);
-                    let HttpResponse { status, headers, body: inner } = response;
-                    Ok(HttpResponse { status, headers, body: Box::new(RecordedBody { inner, exchange }) })
+                    let HttpResponse {
+                        status,
+                        headers,
+                        body: inner,
+                    } = response;
+                    Ok(HttpResponse {
+                        status,
+                        headers,
+                        body: Box::new(RecordedBody { inner, exchange }),
+                    })
                 }
                 Err(loss) => {
                     exchange.record_end(ExchangeEnd::Lost(loss.kind), &loss.cause);
@@ -224,13 +279,18 @@ impl Transport for RecordingTransport {
 }
 
 impl ResponseBody for RecordedBody {
-    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
+    fn next_chunk(
+        &mut self,
+        until: Duration,
+    ) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
             let chunk = self.inner.next_chunk(until).await;
             match &chunk {
                 Ok(Some(bytes)) => self.exchange.record_chunk(bytes),
                 Ok(None) => self.exchange.record_end(ExchangeEnd::Complete, ""),
-                Err(loss) => self.exchange.record_end(ExchangeEnd::Lost(loss.kind), &loss.cause),
+                Err(loss) => self
+                    .exchange
+                    .record_end(ExchangeEnd::Lost(loss.kind), &loss.cause),
             }
             chunk
         })
@@ -252,7 +312,12 @@ impl RecordedExchange {
 
     fn record_chunk(&mut self, bytes: &[u8]) {
         self.held.push((self.clock.now(), bytes.to_vec()));
-        let tail: Vec<u8> = self.held.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+        let tail: Vec<u8> = self
+            .held
+            .iter()
+            .flat_map(|(_, bytes)| bytes)
+            .copied()
+            .collect();
         // A secret may be split over two chunks; such chunks wait for the next one.
         if !self.recorder.redactor().ends_in_secret_prefix(&tail) {
             self.write_held();
@@ -264,17 +329,27 @@ impl RecordedExchange {
         let (moments, mut pieces): (Vec<_>, Vec<_>) = self.held.drain(..).unzip();
         self.recorder.redactor().redact_pieces(&mut pieces);
         for (at, bytes) in moments.into_iter().zip(&pieces) {
-            self.waiting.push_back(PendingPiece { at, undecided: bytes.len(), shown: Vec::new() });
+            self.waiting.push_back(PendingPiece {
+                at,
+                undecided: bytes.len(),
+                shown: Vec::new(),
+            });
             // This redactor decides about bytes with a delay, so they go back to their pieces, which keep their times.
-            self.shapes.push(bytes, &mut |piece| assign_piece(&mut self.waiting, piece));
+            self.shapes
+                .push(bytes, &mut |piece| assign_piece(&mut self.waiting, piece));
         }
         self.write_decided();
     }
 
     fn write_decided(&mut self) {
-        while let Some(PendingPiece { at, shown, .. }) = self.waiting.pop_front_if(|piece| piece.undecided == 0) {
-            let line =
-                CassetteLine::Chunk { number: self.number, at: to_micros(at), bytes: RecordedBytes::encode(&shown) };
+        while let Some(PendingPiece { at, shown, .. }) =
+            self.waiting.pop_front_if(|piece| piece.undecided == 0)
+        {
+            let line = CassetteLine::Chunk {
+                number: self.number,
+                at: to_micros(at),
+                bytes: RecordedBytes::encode(&shown),
+            };
             self.recorder.write_line(&line);
         }
     }
@@ -285,11 +360,17 @@ impl RecordedExchange {
         }
         self.ended = true;
         self.write_held();
-        self.shapes.finish(&mut |piece| assign_piece(&mut self.waiting, piece));
+        self.shapes
+            .finish(&mut |piece| assign_piece(&mut self.waiting, piece));
         self.write_decided();
         let at = to_micros(self.clock.now());
         let cause = self.recorder.redactor().redact_text(cause);
-        self.recorder.write_line(&CassetteLine::End { number: self.number, at, how, cause });
+        self.recorder.write_line(&CassetteLine::End {
+            number: self.number,
+            at,
+            how,
+            cause,
+        });
     }
 }
 

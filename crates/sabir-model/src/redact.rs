@@ -55,12 +55,19 @@ impl ProviderRedactor {
     /// Collects all secrets of a provider, each as it is and as JSON escapes it.
     pub(crate) fn new(provider: &Provider) -> Self {
         let mut secrets = Vec::new();
-        for secret in
-            provider.all_secrets().iter().map(Secret::expose).filter(|secret| secret.len() >= MIN_SECRET_BYTES)
+        for secret in provider
+            .all_secrets()
+            .iter()
+            .map(Secret::expose)
+            .filter(|secret| secret.len() >= MIN_SECRET_BYTES)
         {
             let quoted = serde_json::Value::from(secret).to_string();
             secrets.push(secret.as_bytes().to_vec());
-            let inner = quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default().as_bytes();
+            let inner = quoted
+                .trim_start_matches('"')
+                .strip_suffix('"')
+                .unwrap_or_default()
+                .as_bytes();
             if inner != secret.as_bytes() {
                 secrets.push(inner.to_vec());
             }
@@ -70,8 +77,13 @@ impl ProviderRedactor {
 
     /// Returns a redactor for the secrets of both.
     pub(crate) fn merged_with(&self, more: &Self) -> Self {
-        let new = more.secrets.iter().filter(|secret| !self.secrets.contains(secret));
-        Self { secrets: self.secrets.iter().chain(new).cloned().collect() }
+        let new = more
+            .secrets
+            .iter()
+            .filter(|secret| !self.secrets.contains(secret));
+        Self {
+            secrets: self.secrets.iter().chain(new).cloned().collect(),
+        }
     }
 
     /// Redacts the provider's secrets and known secret formats in a text.
@@ -104,23 +116,39 @@ impl ProviderRedactor {
     /// Returns true if the bytes end in the beginning of a secret.
     pub(crate) fn ends_in_secret_prefix(&self, bytes: &[u8]) -> bool {
         self.secrets.iter().any(|secret| {
-            (1..secret.len()).any(|length| secret.get(..length).is_some_and(|begin| bytes.ends_with(begin)))
+            (1..secret.len()).any(|length| {
+                secret
+                    .get(..length)
+                    .is_some_and(|begin| bytes.ends_with(begin))
+            })
         })
     }
 }
 
 /// Returns the value of a header as it is recorded.
 pub(crate) fn redact_header(name: &str, value: &str) -> String {
-    let keep = VISIBLE_HEADERS.contains(&name) || VISIBLE_HEADER_PREFIXES.iter().any(|begin| name.starts_with(begin));
-    if keep { value.to_owned() } else { REDACTED.to_owned() }
+    let keep = VISIBLE_HEADERS.contains(&name)
+        || VISIBLE_HEADER_PREFIXES
+            .iter()
+            .any(|begin| name.starts_with(begin));
+    if keep {
+        value.to_owned()
+    } else {
+        REDACTED.to_owned()
+    }
 }
 
 /// Returns the path and query of an address as they are recorded.
 pub(crate) fn redact_path(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let path = rest.find(['/', '?', '#']).and_then(|at| rest.get(at..)).unwrap_or("/");
+    let path = rest
+        .find(['/', '?', '#'])
+        .and_then(|at| rest.get(at..))
+        .unwrap_or("/");
     let path = path.split('#').next().unwrap_or_default();
-    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
+    let Some((path, query)) = path.split_once('?') else {
+        return path.to_owned();
+    };
     let shown = query.split('&').map(|pair| match pair.split_once('=') {
         Some((name, _)) if !VISIBLE_QUERY_KEYS.contains(&name) => format!("{name}={REDACTED}"),
         _ => pair.to_owned(),
@@ -132,7 +160,12 @@ pub(crate) fn redact_path(url: &str) -> String {
 fn find_occurrences(bytes: &[u8], part: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut from = 0;
-    let next = |from: usize| bytes.get(from..)?.windows(part.len()).position(|window| window == part);
+    let next = |from: usize| {
+        bytes
+            .get(from..)?
+            .windows(part.len())
+            .position(|window| window == part)
+    };
     while let Some(at) = next(from) {
         found.push(from + at);
         from += at + part.len();
@@ -170,8 +203,15 @@ mod tests {
     use crate::secret::Secret;
 
     fn redactor() -> ProviderRedactor {
-        let mut provider = Provider::new("p", Wire::Anthropic, "https://x.y", Some(Secret::new("sk-12345")));
-        provider.headers.push(("x-token".to_owned(), Secret::new("to\"ken-9")));
+        let mut provider = Provider::new(
+            "p",
+            Wire::Anthropic,
+            "https://x.y",
+            Some(Secret::new("sk-12345")),
+        );
+        provider
+            .headers
+            .push(("x-token".to_owned(), Secret::new("to\"ken-9")));
         ProviderRedactor::new(&provider)
     }
 
@@ -179,24 +219,36 @@ mod tests {
     fn secrets_leave_whatever_the_pieces() {
         let check = |text: &str, expected: &str| {
             for size in 1..=text.len() {
-                let mut pieces: Vec<Vec<u8>> = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+                let mut pieces: Vec<Vec<u8>> =
+                    text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
                 let count = pieces.len();
                 redactor().redact_pieces(&mut pieces);
-                assert_eq!(String::from_utf8(pieces.concat()).unwrap(), expected, "pieces of {size}");
+                assert_eq!(
+                    String::from_utf8(pieces.concat()).unwrap(),
+                    expected,
+                    "pieces of {size}"
+                );
                 assert_eq!(pieces.len(), count);
             }
         };
         check("a sk-12345 b sk-12345", "a [secret] b [secret]");
         check(r#"{"t":"to\"ken-9"}"#, r#"{"t":"[secret]"}"#);
         check("sk-1234 sk-sk-12345", "sk-1234 sk-[secret]");
-        assert!(redactor().ends_in_secret_prefix(b"a sk-12") && !redactor().ends_in_secret_prefix(b"sk-12x"));
+        assert!(
+            redactor().ends_in_secret_prefix(b"a sk-12")
+                && !redactor().ends_in_secret_prefix(b"sk-12x")
+        );
     }
 
     #[test]
     fn a_secret_may_be_a_part_of_what_stands_for_it() {
         let check = |key: &str, expected: &str| {
             let provider = Provider::new("p", Wire::OpenAiChat, "http://h", Some(Secret::new(key)));
-            assert_eq!(ProviderRedactor::new(&provider).redact_text("a [secret] secret"), expected, "{key}");
+            assert_eq!(
+                ProviderRedactor::new(&provider).redact_text("a [secret] secret"),
+                expected,
+                "{key}"
+            );
         };
         check("secret", "a [[secret]] [secret]");
         check("[secret", "a [secret]] secret");
@@ -205,11 +257,21 @@ mod tests {
 
     #[test]
     fn only_harmless_headers_and_queries_stay() {
-        for name in ["authorization", "x-api-key", "x-goog-api-key", "cookie", "set-cookie", "x-amz-security-token"] {
+        for name in [
+            "authorization",
+            "x-api-key",
+            "x-goog-api-key",
+            "cookie",
+            "set-cookie",
+            "x-amz-security-token",
+        ] {
             assert_eq!(redact_header(name, "v"), REDACTED, "{name}");
         }
         assert_eq!(redact_header("retry-after", "2"), "2");
-        assert_eq!(redact_path("https://h/v1/m:go?alt=sse&key=k#f"), "/v1/m:go?alt=sse&key=[redacted]");
+        assert_eq!(
+            redact_path("https://h/v1/m:go?alt=sse&key=k#f"),
+            "/v1/m:go?alt=sse&key=[redacted]"
+        );
         assert_eq!(redact_path("http://h"), "/");
     }
 }

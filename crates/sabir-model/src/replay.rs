@@ -7,7 +7,8 @@ use crate::cassette::{Cassette, CassetteExchange, ExchangeEnd, RecordedRequest, 
 use crate::difference::find_differences;
 use crate::redact::ProviderRedactor;
 use crate::transport::{
-    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind, TransportFuture,
+    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind,
+    TransportFuture,
 };
 
 /// The tolerance for deadlines: the recorder takes its times a little later than the deadline's clock did, and a chunk that arrived in time must do so again.
@@ -42,7 +43,8 @@ struct RequestTime {
 impl RequestTime {
     /// Converts a time of the recording to a time of the replay's clock.
     fn due_at(self, at: Duration) -> Duration {
-        self.replayed.saturating_add(at.saturating_sub(self.recorded))
+        self.replayed
+            .saturating_add(at.saturating_sub(self.recorded))
     }
 }
 
@@ -63,17 +65,28 @@ impl std::fmt::Debug for CassettePlayer {
 impl CassettePlayer {
     pub(crate) fn new(cassette: &Cassette) -> Self {
         let exchanges = cassette.exchanges.clone();
-        Self(Arc::new(SharedPlayback { exchanges, state: Mutex::default(), on_dropped: Mutex::default() }))
+        Self(Arc::new(SharedPlayback {
+            exchanges,
+            state: Mutex::default(),
+            on_dropped: Mutex::default(),
+        }))
     }
 
     /// Returns the number of recorded requests that were not made yet.
     pub fn remaining_requests(&self) -> usize {
-        self.0.exchanges.len().saturating_sub(self.lock_state().requests)
+        self.0
+            .exchanges
+            .len()
+            .saturating_sub(self.lock_state().requests)
     }
 
     /// Calls `tell` where the recorded task stopped reading, because it was interrupted or its time was up. The response does not continue after that.
     pub fn on_dropped(&self, tell: impl Fn() + Send + 'static) {
-        *self.0.on_dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
+        *self
+            .0
+            .on_dropped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
     }
 
     fn lock_state(&self) -> MutexGuard<'_, PlaybackState> {
@@ -85,14 +98,30 @@ impl CassettePlayer {
         let mut state = self.lock_state();
         let late = moment > until.saturating_add(DEADLINE_SLACK);
         state.now = state.now.max(moment.min(until));
-        if late { Err(TransportError::timed_out()) } else { Ok(()) }
+        if late {
+            Err(TransportError::timed_out())
+        } else {
+            Ok(())
+        }
     }
 
     /// Replays the end of an exchange.
-    async fn play_end(&self, number: usize, begun: RequestTime, until: Duration) -> Result<(), TransportError> {
-        let end = self.0.exchanges.get(number).and_then(|exchange| exchange.end.as_ref());
+    async fn play_end(
+        &self,
+        number: usize,
+        begun: RequestTime,
+        until: Duration,
+    ) -> Result<(), TransportError> {
+        let end = self
+            .0
+            .exchanges
+            .get(number)
+            .and_then(|exchange| exchange.end.as_ref());
         let Some((at, how, cause)) = end else {
-            let words = format!("the recording breaks off in the answer to request {}", number + 1);
+            let words = format!(
+                "the recording breaks off in the answer to request {}",
+                number + 1
+            );
             return Err(TransportError::new(TransportErrorKind::Cassette, words));
         };
         match how {
@@ -103,11 +132,17 @@ impl CassettePlayer {
                 Err(TransportError::timed_out())
             }
             ExchangeEnd::Complete => self.advance_clock(begun.due_at(*at), until),
-            ExchangeEnd::Lost(kind) => {
-                self.advance_clock(begun.due_at(*at), until).and(Err(TransportError::new(*kind, cause.as_str())))
-            }
+            ExchangeEnd::Lost(kind) => self
+                .advance_clock(begun.due_at(*at), until)
+                .and(Err(TransportError::new(*kind, cause.as_str()))),
             ExchangeEnd::Dropped => {
-                if let Some(tell) = self.0.on_dropped.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                if let Some(tell) = self
+                    .0
+                    .on_dropped
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .as_ref()
+                {
                     tell();
                 }
                 // The caller drops this future, as the recorded caller did.
@@ -116,7 +151,11 @@ impl CassettePlayer {
         }
     }
 
-    async fn play_response(&self, post: &HttpRequest, until: Duration) -> Result<HttpResponse, TransportError> {
+    async fn play_response(
+        &self,
+        post: &HttpRequest,
+        until: Duration,
+    ) -> Result<HttpResponse, TransportError> {
         let (number, now) = {
             let mut state = self.lock_state();
             state.requests += 1;
@@ -125,13 +164,26 @@ impl CassettePlayer {
         let Some(exchange) = self.0.exchanges.get(number) else {
             let count = self.0.exchanges.len();
             let asked = number + 1;
-            let words =
-                format!("the recording holds {count} requests, and this would be request {asked}; nothing was sent");
+            let words = format!(
+                "the recording holds {count} requests, and this would be request {asked}; nothing was sent"
+            );
             return Err(TransportError::new(TransportErrorKind::Cassette, words));
         };
-        check_request(number + 1, &exchange.request, &RecordedRequest::new(post, &ProviderRedactor::default()))?;
-        let begun = RequestTime { replayed: now, recorded: exchange.at };
-        let Some(ResponseHead { at, status, headers }) = &exchange.response else {
+        check_request(
+            number + 1,
+            &exchange.request,
+            &RecordedRequest::new(post, &ProviderRedactor::default()),
+        )?;
+        let begun = RequestTime {
+            replayed: now,
+            recorded: exchange.at,
+        };
+        let Some(ResponseHead {
+            at,
+            status,
+            headers,
+        }) = &exchange.response
+        else {
             self.play_end(number, begun, until).await?;
             return Err(TransportError::new(
                 TransportErrorKind::Cassette,
@@ -139,8 +191,17 @@ impl CassettePlayer {
             ));
         };
         self.advance_clock(begun.due_at(*at), until)?;
-        let body = ReplayedBody { player: self.clone(), number, begun, next: 0 };
-        Ok(HttpResponse { status: *status, headers: headers.clone(), body: Box::new(body) })
+        let body = ReplayedBody {
+            player: self.clone(),
+            number,
+            begun,
+            next: 0,
+        };
+        Ok(HttpResponse {
+            status: *status,
+            headers: headers.clone(),
+            body: Box::new(body),
+        })
     }
 }
 
@@ -165,11 +226,23 @@ impl Transport for CassettePlayer {
 }
 
 impl ResponseBody for ReplayedBody {
-    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
+    fn next_chunk(
+        &mut self,
+        until: Duration,
+    ) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
-            let chunks = self.player.0.exchanges.get(self.number).map(|exchange| &exchange.chunks);
+            let chunks = self
+                .player
+                .0
+                .exchanges
+                .get(self.number)
+                .map(|exchange| &exchange.chunks);
             let Some((at, bytes)) = chunks.and_then(|chunks| chunks.get(self.next)) else {
-                return self.player.play_end(self.number, self.begun, until).await.map(|()| None);
+                return self
+                    .player
+                    .play_end(self.number, self.begun, until)
+                    .await
+                    .map(|()| None);
             };
             self.player.advance_clock(self.begun.due_at(*at), until)?;
             self.next += 1;
@@ -179,9 +252,15 @@ impl ResponseBody for ReplayedBody {
 }
 
 /// Returns an error if a request is not the recorded one.
-fn check_request(number: usize, recorded: &RecordedRequest, asked: &RecordedRequest) -> Result<(), TransportError> {
+fn check_request(
+    number: usize,
+    recorded: &RecordedRequest,
+    asked: &RecordedRequest,
+) -> Result<(), TransportError> {
     let all = find_differences(&recorded.comparable_value(), &asked.comparable_value());
-    let Some(first) = all.first() else { return Ok(()) };
+    let Some(first) = all.first() else {
+        return Ok(());
+    };
     let more = match all.len() - 1 {
         0 => String::new(),
         1 => " (and in one more place)".to_owned(),

@@ -5,7 +5,9 @@
 //! * If tools were offered, text is parsed for calls in all dialects: prompted models write calls there, and native ones
 //!   leak them.
 
-use sabir_call::{Event, EventSink, Fault, PromptedSink, Request, ToolChoice, ToolProtocol, Truncation, Usage};
+use sabir_call::{
+    Event, EventSink, Fault, PromptedSink, Request, ToolChoice, ToolProtocol, Truncation, Usage,
+};
 
 use crate::http::TextParsing;
 
@@ -27,13 +29,26 @@ pub(crate) struct HoldUntilFirstDelta<'a> {
 
 impl<'a> ResponsePipeline<'a> {
     /// Makes the pipeline for a request, which must not be rendered for its protocol yet.
-    pub(crate) fn new(request: &Request, reads: TextParsing, out: &'a mut (dyn EventSink + Send)) -> Self {
-        let opening = HoldUntilFirstDelta { out, open: false, usage: Usage::default(), faults: Vec::new() };
+    pub(crate) fn new(
+        request: &Request,
+        reads: TextParsing,
+        out: &'a mut (dyn EventSink + Send),
+    ) -> Self {
+        let opening = HoldUntilFirstDelta {
+            out,
+            open: false,
+            usage: Usage::default(),
+            faults: Vec::new(),
+        };
         let untouched = reads == TextParsing::Nothing && request.protocol == ToolProtocol::Native;
         if untouched || request.tools.is_empty() || request.tool_choice == ToolChoice::None {
             Self::Plain(opening)
         } else {
-            Self::Reading(Box::new(PromptedSink::new(request.dialects.all(), &request.tools, opening)))
+            Self::Reading(Box::new(PromptedSink::new(
+                request.dialects.all(),
+                &request.tools,
+                opening,
+            )))
         }
     }
 

@@ -78,10 +78,17 @@ impl RetryBudget {
     ///
     /// # Errors
     /// The same error with a remark that the budget is used up.
-    pub(crate) fn take_retry(&self, budget: u32, error: ModelError) -> Result<ModelError, ModelError> {
+    pub(crate) fn take_retry(
+        &self,
+        budget: u32,
+        error: ModelError,
+    ) -> Result<ModelError, ModelError> {
         let mut spent = self.lock_state();
         if spent.retries >= budget {
-            let message = format!("{}; the task has made all of its {budget} retries", error.message);
+            let message = format!(
+                "{}; the task has made all of its {budget} retries",
+                error.message
+            );
             return Err(ModelError { message, ..error });
         }
         spent.retries += 1;
@@ -105,7 +112,10 @@ impl RetryBudget {
     /// Returns the number of consecutive responses that broke off, and the last error; `None` if the last one was complete.
     pub(crate) fn last_break(&self) -> Option<(u32, ModelError)> {
         let spent = self.lock_state();
-        spent.last_error.clone().map(|error| (spent.broken_answers, error))
+        spent
+            .last_error
+            .clone()
+            .map(|error| (spent.broken_answers, error))
     }
 
     /// Returns the number of messages at the beginning of the history whose opaque state the provider rejects.
@@ -148,7 +158,8 @@ pub(crate) fn parse_retry_after(header: impl Fn(&str) -> Option<String>) -> Opti
     let number = |text: &str, scale: f64| {
         let seconds = text.trim().parse::<f64>().ok()? * scale;
         // `try_from` fails for numbers beyond the range of a duration, which are cut to the longest wait.
-        (seconds.is_finite() && seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(MAX_WAIT))
+        (seconds.is_finite() && seconds >= 0.0)
+            .then(|| Duration::try_from_secs_f64(seconds).unwrap_or(MAX_WAIT))
     };
     if let Some(wait) = header("retry-after-ms").and_then(|text| number(&text, 0.001)) {
         return Some(wait);
@@ -176,11 +187,20 @@ mod tests {
     #[test]
     fn waits_double_within_their_jitter() {
         let retries = RetryPolicy::default();
-        for (attempt, full) in [(1, 500), (2, 1000), (3, 2000), (7, 30_000), (u32::MAX, 30_000)] {
+        for (attempt, full) in [
+            (1, 500),
+            (2, 1000),
+            (3, 2000),
+            (7, 30_000),
+            (u32::MAX, 30_000),
+        ] {
             for seed in 0..50 {
                 let wait = retries.wait_time(attempt, None, seed);
                 let full = Duration::from_millis(full);
-                assert!(full / 2 <= wait && wait <= full, "attempt {attempt}: {wait:?}");
+                assert!(
+                    full / 2 <= wait && wait <= full,
+                    "attempt {attempt}: {wait:?}"
+                );
             }
         }
         assert_ne!(retries.wait_time(1, None, 1), retries.wait_time(1, None, 2));
@@ -189,24 +209,40 @@ mod tests {
     #[test]
     fn what_providers_ask_is_clamped() {
         let check = |headers: &[(&str, &str)], expected: Option<u64>| {
-            let find =
-                |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            let wait =
-                parse_retry_after(find).map(|asked| RetryPolicy::default().wait_time(1, Some(asked), 0).as_millis());
+            let find = |name: &str| {
+                headers
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| (*value).to_owned())
+            };
+            let wait = parse_retry_after(find).map(|asked| {
+                RetryPolicy::default()
+                    .wait_time(1, Some(asked), 0)
+                    .as_millis()
+            });
             assert_eq!(wait, expected.map(u128::from), "{headers:?}");
         };
         check(&[("retry-after", "2")], Some(2000));
         check(&[("retry-after", "0.5")], Some(500));
         check(&[("retry-after", "0")], Some(100));
-        check(&[("retry-after-ms", "1500"), ("retry-after", "9")], Some(1500));
+        check(
+            &[("retry-after-ms", "1500"), ("retry-after", "9")],
+            Some(1500),
+        );
         check(&[("retry-after", "1e12")], Some(60_000));
         check(&[("retry-after", "1e300")], Some(60_000));
         for nonsense in ["-1", "NaN", "inf", "", "soon"] {
             check(&[("retry-after", nonsense)], None);
         }
         let date = ("date", "Fri, 20 Nov 2026 12:00:00 GMT");
-        check(&[("retry-after", "Fri, 20 Nov 2026 12:00:07 GMT"), date], Some(7000));
-        check(&[("retry-after", "Fri, 20 Nov 2026 11:00:00 GMT"), date], None);
+        check(
+            &[("retry-after", "Fri, 20 Nov 2026 12:00:07 GMT"), date],
+            Some(7000),
+        );
+        check(
+            &[("retry-after", "Fri, 20 Nov 2026 11:00:00 GMT"), date],
+            None,
+        );
         check(&[("retry-after", "Fri, 20 Nov 2026 12:00:07 GMT")], None);
     }
 }

@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sabir_call::{
-    DraftResponse, Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, StopReason, Truncation,
+    DraftResponse, Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture,
+    StopReason, Truncation,
 };
 use sabir_wire::{replay_draft, split_text};
 
@@ -34,7 +35,10 @@ pub struct ScriptedModel {
 impl ScriptedModel {
     /// Makes a model with these replies.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
-        Self { replies: replies.into_iter().collect(), ..Self::default() }
+        Self {
+            replies: replies.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     /// Splits each reply into pieces of at most `size` bytes; 0 disables splitting.
@@ -53,7 +57,10 @@ impl ScriptedModel {
 
     /// Returns the requests so far.
     pub fn requests(&self) -> Vec<Request> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Records the request and returns its reply.
@@ -62,7 +69,10 @@ impl ScriptedModel {
         asked.push(request.clone());
         self.replies.get(asked.len() - 1).ok_or_else(|| ModelError {
             kind: ModelErrorKind::Rejected,
-            message: format!("the script has {} replies; it was asked for one more", self.replies.len()),
+            message: format!(
+                "the script has {} replies; it was asked for one more",
+                self.replies.len()
+            ),
         })
     }
 
@@ -75,12 +85,19 @@ impl ScriptedModel {
             first = false;
             front.push_event(Event::Text { text });
         }
-        front.push_event(Event::Stop { reason: StopReason::End, raw: "" });
+        front.push_event(Event::Stop {
+            reason: StopReason::End,
+            raw: "",
+        });
     }
 }
 
 impl Model for ScriptedModel {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         Box::pin(async move {
             let reply = self.next_reply(request)?;
             let mut front = ResponsePipeline::new(request, TextParsing::Text, sink);

@@ -40,7 +40,11 @@ impl Secret {
 
     /// Replaces the key in a text.
     pub fn redact(&self, text: &str) -> String {
-        if self.0.len() < MIN_SECRET_BYTES { text.to_owned() } else { text.replace(&self.0, "[secret]") }
+        if self.0.len() < MIN_SECRET_BYTES {
+            text.to_owned()
+        } else {
+            text.replace(&self.0, "[secret]")
+        }
     }
 }
 
@@ -60,7 +64,8 @@ impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // serde's own error would quote the value that it found.
         let key = String::deserialize(deserializer);
-        key.map(Self::new).map_err(|_| serde::de::Error::custom("a key must be a text in quotes"))
+        key.map(Self::new)
+            .map_err(|_| serde::de::Error::custom("a key must be a text in quotes"))
     }
 }
 
@@ -75,8 +80,16 @@ mod tests {
         let holder = Some(vec![("x", key.clone())]);
         let panic = std::panic::catch_unwind(|| panic!("{:?}", Err::<(), _>(&key))).unwrap_err();
         let panic = panic.downcast_ref::<String>().cloned().unwrap();
-        let wrong = serde_json::from_str::<Secret>("123456789").unwrap_err().to_string();
-        for shown in [format!("{holder:?} {holder:#?}"), key.to_string(), format!("{key:>40}"), panic, wrong] {
+        let wrong = serde_json::from_str::<Secret>("123456789")
+            .unwrap_err()
+            .to_string();
+        for shown in [
+            format!("{holder:?} {holder:#?}"),
+            key.to_string(),
+            format!("{key:>40}"),
+            panic,
+            wrong,
+        ] {
             assert!(!shown.contains("hush") && !shown.contains("123"), "{shown}");
         }
     }

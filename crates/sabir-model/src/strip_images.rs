@@ -12,20 +12,33 @@ pub(crate) fn strip_images(request: &Request) -> Option<Request> {
         MessagePart::Result(result) => !result.images.is_empty(),
         _ => false,
     };
-    if !request.messages.iter().flat_map(|message| &message.parts).any(shows) {
+    if !request
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .any(shows)
+    {
         return None;
     }
     let mut request = request.clone();
-    for part in request.messages.iter_mut().flat_map(|message| &mut message.parts) {
+    for part in request
+        .messages
+        .iter_mut()
+        .flat_map(|message| &mut message.parts)
+    {
         match part {
-            MessagePart::Image(image) => *part = MessagePart::text(image_placeholder(&image.media_type)),
+            MessagePart::Image(image) => {
+                *part = MessagePart::text(image_placeholder(&image.media_type))
+            }
             MessagePart::ImageUrl { url } => *part = MessagePart::text(image_placeholder(url)),
             MessagePart::Result(result) => {
                 for image in result.images.drain(..) {
                     if !result.content.is_empty() {
                         result.content.push('\n');
                     }
-                    result.content.push_str(&image_placeholder(&image.media_type));
+                    result
+                        .content
+                        .push_str(&image_placeholder(&image.media_type));
                 }
             }
             _ => {}
@@ -47,13 +60,29 @@ mod tests {
 
     #[test]
     fn pictures_become_words() {
-        let image = || Image { media_type: "image/png".into(), data: "aGk=".into() };
+        let image = || Image {
+            media_type: "image/png".into(),
+            data: "aGk=".into(),
+        };
         let result = |content: &str, images: Vec<Image>| {
             let (id, name, content) = (CallId::new("c"), "look".to_owned(), content.to_owned());
-            MessagePart::Result(CallResult { id, name, ending: ToolResultStatus::Done, content, images })
+            MessagePart::Result(CallResult {
+                id,
+                name,
+                ending: ToolResultStatus::Done,
+                content,
+                images,
+            })
         };
         let request = |parts: Vec<MessagePart>| Request {
-            messages: vec![Message { role: Role::User, parts }, Message::assistant("yes")].into(),
+            messages: vec![
+                Message {
+                    role: Role::User,
+                    parts,
+                },
+                Message::assistant("yes"),
+            ]
+            .into(),
             ..Request::default()
         };
         let told = "[A picture (image/png) was left out: you cannot read pictures.]";
@@ -70,6 +99,12 @@ mod tests {
             MessagePart::text("what is it?"),
         ]);
         assert_eq!(blind.map(|blind| blind.messages), Some(expected.messages));
-        assert!(strip_images(&request(vec![result("x", Vec::new()), MessagePart::text("y")])).is_none());
+        assert!(
+            strip_images(&request(vec![
+                result("x", Vec::new()),
+                MessagePart::text("y")
+            ]))
+            .is_none()
+        );
     }
 }

@@ -32,7 +32,10 @@ pub(crate) trait Transport: Send + Sync {
 /// The body of a response as it arrives.
 pub(crate) trait ResponseBody: Send {
     /// Receives the next piece, as the network delivers it, until the moment `until`; `None` at the end. Nothing follows an error.
-    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>>;
+    fn next_chunk(
+        &mut self,
+        until: Duration,
+    ) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>>;
 }
 
 /// A request with the method POST.
@@ -83,13 +86,19 @@ pub(crate) enum TransportErrorKind {
 impl HttpResponse {
     /// Returns a header's value.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.clone())
     }
 }
 
 impl TransportError {
     pub(crate) fn new(kind: TransportErrorKind, cause: impl Into<String>) -> Self {
-        Self { kind, cause: cause.into() }
+        Self {
+            kind,
+            cause: cause.into(),
+        }
     }
 
     /// Makes the error of a passed deadline.

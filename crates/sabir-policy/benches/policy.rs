@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use divan::black_box;
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal, decide_access,
+    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal,
+    decide_access,
 };
 
 fn main() {
@@ -21,11 +22,21 @@ fn accesses() -> Vec<Access> {
         links: Vec::new(),
         symlink_traversal: SymlinkTraversal::Inside,
     };
-    let cases = include_str!("../tests/it/cases.txt").lines().filter(|line| !line.starts_with('#'));
+    let cases = include_str!("../tests/it/cases.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     let cases = cases.filter_map(|line| serde_json::from_str(line.splitn(4, '\t').nth(3)?).ok());
-    let days = include_str!("../tests/it/days.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let days = include_str!("../tests/it/days.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = cases.chain(days.map(str::to_owned));
-    lines.map(|command| Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing }).collect()
+    lines
+        .map(|command| Access::Command {
+            command,
+            facts: facts.clone(),
+            beyond: Beyond::Nothing,
+        })
+        .collect()
 }
 
 /// The median and the 99th percentile over all lines, each line timed by the fastest of nine decisions.
@@ -41,7 +52,12 @@ fn percentiles() {
     };
     let mut times: Vec<Duration> = accesses().iter().map(fastest).collect();
     times.sort();
-    let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+    let at = |share: usize| {
+        times
+            .get(times.len() * share / 100)
+            .copied()
+            .unwrap_or_default()
+    };
     divan::black_box(&times);
     let report = format!(
         "{} lines: p50 {:?}, p99 {:?}, longest {:?}\n",
@@ -58,7 +74,12 @@ fn decisions(bencher: divan::Bencher<'_, '_>) {
     let (rules, accesses) = (PolicyRules::default(), accesses());
     bencher
         .counter(divan::counter::ItemsCount::new(accesses.len()))
-        .bench_local(|| accesses.iter().map(|access| decide_access(&rules, access).segments.len()).sum::<usize>());
+        .bench_local(|| {
+            accesses
+                .iter()
+                .map(|access| decide_access(&rules, access).segments.len())
+                .sum::<usize>()
+        });
 }
 
 #[divan::bench]

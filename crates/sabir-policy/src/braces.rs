@@ -18,7 +18,11 @@ pub(crate) fn expand_braces(raw: &str) -> Option<Vec<String>> {
         if words.len() * parts.len() > MAX_WORDS {
             return None;
         }
-        let joined = words.iter().flat_map(|word| parts.iter().map(move |part| format!("{word}{before}{part}")));
+        let joined = words.iter().flat_map(|word| {
+            parts
+                .iter()
+                .map(move |part| format!("{word}{before}{part}"))
+        });
         words = joined.collect();
         rest = after;
     }
@@ -28,7 +32,9 @@ pub(crate) fn expand_braces(raw: &str) -> Option<Vec<String>> {
     words.iter_mut().for_each(|word| word.push_str(rest));
     // In an option only the value may hold braces (`--include=*.{c,h}`), so that no new option can appear.
     let valued = head.starts_with("--") && head.contains('=');
-    let certain = words.iter().all(|word| !word.is_empty() && (valued || !word.starts_with('-')));
+    let certain = words
+        .iter()
+        .all(|word| !word.is_empty() && (valued || !word.starts_with('-')));
     certain.then_some(words)
 }
 
@@ -41,31 +47,48 @@ fn brace_parts(inner: &str) -> Option<Vec<String>> {
         return Some(inner.split(',').map(str::to_owned).collect());
     }
     let ends: Vec<&str> = inner.split("..").collect();
-    let [from, to] = ends.as_slice() else { return None };
+    let [from, to] = ends.as_slice() else {
+        return None;
+    };
     let letter = |text: &str| text.bytes().next().filter(|_| text.len() == 1);
     match (letter(from), letter(to)) {
-        (Some(from @ b'a'..=b'z'), Some(to @ b'a'..=b'z')) | (Some(from @ b'A'..=b'Z'), Some(to @ b'A'..=b'Z')) => {
-            Some(number_range(from.into(), to.into()).filter_map(|c| char::from_u32(c).map(String::from)).collect())
-        }
+        (Some(from @ b'a'..=b'z'), Some(to @ b'a'..=b'z'))
+        | (Some(from @ b'A'..=b'Z'), Some(to @ b'A'..=b'Z')) => Some(
+            number_range(from.into(), to.into())
+                .filter_map(|c| char::from_u32(c).map(String::from))
+                .collect(),
+        ),
         _ => {
-            let digits = |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+            let digits = |text: &str| {
+                (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+            };
             if !digits(from) || !digits(to) {
                 return None;
             }
             let first: u32 = from.parse().ok()?;
             let last: u32 = to.parse().ok()?;
             // A leading zero at either end pads all values to the longer end, as in bash.
-            let padded = [from, to].iter().any(|text| text.starts_with('0') && text.len() > 1);
+            let padded = [from, to]
+                .iter()
+                .any(|text| text.starts_with('0') && text.len() > 1);
             let width = if padded { from.len().max(to.len()) } else { 0 };
             let few = first.abs_diff(last) < MAX_WORDS as u32;
-            few.then(|| number_range(first, last).map(|number| format!("{number:0width$}")).collect())
+            few.then(|| {
+                number_range(first, last)
+                    .map(|number| format!("{number:0width$}"))
+                    .collect()
+            })
         }
     }
 }
 
 /// Counts from one number to the other, upwards or downwards, both included.
 fn number_range(from: u32, to: u32) -> Box<dyn Iterator<Item = u32>> {
-    if from <= to { Box::new(from..=to) } else { Box::new((to..=from).rev()) }
+    if from <= to {
+        Box::new(from..=to)
+    } else {
+        Box::new((to..=from).rev())
+    }
 }
 
 #[cfg(test)]
@@ -74,7 +97,9 @@ mod tests {
 
     #[track_caller]
     fn check(raw: &str, expected: &str) {
-        let words = expand_braces(raw).map(|words| words.join(" ")).unwrap_or_default();
+        let words = expand_braces(raw)
+            .map(|words| words.join(" "))
+            .unwrap_or_default();
         assert_eq!(words, expected, "{raw}");
     }
 

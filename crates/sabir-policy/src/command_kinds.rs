@@ -24,27 +24,43 @@ pub(crate) fn find_kind(name: &str) -> Option<&'static CommandKind> {
 
 /// Returns the name of the kind that a command belongs to.
 pub(crate) fn kind_of(command: &[ShellWord]) -> Option<&'static str> {
-    KINDS.iter().find(|kind| kind.is_match(command)).map(|kind| kind.name)
+    KINDS
+        .iter()
+        .find(|kind| kind.is_match(command))
+        .map(|kind| kind.name)
 }
 
 impl CommandKind {
     /// Describes the commands of this kind, as a phrase for the user.
     pub(crate) fn describe(&self) -> String {
-        format!("{}, with options that do not change what is run", self.grammar.names.join(", "))
+        format!(
+            "{}, with options that do not change what is run",
+            self.grammar.names.join(", ")
+        )
     }
 
     /// Reports whether a command with all its arguments belongs to this kind.
     pub(crate) fn is_match(&self, command: &[ShellWord]) -> bool {
         // Paths are checked as if the command ran in the workspace folder. A deeper folder would permit more `..`, so this is the
         // stricter choice.
-        let context = PathContext { folder: &FolderScope::root(), root: "" };
-        let mut arguments = self.grammar.names.iter().filter_map(|name| strip_name(name, command));
+        let context = PathContext {
+            folder: &FolderScope::root(),
+            root: "",
+        };
+        let mut arguments = self
+            .grammar
+            .names
+            .iter()
+            .filter_map(|name| strip_name(name, command));
         arguments.any(|rest| self.grammar.check_arguments(rest, context).is_ok())
     }
 
     /// Reports whether a command begins with a name of this kind, whatever its arguments are.
     pub(crate) fn begins_like(&self, command: &[ShellWord]) -> bool {
-        self.grammar.names.iter().any(|name| strip_name(name, command).is_some())
+        self.grammar
+            .names
+            .iter()
+            .any(|name| strip_name(name, command).is_some())
     }
 }
 
@@ -67,9 +83,9 @@ const TEST: &str = "-v -vv -q -x -s -k= -m= -n= -l --verbose --quiet --lf --ff -
     --testNamePattern= -t= --ci --bail --bail=? --reporter= --run --watch=false --findRelatedTests --passWithNoTests";
 const LINT: &str = "--check --quiet -q -v --verbose --max-warnings= --ext= --format= --output-format= --color --no-color --diff --select= --ignore= \
     --strict --ignore-missing-imports --show-error-codes --noEmit --pretty --statistics --line-length= --cache --no-cache --skipLibCheck";
-const GO: &str =
-    "-v -x -race -short -count= -run= -bench= -cover -failfast -timeout= -tags= -parallel= -benchmem -json -p=";
-const MAKE: &str = "-j= -s -k -n -B --silent --keep-going --dry-run --always-make --no-print-directory";
+const GO: &str = "-v -x -race -short -count= -run= -bench= -cover -failfast -timeout= -tags= -parallel= -benchmem -json -p=";
+const MAKE: &str =
+    "-j= -s -k -n -B --silent --keep-going --dry-run --always-make --no-print-directory";
 
 /// All kinds. A command belongs to the first one that matches.
 const KINDS: &[CommandKind] = &[
@@ -252,8 +268,9 @@ const KINDS: &[CommandKind] = &[
 /// Accepts only remotes and references by plain name: an address could be anybody's server, and `ext::` addresses run programs.
 fn named_remote(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| {
-        word.known_text()
-            .is_none_or(|text| text.contains("::") || text.contains("//") || text.starts_with(['.', '+', ':']))
+        word.known_text().is_none_or(|text| {
+            text.contains("::") || text.contains("//") || text.starts_with(['.', '+', ':'])
+        })
     }) {
         Some(word) => Err(format!("{} is no plain name", word.raw).into()),
         None => Ok(()),
@@ -262,7 +279,11 @@ fn named_remote(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Rejects assignments such as `make CC=…`, which choose the programs that make runs.
 fn only_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    match seen.operands.iter().find(|word| word.known_text().is_none_or(|text| text.contains('='))) {
+    match seen
+        .operands
+        .iter()
+        .find(|word| word.known_text().is_none_or(|text| text.contains('=')))
+    {
         Some(word) => Err(format!("{} may change what make runs", word.raw).into()),
         None => Ok(()),
     }

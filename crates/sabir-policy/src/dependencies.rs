@@ -29,15 +29,27 @@ pub fn command_dependencies(command: &str, facts: &CommandFacts) -> Vec<CommandD
     let rules = PolicyRules::default();
     let mut evaluator = CommandEvaluator::new(&rules, facts);
     evaluator.evaluate_line(command, &mut ShellScope::new());
-    let asks = evaluator.parts.iter().any(|part| part.segment.verdict != Verdict::Allow);
-    if asks { evaluator.dependencies } else { Vec::new() }
+    let asks = evaluator
+        .parts
+        .iter()
+        .any(|part| part.segment.verdict != Verdict::Allow);
+    if asks {
+        evaluator.dependencies
+    } else {
+        Vec::new()
+    }
 }
 
 impl CommandEvaluator<'_> {
     /// Records the words of a command.
     pub(crate) fn note_dependencies(&mut self, words: &[ShellWord], scope: &ShellScope) {
-        let program = words.first().and_then(ShellWord::known_text).map(str::to_owned);
-        let behind = words.get(usize::from(program.is_some())..).unwrap_or_default();
+        let program = words
+            .first()
+            .and_then(ShellWord::known_text)
+            .map(str::to_owned);
+        let behind = words
+            .get(usize::from(program.is_some())..)
+            .unwrap_or_default();
         let operands = behind.iter().flat_map(|word| match word.known_text() {
             // An option's value may be a file: `--file=build.mk`.
             Some(text) => match text.split_once('=') {
@@ -57,14 +69,22 @@ impl CommandEvaluator<'_> {
     /// Records the possible names in a line that cannot be parsed.
     pub(crate) fn note_unread(&mut self, text: &str, scope: &ShellScope) {
         let folder = scope.folder.path().map(str::to_owned);
-        self.dependencies.push(CommandDependencies { program: None, operands: possible_names(text), folder });
+        self.dependencies.push(CommandDependencies {
+            program: None,
+            operands: possible_names(text),
+            folder,
+        });
     }
 }
 
 /// Splits a text at shell punctuation and returns the pieces that could be names.
 fn possible_names(text: &str) -> Vec<String> {
     let parts = |c: char| c.is_whitespace() || "'\"`$(){}[];|&<>=,\\".contains(c);
-    text.split(parts).filter(|piece| !piece.is_empty()).take(MAX_PIECES).map(str::to_owned).collect()
+    text.split(parts)
+        .filter(|piece| !piece.is_empty())
+        .take(MAX_PIECES)
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -74,10 +94,23 @@ mod tests {
     /// Commands as `program operands @folder`.
     #[track_caller]
     fn check(line: &str, expected: &[&str]) {
-        let facts = CommandFacts { clean_path: true, root: "/w".to_owned(), ..CommandFacts::default() };
+        let facts = CommandFacts {
+            clean_path: true,
+            root: "/w".to_owned(),
+            ..CommandFacts::default()
+        };
         let shown = command_dependencies(line, &facts).into_iter().map(|named| {
-            let words: Vec<_> = named.program.iter().chain(&named.operands).map(String::as_str).collect();
-            format!("{} @{}", words.join(" "), named.folder.as_deref().unwrap_or("?"))
+            let words: Vec<_> = named
+                .program
+                .iter()
+                .chain(&named.operands)
+                .map(String::as_str)
+                .collect();
+            format!(
+                "{} @{}",
+                words.join(" "),
+                named.folder.as_deref().unwrap_or("?")
+            )
         });
         assert_eq!(shown.collect::<Vec<_>>(), expected, "{line}");
     }
@@ -88,8 +121,14 @@ mod tests {
         check("./build.sh fast", &["./build.sh fast @."]);
         check("cd src && sh 'x y.sh'", &["cd src @.", "sh x y.sh @src"]);
         check("cat a | sh", &["cat a @.", "sh @."]);
-        check("timeout 5 python x.py", &["timeout 5 python x.py @.", "python x.py @."]);
-        check("bash -c 'make -f m.mk'", &["bash -c make -f m.mk @.", "make -f m.mk @."]);
+        check(
+            "timeout 5 python x.py",
+            &["timeout 5 python x.py @.", "python x.py @."],
+        );
+        check(
+            "bash -c 'make -f m.mk'",
+            &["bash -c make -f m.mk @.", "make -f m.mk @."],
+        );
         check("make --file=m.mk", &["make --file=m.mk m.mk @."]);
         check("sh < x.sh", &["x.sh @.", "sh @."]);
         check("echo $(./a)", &["./a @.", "echo ./a @."]);

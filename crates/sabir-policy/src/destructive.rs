@@ -14,7 +14,11 @@ pub(crate) fn destructive_reason(words: &[ShellWord], certain: bool) -> Option<S
     }
     // Programs such as `sudo` and `env` run a command from their arguments. Every position is tried, because a false match costs
     // only a question.
-    (0..words.len()).find_map(|at| words.get(at..).and_then(|words| command_reason(words, certain)))
+    (0..words.len()).find_map(|at| {
+        words
+            .get(at..)
+            .and_then(|words| command_reason(words, certain))
+    })
 }
 
 fn program_name(word: &ShellWord) -> Option<&str> {
@@ -28,17 +32,23 @@ fn command_reason(words: &[ShellWord], certain: bool) -> Option<String> {
     let known: Vec<&str> = rest.iter().filter_map(ShellWord::known_text).collect();
     let has = |options: &[&str]| known.iter().any(|word| options.contains(word));
     let letter = |letter: char| {
-        known.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
+        known
+            .iter()
+            .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
     };
     let destructive = match name {
         "rm" => {
-            let recursive = letter('r') || letter('R') || has(&["--recursive", "--no-preserve-root"]);
+            let recursive =
+                letter('r') || letter('R') || has(&["--recursive", "--no-preserve-root"]);
             rest.iter().any(is_broad)
-                || recursive && (!certain || rest.iter().any(is_repository_path) || !rest.iter().any(is_operand))
+                || recursive
+                    && (!certain
+                        || rest.iter().any(is_repository_path)
+                        || !rest.iter().any(is_operand))
         }
         "sudo" | "doas" | "su" => true,
-        "shred" | "srm" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "sgdisk" | "blkdiscard"
-        | "cryptsetup" => true,
+        "shred" | "srm" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "sgdisk"
+        | "blkdiscard" | "cryptsetup" => true,
         // dd writes to a file or a disk only with `of=`.
         "dd" => known.iter().any(|word| word.starts_with("of=")),
         "find" => has(&["-delete"]),
@@ -50,7 +60,9 @@ fn command_reason(words: &[ShellWord], certain: bool) -> Option<String> {
         "docker" | "podman" => has(&["prune", "rm", "rmi", "kill"]),
         "kubectl" => has(&["delete", "drain"]),
         "terraform" | "tofu" => has(&["destroy", "apply"]),
-        "npm" | "pnpm" | "yarn" | "cargo" | "gem" | "twine" | "poetry" => has(&["publish", "unpublish", "yank"]),
+        "npm" | "pnpm" | "yarn" | "cargo" | "gem" | "twine" | "poetry" => {
+            has(&["publish", "unpublish", "yank"])
+        }
         "gh" | "glab" => has(&["delete", "merge", "close"]),
         "dropdb" => true,
         _ => name.starts_with("mkfs"),
@@ -71,11 +83,15 @@ fn is_operand(word: &ShellWord) -> bool {
 
 /// Reports whether a word names a `.git` folder or something in it.
 fn is_repository_path(word: &ShellWord) -> bool {
-    word.text.split('/').any(|part| part.eq_ignore_ascii_case(".git"))
+    word.text
+        .split('/')
+        .any(|part| part.eq_ignore_ascii_case(".git"))
 }
 
 fn is_outside(word: &ShellWord) -> bool {
-    word.text.starts_with(['/', '~']) || word.raw.starts_with('~') || word.text.split('/').any(|part| part == "..")
+    word.text.starts_with(['/', '~'])
+        || word.raw.starts_with('~')
+        || word.text.split('/').any(|part| part == "..")
 }
 
 fn is_destructive_git(words: &[&str]) -> bool {
@@ -87,9 +103,9 @@ fn is_destructive_git(words: &[&str]) -> bool {
     });
     // `git push -f`, `+branch` and `:branch` overwrite or delete on the remote.
     if has(&["push"]) {
-        let deletes = words
-            .iter()
-            .any(|word| word.starts_with(':') || matches!(*word, "--delete" | "-d" | "--mirror" | "--prune"));
+        let deletes = words.iter().any(|word| {
+            word.starts_with(':') || matches!(*word, "--delete" | "-d" | "--mirror" | "--prune")
+        });
         return forced || deletes;
     }
     has(&["reset"]) && has(&["--hard", "--merge", "--keep"])

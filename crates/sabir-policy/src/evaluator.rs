@@ -7,8 +7,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brush_parser::ast::{
-    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
-    CompoundList, ForClauseCommand, FunctionBody, Pipeline, Program, SeparatorOperator, SimpleCommand,
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command,
+    CommandPrefixOrSuffixItem, CompoundCommand, CompoundList, ForClauseCommand, FunctionBody,
+    Pipeline, Program, SeparatorOperator, SimpleCommand,
 };
 
 use super::Verdict;
@@ -17,7 +18,9 @@ use super::command_facts::{CommandFacts, ShellKind};
 use super::path_scope::FolderScope;
 use super::pipe_input::{PipeInput, is_redirected};
 use super::programs::{may_name, may_set};
-use super::word::{ScannedWord, ShellWord, TextTraits, VariableValue, WordForm, is_one_word, scan_word};
+use super::word::{
+    ScannedWord, ShellWord, TextTraits, VariableValue, WordForm, is_one_word, scan_word,
+};
 use super::{CommandDependencies, CommandSegment, PolicyRules, braces, line};
 
 /// The deepest nesting of lines in lines (`$(…)`, `bash -c '…'`) that is judged.
@@ -83,15 +86,26 @@ pub(crate) struct CommandEvaluator<'a> {
 
 impl PolicyFinding {
     pub(crate) fn allow(reason: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Allow, reason: reason.into(), always_asks: false }
+        Self {
+            verdict: Verdict::Allow,
+            reason: reason.into(),
+            always_asks: false,
+        }
     }
 
     pub(crate) fn ask(reason: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Ask, reason: reason.into(), always_asks: false }
+        Self {
+            verdict: Verdict::Ask,
+            reason: reason.into(),
+            always_asks: false,
+        }
     }
 
     pub(crate) fn always_ask(reason: impl Into<String>) -> Self {
-        Self { always_asks: true, ..Self::ask(reason) }
+        Self {
+            always_asks: true,
+            ..Self::ask(reason)
+        }
     }
 
     /// Returns the stricter of two findings, and `self` if they are equally strict.
@@ -114,13 +128,18 @@ impl From<Result<String, AskReason>> for PolicyFinding {
 
 impl ShellScope {
     pub(crate) fn new() -> Self {
-        Self { folder: FolderScope::root(), variables: BTreeMap::new(), loops: 0 }
+        Self {
+            folder: FolderScope::root(),
+            variables: BTreeMap::new(),
+            loops: 0,
+        }
     }
 
     /// Keeps only the facts that hold in both branches.
     fn merge_branch(&mut self, other: &Self) {
         self.folder = self.folder.common_scope(&other.folder);
-        self.variables.retain(|name, bound| other.variables.get(name) == Some(bound));
+        self.variables
+            .retain(|name, bound| other.variables.get(name) == Some(bound));
     }
 
     pub(crate) fn forget_variable(&mut self, name: &str) {
@@ -129,7 +148,8 @@ impl ShellScope {
 
     /// Sets a variable to an unknown value with known traits.
     pub(crate) fn bind_variable(&mut self, name: &str, known: TextTraits) {
-        self.variables.insert(name.to_owned(), VariableValue::Some(known));
+        self.variables
+            .insert(name.to_owned(), VariableValue::Some(known));
     }
 }
 
@@ -146,13 +166,19 @@ impl CommandEvaluator<'_> {
             Ok(program) => {
                 // The parser and the shell may join such lines in different ways.
                 if text.contains("\\\n") {
-                    self.push_finding(text, PolicyFinding::ask("a line goes on behind a backslash"));
+                    self.push_finding(
+                        text,
+                        PolicyFinding::ask("a line goes on behind a backslash"),
+                    );
                 }
                 let outer = std::mem::replace(&mut self.text, text.to_owned());
                 self.evaluate_program(&program, scope);
                 self.text = outer;
                 if text.chars().count() > MAX_UNASKED {
-                    self.push_finding("the line", PolicyFinding::ask("it is too long to run unseen"));
+                    self.push_finding(
+                        "the line",
+                        PolicyFinding::ask("it is too long to run unseen"),
+                    );
                 }
             }
             Err(reason) => {
@@ -170,17 +196,32 @@ impl CommandEvaluator<'_> {
     }
 
     /// Records a finding, with the kind whose approval would allow the part.
-    pub(crate) fn push_kind_finding(&mut self, command: &str, finding: PolicyFinding, kind: Option<&'static str>) {
+    pub(crate) fn push_kind_finding(
+        &mut self,
+        command: &str,
+        finding: PolicyFinding,
+        kind: Option<&'static str>,
+    ) {
         let finding = match self.parts.len() {
             // The first part beyond the limit asks for all that follow, which are dropped.
             0..MAX_SEGMENTS => finding,
             MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be judged"),
             _ => return,
         };
-        let PolicyFinding { verdict, reason, always_asks } = self.rules.apply_blanket_approval(finding);
+        let PolicyFinding {
+            verdict,
+            reason,
+            always_asks,
+        } = self.rules.apply_blanket_approval(finding);
         let kind = kind.filter(|_| !always_asks && verdict == Verdict::Ask);
-        self.parts
-            .push(EvaluatedPart { segment: CommandSegment { command: command.to_owned(), verdict, reason }, kind });
+        self.parts.push(EvaluatedPart {
+            segment: CommandSegment {
+                command: command.to_owned(),
+                verdict,
+                reason,
+            },
+            kind,
+        });
     }
 
     fn evaluate_program(&mut self, program: &Program, scope: &mut ShellScope) {
@@ -206,7 +247,10 @@ impl CommandEvaluator<'_> {
         let mut possible = vec![scope.clone()];
         self.evaluate_pipeline(&list.first, scope);
         // `cd` may fail, which leaves the shell in the folder where it was.
-        let mut entered = scope.folder != possible.first().map_or_else(FolderScope::root, |first| first.folder.clone());
+        let mut entered = scope.folder
+            != possible
+                .first()
+                .map_or_else(FolderScope::root, |first| first.folder.clone());
         for more in &list.additional {
             let (pipeline, runs_after_success) = match more {
                 AndOr::And(pipeline) => (pipeline, true),
@@ -227,11 +271,15 @@ impl CommandEvaluator<'_> {
         if let Some(after_first) = first {
             scope.merge_branch(&after_first);
             let certain = after_first.variables;
-            scope.variables.retain(|name, bound| certain.get(name) == Some(bound));
+            scope
+                .variables
+                .retain(|name, bound| certain.get(name) == Some(bound));
         }
         if entered {
             let folders = possible.iter().map(|other| &other.folder);
-            scope.folder = folders.fold(scope.folder.clone(), |folder, other| folder.common_scope(other));
+            scope.folder = folders.fold(scope.folder.clone(), |folder, other| {
+                folder.common_scope(other)
+            });
         }
     }
 
@@ -254,7 +302,11 @@ impl CommandEvaluator<'_> {
         self.input = input;
         // In zsh the last command runs in the current shell and may change anything in it.
         if self.facts.shell == ShellKind::Zsh {
-            *scope = ShellScope { folder: FolderScope::somewhere(), variables: BTreeMap::new(), loops: scope.loops };
+            *scope = ShellScope {
+                folder: FolderScope::somewhere(),
+                variables: BTreeMap::new(),
+                loops: scope.loops,
+            };
         }
     }
 
@@ -263,15 +315,30 @@ impl CommandEvaluator<'_> {
             Command::Simple(simple) => {
                 let redirected = is_redirected(simple);
                 let input = self.input;
-                self.input = if redirected { PipeInput::Unknown } else { input };
-                self.evaluate_simple(simple, scope, if redirected { PipeInput::Unknown } else { fed });
+                self.input = if redirected {
+                    PipeInput::Unknown
+                } else {
+                    input
+                };
+                self.evaluate_simple(
+                    simple,
+                    scope,
+                    if redirected { PipeInput::Unknown } else { fed },
+                );
                 self.input = input;
             }
             Command::Compound(compound, redirections) => {
-                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                let list = redirections
+                    .as_ref()
+                    .map(|list| list.0.as_slice())
+                    .unwrap_or_default();
                 self.evaluate_redirections(list, scope);
                 let input = self.input;
-                self.input = if list.is_empty() { input } else { PipeInput::Unknown };
+                self.input = if list.is_empty() {
+                    input
+                } else {
+                    PipeInput::Unknown
+                };
                 self.evaluate_compound(compound, scope);
                 self.input = input;
             }
@@ -284,16 +351,25 @@ impl CommandEvaluator<'_> {
                     false => PolicyFinding::ask("it gives a name to commands"),
                 };
                 self.push_finding(&format!("{name}()"), finding);
-                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                let list = redirections
+                    .as_ref()
+                    .map(|list| list.0.as_slice())
+                    .unwrap_or_default();
                 self.evaluate_redirections(list, scope);
                 // The body may run later and elsewhere, so it changes nothing here.
                 self.evaluate_compound(body, &mut scope.clone());
             }
             Command::ExtendedTest(test, redirections) => {
-                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                let list = redirections
+                    .as_ref()
+                    .map(|list| list.0.as_slice())
+                    .unwrap_or_default();
                 self.evaluate_redirections(list, scope);
                 if self.plain_shell {
-                    self.push_finding("[[", PolicyFinding::ask("a plain shell takes [[ for a program"));
+                    self.push_finding(
+                        "[[",
+                        PolicyFinding::ask("a plain shell takes [[ for a program"),
+                    );
                 }
                 self.evaluate_extended_test(&test.expr, scope);
             }
@@ -332,7 +408,10 @@ impl CommandEvaluator<'_> {
                 self.evaluate_quiet_words(std::iter::once(clause.value.value.as_str()), scope);
                 let before = scope.clone();
                 for case in &clause.cases {
-                    self.evaluate_quiet_words(case.patterns.iter().map(|word| word.value.as_str()), &before);
+                    self.evaluate_quiet_words(
+                        case.patterns.iter().map(|word| word.value.as_str()),
+                        &before,
+                    );
                     let mut after = before.clone();
                     if let Some(list) = &case.cmd {
                         self.evaluate_list(list, &mut after);
@@ -343,12 +422,19 @@ impl CommandEvaluator<'_> {
             // Only numbers and operators. A plain shell takes `((…))` for a command, and `>` in it for a redirection.
             CompoundCommand::Arithmetic(command)
                 if !self.plain_shell
-                    && command.expr.value.chars().all(|c| c.is_ascii_digit() || "+-*/%<>=!&| ".contains(c)) =>
+                    && command
+                        .expr
+                        .value
+                        .chars()
+                        .all(|c| c.is_ascii_digit() || "+-*/%<>=!&| ".contains(c)) =>
             {
                 self.push_finding(&compound.to_string(), PolicyFinding::allow("only computes"));
             }
             CompoundCommand::Arithmetic(_) | CompoundCommand::ArithmeticForClause(_) => {
-                self.push_finding(&compound.to_string(), PolicyFinding::ask("arithmetic can run commands"));
+                self.push_finding(
+                    &compound.to_string(),
+                    PolicyFinding::ask("arithmetic can run commands"),
+                );
             }
             CompoundCommand::Coprocess(coprocess) => {
                 self.push_finding("coproc", PolicyFinding::ask("it starts a coprocess"));
@@ -360,7 +446,12 @@ impl CommandEvaluator<'_> {
     fn evaluate_for(&mut self, clause: &ForClauseCommand, scope: &mut ShellScope) {
         let name = clause.variable_name.as_str();
         // The traits that all values share; `None` once a value is not certain enough.
-        let mut known = Some(TextTraits { plain: true, inside: true, name: true, word: true });
+        let mut known = Some(TextTraits {
+            plain: true,
+            inside: true,
+            name: true,
+            word: true,
+        });
         let in_zsh = self.facts.shell == ShellKind::Zsh;
         if !may_name(name) || in_zsh && (clause.values.is_none() || !is_common(name)) {
             self.push_finding(
@@ -369,24 +460,30 @@ impl CommandEvaluator<'_> {
             );
         }
         let values = clause.values.iter().flatten();
-        let values: Vec<Cow<'_, str>> = values.flat_map(|value| self.expand_word(&value.value)).collect();
+        let values: Vec<Cow<'_, str>> = values
+            .flat_map(|value| self.expand_word(&value.value))
+            .collect();
         self.evaluate_quiet_words(values.iter().map(Cow::as_ref), scope);
         for value in &values {
             let word = self.scan_in_scope(value, scope).word;
-            let inside =
-                super::path_scope::check_readable(&word, &FolderScope::root(), "").is_ok() && !word.text.contains("..");
+            let inside = super::path_scope::check_readable(&word, &FolderScope::root(), "").is_ok()
+                && !word.text.contains("..");
             known = match word.form {
-                WordForm::Literal | WordForm::Glob(_) | WordForm::Field(_) => known.map(|known| TextTraits {
-                    plain: known.plain && !word.may_be_option(),
-                    inside: known.inside && inside,
-                    name: known.name && is_part(&word),
-                    word: known.word && word.known_text().is_some_and(is_one_word),
-                }),
+                WordForm::Literal | WordForm::Glob(_) | WordForm::Field(_) => {
+                    known.map(|known| TextTraits {
+                        plain: known.plain && !word.may_be_option(),
+                        inside: known.inside && inside,
+                        name: known.name && is_part(&word),
+                        word: known.word && word.known_text().is_some_and(is_one_word),
+                    })
+                }
                 WordForm::Fields | WordForm::Odd(_) => None,
             };
         }
         // Without values the loop runs over `$@`, of which nothing is known.
-        let bound = known.filter(|_| clause.values.is_some()).map(VariableValue::Some);
+        let bound = known
+            .filter(|_| clause.values.is_some())
+            .map(VariableValue::Some);
         self.evaluate_loop_body(scope, &mut |evaluator, scope| {
             scope.forget_variable(name);
             if let Some(bound) = &bound {
@@ -401,9 +498,16 @@ impl CommandEvaluator<'_> {
     ///
     /// The body is judged once with the facts from before the loop. If that changes any facts, its findings are dropped, the
     /// changed facts are forgotten, and the body is judged again.
-    fn evaluate_loop_body(&mut self, scope: &mut ShellScope, body: &mut dyn FnMut(&mut Self, &mut ShellScope)) {
+    fn evaluate_loop_body(
+        &mut self,
+        scope: &mut ShellScope,
+        body: &mut dyn FnMut(&mut Self, &mut ShellScope),
+    ) {
         if scope.loops >= MAX_LOOPS {
-            return self.push_finding("loop", PolicyFinding::always_ask("it is nested too deeply to be judged"));
+            return self.push_finding(
+                "loop",
+                PolicyFinding::always_ask("it is nested too deeply to be judged"),
+            );
         }
         scope.loops += 1;
         let parts = self.parts.len();
@@ -416,12 +520,17 @@ impl CommandEvaluator<'_> {
             if after.folder != scope.folder {
                 scope.folder = FolderScope::somewhere();
             }
-            scope.variables.retain(|name, bound| after.variables.get(name) == Some(bound));
+            scope
+                .variables
+                .retain(|name, bound| after.variables.get(name) == Some(bound));
             let folder = scope.folder.clone();
             let mut again = scope.clone();
             body(self, &mut again);
             if again.folder != folder {
-                self.push_finding("cd", PolicyFinding::ask("it changes the folder again and again"));
+                self.push_finding(
+                    "cd",
+                    PolicyFinding::ask("it changes the folder again and again"),
+                );
                 scope.folder = FolderScope::somewhere();
             }
         }
@@ -429,7 +538,11 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges words that are not a command themselves but may expand to something that runs commands.
-    fn evaluate_quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a str>, scope: &ShellScope) {
+    fn evaluate_quiet_words<'a>(
+        &mut self,
+        words: impl Iterator<Item = &'a str>,
+        scope: &ShellScope,
+    ) {
         for word in words {
             let scanned = self.scan_in_scope(word, scope);
             if let Some(finding) = self.check_paths(std::slice::from_ref(&scanned.word), scope) {
@@ -445,14 +558,27 @@ impl CommandEvaluator<'_> {
     /// Scans a word with the variables of a scope.
     pub(crate) fn scan_in_scope(&self, raw: &str, scope: &ShellScope) -> ScannedWord {
         let plain = self.plain_shell && self.facts.shell == ShellKind::Bash;
-        scan_word(raw, if plain { ShellKind::Plain } else { self.facts.shell }, &|name| {
-            scope.variables.get(name).cloned().or_else(|| self.working_directory_value(name, scope))
-        })
+        scan_word(
+            raw,
+            if plain {
+                ShellKind::Plain
+            } else {
+                self.facts.shell
+            },
+            &|name| {
+                scope
+                    .variables
+                    .get(name)
+                    .cloned()
+                    .or_else(|| self.working_directory_value(name, scope))
+            },
+        )
     }
 
     /// Returns the value of `$PWD` if it is certain. Only `cd` changes it; an assignment to it asks.
     fn working_directory_value(&self, name: &str, scope: &ShellScope) -> Option<VariableValue> {
-        let root = Some(self.facts.root.as_str()).filter(|root| !root.is_empty() && name == "PWD")?;
+        let root =
+            Some(self.facts.root.as_str()).filter(|root| !root.is_empty() && name == "PWD")?;
         let here = match scope.folder.path()? {
             "." => root.to_owned(),
             folder => format!("{root}/{folder}"),
@@ -496,7 +622,12 @@ impl CommandEvaluator<'_> {
         if alone {
             scope.forget_variable(name);
         }
-        if scanned.word.known_text().is_some_and(|value| may_set(name, value)) && !assignment.append {
+        if scanned
+            .word
+            .known_text()
+            .is_some_and(|value| may_set(name, value))
+            && !assignment.append
+        {
             return PolicyFinding::allow("sets a variable that is harmless");
         }
         // In front of a command an assignment sets the environment of that program.
@@ -505,38 +636,55 @@ impl CommandEvaluator<'_> {
         }
         let bound = match (scanned.word.form, assignment.append) {
             (WordForm::Literal, false) => Some(VariableValue::Literal(scanned.word.text)),
-            (WordForm::Field(known), false) => Some(VariableValue::Some(TextTraits { word: false, ..known })),
+            (WordForm::Field(known), false) => Some(VariableValue::Some(TextTraits {
+                word: false,
+                ..known
+            })),
             _ => None,
         };
-        scope.variables.extend(bound.map(|bound| (name.clone(), bound)));
+        scope
+            .variables
+            .extend(bound.map(|bound| (name.clone(), bound)));
         PolicyFinding::allow("sets a variable of its own")
     }
 }
 
 /// Reports whether a text of commands holds a name as a whole word.
 fn mentions_word(commands: &str, name: &str) -> bool {
-    commands.split(|c: char| c.is_whitespace() || ";|&(){}\"'`$".contains(c)).any(|word| word == name)
+    commands
+        .split(|c: char| c.is_whitespace() || ";|&(){}\"'`$".contains(c))
+        .any(|word| word == name)
 }
 
 /// Reports whether a loop variable has a name without a meaning in zsh. The special variables of zsh are lower case: `path`, for
 /// example, is the search path for programs.
 fn is_common(name: &str) -> bool {
-    const COMMON: [&str; 10] = ["file", "dir", "line", "name", "item", "word", "num", "commit", "branch", "test"];
+    const COMMON: [&str; 10] = [
+        "file", "dir", "line", "name", "item", "word", "num", "commit", "branch", "test",
+    ];
     name.len() == 1 || COMMON.contains(&name)
 }
 
 /// Reports whether a word is one component of a path, so that it stays one inside of a longer word.
 fn is_part(word: &ShellWord) -> bool {
-    word.known_text().is_some_and(|text| !text.is_empty() && !text.contains('/') && !text.starts_with('.'))
+    word.known_text()
+        .is_some_and(|text| !text.is_empty() && !text.contains('/') && !text.starts_with('.'))
 }
 
 /// Iterates over the words of a simple command as they were written, its name first.
 pub(crate) fn words_of(simple: &SimpleCommand) -> impl Iterator<Item = &str> {
-    let behind = simple.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(|item| match item {
-        CommandPrefixOrSuffixItem::Word(word) | CommandPrefixOrSuffixItem::AssignmentWord(_, word) => {
-            Some(word.value.as_str())
-        }
-        _ => None,
-    });
-    simple.word_or_name.iter().map(|word| word.value.as_str()).chain(behind)
+    let behind = simple
+        .suffix
+        .iter()
+        .flat_map(|suffix| &suffix.0)
+        .filter_map(|item| match item {
+            CommandPrefixOrSuffixItem::Word(word)
+            | CommandPrefixOrSuffixItem::AssignmentWord(_, word) => Some(word.value.as_str()),
+            _ => None,
+        });
+    simple
+        .word_or_name
+        .iter()
+        .map(|word| word.value.as_str())
+        .chain(behind)
 }

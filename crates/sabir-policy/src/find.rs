@@ -81,16 +81,23 @@ const PLAIN: [&str; 28] = [
 ///
 /// # Errors
 /// Returns the reason if a path, test or action is not known to only read.
-pub(crate) fn exec_commands(words: &[ShellWord], context: PathContext<'_>) -> Result<Vec<ExecCommand>, AskReason> {
+pub(crate) fn exec_commands(
+    words: &[ShellWord],
+    context: PathContext<'_>,
+) -> Result<Vec<ExecCommand>, AskReason> {
     let mut words = words.iter().peekable();
-    while words.next_if(|word| matches!(word.known_text(), Some("-L" | "-P" | "-H"))).is_some() {}
+    while words
+        .next_if(|word| matches!(word.known_text(), Some("-L" | "-P" | "-H")))
+        .is_some()
+    {}
     while let Some(root) = words.next_if(|word| !begins_expression(word)) {
         check_readable(root, context.folder, context.root)?;
     }
     let mut found = Vec::new();
     while let Some(word) = words.next() {
-        let name =
-            word.known_text().ok_or_else(|| format!("{} is not certain, and may be an action of find", word.raw))?;
+        let name = word
+            .known_text()
+            .ok_or_else(|| format!("{} is not certain, and may be an action of find", word.raw))?;
         match name {
             "-exec" => found.push(parse_exec(&mut words)?),
             "-newer" | "-anewer" | "-cnewer" | "-samefile" => {
@@ -99,9 +106,13 @@ pub(crate) fn exec_commands(words: &[ShellWord], context: PathContext<'_>) -> Re
             }
             _ if PLAIN.contains(&name) => {}
             _ if VALUED.contains(&name) => {
-                let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
+                let value = words
+                    .next()
+                    .ok_or_else(|| format!("{name} needs a value"))?;
                 if !matches!(value.form, WordForm::Literal | WordForm::Field(_)) {
-                    return Err(format!("the value of {name}, {}, is not certain", value.raw).into());
+                    return Err(
+                        format!("the value of {name}, {}, is not certain", value.raw).into(),
+                    );
                 }
             }
             _ => return Err(format!("{name} of find is not known to only look").into()),
@@ -118,12 +129,16 @@ fn begins_expression(word: &ShellWord) -> bool {
 }
 
 /// Parses the command of an `-exec` action up to its `;` or `+`.
-fn parse_exec<'a>(words: &mut impl Iterator<Item = &'a ShellWord>) -> Result<ExecCommand, AskReason> {
+fn parse_exec<'a>(
+    words: &mut impl Iterator<Item = &'a ShellWord>,
+) -> Result<ExecCommand, AskReason> {
     let mut run = Vec::new();
     for word in words {
         match word.known_text() {
             Some(";") => return Ok(run),
-            Some("+") if run.last().is_some_and(|last: &ShellWord| last.raw == "{}") => return Ok(run),
+            Some("+") if run.last().is_some_and(|last: &ShellWord| last.raw == "{}") => {
+                return Ok(run);
+            }
             // A found path begins with the path where the search started, so it is never an option.
             Some(text) if text.contains("{}") => {
                 let inside = text == "{}";

@@ -40,20 +40,27 @@ pub(crate) fn parse_invocation<'a>(
             Some("-c") => {
                 let (setting, behind) = behind.split_first().ok_or("-c needs a setting")?;
                 if !setting.known_text().is_some_and(is_harmless_setting) {
-                    return Err(format!("the setting {} is not known to be harmless", setting.raw).into());
+                    return Err(
+                        format!("the setting {} is not known to be harmless", setting.raw).into(),
+                    );
                 }
                 rest = behind;
             }
             Some("-C") => {
                 let (path, behind) = behind.split_first().ok_or("-C needs a folder")?;
-                let path = path.known_text().ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
+                let path = path
+                    .known_text()
+                    .ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
                 folder = folder.join(path, context.root)?;
                 rest = behind;
             }
             _ => break,
         }
     }
-    Ok(GitInvocation { folder, words: rest })
+    Ok(GitInvocation {
+        folder,
+        words: rest,
+    })
 }
 
 impl GitInvocation<'_> {
@@ -62,23 +69,47 @@ impl GitInvocation<'_> {
     ///
     /// # Errors
     /// Returns the reason why the command is not known to only read.
-    pub(crate) fn check_read_only(&self, facts: &CommandFacts, wanted: &mut Vec<String>) -> Result<(), AskReason> {
-        let Some((name, rest)) = self.words.split_first() else { return Ok(()) };
-        let name = name.known_text().ok_or_else(|| format!("what {} becomes is not known", name.raw))?;
-        let nested = rest.first().and_then(ShellWord::known_text).map(|second| format!("{name} {second}"));
+    pub(crate) fn check_read_only(
+        &self,
+        facts: &CommandFacts,
+        wanted: &mut Vec<String>,
+    ) -> Result<(), AskReason> {
+        let Some((name, rest)) = self.words.split_first() else {
+            return Ok(());
+        };
+        let name = name
+            .known_text()
+            .ok_or_else(|| format!("what {} becomes is not known", name.raw))?;
+        let nested = rest
+            .first()
+            .and_then(ShellWord::known_text)
+            .map(|second| format!("{name} {second}"));
         let found = |name: &str| ROWS.iter().find(|row| row.names.contains(&name));
         let (row, rest) = match nested.as_deref().and_then(found) {
             Some(row) => (row, rest.get(1..).unwrap_or_default()),
             None => {
-                let row = found(name).ok_or_else(|| format!("git {name} is not known to only look"))?;
+                let row =
+                    found(name).ok_or_else(|| format!("git {name} is not known to only look"))?;
                 (row, rest)
             }
         };
-        row.check_arguments(rest, PathContext { folder: &self.folder, root: &facts.root })?;
-        if matches!(name, "--version" | "version" | "--help" | "help" | "--exec-path") {
+        row.check_arguments(
+            rest,
+            PathContext {
+                folder: &self.folder,
+                root: &facts.root,
+            },
+        )?;
+        if matches!(
+            name,
+            "--version" | "version" | "--help" | "help" | "--exec-path"
+        ) {
             return Ok(());
         }
-        let folder = self.folder.path().ok_or("where git would run is not certain")?;
+        let folder = self
+            .folder
+            .path()
+            .ok_or("where git would run is not certain")?;
         match facts.repository_state(folder) {
             RepositoryState::None | RepositoryState::Clean => Ok(()),
             // Hooks, filters, `core.fsmonitor` and other settings run programs even for a command that only reads.
@@ -186,11 +217,15 @@ const LOG: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -i -E -F -P -g -q -M=
 
 /// Reports whether a setting for `-c` only changes how something is printed.
 fn is_harmless_setting(setting: &str) -> bool {
-    let Some((key, value)) = setting.split_once('=') else { return false };
+    let Some((key, value)) = setting.split_once('=') else {
+        return false;
+    };
     let key = key.to_ascii_lowercase();
     let plain_value = value.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match key.as_str() {
-        "core.pager" | "pager.log" | "pager.diff" | "pager.show" | "pager.branch" => matches!(value, "cat" | ""),
+        "core.pager" | "pager.log" | "pager.diff" | "pager.show" | "pager.branch" => {
+            matches!(value, "cat" | "")
+        }
         "core.fsmonitor" | "log.showsignature" => value == "false",
         "core.quotepath"
         | "core.abbrev"
@@ -209,7 +244,9 @@ fn is_harmless_setting(setting: &str) -> bool {
         | "advice.detachedhead" => plain_value,
         key => {
             key.starts_with("color.")
-                && key.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'.')
+                && key
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphabetic() || byte == b'.')
                 && plain_value
         }
     }
@@ -218,7 +255,9 @@ fn is_harmless_setting(setting: &str) -> bool {
 /// Rejects formats that make git run gpg (to verify a signature), and options that make it read the repositories of submodules,
 /// whose configuration could run programs.
 fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let mut formats = ["--format=", "--pretty=?"].into_iter().flat_map(|option| seen.option_values(option));
+    let mut formats = ["--format=", "--pretty=?"]
+        .into_iter()
+        .flat_map(|option| seen.option_values(option));
     match formats.find(|format| format.known_text().is_none_or(asks_gpg)) {
         Some(_) => Err("the format may run gpg".into()),
         None if seen
@@ -234,7 +273,9 @@ fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 /// Reports whether a format verifies signatures: `%G?` for commits and `%(signature)` for references, also with a sign such as
 /// `%+G?`.
 fn asks_gpg(format: &str) -> bool {
-    let signed = |rest: &str| rest.trim_start_matches(['+', '-', ' ']).starts_with('G') || rest.contains("signature");
+    let signed = |rest: &str| {
+        rest.trim_start_matches(['+', '-', ' ']).starts_with('G') || rest.contains("signature")
+    };
     format.split('%').skip(1).any(signed)
 }
 
@@ -249,7 +290,10 @@ fn only_tells(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 /// Accepts `git branch` only if it lists. Before Git 2.20 `-l` did not list but created a reflog, so it is accepted only alone or
 /// with patterns.
 fn lists_branches(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let patterns = seen.operands.iter().all(|word| word.known_text().is_some_and(|name| name.contains('*')));
+    let patterns = seen
+        .operands
+        .iter()
+        .all(|word| word.known_text().is_some_and(|name| name.contains('*')));
     match seen.has_option(&["-l"]) {
         true if patterns => no_programs(seen),
         true => Err("it may make a branch".into()),
@@ -259,10 +303,19 @@ fn lists_branches(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Rejects `git branch NAME` and `git tag NAME`, which create one, unless an option makes them list.
 fn check_lists_only(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    const LIST: [&str; 7] =
-        ["--list", "--merged=?", "--no-merged=?", "--contains=?", "--no-contains=?", "--points-at=", "-l"];
+    const LIST: [&str; 7] = [
+        "--list",
+        "--merged=?",
+        "--no-merged=?",
+        "--contains=?",
+        "--no-contains=?",
+        "--points-at=",
+        "-l",
+    ];
     match seen.operands.first() {
-        Some(word) if !seen.has_option(&LIST) => Err(format!("it may make or change {}", word.raw).into()),
+        Some(word) if !seen.has_option(&LIST) => {
+            Err(format!("it may make or change {}", word.raw).into())
+        }
         _ => no_programs(seen),
     }
 }
@@ -280,7 +333,11 @@ fn one_key(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts only variables named `GIT_…`. Their values are names and commands, which `git var` prints without running them.
 fn no_editor(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    match seen.operands.iter().find(|word| !word.known_text().is_some_and(|name| name.starts_with("GIT_"))) {
+    match seen.operands.iter().find(|word| {
+        !word
+            .known_text()
+            .is_some_and(|name| name.starts_with("GIT_"))
+    }) {
         Some(word) => Err(format!("{} is not judged here", word.raw).into()),
         None => Ok(()),
     }

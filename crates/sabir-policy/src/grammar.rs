@@ -89,30 +89,54 @@ enum ValueStyle {
 }
 
 impl ProgramGrammar {
-    pub(crate) const fn new(names: &'static [&'static str], options: &'static str, operands: OperandKind) -> Self {
-        Self { names, options, operands, options_harmless: false, no_clusters: false, extra_check: None }
+    pub(crate) const fn new(
+        names: &'static [&'static str],
+        options: &'static str,
+        operands: OperandKind,
+    ) -> Self {
+        Self {
+            names,
+            options,
+            operands,
+            options_harmless: false,
+            no_clusters: false,
+            extra_check: None,
+        }
     }
 
     /// Marks that no option at all has a side effect.
     pub(crate) const fn with_harmless_options(self) -> Self {
-        Self { options_harmless: true, ..self }
+        Self {
+            options_harmless: true,
+            ..self
+        }
     }
 
     /// Marks that short options cannot be combined.
     pub(crate) const fn without_clusters(self) -> Self {
-        Self { no_clusters: true, ..self }
+        Self {
+            no_clusters: true,
+            ..self
+        }
     }
 
     /// Adds a check that the table cannot express.
     pub(crate) const fn with_check(self, check: ArgumentCheck) -> Self {
-        Self { extra_check: Some(check), ..self }
+        Self {
+            extra_check: Some(check),
+            ..self
+        }
     }
 
     /// Checks that all arguments are allowed.
     ///
     /// # Errors
     /// Returns the reason why an argument is not known to be harmless.
-    pub(crate) fn check_arguments(&self, words: &[ShellWord], context: PathContext<'_>) -> Result<(), AskReason> {
+    pub(crate) fn check_arguments(
+        &self,
+        words: &[ShellWord],
+        context: PathContext<'_>,
+    ) -> Result<(), AskReason> {
         let seen = self.parse_arguments(words, context)?;
         self.check_operands(&seen, context)?;
         self.extra_check.map_or(Ok(()), |check| check(&seen))
@@ -121,7 +145,8 @@ impl ProgramGrammar {
     /// Reports whether an option takes the next word as its value.
     pub(crate) fn takes_next(&self, option: &str) -> bool {
         let takes = |name: &str| {
-            self.find_option(name).is_some_and(|(_, takes)| matches!(takes, ValueStyle::Text | ValueStyle::Path))
+            self.find_option(name)
+                .is_some_and(|(_, takes)| matches!(takes, ValueStyle::Text | ValueStyle::Path))
         };
         if option.starts_with("--") {
             return takes(option);
@@ -153,17 +178,23 @@ impl ProgramGrammar {
             seen.option_after_operand |= !seen.operands.is_empty() && word.may_be_option();
             match word.known_text() {
                 // xxd takes `--` for its input file and would write to the operand that follows.
-                Some("--") if matches!(self.operands, OperandKind::AtMost(_)) => return Err(not_judged("--")),
+                Some("--") if matches!(self.operands, OperandKind::AtMost(_)) => {
+                    return Err(not_judged("--"));
+                }
                 Some("--") => {
                     for word in words.by_ref() {
                         match word.form {
-                            WordForm::Odd(odd) => return Err(format!("{} holds {odd}", word.raw).into()),
+                            WordForm::Odd(odd) => {
+                                return Err(format!("{} holds {odd}", word.raw).into());
+                            }
                             _ => seen.operands.push(word),
                         }
                     }
                 }
                 // A program that only prints its words also prints unknown options: `echo ---`.
-                Some(_) if self.options_harmless && self.operands == OperandKind::Text => seen.operands.push(word),
+                Some(_) if self.options_harmless && self.operands == OperandKind::Text => {
+                    seen.operands.push(word)
+                }
                 Some(text) if text.len() > 1 && text.starts_with("--") => {
                     self.parse_long_option(text, &mut words, &mut seen, context)?
                 }
@@ -184,9 +215,15 @@ impl ProgramGrammar {
         &self,
         word: &'a ShellWord,
     ) -> Result<(&'static str, Option<OptionValue<'a>>), AskReason> {
-        let name = word.known_prefix().split_once('=').map(|(name, _)| name).filter(|name| name.starts_with("--"));
+        let name = word
+            .known_prefix()
+            .split_once('=')
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with("--"));
         match name.and_then(|name| self.find_option(name)) {
-            Some((option, ValueStyle::Text | ValueStyle::Attached)) if word.form != WordForm::Fields => {
+            Some((option, ValueStyle::Text | ValueStyle::Attached))
+                if word.form != WordForm::Fields =>
+            {
                 Ok((option, Some(OptionValue::Next(word))))
             }
             _ => Err(format!("{} may turn out to be an option", word.raw).into()),
@@ -201,7 +238,9 @@ impl ProgramGrammar {
         seen: &mut ParsedArguments<'a>,
         context: PathContext<'_>,
     ) -> Result<(), AskReason> {
-        let (name, attached) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let (name, attached) = text
+            .split_once('=')
+            .map_or((text, None), |(name, value)| (name, Some(value)));
         let (option, takes) = self.find_option(name).ok_or_else(|| not_judged(name))?;
         let value = match (takes, attached) {
             (ValueStyle::Nothing, Some(_)) => return Err(not_judged(text)),
@@ -226,7 +265,9 @@ impl ProgramGrammar {
         context: PathContext<'_>,
     ) -> Result<(), AskReason> {
         // A long name with one dash (`-version`) is one option, not a cluster of letters.
-        if let Some((option, ValueStyle::Nothing)) = self.find_option(text).filter(|_| text.len() > 2) {
+        if let Some((option, ValueStyle::Nothing)) =
+            self.find_option(text).filter(|_| text.len() > 2)
+        {
             seen.options.push((option, None));
             return Ok(());
         }
@@ -265,9 +306,14 @@ impl ProgramGrammar {
         name: &str,
         words: &mut std::slice::Iter<'a, ShellWord>,
     ) -> Result<OptionValue<'a>, AskReason> {
-        let word = words.next().ok_or_else(|| format!("{name} needs a value"))?;
+        let word = words
+            .next()
+            .ok_or_else(|| format!("{name} needs a value"))?;
         // Another version of the program may take no value here, so the word must not be an option either.
-        let number = word.text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let number = word
+            .text
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if word.may_be_option() && !self.options_harmless && word.text.len() > 1 && !number {
             return Err(format!("{}, the value of {name}, may be an option", word.raw).into());
         }
@@ -294,7 +340,11 @@ impl ProgramGrammar {
     }
 
     /// Checks the operands: paths must be readable, and words must be certain enough.
-    fn check_operands(&self, seen: &ParsedArguments<'_>, context: PathContext<'_>) -> Result<(), AskReason> {
+    fn check_operands(
+        &self,
+        seen: &ParsedArguments<'_>,
+        context: PathContext<'_>,
+    ) -> Result<(), AskReason> {
         let first = match self.operands {
             OperandKind::Text => return self.check_texts(&seen.operands),
             OperandKind::Nothing => match seen.operands.first() {
@@ -307,23 +357,39 @@ impl ProgramGrammar {
             }
             OperandKind::AtMost(_) => 0,
             // With a pattern given by an option, all operands are paths.
-            OperandKind::Then(_) if seen.has_option(&["-e=", "-f=@", "--regexp=", "--expression=", "--file=@"]) => 0,
+            OperandKind::Then(_)
+                if seen.has_option(&["-e=", "-f=@", "--regexp=", "--expression=", "--file=@"]) =>
+            {
+                0
+            }
             OperandKind::Then(count) => count,
         };
-        let (texts, paths) = seen.operands.split_at_checked(first).unwrap_or((&seen.operands, &[]));
+        let (texts, paths) = seen
+            .operands
+            .split_at_checked(first)
+            .unwrap_or((&seen.operands, &[]));
         self.check_texts(texts)?;
         // A word that expands to several shifts the operands behind it, so a word in the position of a text may be read as a path.
         // It is checked as both.
-        if let Some(word) = texts.iter().find(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields)) {
+        if let Some(word) = texts
+            .iter()
+            .find(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields))
+        {
             check_readable(word, context.folder, context.root)?;
         }
         let stdin = |word: &&&ShellWord| word.known_text() != Some("-");
-        paths.iter().filter(stdin).try_for_each(|word| check_readable(word, context.folder, context.root))
+        paths
+            .iter()
+            .filter(stdin)
+            .try_for_each(|word| check_readable(word, context.folder, context.root))
     }
 
     /// Checks that the number of words is certain, unless no option could do harm.
     fn check_texts(&self, words: &[&ShellWord]) -> Result<(), AskReason> {
-        match words.iter().find(|word| word.form == WordForm::Fields && !self.options_harmless) {
+        match words
+            .iter()
+            .find(|word| word.form == WordForm::Fields && !self.options_harmless)
+        {
             Some(word) => Err(format!("what {} becomes is not known", word.raw).into()),
             None => Ok(()),
         }
@@ -355,17 +421,24 @@ fn record_option<'a>(
 impl<'a> ParsedArguments<'a> {
     /// Reports whether one of these options was given; they are written as in the grammar.
     pub(crate) fn has_option(&self, options: &[&str]) -> bool {
-        self.options.iter().any(|(option, _)| options.contains(option))
+        self.options
+            .iter()
+            .any(|(option, _)| options.contains(option))
     }
 
     /// Iterates over the values of an option; it is written as in the grammar.
     pub(crate) fn option_values(&self, option: &'a str) -> impl Iterator<Item = OptionValue<'a>> {
-        self.options.iter().filter(move |(name, _)| *name == option).filter_map(|(_, value)| *value)
+        self.options
+            .iter()
+            .filter(move |(name, _)| *name == option)
+            .filter_map(|(_, value)| *value)
     }
 
     /// Reports whether an operand may expand to several words.
     pub(crate) fn has_many(&self) -> bool {
-        self.operands.iter().any(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields))
+        self.operands
+            .iter()
+            .any(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields))
     }
 }
 

@@ -76,7 +76,9 @@ mod wrappers;
 use std::sync::Arc;
 
 pub use access::{Access, Beyond};
-pub use command_facts::{CommandFacts, RepositoryState, RequiredFacts, ShellKind, SymlinkTraversal};
+pub use command_facts::{
+    CommandFacts, RepositoryState, RequiredFacts, ShellKind, SymlinkTraversal,
+};
 pub use dependencies::{CommandDependencies, command_dependencies};
 use evaluator::{CommandEvaluator, EvaluatedPart, PolicyFinding, ShellScope};
 pub use line::is_deceiving;
@@ -187,7 +189,10 @@ pub fn decide_access(rules: &PolicyRules, access: &Access) -> PolicyDecision {
 /// The caller looks them up and judges the line with the complete facts.
 pub fn required_facts(command: &str, facts: &CommandFacts) -> RequiredFacts {
     let rules = PolicyRules::default();
-    let mut evaluator = CommandEvaluator { touched_paths: Some(Vec::new()), ..CommandEvaluator::new(&rules, facts) };
+    let mut evaluator = CommandEvaluator {
+        touched_paths: Some(Vec::new()),
+        ..CommandEvaluator::new(&rules, facts)
+    };
     evaluator.evaluate_line(command, &mut ShellScope::new());
     RequiredFacts {
         repositories: evaluator.wanted_repositories,
@@ -205,10 +210,12 @@ impl PolicyRules {
     pub fn add_approval(&mut self, rule: &str) -> Result<(), RuleError> {
         let wrong = || RuleError::Approval(rule.to_owned());
         match rule.split_once('=') {
-            Some(("command", line)) if !line.trim().is_empty() => self.exact.push(line.trim().to_owned()),
-            Some(("mode", name)) if !name.trim().is_empty() => {
-                self.modes.push(Mode::canonical_name(name.trim()).to_owned())
+            Some(("command", line)) if !line.trim().is_empty() => {
+                self.exact.push(line.trim().to_owned())
             }
+            Some(("mode", name)) if !name.trim().is_empty() => self
+                .modes
+                .push(Mode::canonical_name(name.trim()).to_owned()),
             Some(("host" | "kind" | "mcp", name)) if !name.trim().is_empty() => {
                 self.add_rule(RuleKind::Allow, rule).map_err(|_| wrong())?;
             }
@@ -231,7 +238,8 @@ impl PolicyRules {
     /// Returns [`RuleError::Pattern`] if the pattern names no program or cannot be parsed, or if it would allow the tools of
     /// every server.
     pub fn add_rule(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
-        let parsed = RulePattern::parse(pattern).filter(|parsed| kind != RuleKind::Allow || !parsed.is_any_server());
+        let parsed = RulePattern::parse(pattern)
+            .filter(|parsed| kind != RuleKind::Allow || !parsed.is_any_server());
         let parsed = parsed.ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
         match kind {
             RuleKind::Allow => self.allow.push(parsed),
@@ -244,7 +252,10 @@ impl PolicyRules {
     /// Returns these rules limited by a mode: anything outside of the mode is denied, even if a rule allows it.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
-        Self { mode: Some(Arc::new(mode)), ..self }
+        Self {
+            mode: Some(Arc::new(mode)),
+            ..self
+        }
     }
 
     /// The mode that limits these rules; `None` means no limits.
@@ -255,34 +266,55 @@ impl PolicyRules {
     /// Returns these rules with a question before every write; `because` is the reason shown in it.
     #[must_use]
     pub fn ask_before_writes(self, because: impl Into<String>) -> Self {
-        Self { write_question_reason: Some(because.into()), ..self }
+        Self {
+            write_question_reason: Some(because.into()),
+            ..self
+        }
     }
 
     /// Iterates over the globs of the denied paths.
     pub fn denied_paths(&self) -> impl Iterator<Item = &str> {
-        self.deny.iter().filter_map(|rule| if let RulePattern::Path(glob) = rule { Some(glob.as_str()) } else { None })
+        self.deny.iter().filter_map(|rule| {
+            if let RulePattern::Path(glob) = rule {
+                Some(glob.as_str())
+            } else {
+                None
+            }
+        })
     }
 
     /// Returns true if any rule or approval could change the verdict on a command.
     fn has_command_rules(&self) -> bool {
         let rules = [&self.allow, &self.ask, &self.deny];
-        self.commands || self.network || !self.exact.is_empty() || rules.iter().any(|rules| !rules.is_empty())
+        self.commands
+            || self.network
+            || !self.exact.is_empty()
+            || rules.iter().any(|rules| !rules.is_empty())
     }
 
     /// Returns true if a rule denies paths or asks about them.
     fn has_path_rules(&self) -> bool {
-        self.deny.iter().chain(&self.ask).any(|rule| matches!(rule, RulePattern::Path(_)))
+        self.deny
+            .iter()
+            .chain(&self.ask)
+            .any(|rule| matches!(rule, RulePattern::Path(_)))
     }
 
     /// Judges an access.
     pub fn decide(&self, access: &Access) -> PolicyDecision {
         // The mode comes first, because no rule may widen it.
-        if let Some(reason) = self.mode.as_ref().and_then(|mode| mode.denial_reason(access)) {
+        if let Some(reason) = self
+            .mode
+            .as_ref()
+            .and_then(|mode| mode.denial_reason(access))
+        {
             return plain_decision(Verdict::Deny, &reason);
         }
         let host = |url: &str, rules: &[RulePattern]| {
             let host = host_of(url);
-            rules.iter().any(|rule| matches!(rule, RulePattern::Host(name) if host.as_ref() == Some(name)))
+            rules
+                .iter()
+                .any(|rule| matches!(rule, RulePattern::Host(name) if host.as_ref() == Some(name)))
         };
         match access {
             Access::Nothing => plain_decision(Verdict::Allow, "touches nothing"),
@@ -290,15 +322,26 @@ impl PolicyRules {
             Access::Invalid { reason } => plain_decision(Verdict::Deny, reason),
             Access::Read { path, outside } => self.decide_read(path, *outside),
             Access::Write { path, protected } => self.decide_write(path, protected.as_deref()),
-            Access::Command { command, facts, beyond } => self.decide_command(command, facts, *beyond),
+            Access::Command {
+                command,
+                facts,
+                beyond,
+            } => self.decide_command(command, facts, *beyond),
             // Deny rules come before ask rules, and those before allow rules.
-            Access::Fetch { url } if host(url, &self.deny) => plain_decision(Verdict::Deny, "a rule forbids this host"),
+            Access::Fetch { url } if host(url, &self.deny) => {
+                plain_decision(Verdict::Deny, "a rule forbids this host")
+            }
             Access::Fetch { url } if host(url, &self.ask) => {
                 plain_decision(Verdict::Ask, "fetches from a host that a rule asks about")
             }
-            Access::Fetch { url } if host(url, &self.allow) => plain_decision(Verdict::Allow, "this host is approved"),
+            Access::Fetch { url } if host(url, &self.allow) => {
+                plain_decision(Verdict::Allow, "this host is approved")
+            }
             Access::Fetch { url } => PolicyDecision {
-                proposals: host_of(url).into_iter().map(|host| format!("host={host}")).collect(),
+                proposals: host_of(url)
+                    .into_iter()
+                    .map(|host| format!("host={host}"))
+                    .collect(),
                 ..plain_decision(Verdict::Ask, "fetches a document from the network")
             },
             Access::Server { server, tool } => self.decide_server(server, tool),
@@ -310,13 +353,17 @@ impl PolicyRules {
         let any = |rules: &[RulePattern]| rules.iter().any(|rule| rule.matches_tool(server, tool));
         match (any(&self.deny), any(&self.ask), any(&self.allow)) {
             (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this tool"),
-            (_, true, _) => {
-                plain_decision(Verdict::Ask, &format!("calls {tool} of the server {server}, which a rule asks about"))
-            }
+            (_, true, _) => plain_decision(
+                Verdict::Ask,
+                &format!("calls {tool} of the server {server}, which a rule asks about"),
+            ),
             (.., true) => plain_decision(Verdict::Allow, "this tool is approved"),
             _ => {
                 let proposals = vec![format!("mcp={server}/{tool}")];
-                let asked = plain_decision(Verdict::Ask, &format!("calls the tool {tool} of the server {server}"));
+                let asked = plain_decision(
+                    Verdict::Ask,
+                    &format!("calls the tool {tool} of the server {server}"),
+                );
                 PolicyDecision { proposals, ..asked }
             }
         }
@@ -325,10 +372,15 @@ impl PolicyRules {
     fn decide_read(&self, path: &str, outside: bool) -> PolicyDecision {
         if outside {
             // The path is in the reason because one call may read many paths.
-            let reason = format!("`{path}` lies outside of the workspace, where the tools cannot reach");
+            let reason =
+                format!("`{path}` lies outside of the workspace, where the tools cannot reach");
             return plain_decision(Verdict::Deny, &reason);
         }
-        match (any_matches_path(&self.deny, path), any_matches_path(&self.ask, path), path_scope::secret_reason(path)) {
+        match (
+            any_matches_path(&self.deny, path),
+            any_matches_path(&self.ask, path),
+            path_scope::secret_reason(path),
+        ) {
             (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this path"),
             (_, true, _) => plain_decision(Verdict::Ask, "reads a path that a rule asks about"),
             (.., Some(why)) if !any_matches_path(&self.allow, path) => {
@@ -340,28 +392,47 @@ impl PolicyRules {
 
     fn decide_write(&self, path: &str, protected: Option<&str>) -> PolicyDecision {
         // A protected path asks even if all edits are approved; only a deny or ask rule comes before that.
-        match (any_matches_path(&self.deny, path), any_matches_path(&self.ask, path), protected) {
+        match (
+            any_matches_path(&self.deny, path),
+            any_matches_path(&self.ask, path),
+            protected,
+        ) {
             (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this path"),
             (_, true, _) => plain_decision(Verdict::Ask, "writes a path that a rule asks about"),
-            (.., Some(reason)) => plain_decision(Verdict::Ask, &format!("writes a protected path: {reason}")),
+            (.., Some(reason)) => {
+                plain_decision(Verdict::Ask, &format!("writes a protected path: {reason}"))
+            }
             _ if self.write_question_reason.is_some() => plain_decision(
                 Verdict::Ask,
-                &format!("writes a file: {}", self.write_question_reason.as_deref().unwrap_or_default()),
+                &format!(
+                    "writes a file: {}",
+                    self.write_question_reason.as_deref().unwrap_or_default()
+                ),
             ),
             _ if self.edits => plain_decision(Verdict::Allow, "edits are approved"),
             _ if any_matches_path(&self.allow, path) => {
                 plain_decision(Verdict::Allow, "edits of this path are approved")
             }
-            _ => {
-                PolicyDecision { proposals: vec!["edits".to_owned()], ..plain_decision(Verdict::Ask, "writes a file") }
-            }
+            _ => PolicyDecision {
+                proposals: vec!["edits".to_owned()],
+                ..plain_decision(Verdict::Ask, "writes a file")
+            },
         }
     }
 
-    fn decide_command(&self, command: &str, facts: &CommandFacts, beyond: Beyond) -> PolicyDecision {
+    fn decide_command(
+        &self,
+        command: &str,
+        facts: &CommandFacts,
+        beyond: Beyond,
+    ) -> PolicyDecision {
         let mut evaluator = CommandEvaluator::new(self, facts);
         evaluator.evaluate_line(command, &mut ShellScope::new());
-        let CommandEvaluator { parts, asked_by_rule, .. } = evaluator;
+        let CommandEvaluator {
+            parts,
+            asked_by_rule,
+            ..
+        } = evaluator;
         let mut verdict = Verdict::Allow;
         let mut reason = "only reads".to_owned();
         for EvaluatedPart { segment, .. } in &parts {
@@ -374,7 +445,10 @@ impl PolicyRules {
             }
         }
         // An exact approval answers the policy's own questions, never those that the user asked for by a rule.
-        if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
+        if verdict == Verdict::Ask
+            && !asked_by_rule
+            && self.exact.iter().any(|line| line == command.trim())
+        {
             verdict = Verdict::Allow;
             reason = "this command line is approved".to_owned();
         }
@@ -388,28 +462,41 @@ impl PolicyRules {
             _ => {}
         }
         // Only a question can be answered by a rule.
-        let proposals = if verdict == Verdict::Ask { kind_proposals(&parts) } else { Vec::new() };
+        let proposals = if verdict == Verdict::Ask {
+            kind_proposals(&parts)
+        } else {
+            Vec::new()
+        };
         let segments = parts.into_iter().map(|part| part.segment).collect();
         // A mode that cannot edit any file runs only commands that read: a command can write anywhere.
         let limiting_mode = self.mode.as_ref().filter(|mode| !mode.can_edit_any_file());
         let mut only_reads = false;
         if verdict == Verdict::Allow || limiting_mode.is_some() {
             // `only_reads` must not depend on the user's rules, so the line is judged again without any.
-            let plain = || Self::default().decide_command(command, facts, Beyond::Nothing).verdict;
+            let plain = || {
+                Self::default()
+                    .decide_command(command, facts, Beyond::Nothing)
+                    .verdict
+            };
             let silent = verdict == Verdict::Allow && !self.has_command_rules();
-            only_reads =
-                (beyond == Beyond::Nothing || limiting_mode.is_some()) && (silent || plain() == Verdict::Allow);
+            only_reads = (beyond == Beyond::Nothing || limiting_mode.is_some())
+                && (silent || plain() == Verdict::Allow);
         }
-        if let Some(mode) =
-            limiting_mode.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined))
+        if let Some(mode) = limiting_mode
+            .filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined))
         {
             let why = match (verdict, beyond) {
                 (Verdict::Allow, Beyond::Nothing | Beyond::Network) => {
-                    Self::default().decide_command(command, facts, Beyond::Nothing).reason
+                    Self::default()
+                        .decide_command(command, facts, Beyond::Nothing)
+                        .reason
                 }
                 _ => reason,
             };
-            let reason = format!("the mode `{}` runs only commands that are known to only read: {why}", mode.name);
+            let reason = format!(
+                "the mode `{}` runs only commands that are known to only read: {why}",
+                mode.name
+            );
             return PolicyDecision {
                 verdict: Verdict::Deny,
                 reason,
@@ -418,7 +505,13 @@ impl PolicyRules {
                 proposals: Vec::new(),
             };
         }
-        PolicyDecision { verdict, reason, only_reads, segments, proposals }
+        PolicyDecision {
+            verdict,
+            reason,
+            only_reads,
+            segments,
+            proposals,
+        }
     }
 
     /// Returns the finding of the first matching rule, with how much that rule matches. Deny rules win over ask rules, and those
@@ -426,15 +519,31 @@ impl PolicyRules {
     fn user_rule_finding(&self, words: &[ShellWord]) -> Option<(PolicyFinding, RuleReach)> {
         if self.deny.iter().any(|rule| rule.may_match(words)) {
             let reason = "a rule forbids it".to_owned();
-            return Some((PolicyFinding { verdict: Verdict::Deny, reason, always_asks: true }, RuleReach::Wide));
+            return Some((
+                PolicyFinding {
+                    verdict: Verdict::Deny,
+                    reason,
+                    always_asks: true,
+                },
+                RuleReach::Wide,
+            ));
         }
         if self.ask.iter().any(|rule| rule.may_match(words)) {
-            return Some((PolicyFinding::always_ask("a rule asks about it"), RuleReach::Wide));
+            return Some((
+                PolicyFinding::always_ask("a rule asks about it"),
+                RuleReach::Wide,
+            ));
         }
         // An exact rule is preferred: it also allows destructive commands, which a wide one does not.
-        let mut reaches = self.allow.iter().filter_map(|rule| rule.allow_reach(words)).collect::<Vec<_>>();
+        let mut reaches = self
+            .allow
+            .iter()
+            .filter_map(|rule| rule.allow_reach(words))
+            .collect::<Vec<_>>();
         reaches.sort_by_key(|reach| *reach == RuleReach::Wide);
-        reaches.first().map(|reach| (PolicyFinding::allow("a rule allows it"), *reach))
+        reaches
+            .first()
+            .map(|reach| (PolicyFinding::allow("a rule allows it"), *reach))
     }
 
     /// Turns a question into a permission if all commands are approved and the question is not one that always asks.
@@ -459,20 +568,40 @@ impl PolicyRules {
     /// are proposed only if every access that asks has one, since approving some of them would not answer the question.
     fn strictest_decision(&self, all: &[Access]) -> PolicyDecision {
         let mut judged: Vec<_> = all.iter().map(|access| self.decide(access)).collect();
-        let verdict = judged.iter().map(|one| one.verdict).max_by_key(|verdict| strictness_rank(*verdict));
-        let Some(verdict) = verdict else { return self.decide(&Access::Nothing) };
+        let verdict = judged
+            .iter()
+            .map(|one| one.verdict)
+            .max_by_key(|verdict| strictness_rank(*verdict));
+        let Some(verdict) = verdict else {
+            return self.decide(&Access::Nothing);
+        };
         let only_reads = judged.iter().all(|one| one.only_reads);
-        let segments = judged.iter_mut().flat_map(|one| std::mem::take(&mut one.segments)).collect();
+        let segments = judged
+            .iter_mut()
+            .flat_map(|one| std::mem::take(&mut one.segments))
+            .collect();
         // Proposals only make sense for the accesses that decide the verdict.
         judged.retain(|one| one.verdict == verdict);
         let mut proposals: Vec<String> = Vec::new();
         if !judged.iter().any(|one| one.proposals.is_empty()) {
-            judged.iter().for_each(|one| proposals.extend(one.proposals.iter().cloned()));
+            judged
+                .iter()
+                .for_each(|one| proposals.extend(one.proposals.iter().cloned()));
             let mut seen = std::collections::HashSet::new();
             proposals.retain(|rule| seen.insert(rule.clone()));
         }
-        let reason = judged.into_iter().next().map(|one| one.reason).unwrap_or_default();
-        PolicyDecision { verdict, reason, only_reads, segments, proposals }
+        let reason = judged
+            .into_iter()
+            .next()
+            .map(|one| one.reason)
+            .unwrap_or_default();
+        PolicyDecision {
+            verdict,
+            reason,
+            only_reads,
+            segments,
+            proposals,
+        }
     }
 }
 
@@ -497,11 +626,19 @@ impl<'a> CommandEvaluator<'a> {
 
 fn plain_decision(verdict: Verdict, reason: &str) -> PolicyDecision {
     let reason = reason.to_owned();
-    PolicyDecision { verdict, reason, only_reads: false, segments: Vec::new(), proposals: Vec::new() }
+    PolicyDecision {
+        verdict,
+        reason,
+        only_reads: false,
+        segments: Vec::new(),
+        proposals: Vec::new(),
+    }
 }
 
 fn any_matches_path(rules: &[RulePattern], path: &str) -> bool {
-    rules.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if matches_path(pattern, path)))
+    rules
+        .iter()
+        .any(|rule| matches!(rule, RulePattern::Path(pattern) if matches_path(pattern, path)))
 }
 
 /// Reports whether a glob matches a path or one of the folders above it.
@@ -522,14 +659,22 @@ fn strictness_rank(verdict: Verdict) -> u8 {
 /// Reports whether a command may run the words behind its name as another command. True for every program that is not known to
 /// only read.
 fn may_wrap_command(command: &[ShellWord]) -> bool {
-    command.first().and_then(ShellWord::known_text).is_none_or(|name| programs::find_program(name).is_none())
+    command
+        .first()
+        .and_then(ShellWord::known_text)
+        .is_none_or(|name| programs::find_program(name).is_none())
 }
 
 /// Returns the kind rules that would allow every part that asks, without duplicates. Empty if any of those parts has no kind.
 fn kind_proposals(parts: &[EvaluatedPart]) -> Vec<String> {
     let mut proposed = Vec::new();
-    for part in parts.iter().filter(|part| part.segment.verdict == Verdict::Ask) {
-        let Some(kind) = part.kind else { return Vec::new() };
+    for part in parts
+        .iter()
+        .filter(|part| part.segment.verdict == Verdict::Ask)
+    {
+        let Some(kind) = part.kind else {
+            return Vec::new();
+        };
         let rule = format!("kind={kind}");
         if !proposed.contains(&rule) {
             proposed.push(rule);
@@ -543,7 +688,8 @@ fn kind_proposals(parts: &[EvaluatedPart]) -> Vec<String> {
 fn host_of(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
-    let plain = matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") && !authority.contains('@');
+    let plain = matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https")
+        && !authority.contains('@');
     let (host, port) = match authority.rsplit_once(':') {
         // An IPv6 address is in brackets, so a colon before `]` does not begin a port.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -557,7 +703,10 @@ mod tests {
     use super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
 
     fn clean() -> CommandFacts {
-        CommandFacts { clean_path: true, ..CommandFacts::default() }
+        CommandFacts {
+            clean_path: true,
+            ..CommandFacts::default()
+        }
     }
 
     fn check(rules: &[&str], access: &Access, expected: Verdict) {
@@ -570,41 +719,115 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        let read = |outside| Access::Read { path: "a".into(), outside };
-        let write =
-            |protected: Option<&str>| Access::Write { path: "a".into(), protected: protected.map(str::to_owned) };
-        let command = |line: &str| Access::Command { command: line.into(), facts: clean(), beyond: Beyond::Nothing };
+        let read = |outside| Access::Read {
+            path: "a".into(),
+            outside,
+        };
+        let write = |protected: Option<&str>| Access::Write {
+            path: "a".into(),
+            protected: protected.map(str::to_owned),
+        };
+        let command = |line: &str| Access::Command {
+            command: line.into(),
+            facts: clean(),
+            beyond: Beyond::Nothing,
+        };
         check(&[], &read(false), Verdict::Allow);
         check(&["all"], &read(true), Verdict::Deny);
-        check(&["all"], &Access::Invalid { reason: "no path".into() }, Verdict::Deny);
+        check(
+            &["all"],
+            &Access::Invalid {
+                reason: "no path".into(),
+            },
+            Verdict::Deny,
+        );
         check(&[], &write(None), Verdict::Ask);
         check(&["edits"], &write(None), Verdict::Allow);
         check(&["all"], &write(Some("git's own")), Verdict::Ask);
         check(&[], &command("ls"), Verdict::Allow);
         check(&["edits"], &command("touch x"), Verdict::Ask);
         check(&["commands"], &command("touch x"), Verdict::Allow);
-        check(&["command=cargo test"], &command(" cargo test\n"), Verdict::Allow);
+        check(
+            &["command=cargo test"],
+            &command(" cargo test\n"),
+            Verdict::Allow,
+        );
         check(&["command=git"], &command("gitevil"), Verdict::Ask);
-        check(&["all", "command=echo"], &command("echo $(rm -rf .git)"), Verdict::Ask);
+        check(
+            &["all", "command=echo"],
+            &command("echo $(rm -rf .git)"),
+            Verdict::Ask,
+        );
         let fetch = |url: &str| Access::Fetch { url: url.into() };
         check(&["all"], &fetch("https://docs.rs/x"), Verdict::Ask);
-        check(&["host=Docs.rs"], &fetch("https://docs.rs:443/x"), Verdict::Allow);
-        check(&["host=docs.rs"], &fetch("https://docs.rs.evil/x"), Verdict::Ask);
-        check(&["host=docs.rs"], &fetch("https://evildocs.rs/x"), Verdict::Ask);
-        check(&["host=docs.rs"], &fetch("https://docs.rs:8443/x"), Verdict::Ask);
-        check(&["host=*.docs.rs"], &fetch("https://xdocs.rs/x"), Verdict::Ask);
-        check(&["host=[2606:4700::1]"], &fetch("https://[2606:4700::1]/x"), Verdict::Allow);
-        check(&["host=github.com"], &fetch("https://xn--gthub-n2e.com/"), Verdict::Ask);
-        check(&["host=docs.rs"], &fetch("https://docs.rs@evil/x"), Verdict::Ask);
+        check(
+            &["host=Docs.rs"],
+            &fetch("https://docs.rs:443/x"),
+            Verdict::Allow,
+        );
+        check(
+            &["host=docs.rs"],
+            &fetch("https://docs.rs.evil/x"),
+            Verdict::Ask,
+        );
+        check(
+            &["host=docs.rs"],
+            &fetch("https://evildocs.rs/x"),
+            Verdict::Ask,
+        );
+        check(
+            &["host=docs.rs"],
+            &fetch("https://docs.rs:8443/x"),
+            Verdict::Ask,
+        );
+        check(
+            &["host=*.docs.rs"],
+            &fetch("https://xdocs.rs/x"),
+            Verdict::Ask,
+        );
+        check(
+            &["host=[2606:4700::1]"],
+            &fetch("https://[2606:4700::1]/x"),
+            Verdict::Allow,
+        );
+        check(
+            &["host=github.com"],
+            &fetch("https://xn--gthub-n2e.com/"),
+            Verdict::Ask,
+        );
+        check(
+            &["host=docs.rs"],
+            &fetch("https://docs.rs@evil/x"),
+            Verdict::Ask,
+        );
         check(&["host=docs.rs"], &fetch("file://docs.rs/x"), Verdict::Ask);
         let several = |all: &[Access]| Access::Several(all.to_vec());
-        check(&["edits"], &several(&[read(false), write(None)]), Verdict::Allow);
-        check(&["edits"], &several(&[write(None), write(Some("git's own")), read(false)]), Verdict::Ask);
-        check(&["all"], &several(&[write(Some("git's own")), read(true)]), Verdict::Deny);
+        check(
+            &["edits"],
+            &several(&[read(false), write(None)]),
+            Verdict::Allow,
+        );
+        check(
+            &["edits"],
+            &several(&[write(None), write(Some("git's own")), read(false)]),
+            Verdict::Ask,
+        );
+        check(
+            &["all"],
+            &several(&[write(Some("git's own")), read(true)]),
+            Verdict::Deny,
+        );
         check(&[], &several(&[]), Verdict::Allow);
-        let outside = Access::Read { path: "/etc/passwd".into(), outside: true };
+        let outside = Access::Read {
+            path: "/etc/passwd".into(),
+            outside: true,
+        };
         let several = PolicyRules::default().decide(&several(&[read(false), outside, read(false)]));
-        assert!(several.reason.contains("`/etc/passwd`"), "{}", several.reason);
+        assert!(
+            several.reason.contains("`/etc/passwd`"),
+            "{}",
+            several.reason
+        );
         assert!(PolicyRules::default().add_approval("everything").is_err());
         assert!(PolicyRules::default().add_approval("command=").is_err());
     }

@@ -17,10 +17,14 @@ const MAX_DEPTH: usize = 10;
 pub(crate) fn parse_line(text: &str) -> Result<Program, &'static str> {
     check_line(text)?;
     // `bash -c` runs without extended globs, where `!(a)` is not a word.
-    let options = ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() };
+    let options = ParserOptions {
+        enable_extended_globbing: false,
+        ..ParserOptions::default()
+    };
     // A panic in the third-party parser must not end the task.
     let parsed = catch_unwind(AssertUnwindSafe(|| {
-        let tokens = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()).ok()?;
+        let tokens =
+            brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()).ok()?;
         brush_parser::parse_tokens(&tokens, &options).ok()
     }));
     parsed.ok().flatten().ok_or("it cannot be parsed")
@@ -31,7 +35,10 @@ fn check_line(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is too long to be judged");
     }
-    if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+    if text
+        .chars()
+        .any(|c| c.is_control() && !matches!(c, '\n' | '\t'))
+    {
         return Err("it holds control characters");
     }
     if text.chars().any(is_deceiving) {
@@ -59,7 +66,11 @@ fn nesting_depth(text: &str) -> usize {
     let mut open = 0_usize;
     let mut deepest = 0_usize;
     let mut note = |opens: bool| {
-        open = if opens { open.saturating_add(1) } else { open.saturating_sub(1) };
+        open = if opens {
+            open.saturating_add(1)
+        } else {
+            open.saturating_sub(1)
+        };
         deepest = deepest.max(open);
     };
     for c in text.chars() {
@@ -73,7 +84,9 @@ fn nesting_depth(text: &str) -> usize {
     let mut deepest_words = 0_usize;
     for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
         match word {
-            "if" | "while" | "until" | "for" | "case" | "select" | "coproc" | "time" => open = open.saturating_add(1),
+            "if" | "while" | "until" | "for" | "case" | "select" | "coproc" | "time" => {
+                open = open.saturating_add(1)
+            }
             "fi" | "done" | "esac" => open = open.saturating_sub(1),
             _ => {}
         }

@@ -49,7 +49,9 @@ impl FilePattern {
     /// Returns an error if the expression is not valid, is too large, or uses look-around or back-references, which engines with
     /// linear time do not support.
     pub fn from_regex(text: &str) -> Result<Self, FilePatternError> {
-        let built = RegexBuilder::new(text).size_limit(MAX_EXPRESSION_BYTES).build();
+        let built = RegexBuilder::new(text)
+            .size_limit(MAX_EXPRESSION_BYTES)
+            .build();
         Ok(Self::Regex(built?))
     }
 
@@ -70,7 +72,8 @@ impl FilePattern {
 
 impl PartialEq for FilePattern {
     fn eq(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other) && self.as_str() == other.as_str()
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+            && self.as_str() == other.as_str()
     }
 }
 
@@ -107,8 +110,15 @@ pub enum ToolGroup {
 
 impl ToolGroup {
     /// All groups.
-    pub const ALL: [Self; 7] =
-        [Self::Read, Self::Edit, Self::Command, Self::Fetch, Self::Server, Self::Delegate, Self::Switch];
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Edit,
+        Self::Command,
+        Self::Fetch,
+        Self::Server,
+        Self::Delegate,
+        Self::Switch,
+    ];
 
     /// The name of the group in configuration files.
     pub fn name(self) -> &'static str {
@@ -146,13 +156,19 @@ impl Mode {
     /// Returns the built-in modes; the first one is the default.
     pub fn builtin_modes() -> Vec<Self> {
         use ToolGroup::{Command, Delegate, Edit, Fetch, Read, Server, Switch};
-        let mode = |name: &str, about: &str, groups: &[ToolGroup], write: &[&str], instructions: &str| Self {
-            name: name.to_owned(),
-            about: about.to_owned(),
-            instructions: instructions.to_owned(),
-            groups: groups.to_vec(),
-            write: write.iter().map(|glob| FilePattern::Glob((*glob).to_owned())).collect(),
-        };
+        let mode =
+            |name: &str, about: &str, groups: &[ToolGroup], write: &[&str], instructions: &str| {
+                Self {
+                    name: name.to_owned(),
+                    about: about.to_owned(),
+                    instructions: instructions.to_owned(),
+                    groups: groups.to_vec(),
+                    write: write
+                        .iter()
+                        .map(|glob| FilePattern::Glob((*glob).to_owned()))
+                        .collect(),
+                }
+            };
         vec![
             mode("code", "all tools", &ToolGroup::ALL, &[], ""),
             mode(
@@ -167,7 +183,14 @@ impl Mode {
                 "docs",
                 "change documents only (Markdown, reStructuredText, AsciiDoc, text), run commands that only read",
                 &[Read, Edit, Command, Fetch, Server, Switch],
-                &["**/*.md", "**/*.mdx", "**/*.markdown", "**/*.rst", "**/*.adoc", "**/*.txt"],
+                &[
+                    "**/*.md",
+                    "**/*.mdx",
+                    "**/*.markdown",
+                    "**/*.rst",
+                    "**/*.adoc",
+                    "**/*.txt",
+                ],
                 "You may change documents only. Hold what they say against the code, which you can read.",
             ),
             mode(
@@ -218,15 +241,28 @@ impl Mode {
 
     /// Returns the message to the model when a task switches to this mode.
     pub fn entry_message(&self) -> String {
-        let Self { name, about, instructions, .. } = self;
-        let about = if about.is_empty() { String::new() } else { format!(": {about}") };
+        let Self {
+            name,
+            about,
+            instructions,
+            ..
+        } = self;
+        let about = if about.is_empty() {
+            String::new()
+        } else {
+            format!(": {about}")
+        };
         let limit = if self.write.is_empty() {
             String::new()
         } else {
             format!(" It changes only {}.", self.writable_patterns())
         };
         let instructions = instructions.trim();
-        let instructions = if instructions.is_empty() { String::new() } else { format!(" {instructions}") };
+        let instructions = if instructions.is_empty() {
+            String::new()
+        } else {
+            format!(" {instructions}")
+        };
         format!("The mode is now `{name}`{about}.{limit}{instructions}")
     }
 
@@ -235,14 +271,23 @@ impl Mode {
         let mut more = Vec::new();
         for group in self.groups.iter().filter(|group| !other.has_group(**group)) {
             more.push(match group {
-                ToolGroup::Edit if !self.write.is_empty() => format!("change {}", self.writable_patterns()),
+                ToolGroup::Edit if !self.write.is_empty() => {
+                    format!("change {}", self.writable_patterns())
+                }
                 group => group.describe_ability().to_owned(),
             });
         }
-        if self.has_group(ToolGroup::Edit) && other.has_group(ToolGroup::Edit) && !other.write.is_empty() {
+        if self.has_group(ToolGroup::Edit)
+            && other.has_group(ToolGroup::Edit)
+            && !other.write.is_empty()
+        {
             if self.write.is_empty() {
                 more.push("change any file".to_owned());
-            } else if !self.write.iter().all(|pattern| other.write.contains(pattern)) {
+            } else if !self
+                .write
+                .iter()
+                .all(|pattern| other.write.contains(pattern))
+            {
                 more.push(format!("change {}", self.writable_patterns()));
             }
         }
@@ -259,7 +304,11 @@ impl Mode {
 
     /// Lists the patterns of the files that may be changed, separated by commas.
     pub fn writable_patterns(&self) -> String {
-        self.write.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        self.write
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Returns true if the mode includes a group.
@@ -282,12 +331,18 @@ impl Mode {
     /// whether they only read.
     pub(crate) fn denial_reason(&self, access: &Access) -> Option<String> {
         let lacks = |group: ToolGroup, does: &str| {
-            (!self.has_group(group)).then(|| format!("the mode `{}` does not {does}; `--mode code` does", self.name))
+            (!self.has_group(group)).then(|| {
+                format!(
+                    "the mode `{}` does not {does}; `--mode code` does",
+                    self.name
+                )
+            })
         };
         match access {
             Access::Read { .. } => lacks(ToolGroup::Read, "read files"),
             Access::Write { path, .. } => lacks(ToolGroup::Edit, "change files").or_else(|| {
-                let fits = self.write.is_empty() || self.write.iter().any(|pattern| pattern.is_match(path));
+                let fits = self.write.is_empty()
+                    || self.write.iter().any(|pattern| pattern.is_match(path));
                 (!fits).then(|| {
                     format!(
                         "the mode `{}` changes only {}; `{path}` is another file",
@@ -309,33 +364,61 @@ mod tests {
     use super::*;
 
     fn mode(name: &str) -> Mode {
-        Mode::builtin_modes().into_iter().find(|mode| mode.name == name).unwrap()
+        Mode::builtin_modes()
+            .into_iter()
+            .find(|mode| mode.name == name)
+            .unwrap()
     }
 
     #[test]
     fn extra_abilities_over_another_mode() {
-        let check = |to: &Mode, from: &Mode, expected: &[&str]| assert_eq!(to.extra_abilities(from), expected);
+        let check = |to: &Mode, from: &Mode, expected: &[&str]| {
+            assert_eq!(to.extra_abilities(from), expected)
+        };
         for any in Mode::builtin_modes() {
             check(&any, &mode("code"), &[]);
             check(&any, &any, &[]);
         }
         let plan = mode("plan");
         check(&mode("ask"), &plan, &[]);
-        check(&mode("docs"), &plan, &[&format!("change {}", mode("docs").writable_patterns())]);
-        let all = ["change files", "give work to subtasks", "run commands that change something"];
+        check(
+            &mode("docs"),
+            &plan,
+            &[&format!("change {}", mode("docs").writable_patterns())],
+        );
+        let all = [
+            "change files",
+            "give work to subtasks",
+            "run commands that change something",
+        ];
         check(&mode("code"), &plan, &all);
-        check(&mode("plan"), &mode("orchestrator"), &["run commands", "call tools of servers"]);
+        check(
+            &mode("plan"),
+            &mode("orchestrator"),
+            &["run commands", "call tools of servers"],
+        );
         check(
             &mode("code"),
             &mode("docs"),
-            &["give work to subtasks", "change any file", "run commands that change something"],
+            &[
+                "give work to subtasks",
+                "change any file",
+                "run commands that change something",
+            ],
         );
         let write = |globs: &[&str]| Mode {
-            write: globs.iter().map(|glob| FilePattern::Glob((*glob).to_owned())).collect(),
+            write: globs
+                .iter()
+                .map(|glob| FilePattern::Glob((*glob).to_owned()))
+                .collect(),
             ..mode("docs")
         };
         check(&write(&["a/**"]), &write(&["a/**", "b/**"]), &[]);
-        check(&write(&["a/**", "c"]), &write(&["a/**", "b/**"]), &["change a/**, c"]);
+        check(
+            &write(&["a/**", "c"]),
+            &write(&["a/**", "b/**"]),
+            &["change a/**, c"],
+        );
     }
 
     #[test]
@@ -343,12 +426,17 @@ mod tests {
         let check = |own: &str, others: &[&str]| {
             let all = Mode::builtin_modes();
             let own = all.iter().find(|mode| mode.name == own).unwrap();
-            let found: Vec<_> =
-                all.iter().filter(|other| own.can_delegate_to(other)).map(|mode| mode.name.as_str()).collect();
+            let found: Vec<_> = all
+                .iter()
+                .filter(|other| own.can_delegate_to(other))
+                .map(|mode| mode.name.as_str())
+                .collect();
             assert_eq!(found, others, "{}", own.name);
         };
         let all = ["code", "plan", "docs", "ask", "debug", "orchestrator"];
-        ["code", "debug", "orchestrator"].iter().for_each(|own| check(own, &all));
+        ["code", "debug", "orchestrator"]
+            .iter()
+            .for_each(|own| check(own, &all));
         check("plan", &["plan", "ask"]);
         check("docs", &["plan", "docs", "ask"]);
         check("ask", &["ask"]);

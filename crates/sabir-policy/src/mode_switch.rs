@@ -11,14 +11,22 @@ use super::{PolicyDecision, PolicyRules, plain_decision};
 impl PolicyRules {
     /// Judges a switch to a mode by a call of the model. `foreign` is true if a repository defines the mode.
     pub fn decide_mode_switch(&self, to: &Mode, foreign: bool) -> PolicyDecision {
-        let Some(from) = self.mode() else { return plain_decision(Verdict::Allow, "no mode holds") };
+        let Some(from) = self.mode() else {
+            return plain_decision(Verdict::Allow, "no mode holds");
+        };
         if !from.has_group(ToolGroup::Switch) {
-            let reason = format!("the mode `{}` does not switch modes by itself; the user can", from.name);
+            let reason = format!(
+                "the mode `{}` does not switch modes by itself; the user can",
+                from.name
+            );
             return plain_decision(Verdict::Deny, &reason);
         }
         let beyond = to.extra_abilities(from);
         if beyond.is_empty() {
-            return plain_decision(Verdict::Allow, "the mode permits no more than the present one");
+            return plain_decision(
+                Verdict::Allow,
+                "the mode permits no more than the present one",
+            );
         }
         if !foreign && self.modes.contains(&to.name) {
             return plain_decision(Verdict::Allow, "this mode is approved");
@@ -39,31 +47,89 @@ mod tests {
     use super::*;
 
     fn mode(name: &str) -> Mode {
-        Mode::builtin_modes().into_iter().find(|mode| mode.name == name).unwrap()
+        Mode::builtin_modes()
+            .into_iter()
+            .find(|mode| mode.name == name)
+            .unwrap()
     }
 
     #[test]
     fn only_more_is_asked_about() {
-        let check = |approved: &str, from: &str, to: &str, foreign: bool, verdict: Verdict, reason: &str| {
+        let check = |approved: &str,
+                     from: &str,
+                     to: &str,
+                     foreign: bool,
+                     verdict: Verdict,
+                     reason: &str| {
             let mut rules = PolicyRules::default();
             rules.add_approval(approved).unwrap();
-            let judgement = rules.with_mode(mode(from)).decide_mode_switch(&mode(to), foreign);
+            let judgement = rules
+                .with_mode(mode(from))
+                .decide_mode_switch(&mode(to), foreign);
             assert_eq!(judgement.verdict, verdict, "{approved} {from} {to}");
             assert!(judgement.reason.contains(reason), "{}", judgement.reason);
         };
-        check("none", "code", "plan", false, Verdict::Allow, "permits no more");
-        check("none", "code", "debug", true, Verdict::Allow, "permits no more");
+        check(
+            "none",
+            "code",
+            "plan",
+            false,
+            Verdict::Allow,
+            "permits no more",
+        );
+        check(
+            "none",
+            "code",
+            "debug",
+            true,
+            Verdict::Allow,
+            "permits no more",
+        );
         let asked = "switches from `plan` to the mode `code`, which can also change files, give work to subtasks, run commands that";
         check("none", "plan", "code", false, Verdict::Ask, asked);
         check("all", "plan", "code", false, Verdict::Ask, asked);
         check("mode=debug", "plan", "code", false, Verdict::Ask, asked);
-        check("mode=code", "plan", "code", false, Verdict::Allow, "approved");
-        check("mode=act", "plan", "code", false, Verdict::Allow, "approved");
-        check("mode=code", "plan", "code", true, Verdict::Ask, "the mode `code` of the repository, which can also");
-        let fixed = Mode { groups: vec![ToolGroup::Read], ..mode("ask") };
+        check(
+            "mode=code",
+            "plan",
+            "code",
+            false,
+            Verdict::Allow,
+            "approved",
+        );
+        check(
+            "mode=act",
+            "plan",
+            "code",
+            false,
+            Verdict::Allow,
+            "approved",
+        );
+        check(
+            "mode=code",
+            "plan",
+            "code",
+            true,
+            Verdict::Ask,
+            "the mode `code` of the repository, which can also",
+        );
+        let fixed = Mode {
+            groups: vec![ToolGroup::Read],
+            ..mode("ask")
+        };
         let mut rules = PolicyRules::default();
         rules.add_approval("mode=code").unwrap();
-        assert_eq!(rules.clone().with_mode(fixed).decide_mode_switch(&mode("ask"), false).verdict, Verdict::Deny);
-        assert_eq!(rules.decide_mode_switch(&mode("code"), true).verdict, Verdict::Allow);
+        assert_eq!(
+            rules
+                .clone()
+                .with_mode(fixed)
+                .decide_mode_switch(&mode("ask"), false)
+                .verdict,
+            Verdict::Deny
+        );
+        assert_eq!(
+            rules.decide_mode_switch(&mode("code"), true).verdict,
+            Verdict::Allow
+        );
     }
 }

@@ -18,12 +18,18 @@ const HARMLESS: [&str; 3] = ["/dev/null", "/dev/stdin", "/dev/zero"];
 impl FolderScope {
     /// Returns the workspace folder.
     pub(crate) fn root() -> Self {
-        Self { path: Some(".".to_owned()), depth: 0 }
+        Self {
+            path: Some(".".to_owned()),
+            depth: 0,
+        }
     }
 
     /// Returns an unknown folder inside of the workspace.
     pub(crate) fn somewhere() -> Self {
-        Self { path: None, depth: 0 }
+        Self {
+            path: None,
+            depth: 0,
+        }
     }
 
     /// Returns the path if it is certain.
@@ -36,7 +42,10 @@ impl FolderScope {
         if self == other {
             return self.clone();
         }
-        Self { path: None, depth: self.depth.min(other.depth) }
+        Self {
+            path: None,
+            depth: self.depth.min(other.depth),
+        }
     }
 
     /// Resolves a path from this folder.
@@ -46,7 +55,9 @@ impl FolderScope {
     pub(crate) fn join(&self, path: &str, root: &str) -> Result<Self, AskReason> {
         let (from, rest) = match strip_root(path, root) {
             Some(rest) => (Self::root(), rest),
-            None if path.starts_with('/') => return Err(format!("{path} lies outside of the workspace").into()),
+            None if path.starts_with('/') => {
+                return Err(format!("{path} lies outside of the workspace").into());
+            }
             None => (self.clone(), path),
         };
         let mut depth = from.depth;
@@ -55,7 +66,9 @@ impl FolderScope {
             match part {
                 "" | "." => {}
                 ".." => {
-                    depth = depth.checked_sub(1).ok_or_else(|| format!("{path} may lie outside of the workspace"))?;
+                    depth = depth
+                        .checked_sub(1)
+                        .ok_or_else(|| format!("{path} may lie outside of the workspace"))?;
                     names = names.map(|mut names| {
                         names.pop();
                         names
@@ -69,13 +82,22 @@ impl FolderScope {
                 }
             }
         }
-        let path = names.map(|names| if names.is_empty() { ".".to_owned() } else { names.join("/") });
+        let path = names.map(|names| {
+            if names.is_empty() {
+                ".".to_owned()
+            } else {
+                names.join("/")
+            }
+        });
         Ok(Self { path, depth })
     }
 }
 
 fn path_components(path: String) -> Vec<String> {
-    path.split('/').filter(|part| *part != ".").map(str::to_owned).collect()
+    path.split('/')
+        .filter(|part| *part != ".")
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Strips the workspace folder from an absolute path. The rest begins with `/` or is empty.
@@ -88,7 +110,11 @@ pub(super) fn strip_root<'a>(path: &'a str, root: &str) -> Option<&'a str> {
 ///
 /// # Errors
 /// Returns the reason if reading such a path may not be harmless.
-pub(crate) fn check_readable(word: &ShellWord, folder: &FolderScope, root: &str) -> Result<(), AskReason> {
+pub(crate) fn check_readable(
+    word: &ShellWord,
+    folder: &FolderScope,
+    root: &str,
+) -> Result<(), AskReason> {
     match word.form {
         WordForm::Literal if HARMLESS.contains(&word.text.as_str()) => Ok(()),
         WordForm::Literal => check_path(&word.text, folder, root),
@@ -97,7 +123,10 @@ pub(crate) fn check_readable(word: &ShellWord, folder: &FolderScope, root: &str)
             let up = word
                 .text
                 .split('/')
-                .filter_map(|part| part.strip_prefix('.').filter(|rest| !rest.starts_with("[!.]")))
+                .filter_map(|part| {
+                    part.strip_prefix('.')
+                        .filter(|rest| !rest.starts_with("[!.]"))
+                })
                 .any(|rest| rest.starts_with(['*', '?', '[']));
             if up {
                 return Err(format!("{} may lead out of the folder", word.raw).into());
@@ -108,7 +137,9 @@ pub(crate) fn check_readable(word: &ShellWord, folder: &FolderScope, root: &str)
             folder.join(&word.text, root)?;
             Ok(())
         }
-        WordForm::Field(_) | WordForm::Fields => Err(format!("what {} becomes is not known", word.raw).into()),
+        WordForm::Field(_) | WordForm::Fields => {
+            Err(format!("what {} becomes is not known", word.raw).into())
+        }
         WordForm::Odd(odd) => Err(format!("{} holds {odd}", word.raw).into()),
     }
 }
@@ -127,7 +158,9 @@ fn check_path(path: &str, folder: &FolderScope, root: &str) -> Result<(), AskRea
 /// This is a heuristic for display. It does not parse the line, so it must not decide whether a command is allowed.
 pub fn names_secrets(command: &str) -> bool {
     let between = |c: char| c.is_whitespace() || "\"'`;|&<>(){}=:,$".contains(c);
-    command.split(between).any(|word| secret_reason(word).is_some())
+    command
+        .split(between)
+        .any(|word| secret_reason(word).is_some())
 }
 
 /// Returns a reason, as a phrase that follows the path, if a file of that name usually holds secrets.
@@ -151,9 +184,12 @@ pub(crate) fn secret_reason(path: &str) -> Option<&'static str> {
     let mut parts = path.split('/').filter(|part| !part.is_empty()).rev();
     let name = parts.next()?;
     // `.env.example` and the like are committed on purpose and hold no secrets.
-    let env = name == ".env" || name.starts_with(".env.") && !SAMPLES.iter().any(|end| name.ends_with(end));
-    let key =
-        name.starts_with("id_") && ["rsa", "dsa", "ecdsa", "ed25519"].iter().any(|kind| name.get(3..) == Some(kind));
+    let env = name == ".env"
+        || name.starts_with(".env.") && !SAMPLES.iter().any(|end| name.ends_with(end));
+    let key = name.starts_with("id_")
+        && ["rsa", "dsa", "ecdsa", "ed25519"]
+            .iter()
+            .any(|kind| name.get(3..) == Some(kind));
     let secret = env
         || key
         || FILES.contains(&name)

@@ -27,19 +27,29 @@ enum PathCandidate {
 
 impl CommandEvaluator<'_> {
     /// Checks the words of a command, including its name, against the user's path rules and the known symbolic links.
-    pub(crate) fn check_paths(&mut self, words: &[ShellWord], scope: &ShellScope) -> Option<PolicyFinding> {
+    pub(crate) fn check_paths(
+        &mut self,
+        words: &[ShellWord],
+        scope: &ShellScope,
+    ) -> Option<PolicyFinding> {
         let ruled = self.rules.has_path_rules();
         if !ruled && self.facts.links.is_empty() && self.touched_paths.is_none() {
             return None;
         }
         // With `-C folder` a word may be relative to either folder, so both are checked.
         let folders = candidate_folders(words, &scope.folder, &self.facts.root);
-        let name = words.first().and_then(ShellWord::known_text).unwrap_or_default();
+        let name = words
+            .first()
+            .and_then(ShellWord::known_text)
+            .unwrap_or_default();
         let reads = super::programs::find_program(name).is_some();
         // Arguments of echo and printf are rarely paths. Certain ones are checked, because the output may go to another command.
         let prints = matches!(name, "echo" | "printf");
         let mut finding = None;
-        for word in words.iter().filter(|word| !prints || matches!(word.form, WordForm::Literal | WordForm::Glob(_))) {
+        for word in words
+            .iter()
+            .filter(|word| !prints || matches!(word.form, WordForm::Literal | WordForm::Glob(_)))
+        {
             for folder in &folders {
                 let found = self.check_word_paths(word, folder, ruled, reads);
                 finding = match (finding, found) {
@@ -61,8 +71,12 @@ impl CommandEvaluator<'_> {
     ) -> Option<PolicyFinding> {
         let names = path_candidates(word);
         let Some(names) = names else {
-            return ruled
-                .then(|| PolicyFinding::always_ask(format!("{} may become a path that a rule speaks of", word.raw)));
+            return ruled.then(|| {
+                PolicyFinding::always_ask(format!(
+                    "{} may become a path that a rule speaks of",
+                    word.raw
+                ))
+            });
         };
         let mut findings = Vec::new();
         for name in &names {
@@ -89,11 +103,16 @@ impl CommandEvaluator<'_> {
         let leads = facts.links.iter().filter(|(path, _)| path == key);
         let findings = leads.filter_map(|(_, leads)| {
             let Some(leads) = leads else {
-                return Some(PolicyFinding::always_ask(format!("{key} leads out of the workspace by a link, or may")));
+                return Some(PolicyFinding::always_ask(format!(
+                    "{key} leads out of the workspace by a link, or may"
+                )));
             };
             let by_rule = self.path_rule_finding(&|pattern| covers_path(pattern, leads), leads);
             let secret = || {
-                Some(PolicyFinding::ask(format!("{key} leads to {leads}, which {}", path_scope::secret_reason(leads)?)))
+                Some(PolicyFinding::ask(format!(
+                    "{key} leads to {leads}, which {}",
+                    path_scope::secret_reason(leads)?
+                )))
             };
             by_rule.or_else(secret)
         });
@@ -101,40 +120,65 @@ impl CommandEvaluator<'_> {
     }
 
     /// Checks a path against the user's rules. A program that may write is also checked for folders above a denied path.
-    fn check_path_rules(&mut self, name: &PathCandidate, folder: &FolderScope, reads: bool) -> Option<PolicyFinding> {
+    fn check_path_rules(
+        &mut self,
+        name: &PathCandidate,
+        folder: &FolderScope,
+        reads: bool,
+    ) -> Option<PolicyFinding> {
         let shown = match name {
-            PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text) => text.as_str(),
+            PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text) => {
+                text.as_str()
+            }
         };
         let root = self.facts.root.clone();
-        let by_rule = self.path_rule_finding(&|pattern| may_match(pattern, name, folder, &root), shown).map(
-            |finding| match name {
-                PathCandidate::Prefix(_) => {
-                    PolicyFinding::always_ask(format!("{shown}… may become a path that a rule speaks of"))
-                }
+        let by_rule = self
+            .path_rule_finding(&|pattern| may_match(pattern, name, folder, &root), shown)
+            .map(|finding| match name {
+                PathCandidate::Prefix(_) => PolicyFinding::always_ask(format!(
+                    "{shown}… may become a path that a rule speaks of"
+                )),
                 _ => finding,
-            },
-        );
+            });
         // `rm -r folder` also removes a denied path inside of the folder.
         let holds = |pattern: &str| !reads && is_ancestor_of_rule(pattern, name, folder, &root);
         let above = || {
-            let any = self.rules.deny.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if holds(pattern)));
-            any.then(|| PolicyFinding::always_ask(format!("{shown} holds a path that a rule forbids")))
+            let any = self
+                .rules
+                .deny
+                .iter()
+                .any(|rule| matches!(rule, RulePattern::Path(pattern) if holds(pattern)));
+            any.then(|| {
+                PolicyFinding::always_ask(format!("{shown} holds a path that a rule forbids"))
+            })
         };
         by_rule.or_else(above)
     }
 
     /// Returns the finding of the first deny or ask rule whose pattern passes `is_meant`.
-    fn path_rule_finding(&mut self, is_meant: &dyn Fn(&str) -> bool, shown: &str) -> Option<PolicyFinding> {
+    fn path_rule_finding(
+        &mut self,
+        is_meant: &dyn Fn(&str) -> bool,
+        shown: &str,
+    ) -> Option<PolicyFinding> {
         let any = |rules: &[RulePattern]| {
-            rules.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if is_meant(pattern)))
+            rules
+                .iter()
+                .any(|rule| matches!(rule, RulePattern::Path(pattern) if is_meant(pattern)))
         };
         if any(&self.rules.deny) {
             let reason = format!("a rule forbids the path {shown}");
-            return Some(PolicyFinding { verdict: Verdict::Deny, reason, always_asks: true });
+            return Some(PolicyFinding {
+                verdict: Verdict::Deny,
+                reason,
+                always_asks: true,
+            });
         }
         if any(&self.rules.ask) {
             self.asked_by_rule = true;
-            return Some(PolicyFinding::always_ask(format!("a rule asks about the path {shown}")));
+            return Some(PolicyFinding::always_ask(format!(
+                "a rule asks about the path {shown}"
+            )));
         }
         None
     }
@@ -149,7 +193,11 @@ fn candidate_folders(words: &[ShellWord], folder: &FolderScope, root: &str) -> V
     });
     let mut folders = vec![folder.clone()];
     for other in others {
-        folders.push(folder.join(other, root).unwrap_or_else(|_| FolderScope::somewhere()));
+        folders.push(
+            folder
+                .join(other, root)
+                .unwrap_or_else(|_| FolderScope::somewhere()),
+        );
     }
     folders
 }
@@ -167,7 +215,10 @@ fn path_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
     };
     let text = word.text.as_str();
     let mut texts = vec![text];
-    texts.extend(text.match_indices(['=', ':', '@', ',']).filter_map(|(at, _)| text.get(at + 1..)));
+    texts.extend(
+        text.match_indices(['=', ':', '@', ','])
+            .filter_map(|(at, _)| text.get(at + 1..)),
+    );
     if text.starts_with('-') && !text.starts_with("--") {
         texts.extend(text.get(2..));
     }
@@ -177,18 +228,30 @@ fn path_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
 
 /// Returns the path of a word that begins with the home folder (`~`, `$HOME`), which rules may name as `~/…`.
 fn home_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
-    let raw: String = word.raw.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
-    let rest = ["~", "$HOME", "${HOME}"].iter().find_map(|home| raw.strip_prefix(home))?;
+    let raw: String = word
+        .raw
+        .chars()
+        .filter(|c| !matches!(c, '"' | '\'' | '\\'))
+        .collect();
+    let rest = ["~", "$HOME", "${HOME}"]
+        .iter()
+        .find_map(|home| raw.strip_prefix(home))?;
     let plain = (rest.is_empty() || rest.starts_with('/')) && !rest.contains(['$', '`', '{']);
     let path = format!("~{rest}");
     plain.then(|| {
-        vec![if rest.contains(['*', '?', '[']) { PathCandidate::Glob(path) } else { PathCandidate::Path(path) }]
+        vec![if rest.contains(['*', '?', '[']) {
+            PathCandidate::Glob(path)
+        } else {
+            PathCandidate::Path(path)
+        }]
     })
 }
 
 /// Returns a path relative to the workspace, in the spelling of the line. `None` if it lies outside or is not certain.
 fn workspace_path(name: &PathCandidate, folder: &FolderScope, root: &str) -> Option<String> {
-    let (PathCandidate::Path(text) | PathCandidate::Glob(text)) = name else { return None };
+    let (PathCandidate::Path(text) | PathCandidate::Glob(text)) = name else {
+        return None;
+    };
     if text.starts_with(['-', '~']) {
         return None;
     }
@@ -209,16 +272,23 @@ fn path_spellings(text: &str, folder: &FolderScope, root: &str) -> Vec<String> {
     }
     if text.starts_with('/') {
         let absolute = normalize_path(text);
-        let inside = path_scope::strip_root(&absolute, root).map(|rest| rest.trim_start_matches('/').to_owned());
+        let inside = path_scope::strip_root(&absolute, root)
+            .map(|rest| rest.trim_start_matches('/').to_owned());
         return inside.into_iter().chain([absolute]).collect();
     }
-    let Some(folder) = folder.path() else { return vec![normalize_path(text)] };
+    let Some(folder) = folder.path() else {
+        return vec![normalize_path(text)];
+    };
     let relative = normalize_path(&format!("{folder}/{text}"));
     if root.is_empty() {
         return vec![relative];
     }
     let absolute = normalize_path(&format!("{root}/{relative}"));
-    if relative.starts_with("..") { vec![absolute] } else { vec![relative, absolute] }
+    if relative.starts_with("..") {
+        vec![absolute]
+    } else {
+        vec![relative, absolute]
+    }
 }
 
 /// Removes `.`, `..` and empty components from a path, by its text alone. A `..` at the front of a relative path stays.
@@ -233,18 +303,26 @@ pub(super) fn normalize_path(path: &str) -> String {
         }
     }
     let joined = parts.join("/");
-    if path.starts_with('/') { format!("/{joined}") } else { joined }
+    if path.starts_with('/') {
+        format!("/{joined}")
+    } else {
+        joined
+    }
 }
 
 /// Reports whether a rule's pattern matches a path or everything in it.
 fn covers_path(pattern: &str, path: &str) -> bool {
-    matches_path(pattern, path) || pattern.strip_suffix("/**").is_some_and(|folder| matches_path(folder, path))
+    matches_path(pattern, path)
+        || pattern
+            .strip_suffix("/**")
+            .is_some_and(|folder| matches_path(folder, path))
 }
 
 /// Reports whether a rule may match a candidate.
 fn may_match(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &str) -> bool {
     let known = folder.path().is_some();
-    let (PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text)) = name;
+    let (PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text)) =
+        name;
     let absolute = text.starts_with(['/', '~']);
     path_spellings(text, folder, root).iter().any(|way| {
         let one = |pattern: &str| match name {
@@ -259,12 +337,22 @@ fn may_match(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &s
 }
 
 /// Reports whether a candidate is a folder above the paths of a rule.
-fn is_ancestor_of_rule(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &str) -> bool {
+fn is_ancestor_of_rule(
+    pattern: &str,
+    name: &PathCandidate,
+    folder: &FolderScope,
+    root: &str,
+) -> bool {
     let fixed = pattern.split('*').next().unwrap_or_default();
-    let PathCandidate::Path(text) = name else { return false };
-    path_spellings(text, folder, root)
-        .iter()
-        .any(|way| !way.is_empty() && fixed.strip_prefix(way.as_str()).is_some_and(|rest| rest.starts_with('/')))
+    let PathCandidate::Path(text) = name else {
+        return false;
+    };
+    path_spellings(text, folder, root).iter().any(|way| {
+        !way.is_empty()
+            && fixed
+                .strip_prefix(way.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
+    })
 }
 
 /// A piece of a glob pattern.
@@ -288,7 +376,9 @@ impl GlobPiece {
             (Self::Literal(one), Self::Literal(other)) => one == other,
             (Self::Literal(c), Self::AnyChar | Self::AnySegment)
             | (Self::AnyChar | Self::AnySegment, Self::Literal(c)) => c != '/',
-            (Self::Literal(c), Self::OptionalFirst) | (Self::OptionalFirst, Self::Literal(c)) => c != '/' && c != '.',
+            (Self::Literal(c), Self::OptionalFirst) | (Self::OptionalFirst, Self::Literal(c)) => {
+                c != '/' && c != '.'
+            }
             _ => true,
         }
     }
@@ -296,12 +386,19 @@ impl GlobPiece {
 
 /// Reports whether a rule's pattern and a shell pattern may match the same path. `open` is true if unknown text follows the word.
 fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
-    let rules = [rule.to_owned(), format!("{rule}/**"), rule.strip_suffix("/**").unwrap_or(rule).to_owned()];
+    let rules = [
+        rule.to_owned(),
+        format!("{rule}/**"),
+        rule.strip_suffix("/**").unwrap_or(rule).to_owned(),
+    ];
     let mut word = shell_pieces(word);
     if open {
         word.push(GlobPiece::Anything);
     }
-    rules.iter().flat_map(|rule| rule_pieces(rule)).any(|rule| patterns_intersect(&rule, &word))
+    rules
+        .iter()
+        .flat_map(|rule| rule_pieces(rule))
+        .any(|rule| patterns_intersect(&rule, &word))
 }
 
 /// Splits a rule's pattern into pieces, once for each reading of its `**/`: `a/**/b` also means `a/b`.
@@ -319,11 +416,14 @@ fn rule_pieces(rule: &str) -> Vec<Vec<GlobPiece>> {
             rest.next();
             let folders = [GlobPiece::Anything, GlobPiece::Literal('/')];
             if ways.len() < MAX_WAYS {
-                let with = ways.iter().map(|way: &Vec<GlobPiece>| way.iter().copied().chain(folders).collect());
+                let with = ways
+                    .iter()
+                    .map(|way: &Vec<GlobPiece>| way.iter().copied().chain(folders).collect());
                 let with: Vec<_> = with.collect();
                 ways.extend(with);
             } else {
-                ways.iter_mut().for_each(|way| way.push(GlobPiece::Anything));
+                ways.iter_mut()
+                    .for_each(|way| way.push(GlobPiece::Anything));
             }
             continue;
         }
@@ -391,13 +491,21 @@ fn patterns_intersect(rule: &[GlobPiece], word: &[GlobPiece]) -> bool {
                 Some(GlobPiece::OptionalFirst) => mark(&mut open, i, j + 2),
                 _ => {}
             }
-            let (Some(one), Some(other)) = (one, other) else { continue };
+            let (Some(one), Some(other)) = (one, other) else {
+                continue;
+            };
             if one.overlaps(other) {
                 // A star stays at its position or moves on; any other piece moves on.
-                let i =
-                    if matches!(one, GlobPiece::AnySegment | GlobPiece::Anything) { [i, i + 1] } else { [i + 1; 2] };
-                let j =
-                    if matches!(other, GlobPiece::AnySegment | GlobPiece::Anything) { [j, j + 1] } else { [j + 1; 2] };
+                let i = if matches!(one, GlobPiece::AnySegment | GlobPiece::Anything) {
+                    [i, i + 1]
+                } else {
+                    [i + 1; 2]
+                };
+                let j = if matches!(other, GlobPiece::AnySegment | GlobPiece::Anything) {
+                    [j, j + 1]
+                } else {
+                    [j + 1; 2]
+                };
                 for (i, j) in i.into_iter().flat_map(|i| j.map(|j| (i, j))) {
                     mark(&mut open, i, j);
                 }
@@ -413,8 +521,9 @@ mod tests {
 
     #[test]
     fn intersections_of_patterns() {
-        let check =
-            |rule: &str, word: &str, expected| assert_eq!(may_intersect(rule, word, false), expected, "{rule} {word}");
+        let check = |rule: &str, word: &str, expected| {
+            assert_eq!(may_intersect(rule, word, false), expected, "{rule} {word}")
+        };
         check("**/.env", "svc/.e*", true);
         check("**/.env", "svc/*", false);
         check("**/.env", "svc/.*", true);

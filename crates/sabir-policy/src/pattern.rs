@@ -35,7 +35,11 @@ impl RulePattern {
     /// Parses a rule: `path=GLOB`, `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, or the words of a command.
     pub(crate) fn parse(rule: &str) -> Option<Self> {
         let rule = rule.trim();
-        let named = |name: &str| rule.strip_prefix(name).map(str::trim).filter(|rest| !rest.is_empty());
+        let named = |name: &str| {
+            rule.strip_prefix(name)
+                .map(str::trim)
+                .filter(|rest| !rest.is_empty())
+        };
         if let Some(glob) = named("path=") {
             return parse_path_rule(glob);
         }
@@ -50,7 +54,10 @@ impl RulePattern {
             let whole = !server.is_empty() && !tool.is_empty();
             return whole.then(|| Self::Server(server.to_owned(), tool.to_owned()));
         }
-        if ["path=", "host=", "mcp="].iter().any(|name| rule.starts_with(name)) {
+        if ["path=", "host=", "mcp="]
+            .iter()
+            .any(|name| rule.starts_with(name))
+        {
             return None;
         }
         let words = split_words(rule)?;
@@ -63,9 +70,12 @@ impl RulePattern {
 
     /// Reports whether the rule matches a tool of an MCP server.
     pub(crate) fn matches_tool(&self, server: &str, tool: &str) -> bool {
-        let Self::Server(servers, tools) = self else { return false };
+        let Self::Server(servers, tools) = self else {
+            return false;
+        };
         // Names of tools may contain a slash, which a single `*` would not match.
-        matches_glob(&servers.replace('*', "**"), server) && matches_glob(&tools.replace('*', "**"), tool)
+        matches_glob(&servers.replace('*', "**"), server)
+            && matches_glob(&tools.replace('*', "**"), tool)
     }
 
     /// Reports whether the rule matches the tools of every server.
@@ -85,15 +95,23 @@ impl RulePattern {
                 }
                 let (front, rest) = command.split_at_checked(pattern.len())?;
                 // Words matched by `**` may be uncertain, but must not become options.
-                let same = pattern.iter().zip(front).all(|(pattern, word)| is_word_allowed(pattern, word));
-                let certain =
-                    rest.iter().all(|word| word.known_text().is_some() || !word.may_be_option() && !is_odd(word));
+                let same = pattern
+                    .iter()
+                    .zip(front)
+                    .all(|(pattern, word)| is_word_allowed(pattern, word));
+                let certain = rest.iter().all(|word| {
+                    word.known_text().is_some() || !word.may_be_option() && !is_odd(word)
+                });
                 let exact = !open && pattern.iter().all(|word| !word.contains('*'));
-                (same && certain).then_some(if exact { RuleReach::Exact } else { RuleReach::Wide })
+                (same && certain).then_some(if exact {
+                    RuleReach::Exact
+                } else {
+                    RuleReach::Wide
+                })
             }
-            Self::Kind(name) => {
-                command_kinds::find_kind(name).filter(|kind| kind.is_match(command)).map(|_| RuleReach::Wide)
-            }
+            Self::Kind(name) => command_kinds::find_kind(name)
+                .filter(|kind| kind.is_match(command))
+                .map(|_| RuleReach::Wide),
             Self::Path(_) | Self::Host(_) | Self::Server(..) => None,
         }
     }
@@ -101,11 +119,13 @@ impl RulePattern {
     /// Reports whether the rule, as a deny or ask rule, may match a command or one that the command runs from its arguments.
     pub(crate) fn may_match(&self, command: &[ShellWord]) -> bool {
         // The command is also matched without git's own options, so that `git -C . push` matches a rule for `git push`.
-        let split =
-            command.split_first().filter(|(first, _)| first.known_text().is_some_and(|name| name.ends_with("git")));
+        let split = command
+            .split_first()
+            .filter(|(first, _)| first.known_text().is_some_and(|name| name.ends_with("git")));
         let bare = split.map(|(first, rest)| {
-            let behind =
-                rest.iter().position(|word| !word.known_prefix().starts_with('-') && word.known_text() != Some("."));
+            let behind = rest.iter().position(|word| {
+                !word.known_prefix().starts_with('-') && word.known_text() != Some(".")
+            });
             std::iter::once(first)
                 .chain(rest.get(behind.unwrap_or_default()..).unwrap_or_default())
                 .cloned()
@@ -120,12 +140,22 @@ impl RulePattern {
             false => 1,
         };
         // Only a certain word counts as the name of a nested command; otherwise an uncertain operand would match every rule.
-        let named = |at: &usize| *at == 0 || command.get(*at).is_some_and(|word| word.known_text().is_some());
-        (0..starts).filter(named).filter_map(|at| command.get(at..)).any(|command| match self {
-            Self::Command(pattern) => words_may_match(pattern, command),
-            Self::Kind(name) => command_kinds::find_kind(name).is_some_and(|kind| kind.begins_like(command)),
-            Self::Path(_) | Self::Host(_) | Self::Server(..) => false,
-        })
+        let named = |at: &usize| {
+            *at == 0
+                || command
+                    .get(*at)
+                    .is_some_and(|word| word.known_text().is_some())
+        };
+        (0..starts)
+            .filter(named)
+            .filter_map(|at| command.get(at..))
+            .any(|command| match self {
+                Self::Command(pattern) => words_may_match(pattern, command),
+                Self::Kind(name) => {
+                    command_kinds::find_kind(name).is_some_and(|kind| kind.begins_like(command))
+                }
+                Self::Path(_) | Self::Host(_) | Self::Server(..) => false,
+            })
     }
 }
 
@@ -135,7 +165,11 @@ fn parse_path_rule(glob: &str) -> Option<RulePattern> {
         return None;
     }
     let plain = super::paths::normalize_path(glob);
-    Some(RulePattern::Path(if plain.is_empty() { "**".to_owned() } else { plain }))
+    Some(RulePattern::Path(if plain.is_empty() {
+        "**".to_owned()
+    } else {
+        plain
+    }))
 }
 
 /// Reports whether a word is too uncertain to match. The home folder (`~`) is unknown here, so its paths count as uncertain.
@@ -147,7 +181,12 @@ fn is_odd(word: &ShellWord) -> bool {
 fn is_word_allowed(pattern: &str, word: &ShellWord) -> bool {
     match word.known_text() {
         Some(text) => pattern == "*" || matches_glob(pattern, text),
-        None => pattern == "*" && !word.may_be_option() && !is_odd(word) && !matches!(word.form, WordForm::Glob(_)),
+        None => {
+            pattern == "*"
+                && !word.may_be_option()
+                && !is_odd(word)
+                && !matches!(word.form, WordForm::Glob(_))
+        }
     }
 }
 
@@ -162,10 +201,13 @@ fn words_may_match(pattern: &[String], command: &[ShellWord]) -> bool {
                 return true;
             }
             // `/usr/bin/rm` is `rm`.
-            let text = word
-                .known_text()
-                .map(|text| text.strip_prefix("/usr/bin/").or(text.strip_prefix("/bin/")).unwrap_or(text));
-            text.is_none_or(|text| first == "*" || matches_glob(first, text)) && words_may_match(rest, behind)
+            let text = word.known_text().map(|text| {
+                text.strip_prefix("/usr/bin/")
+                    .or(text.strip_prefix("/bin/"))
+                    .unwrap_or(text)
+            });
+            text.is_none_or(|text| first == "*" || matches_glob(first, text))
+                && words_may_match(rest, behind)
         }
         (Some(_), None) => false,
     }
@@ -173,13 +215,20 @@ fn words_may_match(pattern: &[String], command: &[ShellWord]) -> bool {
 
 /// Reports whether a text matches a glob: `*` matches any characters but `/`, and `**` any characters.
 pub(crate) fn matches_glob(pattern: &str, text: &str) -> bool {
-    let Some((before, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut text) = text.strip_prefix(before) else { return false };
+    let Some((before, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut text) = text.strip_prefix(before) else {
+        return false;
+    };
     let (rest, across) = match rest.strip_prefix('*') {
         // `src/**/x` is also `src/x`.
-        Some(rest) => {
-            (rest.strip_prefix('/').filter(|rest| !rest.is_empty() && matches_glob(rest, text)).unwrap_or(rest), true)
-        }
+        Some(rest) => (
+            rest.strip_prefix('/')
+                .filter(|rest| !rest.is_empty() && matches_glob(rest, text))
+                .unwrap_or(rest),
+            true,
+        ),
         None => (rest, false),
     };
     loop {

@@ -14,7 +14,9 @@ pub(crate) fn find_program(name: &str) -> Option<&'static ProgramGrammar> {
 }
 
 /// The shell builtins among the rows, which run regardless of `PATH`.
-pub(crate) const BUILTINS: [&str; 8] = ["echo", "true", "false", ":", "printf", "pwd", "type", "wait"];
+pub(crate) const BUILTINS: [&str; 8] = [
+    "echo", "true", "false", ":", "printf", "pwd", "type", "wait",
+];
 
 /// The grammars of all programs that only read.
 const ROWS: &[ProgramGrammar] = &[
@@ -215,7 +217,9 @@ const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output
 /// Accepts `printf` with a certain format that sets no variable, as `-v NAME` and `%n` would.
 fn plain_format(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let format = seen.operands.first().ok_or("printf without a format")?;
-    let text = format.known_text().ok_or("the format of printf is not certain")?;
+    let text = format
+        .known_text()
+        .ok_or("the format of printf is not certain")?;
     match text.starts_with('-') || conversions(text).any(|kind| !kind.starts_with(PRINTED)) {
         true => Err(format!("the format {} of printf may do more than print", format.raw).into()),
         false => Ok(()),
@@ -223,8 +227,10 @@ fn plain_format(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// The conversions of a format that only print.
-const PRINTED: [char; 20] =
-    ['s', 'b', 'q', 'c', 'd', 'i', 'u', 'o', 'x', 'X', 'f', 'F', 'e', 'E', 'g', 'G', 'a', 'A', '%', '('];
+const PRINTED: [char; 20] = [
+    's', 'b', 'q', 'c', 'd', 'i', 'u', 'o', 'x', 'X', 'f', 'F', 'e', 'E', 'g', 'G', 'a', 'A', '%',
+    '(',
+];
 
 /// Iterates over the text behind each `%` of a format, without flags and widths.
 fn conversions(format: &str) -> impl Iterator<Item = &str> {
@@ -240,20 +246,36 @@ fn conversions(format: &str) -> impl Iterator<Item = &str> {
 /// Reports whether `printf` may evaluate an argument as arithmetic, which zsh does for number conversions and which can run
 /// commands. Only arguments that are plain numbers are safe.
 pub(crate) fn evaluates_numbers(words: &[ShellWord]) -> bool {
-    let Some((format, rest)) = words.split_first() else { return false };
+    let Some((format, rest)) = words.split_first() else {
+        return false;
+    };
     let texts = conversions(&format.text).all(|kind| kind.starts_with(['s', 'b', 'q', 'c', '%']));
-    let number =
-        |word: &ShellWord| word.known_text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = |word: &ShellWord| {
+        word.known_text()
+            .is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     format.text.contains('*') || !texts && !rest.iter().all(number)
 }
 
 /// Rejects jq scripts that may import modules, which jq reads from any folder.
 fn no_modules(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let script = seen.operands.first().map(|word| word.text.as_str()).unwrap_or_default();
-    if script.trim().is_empty() && seen.operands.first().is_some_and(|word| word.known_text().is_none()) {
+    let script = seen
+        .operands
+        .first()
+        .map(|word| word.text.as_str())
+        .unwrap_or_default();
+    if script.trim().is_empty()
+        && seen
+            .operands
+            .first()
+            .is_some_and(|word| word.known_text().is_none())
+    {
         return Err("how the jq script begins is not certain".into());
     }
-    match ["import", "include", "input_filename", "modulemeta"].iter().find(|word| script.contains(**word)) {
+    match ["import", "include", "input_filename", "modulemeta"]
+        .iter()
+        .find(|word| script.contains(**word))
+    {
         Some(word) => Err(format!("the jq script holds {word}").into()),
         None => Ok(()),
     }
@@ -261,8 +283,15 @@ fn no_modules(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts only operands that are certain and of plain characters.
 fn plain_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c));
-    match seen.operands.iter().find(|word| !word.known_text().is_some_and(plain)) {
+    let plain = |text: &str| {
+        text.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c))
+    };
+    match seen
+        .operands
+        .iter()
+        .find(|word| !word.known_text().is_some_and(plain))
+    {
         Some(word) => Err(format!("{} is no plain name", word.raw).into()),
         None => Ok(()),
     }
@@ -270,7 +299,11 @@ fn plain_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts only formats (`date +%Y`) as operands: `date 010100002030` sets the clock.
 fn only_formats(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    match seen.operands.iter().find(|word| !word.known_prefix().starts_with('+')) {
+    match seen
+        .operands
+        .iter()
+        .find(|word| !word.known_prefix().starts_with('+'))
+    {
         Some(word) => Err(format!("date may set the clock to {}", word.raw).into()),
         None => Ok(()),
     }
@@ -278,8 +311,15 @@ fn only_formats(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts only clusters of letters without `e`, which shows the environment of processes.
 fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let plain = |text: &str| text.chars().all(|c| "auxwfljT".contains(c) || c.is_ascii_digit());
-    match seen.operands.iter().find(|word| !word.known_text().is_some_and(plain)) {
+    let plain = |text: &str| {
+        text.chars()
+            .all(|c| "auxwfljT".contains(c) || c.is_ascii_digit())
+    };
+    match seen
+        .operands
+        .iter()
+        .find(|word| !word.known_text().is_some_and(plain))
+    {
         Some(word) => Err(format!("{} is not judged here", word.raw).into()),
         None => Ok(()),
     }
@@ -287,7 +327,11 @@ fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Rejects operands such as `+5`, which some versions take for a number and others for a file.
 fn no_plus_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    match seen.operands.iter().find(|word| word.known_prefix().starts_with('+')) {
+    match seen
+        .operands
+        .iter()
+        .find(|word| word.known_prefix().starts_with('+'))
+    {
         Some(word) => Err(format!("{} is a number to some programs", word.raw).into()),
         None => Ok(()),
     }
@@ -295,9 +339,14 @@ fn no_plus_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Checks the first operand of `rg --files PATH` as a path. The grammar takes it for a pattern, which `--files` does not have.
 fn rg_lists(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let outside =
-        |word: &&&ShellWord| word.known_prefix().starts_with('/') || word.text.split('/').any(|part| part == "..");
-    match seen.operands.first().filter(|word| seen.has_option(&["--files"]) && outside(word)) {
+    let outside = |word: &&&ShellWord| {
+        word.known_prefix().starts_with('/') || word.text.split('/').any(|part| part == "..")
+    };
+    match seen
+        .operands
+        .first()
+        .filter(|word| seen.has_option(&["--files"]) && outside(word))
+    {
         Some(word) => Err(format!("{} may lie outside of the workspace", word.raw).into()),
         None => Ok(()),
     }
@@ -306,7 +355,11 @@ fn rg_lists(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 /// Accepts only numbers as operands: bc would run a file as a program.
 fn no_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    match seen.operands.iter().find(|word| !word.known_text().is_some_and(number)) {
+    match seen
+        .operands
+        .iter()
+        .find(|word| !word.known_text().is_some_and(number))
+    {
         Some(word) => Err(format!("{} is not judged here", word.raw).into()),
         None => Ok(()),
     }
@@ -314,7 +367,11 @@ fn no_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Rejects `@file` operands, from which binutils reads more options.
 fn no_responses(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    match seen.operands.iter().find(|word| matches!(word.known_prefix().chars().next(), None | Some('@'))) {
+    match seen
+        .operands
+        .iter()
+        .find(|word| matches!(word.known_prefix().chars().next(), None | Some('@')))
+    {
         Some(word) => Err(format!("{} may hold options", word.raw).into()),
         None => Ok(()),
     }
@@ -322,11 +379,16 @@ fn no_responses(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts only the forms of `ip` that show something.
 fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    const OBJECTS: [&str; 12] =
-        ["a", "addr", "address", "l", "link", "r", "route", "n", "neigh", "rule", "maddr", "netns"];
+    const OBJECTS: [&str; 12] = [
+        "a", "addr", "address", "l", "link", "r", "route", "n", "neigh", "rule", "maddr", "netns",
+    ];
     let known: Vec<_> = seen.operands.iter().map(|word| word.known_text()).collect();
     match known.as_slice() {
-        [Some(object)] | [Some(object), Some("show" | "list" | "ls")] if OBJECTS.contains(object) => Ok(()),
+        [Some(object)] | [Some(object), Some("show" | "list" | "ls")]
+            if OBJECTS.contains(object) =>
+        {
+            Ok(())
+        }
         [Some(object), Some("show"), Some("dev"), Some(_)] if OBJECTS.contains(object) => Ok(()),
         _ => Err("ip may change how the network is set".into()),
     }
@@ -334,7 +396,11 @@ fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Requires `-n`, without which names are resolved over the network.
 fn in_numbers(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    if seen.has_option(&["-n", "--numeric"]) { Ok(()) } else { Err("without -n it asks the network for names".into()) }
+    if seen.has_option(&["-n", "--numeric"]) {
+        Ok(())
+    } else {
+        Err("without -n it asks the network for names".into())
+    }
 }
 
 /// Accepts only databases that are local files; others may be resolved over the network.
@@ -348,20 +414,32 @@ fn local_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 /// Accepts only capabilities of `tput` that print a value; others change the terminal.
 fn asks_terminal(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.as_slice() {
-        [word] if matches!(word.known_text(), Some("cols" | "lines" | "colors" | "longname")) => Ok(()),
+        [word]
+            if matches!(
+                word.known_text(),
+                Some("cols" | "lines" | "colors" | "longname")
+            ) =>
+        {
+            Ok(())
+        }
         _ => Err("tput may change the terminal".into()),
     }
 }
 
 /// Requires an option, since dpkg's actions are options and only those that list are in its row.
 fn first_is_option(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    if seen.options.is_empty() { Err("dpkg may install".into()) } else { Ok(()) }
+    if seen.options.is_empty() {
+        Err("dpkg may install".into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Rejects `bat cache`, which is a subcommand that rebuilds the cache.
 fn no_cache(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let certain =
-        |word: &ShellWord| word.known_text().is_some_and(|name| name != "cache") || word.text.contains(['.', '/']);
+    let certain = |word: &ShellWord| {
+        word.known_text().is_some_and(|name| name != "cache") || word.text.contains(['.', '/'])
+    };
     match seen.operands.first().filter(|word| !certain(word)) {
         Some(word) => Err(format!("{} may be a command of bat", word.raw).into()),
         None => Ok(()),
@@ -370,9 +448,17 @@ fn no_cache(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts only plain file names: zgrep and its relatives are shell scripts that put the names into commands.
 fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+    let plain = |text: &str| {
+        text.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+    };
     let given = usize::from(!seen.has_option(&["-e="]));
-    match seen.operands.iter().skip(given).find(|word| !word.known_text().is_some_and(plain)) {
+    match seen
+        .operands
+        .iter()
+        .skip(given)
+        .find(|word| !word.known_text().is_some_and(plain))
+    {
         Some(word) => Err(format!("{} is no plain name", word.raw).into()),
         None => Ok(()),
     }
@@ -380,7 +466,12 @@ fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts `tee` only with outputs that are no files.
 fn only_null(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let harmless = |word: &ShellWord| matches!(word.known_text(), Some("/dev/null" | "/dev/stdout" | "/dev/stderr"));
+    let harmless = |word: &ShellWord| {
+        matches!(
+            word.known_text(),
+            Some("/dev/null" | "/dev/stdout" | "/dev/stderr")
+        )
+    };
     match seen.operands.iter().find(|word| !harmless(word)) {
         Some(word) => Err(format!("tee writes {}", word.raw).into()),
         None => Ok(()),
@@ -389,45 +480,70 @@ fn only_null(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Rejects options behind a file, which some versions take for a second file, and that one is written.
 fn options_first(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    if seen.option_after_operand { Err("an option behind a file may be a file that is written".into()) } else { Ok(()) }
+    if seen.option_after_operand {
+        Err("an option behind a file may be a file that is written".into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Accepts `unzip` only with `-l`, and only local archives.
 fn lists_archive(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let plain = seen.operands.iter().all(|word| word.known_text().is_some_and(|name| !name.contains(':')));
+    let plain = seen
+        .operands
+        .iter()
+        .all(|word| word.known_text().is_some_and(|name| !name.contains(':')));
     options_first(seen)?;
-    if plain && seen.has_option(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".into()) }
+    if plain && seen.has_option(&["-l"]) {
+        Ok(())
+    } else {
+        Err("it may unpack or fetch".into())
+    }
 }
 
 /// Accepts `tar` only if it lists a local archive: `tar -tf FILE` or `tar tf FILE`.
 fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |name: Option<&str>| {
         name.is_some_and(|name| {
-            !name.contains(':') && !name.starts_with('/') && name.split('/').all(|part| part != "..")
+            !name.contains(':')
+                && !name.starts_with('/')
+                && name.split('/').all(|part| part != "..")
         })
     };
     let bundled = |word: &&ShellWord| {
-        word.known_text()
-            .is_some_and(|text| text.starts_with('t') && text.bytes().all(|byte| b"tvzjJf".contains(&byte)))
+        word.known_text().is_some_and(|text| {
+            text.starts_with('t') && text.bytes().all(|byte| b"tvzjJf".contains(&byte))
+        })
     };
     let listed = match seen.operands.as_slice() {
         [] => {
-            let mut names =
-                seen.option_values("-f=@").chain(seen.option_values("--file=@")).map(|value| value.known_text());
-            seen.has_option(&["-t", "--list"]) && names.all(|name| name.is_some_and(|name| !name.contains(':')))
+            let mut names = seen
+                .option_values("-f=@")
+                .chain(seen.option_values("--file=@"))
+                .map(|value| value.known_text());
+            seen.has_option(&["-t", "--list"])
+                && names.all(|name| name.is_some_and(|name| !name.contains(':')))
         }
         [bundle, file] => {
-            seen.options.is_empty() && bundled(bundle) && bundle.text.ends_with('f') && plain(file.known_text())
+            seen.options.is_empty()
+                && bundled(bundle)
+                && bundle.text.ends_with('f')
+                && plain(file.known_text())
         }
         _ => false,
     };
-    if listed { Ok(()) } else { Err("it may unpack or fetch".into()) }
+    if listed {
+        Ok(())
+    } else {
+        Err("it may unpack or fetch".into())
+    }
 }
 
 /// Accepts compressors only if they write to standard output, list or test.
 fn to_stdout(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     // With both `-l` and `-d`, some versions decompress.
-    let lists = seen.has_option(&["-l", "--list", "-t", "--test"]) && !seen.has_option(&["-d", "--decompress"]);
+    let lists = seen.has_option(&["-l", "--list", "-t", "--test"])
+        && !seen.has_option(&["-d", "--decompress"]);
     match seen.operands.is_empty() || lists || seen.has_option(&["-c", "--stdout"]) {
         true => Ok(()),
         false => Err("it puts one file into the place of another".into()),
@@ -436,14 +552,20 @@ fn to_stdout(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Requires exactly one option, which is the one for the version.
 fn only_version(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    if seen.options.len() == 1 { Ok(()) } else { Err("it runs code".into()) }
+    if seen.options.len() == 1 {
+        Ok(())
+    } else {
+        Err("it runs code".into())
+    }
 }
 
 /// Reports whether a line may assign any value to a variable. Variables that the shell or programs use have upper-case names,
 /// with a few exceptions.
 pub(crate) fn may_name(name: &str) -> bool {
     const USED_BY_PROGRAMS: [&str; 4] = ["histchars", "auto_resume", "http_proxy", "https_proxy"];
-    is_name(name) && !name.contains(|c: char| c.is_ascii_uppercase()) && !USED_BY_PROGRAMS.contains(&name)
+    is_name(name)
+        && !name.contains(|c: char| c.is_ascii_uppercase())
+        && !USED_BY_PROGRAMS.contains(&name)
 }
 
 /// Reports whether setting a variable that programs use to this value is harmless.
@@ -477,7 +599,9 @@ pub(crate) fn may_set(name: &str, value: &str) -> bool {
         "PAGER" | "GIT_PAGER" => value == "cat",
         _ => {
             (PLAIN.contains(&name) || name.starts_with("LC_"))
-                && value.chars().all(|c| c.is_ascii_alphanumeric() || "_.=,:+-".contains(c))
+                && value
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "_.=,:+-".contains(c))
                 && !value.starts_with(':')
         }
     }

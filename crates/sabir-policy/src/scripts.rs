@@ -7,10 +7,17 @@ use super::grammar::{OptionValue, ParsedArguments};
 
 /// Checks that every script of a sed command is certain and only prints.
 pub(crate) fn check_sed(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let given: Vec<Option<&str>> =
-        seen.option_values("-e=").chain(seen.option_values("--expression=")).map(OptionValue::known_text).collect();
+    let given: Vec<Option<&str>> = seen
+        .option_values("-e=")
+        .chain(seen.option_values("--expression="))
+        .map(OptionValue::known_text)
+        .collect();
     let scripts = if given.is_empty() {
-        seen.operands.first().map(|word| word.known_text()).into_iter().collect()
+        seen.operands
+            .first()
+            .map(|word| word.known_text())
+            .into_iter()
+            .collect()
     } else {
         given
     };
@@ -19,7 +26,9 @@ pub(crate) fn check_sed(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     }
     for script in scripts {
         let script = script.ok_or("a script of sed is not certain")?;
-        SedScript(script).parse_script().ok_or_else(|| format!("the sed script {script} may do more than print"))?;
+        SedScript(script)
+            .parse_script()
+            .ok_or_else(|| format!("the sed script {script} may do more than print"))?;
     }
     Ok(())
 }
@@ -54,7 +63,8 @@ impl SedScript<'_> {
                 // The text of `a`, `i` and `c` ends in different ways in different versions, so it must be the last of the script.
                 'a' | 'i' | 'c' => {
                     let text = self.0.trim_start_matches(' ');
-                    let whole = !matches!(text, "" | "\\") && !text.contains('\n') && !text.ends_with('\\');
+                    let whole =
+                        !matches!(text, "" | "\\") && !text.contains('\n') && !text.ends_with('\\');
                     return (whole && open == 0).then_some(());
                 }
                 // A blank ends a label in some versions, so what follows it must be valid as a command, too.
@@ -127,7 +137,8 @@ impl SedScript<'_> {
 
     /// Takes the character that delimits the parts of an `s` or `y` command.
     fn parse_delimiter(&mut self) -> Option<char> {
-        self.next_char().filter(|c| c.is_ascii_punctuation() && *c != '\\' && *c != ';')
+        self.next_char()
+            .filter(|c| c.is_ascii_punctuation() && *c != '\\' && *c != ';')
     }
 
     /// Skips a text up to its delimiter; brackets have no meaning in it.
@@ -221,29 +232,55 @@ pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         "contains",
         "join",
     ];
-    let script =
-        seen.operands.first().and_then(|word| word.known_text()).ok_or("the expression of yq is not certain")?;
+    let script = seen
+        .operands
+        .first()
+        .and_then(|word| word.known_text())
+        .ok_or("the expression of yq is not certain")?;
     // Text between quotation marks is data, so only every second piece is code. A word behind a dot is a key, not a function.
     let bare: String = script.split('"').step_by(2).collect::<Vec<_>>().join(" ");
     let harmless = !script.contains('\\')
         && script.matches('"').count() % 2 == 0
-        && bare.chars().all(|c| c.is_ascii_alphanumeric() || "_-.[]|!=<>(),?*/ ".contains(c))
-        && bare.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).all(|word| {
-            word.is_empty() || !word.starts_with(|c: char| c.is_ascii_alphabetic()) || CALLED.contains(&word)
-        });
-    if harmless { Ok(()) } else { Err(format!("the yq expression {script} may do more than print").into()) }
+        && bare
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-.[]|!=<>(),?*/ ".contains(c))
+        && bare
+            .split(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c)))
+            .all(|word| {
+                word.is_empty()
+                    || !word.starts_with(|c: char| c.is_ascii_alphabetic())
+                    || CALLED.contains(&word)
+            });
+    if harmless {
+        Ok(())
+    } else {
+        Err(format!("the yq expression {script} may do more than print").into())
+    }
 }
 
 /// Checks that the script of an awk command is certain and only prints.
 pub(crate) fn check_awk(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let script = seen.operands.first().and_then(|word| word.known_text()).ok_or("the script of awk is not certain")?;
-    let assigned = seen.option_values("-v=").chain(seen.option_values("--assign="));
+    let script = seen
+        .operands
+        .first()
+        .and_then(|word| word.known_text())
+        .ok_or("the script of awk is not certain")?;
+    let assigned = seen
+        .option_values("-v=")
+        .chain(seen.option_values("--assign="));
     for value in assigned {
-        value.known_text().ok_or("a value given to awk is not certain")?;
+        value
+            .known_text()
+            .ok_or("a value given to awk is not certain")?;
     }
-    AwkScript { rest: script, preceding: PrecedingToken::Start, control_parens: Vec::new(), braces: 0 }
-        .parse_script()
-        .ok_or_else(|| format!("the awk script {script} may do more than print").into())
+    AwkScript {
+        rest: script,
+        preceding: PrecedingToken::Start,
+        control_parens: Vec::new(),
+        braces: 0,
+    }
+    .parse_script()
+    .ok_or_else(|| format!("the awk script {script} may do more than print").into())
 }
 
 /// The kind of the preceding token, which decides whether `/` divides or begins a pattern.
@@ -293,7 +330,10 @@ impl AwkScript<'_> {
                     PrecedingToken::Start
                 }
                 // `>` writes to a file, except where it compares: in parentheses, in a pattern outside of braces, or as `>=`.
-                '>' if self.rest.starts_with('=') || !self.control_parens.is_empty() || self.braces == 0 => {
+                '>' if self.rest.starts_with('=')
+                    || !self.control_parens.is_empty()
+                    || self.braces == 0 =>
+                {
                     if self.rest.starts_with('>') {
                         return None;
                     }
@@ -303,7 +343,8 @@ impl AwkScript<'_> {
                 '<' => PrecedingToken::Start,
                 '|' | '>' | '@' | '\\' | '`' | '#' => return None,
                 '(' => {
-                    self.control_parens.push(self.preceding == PrecedingToken::Control);
+                    self.control_parens
+                        .push(self.preceding == PrecedingToken::Control);
                     PrecedingToken::Start
                 }
                 ')' if self.control_parens.pop()? => PrecedingToken::Word,
@@ -346,19 +387,23 @@ impl AwkScript<'_> {
     /// Parses a name: a statement or function that only prints or computes, or a variable.
     fn parse_word(&mut self, first: char) -> Option<PrecedingToken> {
         const CALLED: [&str; 22] = [
-            "length", "substr", "split", "index", "match", "sub", "gsub", "gensub", "toupper", "tolower", "sprintf",
-            "int", "sqrt", "log", "exp", "sin", "cos", "rand", "srand", "strftime", "systime", "asort",
+            "length", "substr", "split", "index", "match", "sub", "gsub", "gensub", "toupper",
+            "tolower", "sprintf", "int", "sqrt", "log", "exp", "sin", "cos", "rand", "srand",
+            "strftime", "systime", "asort",
         ];
         const STATEMENTS: [&str; 13] = [
-            "BEGIN", "END", "print", "printf", "else", "in", "do", "break", "continue", "next", "exit", "delete",
-            "return",
+            "BEGIN", "END", "print", "printf", "else", "in", "do", "break", "continue", "next",
+            "exit", "delete", "return",
         ];
         // awk reads the files that `ARGV` names, and a pattern may follow `case`.
         const FORBIDDEN: [&str; 12] = [
-            "getline", "system", "function", "func", "PROCINFO", "close", "fflush", "ARGV", "ARGC", "switch", "case",
-            "default",
+            "getline", "system", "function", "func", "PROCINFO", "close", "fflush", "ARGV", "ARGC",
+            "switch", "case", "default",
         ];
-        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(self.rest.len());
         let (rest, behind) = self.rest.split_at_checked(end)?;
         self.rest = behind;
         let name = format!("{first}{rest}");
@@ -378,6 +423,10 @@ impl AwkScript<'_> {
             return None;
         }
         // `length` may be called without parentheses, so a `/` behind it could be either.
-        Some(if known && !called { PrecedingToken::Word } else { PrecedingToken::Value })
+        Some(if known && !called {
+            PrecedingToken::Word
+        } else {
+            PrecedingToken::Value
+        })
     }
 }

@@ -1,9 +1,9 @@
 //! Judges simple commands: their assignments, redirections and words.
 
 use brush_parser::ast::{
-    AssignmentValue, BinaryPredicate, CommandPrefixOrSuffixItem, ExtendedTestExpr, IoFileRedirectKind,
-    IoFileRedirectTarget, IoHereDocument, IoRedirect, ProcessSubstitutionKind, SimpleCommand, SubshellCommand,
-    UnaryPredicate, Word as Raw,
+    AssignmentValue, BinaryPredicate, CommandPrefixOrSuffixItem, ExtendedTestExpr,
+    IoFileRedirectKind, IoFileRedirectTarget, IoHereDocument, IoRedirect, ProcessSubstitutionKind,
+    SimpleCommand, SubshellCommand, UnaryPredicate, Word as Raw,
 };
 
 use super::Verdict;
@@ -14,7 +14,12 @@ use super::word::{ShellWord, WordForm};
 
 impl CommandEvaluator<'_> {
     /// Judges a simple command with all its parts. `fed` is the output of the command before it in a pipeline.
-    pub(crate) fn evaluate_simple(&mut self, simple: &SimpleCommand, scope: &mut ShellScope, fed: PipeInput) {
+    pub(crate) fn evaluate_simple(
+        &mut self,
+        simple: &SimpleCommand,
+        scope: &mut ShellScope,
+        fed: PipeInput,
+    ) {
         let mut finding: Option<PolicyFinding> = None;
         let mut note = |found: PolicyFinding| {
             finding = Some(match finding.take() {
@@ -38,7 +43,9 @@ impl CommandEvaluator<'_> {
                 CommandPrefixOrSuffixItem::IoRedirect(redirection) => {
                     note(self.evaluate_redirection(redirection, scope))
                 }
-                _ => note(PolicyFinding::ask("it begins with something that is not judged")),
+                _ => note(PolicyFinding::ask(
+                    "it begins with something that is not judged",
+                )),
             }
         }
         if let Some(name) = &simple.word_or_name {
@@ -71,8 +78,11 @@ impl CommandEvaluator<'_> {
         };
         if !words.is_empty() {
             let found = self.evaluate_words(&words, scope, fed);
-            kind = super::command_kinds::kind_of(&words)
-                .filter(|_| finding.as_ref().is_none_or(|found| found.verdict == Verdict::Allow));
+            kind = super::command_kinds::kind_of(&words).filter(|_| {
+                finding
+                    .as_ref()
+                    .is_none_or(|found| found.verdict == Verdict::Allow)
+            });
             // If both are allowed, the reason of the command itself is shown.
             finding = Some(match finding {
                 Some(before) => found.stricter(before),
@@ -80,7 +90,11 @@ impl CommandEvaluator<'_> {
             });
         }
         let text = simple.to_string();
-        self.push_kind_finding(text.trim(), finding.unwrap_or_else(|| PolicyFinding::allow("does nothing")), kind);
+        self.push_kind_finding(
+            text.trim(),
+            finding.unwrap_or_else(|| PolicyFinding::allow("does nothing")),
+            kind,
+        );
     }
 
     /// Scans a word and judges its command substitutions.
@@ -110,19 +124,32 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges one redirection of any form.
-    fn evaluate_redirection(&mut self, redirection: &IoRedirect, scope: &ShellScope) -> PolicyFinding {
+    fn evaluate_redirection(
+        &mut self,
+        redirection: &IoRedirect,
+        scope: &ShellScope,
+    ) -> PolicyFinding {
         match redirection {
             IoRedirect::File(_, kind, IoFileRedirectTarget::Filename(raw)) => {
                 self.evaluate_file_redirect(kind, raw, scope)
             }
-            IoRedirect::File(_, _, IoFileRedirectTarget::Fd(_)) => PolicyFinding::allow("duplicates a descriptor"),
+            IoRedirect::File(_, _, IoFileRedirectTarget::Fd(_)) => {
+                PolicyFinding::allow("duplicates a descriptor")
+            }
             IoRedirect::File(_, kind, IoFileRedirectTarget::Duplicate(raw)) => {
                 let word = self.evaluate_word(&raw.value, scope);
                 let descriptor = |text: &str| {
-                    !text.is_empty() && text.strip_suffix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit())
+                    !text.is_empty()
+                        && text
+                            .strip_suffix('-')
+                            .unwrap_or(text)
+                            .bytes()
+                            .all(|byte| byte.is_ascii_digit())
                 };
                 match word.known_text() {
-                    Some(text) if descriptor(text) => PolicyFinding::allow("duplicates a descriptor"),
+                    Some(text) if descriptor(text) => {
+                        PolicyFinding::allow("duplicates a descriptor")
+                    }
                     _ => PolicyFinding::ask(format!("{kind}{} may write a file", word.raw)),
                 }
             }
@@ -130,7 +157,9 @@ impl CommandEvaluator<'_> {
                 self.evaluate_process_substitution(kind, command, scope);
                 PolicyFinding::allow("reads or writes a command that is judged")
             }
-            IoRedirect::OutputAndError(raw, _) => self.evaluate_file_redirect(&IoFileRedirectKind::Write, raw, scope),
+            IoRedirect::OutputAndError(raw, _) => {
+                self.evaluate_file_redirect(&IoFileRedirectKind::Write, raw, scope)
+            }
             IoRedirect::HereString(_, raw) => {
                 let word = self.evaluate_word(&raw.value, scope);
                 match word.form {
@@ -158,12 +187,22 @@ impl CommandEvaluator<'_> {
     /// that equals its plain delimiter. Otherwise the shell and the parser could disagree about which lines are commands.
     fn has_certain_end(&self, document: &IoHereDocument) -> bool {
         let mark = document.here_end.value.trim_matches(['\'', '"']);
-        let plain = !mark.is_empty() && mark.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        let plain = !mark.is_empty()
+            && mark
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         let text = document.doc.value.as_str();
         let still = !document.requires_expansion || !text.contains(['$', '`', '\\']);
-        let behind = self.text.split_once('\n').map(|(_, behind)| behind).unwrap_or_default();
+        let behind = self
+            .text
+            .split_once('\n')
+            .map(|(_, behind)| behind)
+            .unwrap_or_default();
         let mut lines = behind.split_inclusive('\n');
-        let body: String = lines.by_ref().take_while(|line| line.trim_end_matches('\n') != mark).collect();
+        let body: String = lines
+            .by_ref()
+            .take_while(|line| line.trim_end_matches('\n') != mark)
+            .collect();
         let first = self.text.lines().next().unwrap_or_default();
         plain
             && still
@@ -174,10 +213,18 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges a redirection from or to a file.
-    fn evaluate_file_redirect(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &ShellScope) -> PolicyFinding {
+    fn evaluate_file_redirect(
+        &mut self,
+        kind: &IoFileRedirectKind,
+        raw: &Raw,
+        scope: &ShellScope,
+    ) -> PolicyFinding {
         let word = self.evaluate_word(&raw.value, scope);
         if matches!(kind, IoFileRedirectKind::Read) {
-            self.note_dependencies(&[ShellWord::field("", "", false, false), word.clone()], scope);
+            self.note_dependencies(
+                &[ShellWord::field("", "", false, false), word.clone()],
+                scope,
+            );
         }
         let named = self.check_paths(std::slice::from_ref(&word), scope);
         let finding = self.evaluate_redirect_target(kind, &word, scope);
@@ -196,16 +243,28 @@ impl CommandEvaluator<'_> {
     ) -> PolicyFinding {
         match kind {
             _ if word.known_text() == Some("/dev/null") => PolicyFinding::allow("discards"),
-            IoFileRedirectKind::Write if matches!(word.known_text(), Some("/dev/stdout" | "/dev/stderr")) => {
+            IoFileRedirectKind::Write
+                if matches!(word.known_text(), Some("/dev/stdout" | "/dev/stderr")) =>
+            {
                 PolicyFinding::allow("prints")
             }
-            IoFileRedirectKind::Read if self.zsh_range(word) => PolicyFinding::ask("a range of zsh"),
-            IoFileRedirectKind::Read if !matches!(word.form, WordForm::Glob(_)) => PolicyFinding::from(
-                check_readable(word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()),
-            ),
-            IoFileRedirectKind::Read => PolicyFinding::ask(format!("which file {} is, is not certain", word.raw)),
+            IoFileRedirectKind::Read if self.zsh_range(word) => {
+                PolicyFinding::ask("a range of zsh")
+            }
+            IoFileRedirectKind::Read if !matches!(word.form, WordForm::Glob(_)) => {
+                PolicyFinding::from(
+                    check_readable(word, &scope.folder, &self.facts.root)
+                        .map(|()| "reads a file".to_owned()),
+                )
+            }
+            IoFileRedirectKind::Read => {
+                PolicyFinding::ask(format!("which file {} is, is not certain", word.raw))
+            }
             // Devices, kernel settings and system configuration always ask.
-            _ if ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"].iter().any(|place| word.text.starts_with(place)) => {
+            _ if ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"]
+                .iter()
+                .any(|place| word.text.starts_with(place)) =>
+            {
                 PolicyFinding::always_ask(format!("writes {} ({kind})", word.raw))
             }
             _ => PolicyFinding::ask(format!("writes {} ({kind})", word.raw)),
@@ -214,7 +273,10 @@ impl CommandEvaluator<'_> {
 
     /// Reports whether the word after `<` may belong to a zsh number pattern such as `<1-5>`.
     fn zsh_range(&self, word: &ShellWord) -> bool {
-        self.facts.shell == super::ShellKind::Zsh && word.text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+        self.facts.shell == super::ShellKind::Zsh
+            && word
+                .text
+                .starts_with(|c: char| c.is_ascii_digit() || c == '-')
     }
 
     /// Judges `[[ … ]]`. Its numeric operators evaluate arithmetic and some unary ones look up variables; both can run commands.
@@ -237,7 +299,9 @@ impl CommandEvaluator<'_> {
                 );
                 let finding = match word.form {
                     WordForm::Odd(odd) => PolicyFinding::ask(format!("{} holds {odd}", word.raw)),
-                    _ if looked_up => PolicyFinding::ask(format!("looking up {} can run commands", word.raw)),
+                    _ if looked_up => {
+                        PolicyFinding::ask(format!("looking up {} can run commands", word.raw))
+                    }
                     _ => PolicyFinding::allow("only tests"),
                 };
                 self.push_finding(&format!("[[ {test} ]]"), finding);
@@ -261,7 +325,9 @@ impl CommandEvaluator<'_> {
                         | BinaryPredicate::ArithmeticGreaterThanOrEqualTo
                 );
                 let finding = match (left.form, right.form) {
-                    (WordForm::Odd(odd), _) | (_, WordForm::Odd(odd)) => PolicyFinding::ask(format!("it holds {odd}")),
+                    (WordForm::Odd(odd), _) | (_, WordForm::Odd(odd)) => {
+                        PolicyFinding::ask(format!("it holds {odd}"))
+                    }
                     _ if arithmetic && !(number(&left) && number(&right)) => {
                         PolicyFinding::ask("arithmetic can run commands")
                     }

@@ -60,31 +60,61 @@ pub(crate) struct ScannedWord {
 }
 
 /// Scans a word as it was written. `bound` returns the known value of a variable.
-pub(crate) fn scan_word(raw: &str, shell: ShellKind, bound: &dyn Fn(&str) -> Option<VariableValue>) -> ScannedWord {
+pub(crate) fn scan_word(
+    raw: &str,
+    shell: ShellKind,
+    bound: &dyn Fn(&str) -> Option<VariableValue>,
+) -> ScannedWord {
     let text = String::new();
     let tail = String::new();
-    let mut scanner =
-        WordScanner { rest: raw, shell, variables: bound, text, tail, form: WordForm::Literal, commands: Vec::new() };
+    let mut scanner = WordScanner {
+        rest: raw,
+        shell,
+        variables: bound,
+        text,
+        tail,
+        form: WordForm::Literal,
+        commands: Vec::new(),
+    };
     match (scanner.scan_all(), scanner.form) {
         (Err(odd), _) => scanner.form = WordForm::Odd(odd),
         (Ok(()), WordForm::Field(known)) => {
             scanner.form = WordForm::Field(TextTraits {
-                inside: known.inside && (stays_beneath(&scanner.tail) || known.name && !scanner.tail.contains("..")),
+                inside: known.inside
+                    && (stays_beneath(&scanner.tail) || known.name && !scanner.tail.contains("..")),
                 ..known
             });
         }
         // A `[` without `]` is not a pattern; it is, for example, the name of a program.
-        (Ok(()), WordForm::Glob(_)) if !scanner.text.contains(['*', '?', ']']) => scanner.form = WordForm::Literal,
+        (Ok(()), WordForm::Glob(_)) if !scanner.text.contains(['*', '?', ']']) => {
+            scanner.form = WordForm::Literal
+        }
         (Ok(()), _) => {}
     }
-    let WordScanner { text, form, commands, .. } = scanner;
-    ScannedWord { word: ShellWord { raw: raw.to_owned(), text, form }, commands }
+    let WordScanner {
+        text,
+        form,
+        commands,
+        ..
+    } = scanner;
+    ScannedWord {
+        word: ShellWord {
+            raw: raw.to_owned(),
+            text,
+            form,
+        },
+        commands,
+    }
 }
 
 impl ShellWord {
     /// Returns a word that is certain.
     pub(crate) fn literal(text: &str) -> Self {
-        Self { raw: text.to_owned(), text: text.to_owned(), form: WordForm::Literal }
+        Self {
+            raw: text.to_owned(),
+            text: text.to_owned(),
+            form: WordForm::Literal,
+        }
     }
 
     /// Returns a word with a certain beginning and an unknown rest.
@@ -92,7 +122,12 @@ impl ShellWord {
         Self {
             raw: raw.to_owned(),
             text: text.to_owned(),
-            form: WordForm::Field(TextTraits { plain, inside, name: false, word: false }),
+            form: WordForm::Field(TextTraits {
+                plain,
+                inside,
+                name: false,
+                word: false,
+            }),
         }
     }
 
@@ -169,11 +204,21 @@ impl WordScanner<'_> {
                 '{' if is_brace_list(self.rest) => return Err("a brace expansion"),
                 // The path of the home folder is unknown, but begins with `/`, and shells do not split it into words.
                 '~' if first && (self.rest.is_empty() || self.rest.starts_with('/')) => {
-                    self.mark_unknown(TextTraits { plain: true, inside: false, name: false, word: true }, true);
+                    self.mark_unknown(
+                        TextTraits {
+                            plain: true,
+                            inside: false,
+                            name: false,
+                            word: true,
+                        },
+                        true,
+                    );
                 }
                 '~' if first || self.text.ends_with([':', '=']) => return Err("a tilde"),
                 '=' if zsh && first => return Err("an expansion of zsh"),
-                '(' | ')' | '<' | '>' | '|' | '&' | ';' => return Err("an operator inside of a word"),
+                '(' | ')' | '<' | '>' | '|' | '&' | ';' => {
+                    return Err("an operator inside of a word");
+                }
                 _ if c.is_whitespace() => return Err("a blank inside of a word"),
                 _ => self.push_char(c),
             }
@@ -205,7 +250,10 @@ impl WordScanner<'_> {
     }
 
     fn scan_single_quoted(&mut self) -> Result<(), OddReason> {
-        let (quoted, rest) = self.rest.split_once('\'').ok_or("a quotation without an end")?;
+        let (quoted, rest) = self
+            .rest
+            .split_once('\'')
+            .ok_or("a quotation without an end")?;
         self.rest = rest;
         quoted.chars().for_each(|c| self.push_char(c));
         Ok(())
@@ -233,20 +281,36 @@ impl WordScanner<'_> {
 
     /// Scans the rest of a command in backquotes. It equals `$(…)` only if nothing in it is escaped.
     fn scan_backquoted(&mut self, quoted: bool) -> Result<(), OddReason> {
-        let (inner, rest) = self.rest.split_once('`').ok_or("a quotation without an end")?;
+        let (inner, rest) = self
+            .rest
+            .split_once('`')
+            .ok_or("a quotation without an end")?;
         let odd = inner.trim().is_empty() || inner.contains(['\\', '#']) || inner.contains("<<");
         if odd || quoted && inner.contains('"') {
             return Err("a command in backquotes");
         }
         self.rest = rest;
         self.commands.push(inner.to_owned());
-        self.mark_unknown(TextTraits { plain: false, inside: false, name: false, word: false }, quoted);
+        self.mark_unknown(
+            TextTraits {
+                plain: false,
+                inside: false,
+                name: false,
+                word: false,
+            },
+            quoted,
+        );
         Ok(())
     }
 
     /// Scans the expansion behind a `$`.
     fn scan_dollar(&mut self, quoted: bool) -> Result<(), OddReason> {
-        let unknown = TextTraits { plain: false, inside: false, name: false, word: false };
+        let unknown = TextTraits {
+            plain: false,
+            inside: false,
+            name: false,
+            word: false,
+        };
         if self.shell == ShellKind::Zsh && is_subscripted(self.rest) {
             return Err("a subscript or modifier of zsh");
         }
@@ -265,11 +329,15 @@ impl WordScanner<'_> {
                 self.next_char();
                 self.scan_braced(quoted)?;
             }
-            Some('\'') if !quoted && self.shell != ShellKind::Plain && self.scan_escaped_blank() => {}
+            Some('\'')
+                if !quoted && self.shell != ShellKind::Plain && self.scan_escaped_blank() => {}
             Some('\'' | '"') if !quoted => return Err("a quotation that begins with $"),
             Some('[') => return Err("arithmetic in $[…]"),
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
-                let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+                let end = self
+                    .rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                    .unwrap_or(self.rest.len());
                 let (name, rest) = self.rest.split_at_checked(end).ok_or("a name")?;
                 self.rest = rest;
                 self.scan_variable(name, quoted);
@@ -277,7 +345,15 @@ impl WordScanner<'_> {
             // `$?` and `$#` are always numbers.
             Some('?' | '#') => {
                 self.next_char();
-                self.mark_unknown(TextTraits { plain: true, inside: true, name: true, word: true }, true);
+                self.mark_unknown(
+                    TextTraits {
+                        plain: true,
+                        inside: true,
+                        name: true,
+                        word: true,
+                    },
+                    true,
+                );
             }
             // `"$@"` expands to any number of words, even in quotes.
             Some('@') => {
@@ -288,7 +364,9 @@ impl WordScanner<'_> {
                 self.next_char();
                 self.mark_unknown(unknown, quoted);
             }
-            Some(_) if self.shell == ShellKind::Zsh && !quoted => return Err("an expansion of zsh"),
+            Some(_) if self.shell == ShellKind::Zsh && !quoted => {
+                return Err("an expansion of zsh");
+            }
             _ => self.push_char('$'),
         }
         Ok(())
@@ -297,7 +375,10 @@ impl WordScanner<'_> {
     /// Scans `$'\t'` or `$'\n'`, the only accepted forms of `$'…'`. Returns false for any other.
     fn scan_escaped_blank(&mut self) -> bool {
         let blanks = [("'\\t'", '\t'), ("'\\n'", '\n')];
-        let Some((c, rest)) = blanks.iter().find_map(|(text, c)| Some((*c, self.rest.strip_prefix(text)?))) else {
+        let Some((c, rest)) = blanks
+            .iter()
+            .find_map(|(text, c)| Some((*c, self.rest.strip_prefix(text)?)))
+        else {
             return false;
         };
         self.rest = rest;
@@ -313,17 +394,36 @@ impl WordScanner<'_> {
             }
             // Without quotes the value must be known to stay one word: a file name may contain blanks.
             Some(VariableValue::Some(known)) if quoted || known.word => {
-                let fits = self.text.is_empty() || self.text.ends_with('/') || known.name && !self.text.ends_with('.');
-                self.mark_unknown(TextTraits { inside: known.inside && fits, ..known }, true);
+                let fits = self.text.is_empty()
+                    || self.text.ends_with('/')
+                    || known.name && !self.text.ends_with('.');
+                self.mark_unknown(
+                    TextTraits {
+                        inside: known.inside && fits,
+                        ..known
+                    },
+                    true,
+                );
             }
-            _ => self.mark_unknown(TextTraits { plain: false, inside: false, name: false, word: false }, quoted),
+            _ => self.mark_unknown(
+                TextTraits {
+                    plain: false,
+                    inside: false,
+                    name: false,
+                    word: false,
+                },
+                quoted,
+            ),
         }
     }
 
     /// Scans `${…}`. Accepts a name, its length (`#`), a slice, a change of case, and a default, prefix, suffix or replacement of plain
     /// characters.
     fn scan_braced(&mut self, quoted: bool) -> Result<(), OddReason> {
-        let (inner, rest) = self.rest.split_once('}').ok_or("an expansion without an end")?;
+        let (inner, rest) = self
+            .rest
+            .split_once('}')
+            .ok_or("an expansion without an end")?;
         self.rest = rest;
         // In zsh `${name}[…]` subscripts the value.
         if self.shell == ShellKind::Zsh && rest.starts_with('[') {
@@ -331,12 +431,25 @@ impl WordScanner<'_> {
         }
         let counted = inner.strip_prefix('#').filter(|name| is_name(name));
         if counted.is_some() {
-            self.mark_unknown(TextTraits { plain: true, inside: true, name: true, word: true }, true);
+            self.mark_unknown(
+                TextTraits {
+                    plain: true,
+                    inside: true,
+                    name: true,
+                    word: true,
+                },
+                true,
+            );
             return Ok(());
         }
-        let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
+        let end = inner
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(inner.len());
         let (name, operation) = inner.split_at_checked(end).ok_or("a name")?;
-        let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_./-*?, :".contains(c));
+        let plain = |text: &str| {
+            text.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_./-*?, :".contains(c))
+        };
         let known = match operation {
             "" if is_name(name) => {
                 self.scan_variable(name, quoted);
@@ -353,23 +466,40 @@ impl WordScanner<'_> {
         if !known {
             return Err("an expansion that is not judged");
         }
-        self.mark_unknown(TextTraits { plain: false, inside: false, name: false, word: false }, quoted);
+        self.mark_unknown(
+            TextTraits {
+                plain: false,
+                inside: false,
+                name: false,
+                word: false,
+            },
+            quoted,
+        );
         Ok(())
     }
 
     /// Scans the rest of `$((…))`. Accepts numbers and variables that are known to hold numbers. The shell evaluates the value of any
     /// other variable as arithmetic again, which can run a command (`a[$(cmd)]`).
     fn scan_arithmetic(&mut self) -> Result<(), OddReason> {
-        let (inner, rest) = self.rest.split_once("))").ok_or("arithmetic without an end")?;
+        let (inner, rest) = self
+            .rest
+            .split_once("))")
+            .ok_or("arithmetic without an end")?;
         let plain = inner.strip_prefix("((").unwrap_or("?");
-        let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let certain =
-            |name: &str| matches!((self.variables)(name), Some(VariableValue::Literal(value)) if number(&value));
-        let names: Vec<&str> =
-            plain.split(|c: char| "+-*/% $".contains(c)).filter(|part| !part.is_empty() && !number(part)).collect();
+        let number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let certain = |name: &str| matches!((self.variables)(name), Some(VariableValue::Literal(value)) if number(&value));
+        let names: Vec<&str> = plain
+            .split(|c: char| "+-*/% $".contains(c))
+            .filter(|part| !part.is_empty() && !number(part))
+            .collect();
         // `++` and `--` would change the variable.
-        let changed = !names.is_empty() && (plain.contains("++") || plain.contains("--") || plain.contains("$ "));
-        if rest.starts_with(')') || changed || !names.iter().all(|name| is_name(name) && certain(name)) {
+        let changed = !names.is_empty()
+            && (plain.contains("++") || plain.contains("--") || plain.contains("$ "));
+        if rest.starts_with(')')
+            || changed
+            || !names.iter().all(|name| is_name(name) && certain(name))
+        {
             return Err("arithmetic with names in it");
         }
         self.rest = rest;
@@ -380,7 +510,10 @@ impl WordScanner<'_> {
     fn mark_unknown(&mut self, known: TextTraits, quoted: bool) {
         self.form = match self.form {
             WordForm::Literal if quoted => WordForm::Field(known),
-            WordForm::Field(before) if quoted => WordForm::Field(TextTraits { inside: false, ..before }),
+            WordForm::Field(before) if quoted => WordForm::Field(TextTraits {
+                inside: false,
+                ..before
+            }),
             WordForm::Odd(odd) => WordForm::Odd(odd),
             _ => WordForm::Fields,
         };
@@ -389,7 +522,10 @@ impl WordScanner<'_> {
     /// Takes the command line of a `$(…)`, whose end must be certain.
     fn scan_command(&mut self) -> Result<String, OddReason> {
         let end = substitution_end(self.rest).ok_or("a command substitution that is not judged")?;
-        let (inner, rest) = self.rest.split_at_checked(end).ok_or("a command substitution that is not judged")?;
+        let (inner, rest) = self
+            .rest
+            .split_at_checked(end)
+            .ok_or("a command substitution that is not judged")?;
         self.rest = rest.strip_prefix(')').unwrap_or(rest);
         if inner.trim().is_empty() {
             return Err("a command substitution that is not judged");
@@ -424,9 +560,13 @@ fn substitution_end(text: &str) -> Option<usize> {
             ')' => return Some(at),
             '\'' if before == '$' => return None,
             '\'' => _ = characters.find(|(_, c)| *c == '\'')?,
-            '#' if before.is_whitespace() || matches!(before, ';' | '&' | '|' | '(') => return None,
+            '#' if before.is_whitespace() || matches!(before, ';' | '&' | '|' | '(') => {
+                return None;
+            }
             // `<<<` is a here string, which is only a word; `<<` begins a here document, which is not accepted.
-            '<' if before == '<' && text.get(at + 1..).is_some_and(|rest| rest.starts_with('<')) => {
+            '<' if before == '<'
+                && text.get(at + 1..).is_some_and(|rest| rest.starts_with('<')) =>
+            {
                 _ = characters.next();
             }
             '<' if before == '<' => return None,
@@ -439,7 +579,9 @@ fn substitution_end(text: &str) -> Option<usize> {
 
 /// Reports whether a path inside of a folder stays inside with this text behind it.
 fn stays_beneath(tail: &str) -> bool {
-    let suffix = tail.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()));
+    let suffix = tail
+        .strip_prefix('.')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()));
     tail.is_empty() || (tail.starts_with('/') || suffix) && !tail.contains("..")
 }
 
@@ -447,7 +589,10 @@ fn stays_beneath(tail: &str) -> bool {
 fn is_slice(operation: &str) -> bool {
     let mut parts = operation.split(':');
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    parts.next() == Some("") && operation.matches(':').count() <= 2 && operation.contains(':') && parts.all(digits)
+    parts.next() == Some("")
+        && operation.matches(':').count() <= 2
+        && operation.contains(':')
+        && parts.all(digits)
 }
 
 /// Reports whether the text behind a `{` makes it a brace expansion with a list or a range.
@@ -455,7 +600,9 @@ fn is_brace_list(rest: &str) -> bool {
     // Only the text inside of the brace counts, so that `@{u}..` is accepted. If the end of the brace is not certain, the whole rest
     // counts.
     let closed = rest.split_once('}').map(|(inner, _)| inner);
-    let inner = closed.filter(|inner| !inner.contains(['{', '\\', '\'', '"', '$', '`'])).unwrap_or(rest);
+    let inner = closed
+        .filter(|inner| !inner.contains(['{', '\\', '\'', '"', '$', '`']))
+        .unwrap_or(rest);
     inner.contains(',') || inner.contains("..")
 }
 
@@ -467,11 +614,15 @@ pub(crate) fn is_name(text: &str) -> bool {
 
 /// Reports whether a parameter behind `$` has a subscript or modifier, which zsh evaluates: `$?[x]`, `$1:h`, `$#name[x]`.
 fn is_subscripted(rest: &str) -> bool {
-    let behind = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_?#@$!*-".contains(c));
+    let behind =
+        rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_?#@$!*-".contains(c));
     behind.len() < rest.len() && behind.starts_with(['[', ':'])
 }
 
 /// Reports whether a value stays one word without quotes, for any locale and the default `IFS`.
 pub(crate) fn is_one_word(value: &str) -> bool {
-    !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c))
+    !value.is_empty()
+        && value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c))
 }

@@ -22,7 +22,11 @@ const WRAPPERS: &[ProgramGrammar] = &[
     ),
     ProgramGrammar::new(&["nice"], "-n= -# --adjustment=", Nothing),
     ProgramGrammar::new(&["ionice"], "-c= -n= -t --class= --classdata=", Nothing),
-    ProgramGrammar::new(&["stdbuf"], "-i= -o= -e= --input= --output= --error=", Nothing),
+    ProgramGrammar::new(
+        &["stdbuf"],
+        "-i= -o= -e= --input= --output= --error=",
+        Nothing,
+    ),
     ProgramGrammar::new(&["nohup"], "", Nothing),
     ProgramGrammar::new(&["time"], "-p -v --verbose --portability", Nothing),
     ProgramGrammar::new(&["env"], "-i --ignore-environment", Nothing),
@@ -65,8 +69,15 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges the words of a command by its program.
-    fn evaluate_command_words(&mut self, words: &[ShellWord], scope: &mut ShellScope, fed: PipeInput) -> PolicyFinding {
-        let Some((first, rest)) = words.split_first() else { return PolicyFinding::allow("does nothing") };
+    fn evaluate_command_words(
+        &mut self,
+        words: &[ShellWord],
+        scope: &mut ShellScope,
+        fed: PipeInput,
+    ) -> PolicyFinding {
+        let Some((first, rest)) = words.split_first() else {
+            return PolicyFinding::allow("does nothing");
+        };
         let Some(written) = first.known_text() else {
             return PolicyFinding::ask(match first.form {
                 WordForm::Odd(odd) => format!("{} holds {odd}", first.raw),
@@ -78,14 +89,20 @@ impl CommandEvaluator<'_> {
             return PolicyFinding::ask(format!("{written} is not a program of the system"));
         };
         // With a folder of the workspace in `PATH`, a bare name may run a file of the workspace.
-        if !self.facts.clean_path && written == name && !BUILTINS.contains(&name) && !is_shell_word(name) {
+        if !self.facts.clean_path
+            && written == name
+            && !BUILTINS.contains(&name)
+            && !is_shell_word(name)
+        {
             return PolicyFinding::ask("the search path leads into the workspace, or is not known");
         }
         let finding = match name {
             // `/bin/cd` is another program than the builtin, so builtins are only recognized by their bare name.
             "cd" if written == name => self.evaluate_cd(rest, scope),
             "read" if written == name => self.evaluate_read(rest, scope),
-            "set" | "exit" | "return" | "break" | "continue" if written == name => plain_control(name, rest),
+            "set" | "exit" | "return" | "break" | "continue" if written == name => {
+                plain_control(name, rest)
+            }
             "test" | "[" => self.evaluate_test(name, rest),
             "find" => self.evaluate_find(rest, scope),
             "bash" | "zsh" if matches!(rest, [only] if only.known_text() == Some("--version")) => {
@@ -97,7 +114,11 @@ impl CommandEvaluator<'_> {
                 Some(row) => self.evaluate_wrapper(row, rest, scope, fed),
                 None if programs::find_program(name).is_some() => {
                     let finding = self.evaluate_known_program(name, rest, scope);
-                    if follows_symlinks(name, rest) { self.check_symlink_traversal(finding) } else { finding }
+                    if follows_symlinks(name, rest) {
+                        self.check_symlink_traversal(finding)
+                    } else {
+                        finding
+                    }
                 }
                 None => self.evaluate_unknown_program(name, rest, scope),
             },
@@ -110,38 +131,63 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges a program by its grammar.
-    fn evaluate_known_program(&self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
-        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
-        if name == "printf" && self.facts.shell == super::ShellKind::Zsh && programs::evaluates_numbers(rest) {
+    fn evaluate_known_program(
+        &self,
+        name: &str,
+        rest: &[ShellWord],
+        scope: &ShellScope,
+    ) -> PolicyFinding {
+        let context = PathContext {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        };
+        if name == "printf"
+            && self.facts.shell == super::ShellKind::Zsh
+            && programs::evaluates_numbers(rest)
+        {
             return PolicyFinding::ask("printf evaluates numbers in zsh");
         }
         let judged = match programs::find_program(name) {
             Some(_) if matches!(rest, [only] if matches!(only.known_text(), Some("--version" | "--help"))) => {
                 Ok(format!("{name} only tells of itself"))
             }
-            Some(row) => row.check_arguments(rest, context).map(|()| format!("{name} only reads")),
+            Some(row) => row
+                .check_arguments(rest, context)
+                .map(|()| format!("{name} only reads")),
             None => Err(format!("{name} is not known to only read").into()),
         };
         PolicyFinding::from(judged)
     }
 
     /// Asks about an unknown program. It may run the command in its arguments, as `sudo` does, so that command is judged, too.
-    fn evaluate_unknown_program(&mut self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
+    fn evaluate_unknown_program(
+        &mut self,
+        name: &str,
+        rest: &[ShellWord],
+        scope: &ShellScope,
+    ) -> PolicyFinding {
         let finding = PolicyFinding::ask(format!("{name} is not known to only read"));
         let runs = |word: &ShellWord| {
-            let name = word.known_text().and_then(|text| text.rsplit('/').next()).unwrap_or_default();
+            let name = word
+                .known_text()
+                .and_then(|text| text.rsplit('/').next())
+                .unwrap_or_default();
             matches!(name, "bash" | "sh" | "dash" | "zsh" | "find")
                 || WRAPPERS.iter().any(|row| row.names.contains(&name))
         };
         match rest.iter().position(runs).and_then(|at| rest.get(at..)) {
-            Some(inner) => finding.stricter(self.evaluate_words(inner, &mut scope.clone(), PipeInput::Unknown)),
+            Some(inner) => {
+                finding.stricter(self.evaluate_words(inner, &mut scope.clone(), PipeInput::Unknown))
+            }
             None => finding,
         }
     }
 
     /// Judges `cd` and changes the folder of the scope.
     fn evaluate_cd(&self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
-        let [folder] = rest else { return PolicyFinding::ask("cd with anything but one folder is not judged") };
+        let [folder] = rest else {
+            return PolicyFinding::ask("cd with anything but one folder is not judged");
+        };
         let joined = match folder.known_text() {
             Some(path) if !path.starts_with('-') => scope.folder.join(path, &self.facts.root),
             _ => Err(format!("where cd {} leads is not certain", folder.raw).into()),
@@ -162,14 +208,24 @@ impl CommandEvaluator<'_> {
     /// Judges `read -r name`. Only plain names are accepted, because the shell evaluates a subscript (`a[$(cmd)]`).
     fn evaluate_read(&mut self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         const ROW: ProgramGrammar = ProgramGrammar::new(&["read"], "-r -s -d= -n= -t= -p=", Text);
-        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let context = PathContext {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        };
         let seen = match ROW.parse_arguments(rest, context) {
             Ok(seen) => seen,
             Err(reason) => return PolicyFinding::ask(reason),
         };
-        let plain =
-            !seen.operands.is_empty() && seen.operands.iter().all(|word| word.known_text().is_some_and(may_name));
-        let judged = if plain { Ok("reads a line".to_owned()) } else { Err("what read sets is not certain".into()) };
+        let plain = !seen.operands.is_empty()
+            && seen
+                .operands
+                .iter()
+                .all(|word| word.known_text().is_some_and(may_name));
+        let judged = if plain {
+            Ok("reads a line".to_owned())
+        } else {
+            Err("what read sets is not certain".into())
+        };
         let names: Vec<_> = seen.operands.iter().map(|word| word.text.clone()).collect();
         names.iter().for_each(|name| scope.forget_variable(name));
         if self.facts.shell == super::ShellKind::Zsh {
@@ -177,26 +233,50 @@ impl CommandEvaluator<'_> {
         }
         // A line of a pipe of file names is one file name, as long as `read` gets a single variable and no delimiter.
         let whole = seen.options.iter().all(|(option, _)| *option == "-r");
-        if let ([name], true, true) = (names.as_slice(), plain && whole, self.input != PipeInput::Unknown) {
+        if let ([name], true, true) = (
+            names.as_slice(),
+            plain && whole,
+            self.input != PipeInput::Unknown,
+        ) {
             self.follows_symlinks |= self.facts.symlink_traversal == SymlinkTraversal::Unknown;
             let inside = self.facts.symlink_traversal == SymlinkTraversal::Inside;
-            scope.bind_variable(name, TextTraits { plain: false, inside, name: false, word: false });
+            scope.bind_variable(
+                name,
+                TextTraits {
+                    plain: false,
+                    inside,
+                    name: false,
+                    word: false,
+                },
+            );
         }
         PolicyFinding::from(judged)
     }
 
     /// Judges `find` and the commands that it runs.
     fn evaluate_find(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
-        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let context = PathContext {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        };
         match find::exec_commands(rest, context) {
             Err(reason) => PolicyFinding::ask(reason),
             Ok(runs) => {
-                let follows = |word: &ShellWord| matches!(word.known_text(), Some("-L" | "-follow"));
+                let follows =
+                    |word: &ShellWord| matches!(word.known_text(), Some("-L" | "-follow"));
                 let roams = rest.iter().any(follows) || runs.iter().any(|run| opens_files(run));
                 let finding = PolicyFinding::allow("find only reads");
-                let finding = if roams { self.check_symlink_traversal(finding) } else { finding };
+                let finding = if roams {
+                    self.check_symlink_traversal(finding)
+                } else {
+                    finding
+                };
                 runs.iter().fold(finding, |finding, run| {
-                    finding.stricter(self.evaluate_words(run, &mut scope.clone(), PipeInput::Unknown))
+                    finding.stricter(self.evaluate_words(
+                        run,
+                        &mut scope.clone(),
+                        PipeInput::Unknown,
+                    ))
                 })
             }
         }
@@ -204,14 +284,22 @@ impl CommandEvaluator<'_> {
 
     /// Judges `git`.
     fn evaluate_git(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
-        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let context = PathContext {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        };
         let looks = git::parse_invocation(rest, context)
             .and_then(|git| git.check_read_only(self.facts, &mut self.wanted_repositories));
         PolicyFinding::from(looks.map(|()| "git only looks".to_owned()))
     }
 
     /// Judges `bash -c 'TEXT'` by the text.
-    fn evaluate_shell(&mut self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
+    fn evaluate_shell(
+        &mut self,
+        name: &str,
+        rest: &[ShellWord],
+        scope: &ShellScope,
+    ) -> PolicyFinding {
         let text = match rest {
             [option, text, ..] if option.known_text() == Some("-c") => text.known_text(),
             _ => None,
@@ -238,7 +326,11 @@ impl CommandEvaluator<'_> {
         fed: PipeInput,
     ) -> PolicyFinding {
         let name = row.names.first().copied().unwrap_or_default();
-        if name == "command" && rest.first().is_some_and(|word| matches!(word.known_text(), Some("-v" | "-V"))) {
+        if name == "command"
+            && rest
+                .first()
+                .is_some_and(|word| matches!(word.known_text(), Some("-v" | "-V")))
+        {
             let names = rest.get(1..).unwrap_or_default();
             return self.evaluate_known_program("which", names, scope);
         }
@@ -246,7 +338,10 @@ impl CommandEvaluator<'_> {
             Ok(split) => split,
             Err(reason) => return PolicyFinding::ask(reason),
         };
-        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let context = PathContext {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        };
         if let Err(reason) = row.check_arguments(options, context) {
             return PolicyFinding::ask(reason);
         }
@@ -256,20 +351,28 @@ impl CommandEvaluator<'_> {
             _ => PolicyFinding::allow("is judged by what it runs"),
         };
         if name == "env" {
-            while let Some((word, behind)) = command.split_first().filter(|(word, _)| word.raw.contains('=')) {
+            while let Some((word, behind)) = command
+                .split_first()
+                .filter(|(word, _)| word.raw.contains('='))
+            {
                 let safe = word
                     .known_text()
                     .and_then(|text| text.split_once('='))
                     .is_some_and(|(name, value)| may_set(name, value));
                 if !safe {
-                    finding = finding.stricter(PolicyFinding::ask(format!("{} may change what programs do", word.raw)));
+                    finding = finding.stricter(PolicyFinding::ask(format!(
+                        "{} may change what programs do",
+                        word.raw
+                    )));
                 }
                 command = behind;
             }
         }
         let own = match name {
             "xargs" => return finding.stricter(self.evaluate_xargs(options, command, scope, fed)),
-            "env" if command.is_empty() => return finding.stricter(PolicyFinding::allow("env only prints")),
+            "env" if command.is_empty() => {
+                return finding.stricter(PolicyFinding::allow("env only prints"));
+            }
             "command" | "builtin" => scope,
             _ => &mut scope.clone(),
         };
@@ -287,31 +390,46 @@ impl CommandEvaluator<'_> {
         scope: &ShellScope,
         fed: PipeInput,
     ) -> PolicyFinding {
-        let mark = options.iter().enumerate().find_map(|(at, word)| match word.known_text()? {
-            "-I" => options.get(at + 1)?.known_text(),
-            "--replace" => Some("{}"),
-            text => text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace=")),
-        });
+        let mark = options
+            .iter()
+            .enumerate()
+            .find_map(|(at, word)| match word.known_text()? {
+                "-I" => options.get(at + 1)?.known_text(),
+                "--replace" => Some("{}"),
+                text => text
+                    .strip_prefix("-I")
+                    .or_else(|| text.strip_prefix("--replace=")),
+            });
         if options.iter().any(|word| {
-            word.known_prefix().contains('I') && word.known_prefix() != "-I" && !word.known_prefix().starts_with("-I")
+            word.known_prefix().contains('I')
+                && word.known_prefix() != "-I"
+                && !word.known_prefix().starts_with("-I")
         }) {
             return PolicyFinding::ask("how xargs puts in what it reads is not certain");
         }
         // With `-a` xargs reads a file instead of the pipe, which may contain anything.
-        let from_file =
-            options.iter().any(|word| !word.known_prefix().starts_with("--") && word.known_prefix().contains('a'));
+        let from_file = options.iter().any(|word| {
+            !word.known_prefix().starts_with("--") && word.known_prefix().contains('a')
+        });
         let fed = if from_file { PipeInput::Unknown } else { fed };
         // Without `-0` xargs splits names at blanks, and the second half of a name may begin with `-`.
-        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let context = PathContext {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        };
         let row = WRAPPERS.iter().find(|row| row.names == ["xargs"]);
         let whole = row
             .and_then(|row| row.parse_arguments(options, context).ok())
-            .is_some_and(|seen| seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="]));
+            .is_some_and(|seen| {
+                seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="])
+            });
         let plain = fed == PipeInput::PlainFileNames && whole;
         let inside = fed != PipeInput::Unknown;
         let put = ShellWord::field("{}", "", plain, inside);
         let words: Vec<ShellWord> = match mark {
-            Some("") => return PolicyFinding::ask("how xargs puts in what it reads is not certain"),
+            Some("") => {
+                return PolicyFinding::ask("how xargs puts in what it reads is not certain");
+            }
             Some(mark) => {
                 let put_in = |word: &ShellWord| {
                     if word.raw.contains(mark) || word.text.contains(mark) {
@@ -333,18 +451,25 @@ impl CommandEvaluator<'_> {
             None => command.iter().cloned().chain([put.clone(), put]).collect(),
         };
         let finding = self.evaluate_words(&words, &mut scope.clone(), PipeInput::Unknown);
-        if inside && opens_files(&words) { self.check_symlink_traversal(finding) } else { finding }
+        if inside && opens_files(&words) {
+            self.check_symlink_traversal(finding)
+        } else {
+            finding
+        }
     }
 
     /// Adds a question to the finding of a command that follows symbolic links, if one of them may lead out of the workspace.
     fn check_symlink_traversal(&mut self, finding: PolicyFinding) -> PolicyFinding {
         match &self.facts.symlink_traversal {
             SymlinkTraversal::Inside => finding,
-            SymlinkTraversal::Outside(link) => finding
-                .stricter(PolicyFinding::ask(format!("{link} leads out of the workspace, and it follows such links"))),
+            SymlinkTraversal::Outside(link) => finding.stricter(PolicyFinding::ask(format!(
+                "{link} leads out of the workspace, and it follows such links"
+            ))),
             SymlinkTraversal::Unknown => {
                 self.follows_symlinks = true;
-                finding.stricter(PolicyFinding::ask("where the links lead that it follows is not known"))
+                finding.stricter(PolicyFinding::ask(
+                    "where the links lead that it follows is not known",
+                ))
             }
         }
     }
@@ -356,13 +481,17 @@ impl CommandEvaluator<'_> {
             ("[", _) => return PolicyFinding::ask("[ without its ]"),
             _ => rest,
         };
-        if let Some(word) =
-            words.iter().find(|word| matches!(word.form, WordForm::Fields | WordForm::Glob(_) | WordForm::Odd(_)))
-        {
+        if let Some(word) = words.iter().find(|word| {
+            matches!(
+                word.form,
+                WordForm::Fields | WordForm::Glob(_) | WordForm::Odd(_)
+            )
+        }) {
             return PolicyFinding::ask(format!("what {} becomes is not certain", word.raw));
         }
         let zsh = self.facts.shell == super::ShellKind::Zsh;
-        let mut parts = words.split(|word| words.len() > 4 && matches!(word.known_text(), Some("-a" | "-o")));
+        let mut parts =
+            words.split(|word| words.len() > 4 && matches!(word.known_text(), Some("-a" | "-o")));
         let certain = words.len() <= 4 || words.iter().all(|word| word.known_text().is_some());
         if certain && parts.all(|part| plain_test(part, zsh)) {
             PolicyFinding::allow("only tests")
@@ -383,37 +512,52 @@ fn follows_symlinks(name: &str, rest: &[ShellWord]) -> bool {
         _ => return false,
     };
     rest.iter().any(|word| match word.known_text() {
-        Some(text) => long.contains(&text) || text.starts_with('-') && !text.starts_with("--") && text.contains(letter),
+        Some(text) => {
+            long.contains(&text)
+                || text.starts_with('-') && !text.starts_with("--") && text.contains(letter)
+        }
         None => word.may_be_option(),
     })
 }
 
 /// Reports whether a command opens the files that it is given, and so follows symbolic links.
 fn opens_files(command: &[ShellWord]) -> bool {
-    const NAMES: [&str; 9] = ["echo", "printf", "ls", "basename", "dirname", "readlink", "git", "test", "["];
-    !command.first().and_then(ShellWord::known_text).is_some_and(|name| NAMES.contains(&name))
+    const NAMES: [&str; 9] = [
+        "echo", "printf", "ls", "basename", "dirname", "readlink", "git", "test", "[",
+    ];
+    !command
+        .first()
+        .and_then(ShellWord::known_text)
+        .is_some_and(|name| NAMES.contains(&name))
 }
 
 /// Reports whether a test of at most four words has only harmless operators.
 fn plain_test(words: &[ShellWord], zsh: bool) -> bool {
     const UNARY: [&str; 20] = [
-        "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-p", "-r", "-s", "-u", "-w", "-x", "-L", "-S", "-N", "-n",
-        "-z", "-O",
+        "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-p", "-r", "-s", "-u", "-w", "-x", "-L",
+        "-S", "-N", "-n", "-z", "-O",
     ];
     const TEXTS: [&str; 8] = ["=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"];
     const NUMBERS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
     let number = |word: &ShellWord| {
-        word.known_text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
-            || !zsh && word.known_text().is_none()
+        word.known_text().is_some_and(|text| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'-')
+        }) || !zsh && word.known_text().is_none()
     };
     match words {
         [] | [_] => true,
         [operator, _] if operator.known_text() == Some("!") => true,
-        [operator, _] => operator.known_text().is_some_and(|text| UNARY.contains(&text)),
+        [operator, _] => operator
+            .known_text()
+            .is_some_and(|text| UNARY.contains(&text)),
         [left, operator, right] => match operator.known_text() {
             Some(text) if TEXTS.contains(&text) => true,
             Some(text) if NUMBERS.contains(&text) => number(left) && number(right),
-            _ => left.known_text() == Some("!") && plain_test(words.get(1..).unwrap_or_default(), zsh),
+            _ => {
+                left.known_text() == Some("!")
+                    && plain_test(words.get(1..).unwrap_or_default(), zsh)
+            }
         },
         [not, ..] if words.len() == 4 => {
             not.known_text() == Some("!") && plain_test(words.get(1..).unwrap_or_default(), zsh)
@@ -445,7 +589,9 @@ fn split_options<'a>(
         }
         at += 1 + usize::from(row.takes_next(head));
     }
-    let (options, behind) = rest.split_at_checked(at).ok_or("an option without its value")?;
+    let (options, behind) = rest
+        .split_at_checked(at)
+        .ok_or("an option without its value")?;
     own_operands(row, options, behind, rest, at)
 }
 
@@ -460,23 +606,37 @@ fn own_operands<'a>(
     if !row.names.contains(&"timeout") {
         return Ok((options, behind));
     }
-    let time = behind.first().and_then(ShellWord::known_text).unwrap_or_default();
+    let time = behind
+        .first()
+        .and_then(ShellWord::known_text)
+        .unwrap_or_default();
     let plain = time.starts_with(|c: char| c.is_ascii_digit())
-        && time.chars().all(|c| c.is_ascii_digit() || ".smhd".contains(c));
+        && time
+            .chars()
+            .all(|c| c.is_ascii_digit() || ".smhd".contains(c));
     if !plain {
         return Err("the time of timeout is not certain".into());
     }
-    Ok((rest.get(..at).unwrap_or_default(), behind.get(1..).unwrap_or_default()))
+    Ok((
+        rest.get(..at).unwrap_or_default(),
+        behind.get(1..).unwrap_or_default(),
+    ))
 }
 
 /// Judges `set`, `exit`, `return`, `break` and `continue` with plain arguments.
 fn plain_control(name: &str, rest: &[ShellWord]) -> PolicyFinding {
-    const OPTIONS: [&str; 12] = ["-e", "-u", "-x", "-eu", "-ex", "-eux", "+e", "+x", "+u", "-f", "+f", "-o"];
+    const OPTIONS: [&str; 12] = [
+        "-e", "-u", "-x", "-eu", "-ex", "-eux", "+e", "+x", "+u", "-f", "+f", "-o",
+    ];
     let plain = |text: &str| match name {
-        "set" => OPTIONS.contains(&text) || matches!(text, "pipefail" | "-euo" | "-euxo" | "-eo" | "-uo"),
+        "set" => {
+            OPTIONS.contains(&text) || matches!(text, "pipefail" | "-euo" | "-euxo" | "-eo" | "-uo")
+        }
         _ => text.bytes().all(|byte| byte.is_ascii_digit()),
     };
-    if rest.iter().all(|word| word.known_text().is_some_and(plain)) && !(name == "set" && rest.is_empty()) {
+    if rest.iter().all(|word| word.known_text().is_some_and(plain))
+        && !(name == "set" && rest.is_empty())
+    {
         PolicyFinding::allow("changes nothing but how the line runs")
     } else {
         PolicyFinding::ask(format!("what {name} changes is not certain"))
@@ -488,7 +648,9 @@ fn system_name(written: &str) -> Option<&str> {
     if !written.contains('/') {
         return Some(written).filter(|name| !name.is_empty());
     }
-    let name = ["/bin/", "/usr/bin/", "/usr/local/bin/"].iter().find_map(|folder| written.strip_prefix(folder))?;
+    let name = ["/bin/", "/usr/bin/", "/usr/local/bin/"]
+        .iter()
+        .find_map(|folder| written.strip_prefix(folder))?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
@@ -496,6 +658,15 @@ fn system_name(written: &str) -> Option<&str> {
 fn is_shell_word(name: &str) -> bool {
     matches!(
         name,
-        "cd" | "read" | "set" | "exit" | "return" | "break" | "continue" | "test" | "[" | "command" | "builtin"
+        "cd" | "read"
+            | "set"
+            | "exit"
+            | "return"
+            | "break"
+            | "continue"
+            | "test"
+            | "["
+            | "command"
+            | "builtin"
     )
 }

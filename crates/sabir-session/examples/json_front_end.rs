@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use sabir_agent::TaskId;
-use sabir_session::{Command, Environment, Host, Session, SessionHandle, SessionSpec, SessionUpdate, UserMessage};
+use sabir_session::{
+    Command, Environment, Host, Session, SessionHandle, SessionSpec, SessionUpdate, UserMessage,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
@@ -31,10 +33,16 @@ struct InputLine {
 fn main() -> ExitCode {
     // The model's commands run under a copy of this program, which ends them when this process dies.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
+    if arguments
+        .next()
+        .is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT)
+    {
         return sabir_workspace::supervise::main(arguments);
     }
-    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime.block_on(serve()),
         Err(_) => return ExitCode::FAILURE,
     }
@@ -53,10 +61,18 @@ async fn serve() {
         };
         let number = input.session;
         let result = match (input.start, input.resume, input.command) {
-            (Some(spec), _, _) => host.start(spec, UserMessage::from_text(input.message)).await.map(Some),
-            (None, Some(task), _) => {
-                host.load(&task, input.spec, Some(UserMessage::from_text(input.message))).await.map(Some)
-            }
+            (Some(spec), _, _) => host
+                .start(spec, UserMessage::from_text(input.message))
+                .await
+                .map(Some),
+            (None, Some(task), _) => host
+                .load(
+                    &task,
+                    input.spec,
+                    Some(UserMessage::from_text(input.message)),
+                )
+                .await
+                .map(Some),
             (None, None, Some(command)) => {
                 let submitted = sessions.get(&number).map(|session| session.submit(command));
                 if let Some(Err(rejected)) = submitted {

@@ -20,19 +20,36 @@ pub(crate) fn apply_aws_environment(
     clock: fn() -> SystemTime,
     variable: impl Fn(&str) -> Option<String>,
 ) {
-    let named = || ["AWS_REGION", "AWS_DEFAULT_REGION"].iter().find_map(|name| variable(name));
-    let own = region_of(&provider.base_url).filter(|_| !usual).map(str::to_owned);
-    let region = own.or_else(named).unwrap_or_else(|| DEFAULT_REGION.to_owned());
+    let named = || {
+        ["AWS_REGION", "AWS_DEFAULT_REGION"]
+            .iter()
+            .find_map(|name| variable(name))
+    };
+    let own = region_of(&provider.base_url)
+        .filter(|_| !usual)
+        .map(str::to_owned);
+    let region = own
+        .or_else(named)
+        .unwrap_or_else(|| DEFAULT_REGION.to_owned());
     if usual {
         provider.base_url = format!("https://{}{region}{}", HOST_PARTS.0, HOST_PARTS.1);
     }
     if provider.key.is_none()
-        && let (Some(access_key), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"))
+        && let (Some(access_key), Some(secret)) = (
+            variable("AWS_ACCESS_KEY_ID"),
+            variable("AWS_SECRET_ACCESS_KEY"),
+        )
     {
         let secret_key = Secret::new(secret);
         // Temporary credentials come with a session token, which must be sent with each request.
         let token = variable("AWS_SESSION_TOKEN").map(Secret::new);
-        provider.signing = Some(SigningCredentials { access_key, secret_key, token, region, clock });
+        provider.signing = Some(SigningCredentials {
+            access_key,
+            secret_key,
+            token,
+            region,
+            clock,
+        });
     }
 }
 
@@ -49,23 +66,65 @@ mod tests {
 
     #[test]
     fn regions_and_keys_come_from_where_they_are_named() {
-        let check = |url: &str, usual: bool, variables: &[(&str, &str)], expected: (&str, Option<&str>)| {
-            let mut provider = Provider::new("bedrock", Wire::Bedrock, url, None);
-            apply_aws_environment(&mut provider, usual, SystemTime::now, |name| {
-                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
-            });
-            let region = provider.signing.as_ref().map(|signing| signing.region.as_str());
-            assert_eq!((provider.base_url.as_str(), region), expected);
-        };
+        let check =
+            |url: &str, usual: bool, variables: &[(&str, &str)], expected: (&str, Option<&str>)| {
+                let mut provider = Provider::new("bedrock", Wire::Bedrock, url, None);
+                apply_aws_environment(&mut provider, usual, SystemTime::now, |name| {
+                    variables
+                        .iter()
+                        .find(|(known, _)| *known == name)
+                        .map(|(_, value)| (*value).to_owned())
+                });
+                let region = provider
+                    .signing
+                    .as_ref()
+                    .map(|signing| signing.region.as_str());
+                assert_eq!((provider.base_url.as_str(), region), expected);
+            };
         let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "s")];
-        let here = [("AWS_REGION", "eu-west-1"), ("AWS_DEFAULT_REGION", "eu-north-1"), keys[0], keys[1]];
+        let here = [
+            ("AWS_REGION", "eu-west-1"),
+            ("AWS_DEFAULT_REGION", "eu-north-1"),
+            keys[0],
+            keys[1],
+        ];
         let at = |region: &str| format!("https://bedrock-runtime.{region}.amazonaws.com");
-        check(&at("us-east-1"), true, &keys, (&at("us-east-1"), Some("us-east-1")));
-        check(&at("us-east-1"), true, &here, (&at("eu-west-1"), Some("eu-west-1")));
-        check(&at("us-east-1"), true, &here[1..], (&at("eu-north-1"), Some("eu-north-1")));
+        check(
+            &at("us-east-1"),
+            true,
+            &keys,
+            (&at("us-east-1"), Some("us-east-1")),
+        );
+        check(
+            &at("us-east-1"),
+            true,
+            &here,
+            (&at("eu-west-1"), Some("eu-west-1")),
+        );
+        check(
+            &at("us-east-1"),
+            true,
+            &here[1..],
+            (&at("eu-north-1"), Some("eu-north-1")),
+        );
         // An address that somebody chose is not moved, and says its region if it can.
-        check(&at("ap-south-1"), false, &here, (&at("ap-south-1"), Some("ap-south-1")));
-        check("http://localhost:1", false, &here, ("http://localhost:1", Some("eu-west-1")));
-        check("http://localhost:1", false, &keys[..1], ("http://localhost:1", None));
+        check(
+            &at("ap-south-1"),
+            false,
+            &here,
+            (&at("ap-south-1"), Some("ap-south-1")),
+        );
+        check(
+            "http://localhost:1",
+            false,
+            &here,
+            ("http://localhost:1", Some("eu-west-1")),
+        );
+        check(
+            "http://localhost:1",
+            false,
+            &keys[..1],
+            ("http://localhost:1", None),
+        );
     }
 }

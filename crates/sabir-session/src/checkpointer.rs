@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sabir_agent::{DriverObserver, ObservedCall, ObserverWork, TaskId, ToolOutput, ToolRefusal};
 use sabir_call::CallId;
 use sabir_checkpoint::{
-    CheckpointCall, CheckpointError, CheckpointStore, ObjectId, RestorePoint, SnapshotScope, StoreLimits, display_path,
-    prune_stores,
+    CheckpointCall, CheckpointError, CheckpointStore, ObjectId, RestorePoint, SnapshotScope,
+    StoreLimits, display_path, prune_stores,
 };
 use sabir_policy::{Access, PolicyRules, Verdict};
 use sabir_workspace::Workspace;
@@ -58,12 +58,18 @@ pub fn open_store(
 ) -> Result<CheckpointStore, SessionError> {
     let data = environment.sabir_data_folder()?;
     let folder = store_folder(&data, workspace.root());
-    Ok(CheckpointStore::new(folder, Arc::clone(workspace), caps, vec![data]))
+    Ok(CheckpointStore::new(
+        folder,
+        Arc::clone(workspace),
+        caps,
+        vec![data],
+    ))
 }
 
 fn store_folder(data: &Path, workspace: &Path) -> PathBuf {
     let name = ObjectId::hash_of(workspace.as_os_str().as_encoded_bytes()).to_string();
-    data.join("checkpoints").join(name.get(..32).unwrap_or(&name))
+    data.join("checkpoints")
+        .join(name.get(..32).unwrap_or(&name))
 }
 
 /// Returns the size limits of a store, by the configuration.
@@ -77,7 +83,10 @@ pub fn store_caps(config: &Config) -> Result<StoreLimits, SessionError> {
         Some(mib) if mib < LEAST_MIB => Err(SessionError::invalid(format!(
             "checkpoints_mib = {mib} is too little: give at least {LEAST_MIB}, or checkpoints = false to have none"
         ))),
-        Some(mib) => Ok(StoreLimits { store_bytes: mib.saturating_mul(1 << 20), ..caps }),
+        Some(mib) => Ok(StoreLimits {
+            store_bytes: mib.saturating_mul(1 << 20),
+            ..caps
+        }),
     }
 }
 
@@ -108,7 +117,9 @@ impl Checkpointer {
     }
 
     fn open_snapshots(&self) -> MutexGuard<'_, HashMap<CallId, u64>> {
-        self.open_snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open_snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the task whose calls are snapshotted.
@@ -121,12 +132,24 @@ impl Checkpointer {
     /// paths was changed since.
     pub(crate) fn undo(&self, calls: usize) -> Result<usize, SessionError> {
         let failed = |error: CheckpointError| SessionError::invalid(error.to_string());
-        let Some(task) = self.task.get() else { return Ok(0) };
+        let Some(task) = self.task.get() else {
+            return Ok(0);
+        };
         let goal = RestorePoint::Last(calls);
-        let plan = self.checkpoints.plan_restore(task.as_str(), &goal).map_err(failed)?;
+        let plan = self
+            .checkpoints
+            .plan_restore(task.as_str(), &goal)
+            .map_err(failed)?;
         if let Some(item) = plan.items.iter().find(|item| !item.is_restored(false)) {
-            let why = item.conflict.as_ref().map(ToString::to_string).unwrap_or_default();
-            return Err(SessionError::invalid(format!("{}: {why}", display_path(&item.path))));
+            let why = item
+                .conflict
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            return Err(SessionError::invalid(format!(
+                "{}: {why}",
+                display_path(&item.path)
+            )));
         }
         let mark = CheckpointCall {
             task: task.to_string(),
@@ -135,34 +158,45 @@ impl Checkpointer {
             time_ms: self.environment.now_milliseconds(),
             ..CheckpointCall::default()
         };
-        let restored = self.checkpoints.restore(&plan, &goal, mark, false).map_err(failed)?;
+        let restored = self
+            .checkpoints
+            .restore(&plan, &goal, mark, false)
+            .map_err(failed)?;
         Ok(restored.restored)
     }
 
     /// Returns the paths that a call may change; `None` means none.
     fn checkpoint_scope(&self, access: &Access) -> Option<SnapshotScope> {
         match access {
-            Access::Nothing | Access::Read { .. } | Access::Fetch { .. } | Access::Invalid { .. } => None,
+            Access::Nothing
+            | Access::Read { .. }
+            | Access::Fetch { .. }
+            | Access::Invalid { .. } => None,
             // A shown path with a replacement character is not the real one: all that is known is that something is written.
             Access::Write { path, .. } => Some(match self.workspace.parse_path(path) {
                 Ok(real) if !path.contains('\u{fffd}') => SnapshotScope::Files(vec![real]),
                 _ => SnapshotScope::All,
             }),
-            Access::Several(all) => {
-                all.iter().filter_map(|one| self.checkpoint_scope(one)).reduce(|one, other| match (one, other) {
+            Access::Several(all) => all
+                .iter()
+                .filter_map(|one| self.checkpoint_scope(one))
+                .reduce(|one, other| match (one, other) {
                     (SnapshotScope::Files(one), SnapshotScope::Files(other)) => {
                         SnapshotScope::Files(one.into_iter().chain(other).collect())
                     }
                     _ => SnapshotScope::All,
-                })
-            }
+                }),
             // A command that the default rules allow only reads. A snapshot of the whole tree would cost more than the command.
             command if PolicyRules::default().decide(command).verdict == Verdict::Allow => None,
             _ => Some(SnapshotScope::All),
         }
     }
 
-    async fn take_checkpoint(&self, mark: CheckpointCall, scope: SnapshotScope) -> Result<u64, String> {
+    async fn take_checkpoint(
+        &self,
+        mark: CheckpointCall,
+        scope: SnapshotScope,
+    ) -> Result<u64, String> {
         let checkpoints = Arc::clone(&self.checkpoints);
         let stop = Arc::new(AtomicBool::new(false));
         let watch = StopGuard(Arc::clone(&stop));
@@ -198,9 +232,13 @@ impl Checkpointer {
 
 impl DriverObserver for Checkpointer {
     /// Takes a snapshot of what the call may change. A call whose snapshot cannot be taken must not run.
-    fn before_tool<'a>(&'a self, call: &'a ObservedCall) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+    fn before_tool<'a>(
+        &'a self,
+        call: &'a ObservedCall,
+    ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
-            let (Some(scope), Some(task)) = (self.checkpoint_scope(&call.access), self.task.get()) else {
+            let (Some(scope), Some(task)) = (self.checkpoint_scope(&call.access), self.task.get())
+            else {
                 return Ok(());
             };
             let mark = CheckpointCall {

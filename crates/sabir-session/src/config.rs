@@ -69,7 +69,9 @@ use std::time::Duration;
 
 use sabir_call::TokenPrices;
 use sabir_call::dialect::DialectSet;
-use sabir_model::{HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, Secret};
+use sabir_model::{
+    HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, Secret,
+};
 use sabir_policy::{Mode, PolicyRules};
 use sabir_tools::EditTool;
 use sabir_wire::{Wire, WireOptions};
@@ -162,8 +164,9 @@ pub struct ResolvedModel {
 
 /// Returns the reason why a glob of workspace paths cannot mean what it says, or `None` for a usable glob.
 pub fn glob_problem(glob: &str) -> Option<String> {
-    let home =
-        glob.starts_with("~/").then(|| format!("`{glob}` is not in the workspace: write a path seen from there"));
+    let home = glob
+        .starts_with("~/")
+        .then(|| format!("`{glob}` is not in the workspace: write a path seen from there"));
     home.or_else(|| pattern_check::path_problem(glob))
 }
 
@@ -181,46 +184,82 @@ impl Config {
         notices: &NoticeSink,
     ) -> Result<Self, SessionError> {
         let config = Self::load_file(environment, named)?;
-        Ok(Self { environment: Arc::clone(environment), notices: notices.clone(), ..config })
+        Ok(Self {
+            environment: Arc::clone(environment),
+            notices: notices.clone(),
+            ..config
+        })
     }
 
     fn load_file(environment: &Environment, named: Option<&Path>) -> Result<Self, SessionError> {
         // Without a home folder there is no default file.
         let dialects = environment.dialects.clone();
-        let Some(path) = environment.config_file(named) else { return Ok(Self { dialects, ..Self::default() }) };
+        let Some(path) = environment.config_file(named) else {
+            return Ok(Self {
+                dialects,
+                ..Self::default()
+            });
+        };
         if named.is_none() && !path.exists() {
-            return Ok(Self { dialects, ..Self::default() });
+            return Ok(Self {
+                dialects,
+                ..Self::default()
+            });
         }
         let (text, mode) = text::read_regular_file(&path)?;
-        let mut config = Self { dialects, ..Self::parse_file(&path, &text)? };
-        let OwnKeys { providers, gateway, telemetry, .. } = &config.own;
-        if (providers.has_key() || gateway.has_token() || telemetry.has_key()) && mode & 0o077 != 0 {
+        let mut config = Self {
+            dialects,
+            ..Self::parse_file(&path, &text)?
+        };
+        let OwnKeys {
+            providers,
+            gateway,
+            telemetry,
+            ..
+        } = &config.own;
+        if (providers.has_key() || gateway.has_token() || telemetry.has_key()) && mode & 0o077 != 0
+        {
             let shown = path.display();
             return Err(SessionError::invalid(format!(
                 "{shown} holds a key or a token, and others may read the file (mode {:03o}): chmod 600 {shown}",
                 mode & 0o777
             )));
         }
-        let wrong = |message: String| SessionError::invalid(format!("{}: {message}", path.display()));
+        let wrong =
+            |message: String| SessionError::invalid(format!("{}: {message}", path.display()));
         config.own.providers.check_providers().map_err(wrong)?;
         config.own.gateway.check_keys().map_err(wrong)?;
         config.own.telemetry.check_keys().map_err(wrong)?;
         for name in edit_tools(&config) {
-            name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
+            name.parse::<EditTool>()
+                .map_err(|error| wrong(format!("edit_tool: {error}")))?;
         }
         if let Some(level) = &config.sandbox {
-            level.parse::<sabir_workspace::SandboxLevel>().map_err(|error| wrong(format!("sandbox: {error}")))?;
+            level
+                .parse::<sabir_workspace::SandboxLevel>()
+                .map_err(|error| wrong(format!("sandbox: {error}")))?;
         }
         config.limits.check_limits().map_err(wrong)?;
         let at = |ConfigProblem { keys, why }: ConfigProblem| {
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            SessionError::invalid(format!("{}: {why}", keys::locate_key((&path, &text), &keys)))
+            SessionError::invalid(format!(
+                "{}: {why}",
+                keys::locate_key((&path, &text), &keys)
+            ))
         };
-        config.rules.check_rules(environment.home_folder.as_deref()).map_err(at)?;
+        config
+            .rules
+            .check_rules(environment.home_folder.as_deref())
+            .map_err(at)?;
         config.modes = modes::own_modes(&config.rules).map_err(at)?;
         // Checked here, so that every command reports the mistake, not only those that use repairs.
-        repairs::without_rules(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {failure}")))?;
-        dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects), &mut config.dialects)?;
+        repairs::without_rules(&config.repairs_off)
+            .map_err(|failure| wrong(format!("repairs_off: {failure}")))?;
+        dialect_tables::define_all(
+            (&path, &text),
+            std::mem::take(&mut config.own.dialects),
+            &mut config.dialects,
+        )?;
         Ok(config)
     }
 
@@ -229,7 +268,12 @@ impl Config {
     /// # Errors
     /// When `ask_timeout` is not a duration.
     pub fn answer_limit(&self) -> Result<Option<Duration>, SessionError> {
-        let limit = self.limits.ask_timeout.as_deref().map(parse_duration).transpose();
+        let limit = self
+            .limits
+            .ask_timeout
+            .as_deref()
+            .map(parse_duration)
+            .transpose();
         limit.map_err(|error| SessionError::invalid(format!("ask_timeout: {error}")))
     }
 
@@ -257,7 +301,12 @@ impl Config {
                 path.display()
             )));
         }
-        Ok(Self { limits, rules, own, ..config })
+        Ok(Self {
+            limits,
+            rules,
+            own,
+            ..config
+        })
     }
 
     /// Resolves the model with this name, or the configured one, and fetches the key of its provider.
@@ -281,7 +330,12 @@ impl Config {
             (reached, id.to_owned())
         } else {
             let (provider, id) = self.split_model_name(name)?;
-            (self.own.providers.connect_provider(&provider, &self.environment, &self.notices)?, id)
+            (
+                self.own
+                    .providers
+                    .connect_provider(&provider, &self.environment, &self.notices)?,
+                id,
+            )
         };
         Ok(self.model_at(name, id, reached))
     }
@@ -291,7 +345,14 @@ impl Config {
         let catalogue = self.model_catalogue();
         let entry = catalogue.find_model(&id);
         let prices = catalogue.resolve_prices(&reached.provider, &id);
-        ResolvedModel { name: name.to_owned(), id, entry, prices, catalogue, reached }
+        ResolvedModel {
+            name: name.to_owned(),
+            id,
+            entry,
+            prices,
+            catalogue,
+            reached,
+        }
     }
 
     /// Returns the catalogue of models. The user's entries override the built-in ones.
@@ -304,7 +365,8 @@ impl Config {
     /// # Errors
     /// When a rule cannot be read.
     pub fn rules(&self, spec: &RuleSpec, root: &Path) -> Result<PolicyRules, SessionError> {
-        self.rules.build_rules(spec, root, self.environment.home_folder.as_deref())
+        self.rules
+            .build_rules(spec, root, self.environment.home_folder.as_deref())
     }
 
     /// Returns the mode that the configuration sets for tasks that name none.
@@ -351,7 +413,10 @@ impl Config {
             ("gemini", &["gemini-"]),
             ("xai", &["grok-"]),
             ("deepseek", &["deepseek-"]),
-            ("mistral", &["mistral-", "magistral-", "codestral-", "devstral-"]),
+            (
+                "mistral",
+                &["mistral-", "magistral-", "codestral-", "devstral-"],
+            ),
         ];
         if let Some((provider, id)) = name.split_once('/')
             && !id.is_empty()
@@ -359,15 +424,24 @@ impl Config {
         {
             return Ok((provider.to_owned(), id.to_owned()));
         }
-        let speaks = |(_, starts): &&(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
-        let spoken = BEGINNINGS.iter().find(speaks).map(|(provider, _)| *provider);
+        let speaks =
+            |(_, starts): &&(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
+        let spoken = BEGINNINGS
+            .iter()
+            .find(speaks)
+            .map(|(provider, _)| *provider);
         // `OPENAI_BASE_URL` often points to a server with other models. So a prefix of another vendor does not win over it.
         let moved = ["openai", "anthropic"]
             .into_iter()
             .find(|provider| providers::base_url_of(provider, &self.environment).is_some());
-        let whose = spoken.filter(|provider| matches!(*provider, "anthropic" | "openai")).or(moved).or(spoken);
+        let whose = spoken
+            .filter(|provider| matches!(*provider, "anthropic" | "openai"))
+            .or(moved)
+            .or(spoken);
         match whose {
-            Some(provider) if !name.contains('/') || moved.is_some() => Ok((provider.to_owned(), name.to_owned())),
+            Some(provider) if !name.contains('/') || moved.is_some() => {
+                Ok((provider.to_owned(), name.to_owned()))
+            }
             _ => Err(SessionError::invalid(format!(
                 "the model `{name}` is unknown: write PROVIDER/NAME with one of {}",
                 self.own.providers.provider_names().join(", ")
@@ -383,11 +457,24 @@ impl ResolvedModel {
         &self,
         set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static,
     ) -> KeyRefreshingModel<HttpModel> {
-        let ProviderConnection { provider, deadlines, retries, command } = self.reached.clone();
+        let ProviderConnection {
+            provider,
+            deadlines,
+            retries,
+            command,
+        } = self.reached.clone();
         let catalogue = self.catalogue.clone();
         let make = move |key: Option<Secret>| {
-            let model = HttpModel::new(Provider { key, ..provider.clone() });
-            set_up(model.deadlines(deadlines).retries(retries).catalogue(catalogue.clone()))
+            let model = HttpModel::new(Provider {
+                key,
+                ..provider.clone()
+            });
+            set_up(
+                model
+                    .deadlines(deadlines)
+                    .retries(retries)
+                    .catalogue(catalogue.clone()),
+            )
         };
         let model = KeyRefreshingModel::with_key(self.reached.provider.key.clone(), make);
         match command {
@@ -398,8 +485,16 @@ impl ResolvedModel {
 
     /// Builds a client that keeps its present key: a refused key is not renewed.
     pub fn fixed_key_model(&self) -> HttpModel {
-        let ProviderConnection { provider, deadlines, retries, .. } = self.reached.clone();
-        HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
+        let ProviderConnection {
+            provider,
+            deadlines,
+            retries,
+            ..
+        } = self.reached.clone();
+        HttpModel::new(provider)
+            .deadlines(deadlines)
+            .retries(retries)
+            .catalogue(self.catalogue.clone())
     }
 
     /// Returns how often a failed request is sent again, at most.
@@ -409,7 +504,10 @@ impl ResolvedModel {
 
     /// Returns the API that the provider speaks, with its options.
     pub fn wire_format(&self) -> (Wire, WireOptions) {
-        (self.reached.provider.wire, self.reached.provider.form.clone())
+        (
+            self.reached.provider.wire,
+            self.reached.provider.form.clone(),
+        )
     }
 
     /// Reports whether a refused key is fetched again, by running its command.
@@ -425,7 +523,12 @@ impl ResolvedModel {
 
 /// Returns all names of edit tools in the file.
 fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
-    config.own.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
+    config
+        .own
+        .models
+        .iter()
+        .filter_map(|entry| entry.edit_tool.as_ref())
+        .chain(&config.edit_tool)
 }
 
 /// Builds the error for a file that cannot be parsed. It never quotes a line, since a line may hold a key in any place.
@@ -433,41 +536,74 @@ fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
 /// The message of the parser can quote values. Only plain words stay in it, such as `retry 0`, and only where no secret belongs.
 fn unusable_file(path: &Path, text: &str, error: &toml::de::Error) -> SessionError {
     let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
-    let values = toml::from_str::<toml::Table>(text).map(|table| secret_values(&toml::Value::Table(table), false));
+    let values = toml::from_str::<toml::Table>(text)
+        .map(|table| secret_values(&toml::Value::Table(table), false));
     let message = values
         .unwrap_or_default()
         .iter()
-        .fold(error.message().to_owned(), |message, value| Secret::new(value).redact(&message));
+        .fold(error.message().to_owned(), |message, value| {
+            Secret::new(value).redact(&message)
+        });
     let message = sabir_call::redact::redact_text(&message);
-    SessionError::invalid(format!("{} cannot be used: line {line}, column {column}: {message}", path.display()))
+    SessionError::invalid(format!(
+        "{} cannot be used: line {line}, column {column}: {message}",
+        path.display()
+    ))
 }
 
 /// Returns the line and the column of a byte offset, both counted from 1.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or_default();
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        + 1;
     (before.matches('\n').count() + 1, column)
 }
 
 /// Returns the values that may be secrets, as text: all but plain words, and under a key whose name suggests secrets those
 /// too. `inside` says that the name of a surrounding table suggests secrets.
 fn secret_values(value: &toml::Value, inside: bool) -> Vec<String> {
-    const NAMES: [&str; 7] = ["providers", "key", "token", "secret", "password", "auth", "header"];
-    let named = |name: &str| NAMES.iter().any(|part| name.to_ascii_lowercase().contains(part));
+    const NAMES: [&str; 7] = [
+        "providers",
+        "key",
+        "token",
+        "secret",
+        "password",
+        "auth",
+        "header",
+    ];
+    let named = |name: &str| {
+        NAMES
+            .iter()
+            .any(|part| name.to_ascii_lowercase().contains(part))
+    };
     // No key is made of short words and small numbers alone.
     let plain = |word: &str| {
-        let all = |is: fn(&u8) -> bool, most: usize| word.len() <= most && word.bytes().all(|byte| is(&byte));
+        let all = |is: fn(&u8) -> bool, most: usize| {
+            word.len() <= most && word.bytes().all(|byte| is(&byte))
+        };
         all(u8::is_ascii_lowercase, 10) || all(u8::is_ascii_digit, 2)
     };
     let said = |text: &str| !inside && text.split(' ').all(plain);
     match value {
-        toml::Value::Table(table) => {
-            table.iter().flat_map(|(name, value)| secret_values(value, inside || named(name))).collect()
-        }
-        toml::Value::Array(items) => items.iter().flat_map(|item| secret_values(item, inside)).collect(),
+        toml::Value::Table(table) => table
+            .iter()
+            .flat_map(|(name, value)| secret_values(value, inside || named(name)))
+            .collect(),
+        toml::Value::Array(items) => items
+            .iter()
+            .flat_map(|item| secret_values(item, inside))
+            .collect(),
         toml::Value::String(text) if said(text) => Vec::new(),
         // The parser may quote a string with its escapes, so both forms are redacted.
-        toml::Value::String(text) => vec![text.clone(), format!("{text:?}").trim_matches('"').to_owned()],
+        toml::Value::String(text) => vec![
+            text.clone(),
+            format!("{text:?}").trim_matches('"').to_owned(),
+        ],
         other => vec![other.to_string()],
     }
 }
@@ -477,16 +613,24 @@ fn secret_values(value: &toml::Value, inside: bool) -> Vec<String> {
 /// # Errors
 /// When the text has another form, or the duration is 0 or more than 30 days.
 pub fn parse_duration(text: &str) -> Result<Duration, SessionError> {
-    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()).and_then(|at| text.split_at_checked(at)) {
+    let (digits, unit) = match text
+        .find(|c: char| !c.is_ascii_digit())
+        .and_then(|at| text.split_at_checked(at))
+    {
         Some((digits, "s")) => (digits, 1),
         Some((digits, "m")) => (digits, 60),
         Some((digits, "h")) => (digits, 3600),
         None => (text, 1),
         Some(_) => ("", 0),
     };
-    let seconds = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
+    let seconds = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(unit));
     let seconds = seconds.filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
-    seconds
-        .map(Duration::from_secs)
-        .ok_or_else(|| SessionError::invalid(format!("`{text}` is no time: write 90, 90s, 15m or 2h, at most 720h")))
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        SessionError::invalid(format!(
+            "`{text}` is no time: write 90, 90s, 15m or 2h, at most 720h"
+        ))
+    })
 }

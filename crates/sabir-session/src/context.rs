@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use sabir_agent::{
-    CompactionPreview, ContextChange, ContextUsage, Interactivity, ModeHistory, Record, RecordStore, SummaryAuthor,
-    Task, TaskEffect, TaskId, TaskInput, TaskOutcome, TaskStart,
+    CompactionPreview, ContextChange, ContextUsage, Interactivity, ModeHistory, Record,
+    RecordStore, SummaryAuthor, Task, TaskEffect, TaskId, TaskInput, TaskOutcome, TaskStart,
 };
 use sabir_call::{Event, Model};
 use sabir_journal::Journal;
@@ -35,28 +35,56 @@ impl TaskContext {
     ///
     /// # Errors
     /// When the task cannot be read.
-    pub fn read(host: &Host, id: &TaskId, config: Config, model: Option<&str>) -> Result<Self, SessionError> {
+    pub fn read(
+        host: &Host,
+        id: &TaskId,
+        config: Config,
+        model: Option<&str>,
+    ) -> Result<Self, SessionError> {
         let folder = host.environment().tasks_folder()?;
-        let (entries, _) =
-            sabir_journal::read_journal(&folder, id).map_err(|error| SessionError::invalid(error.to_string()))?;
+        let (entries, _) = sabir_journal::read_journal(&folder, id)
+            .map_err(|error| SessionError::invalid(error.to_string()))?;
         let mut records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
         // A completed task cannot be replayed to continue. Without its end, its context can still be shown.
-        records.pop_if(|last| matches!(last, Record::Ended { outcome: TaskOutcome::Completed, .. }));
+        records.pop_if(|last| {
+            matches!(
+                last,
+                Record::Ended {
+                    outcome: TaskOutcome::Completed,
+                    ..
+                }
+            )
+        });
         let task = replayed(records, &config, model)?;
-        Ok(Self { task, journal: None, config: Arc::new(config), model: model.map(str::to_owned) })
+        Ok(Self {
+            task,
+            journal: None,
+            config: Arc::new(config),
+            model: model.map(str::to_owned),
+        })
     }
 
     /// Opens the context of a task to change it. No other process can work on the task meanwhile.
     ///
     /// # Errors
     /// When the task cannot be read, is completed, or another process works on it.
-    pub fn open(host: &Host, id: &TaskId, config: Config, model: Option<&str>) -> Result<Self, SessionError> {
+    pub fn open(
+        host: &Host,
+        id: &TaskId,
+        config: Config,
+        model: Option<&str>,
+    ) -> Result<Self, SessionError> {
         let folder = host.environment().tasks_folder()?;
         let (journal, entries, _) = Journal::open(&folder, id, host.environment().journal_clock())
             .map_err(|error| SessionError::invalid(error.to_string()))?;
         let records = entries.into_iter().map(|entry| entry.record).collect();
         let task = replayed(records, &config, model)?;
-        Ok(Self { task, journal: Some(journal), config: Arc::new(config), model: model.map(str::to_owned) })
+        Ok(Self {
+            task,
+            journal: Some(journal),
+            config: Arc::new(config),
+            model: model.map(str::to_owned),
+        })
     }
 
     /// Returns the contents of the context and their sizes.
@@ -73,7 +101,10 @@ impl TaskContext {
     ///
     /// # Errors
     /// When the journal cannot be written, or the model cannot be chosen.
-    pub async fn compact(&mut self, author: SummaryAuthor) -> Result<Option<ContextChange>, SessionError> {
+    pub async fn compact(
+        &mut self,
+        author: SummaryAuthor,
+    ) -> Result<Option<ContextChange>, SessionError> {
         self.change(TaskInput::Compact(author)).await
     }
 
@@ -85,7 +116,10 @@ impl TaskContext {
         self.change(TaskInput::Restore).await
     }
 
-    async fn change(&mut self, input: TaskInput<'_>) -> Result<Option<ContextChange>, SessionError> {
+    async fn change(
+        &mut self,
+        input: TaskInput<'_>,
+    ) -> Result<Option<ContextChange>, SessionError> {
         let mut changed = None;
         let mut effects = self.task.step(input);
         while !effects.is_empty() {
@@ -93,9 +127,15 @@ impl TaskContext {
                 match effect {
                     TaskEffect::PersistRecord(record) => {
                         if let Some(journal) = &mut self.journal {
-                            journal.append(&record).map_err(|error| SessionError::internal(error.to_string()))?;
+                            journal
+                                .append(&record)
+                                .map_err(|error| SessionError::internal(error.to_string()))?;
                         }
-                        changed = if let Record::Context(shift) = record { Some(shift) } else { changed };
+                        changed = if let Record::Context(shift) = record {
+                            Some(shift)
+                        } else {
+                            changed
+                        };
                     }
                     TaskEffect::RequestModel => effects = self.summarise().await?,
                     _ => {}
@@ -107,23 +147,43 @@ impl TaskContext {
 
     async fn summarise(&mut self) -> Result<Vec<TaskEffect>, SessionError> {
         let mode = self.task.mode_history().current_mode().to_owned();
-        let chosen = present_model(self.task.start_record(), &mode, &self.config, self.model.as_deref())?;
+        let chosen = present_model(
+            self.task.start_record(),
+            &mode,
+            &self.config,
+            self.model.as_deref(),
+        )?;
         let model = chosen.build_model(|model| model);
         let request = self.task.model_request();
         let task = &mut self.task;
         let mut sink = |event: Event<'_>| _ = task.step(TaskInput::ModelEvent(event));
         let answer = model.stream_response(&request, &mut sink).await;
-        Ok(self.task.step(answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished)))
+        Ok(self
+            .task
+            .step(answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished)))
     }
 }
 
 /// Replays a task from its records, with the context that it would be resumed in.
-fn replayed(records: Vec<Record>, config: &Config, model: Option<&str>) -> Result<Task, SessionError> {
+fn replayed(
+    records: Vec<Record>,
+    config: &Config,
+    model: Option<&str>,
+) -> Result<Task, SessionError> {
     let Some(Record::Started(start)) = records.first() else {
-        return Err(SessionError::invalid("the journal does not begin with the start of a task"));
+        return Err(SessionError::invalid(
+            "the journal does not begin with the start of a task",
+        ));
     };
-    let sandbox = SandboxSpec { level: Some("off".to_owned()), network: false };
-    let spec = SessionSpec { no_checkpoints: true, sandbox, ..SessionSpec::default() };
+    let sandbox = SandboxSpec {
+        level: Some("off".to_owned()),
+        network: false,
+    };
+    let spec = SessionSpec {
+        no_checkpoints: true,
+        sandbox,
+        ..SessionSpec::default()
+    };
     let spec = setup::with_kept_mode(&records, &spec);
     let resources = ToolResources {
         edit_tool: locked::locked_edit_tool(start, &spec)?,
@@ -135,14 +195,21 @@ fn replayed(records: Vec<Record>, config: &Config, model: Option<&str>) -> Resul
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;
     // The model is needed for the size of its window only, so a missing key or provider is no error here.
-    let chosen = present_model(start, ModeHistory::from_records(&records).current_mode(), config, model).ok();
+    let chosen = present_model(
+        start,
+        ModeHistory::from_records(&records).current_mode(),
+        config,
+        model,
+    )
+    .ok();
     let (setup, model_id) = match chosen {
         Some(chosen) => (setup.with_prices(&chosen)?, chosen.id),
         None => (setup, start.model.clone()),
     };
     let settings = setup.task_settings(&model_id, Interactivity::Headless);
     let id = start.task.clone();
-    let task = Task::replay(records, settings).map_err(|error| SessionError::invalid(format!("{id}: {error}")))?;
+    let task = Task::replay(records, settings)
+        .map_err(|error| SessionError::invalid(format!("{id}: {error}")))?;
     Ok(task.with_context(setup.context))
 }
 
@@ -153,7 +220,14 @@ fn present_model(
     config: &Config,
     model: Option<&str>,
 ) -> Result<ResolvedModel, SessionError> {
-    let spec = SessionSpec { model: model.map(str::to_owned), ..SessionSpec::default() };
-    let begun = InitialMode { mode: setup::start_mode(start), model: &start.model, protocol: &start.protocol };
+    let spec = SessionSpec {
+        model: model.map(str::to_owned),
+        ..SessionSpec::default()
+    };
+    let begun = InitialMode {
+        mode: setup::start_mode(start),
+        model: &start.model,
+        protocol: &start.protocol,
+    };
     modes::resolve_mode_model(mode, begun, config, &spec).map(|(chosen, _)| chosen)
 }

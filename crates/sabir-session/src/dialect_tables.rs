@@ -29,7 +29,10 @@ struct DialectFile {
 ///
 /// # Errors
 /// When a file cannot be read, has no dialect, or has one that cannot be defined.
-pub fn load_dialect_files(files: &[PathBuf], dialects: &mut DialectSet) -> Result<(), SessionError> {
+pub fn load_dialect_files(
+    files: &[PathBuf],
+    dialects: &mut DialectSet,
+) -> Result<(), SessionError> {
     files.iter().try_for_each(|file| load_file(file, dialects))
 }
 
@@ -44,12 +47,18 @@ fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError>
         ))
     };
     // Any other key than `dialects` at the top means that the whole file is one dialect.
-    let alone = DeTable::parse(&text).map_err(unusable)?.get_ref().iter().any(|(key, _)| *key.get_ref() != "dialects");
+    let alone = DeTable::parse(&text)
+        .map_err(unusable)?
+        .get_ref()
+        .iter()
+        .any(|(key, _)| *key.get_ref() != "dialects");
     if alone {
         let table: DialectTable = toml::from_str(&text).map_err(unusable)?;
         return define_one((path, &text), None, &table, dialects);
     }
-    let tables = toml::from_str::<DialectFile>(&text).map_err(unusable)?.dialects;
+    let tables = toml::from_str::<DialectFile>(&text)
+        .map_err(unusable)?
+        .dialects;
     if tables.is_empty() {
         return Err(SessionError::invalid(format!(
             "{} holds no dialect; `sabir help dialects` shows how to write one",
@@ -60,7 +69,11 @@ fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError>
 }
 
 /// Defines the tables under `[dialects]` of a file.
-pub(crate) fn define_all(file: (&Path, &str), tables: Tables, dialects: &mut DialectSet) -> Result<(), SessionError> {
+pub(crate) fn define_all(
+    file: (&Path, &str),
+    tables: Tables,
+    dialects: &mut DialectSet,
+) -> Result<(), SessionError> {
     for (name, mut table) in tables {
         if !table.name.is_empty() && table.name != name {
             let place = keys::locate_key(file, &["dialects", &name, "name"]);
@@ -93,14 +106,18 @@ fn define_one(
 
 /// Returns the error for an unknown dialect. It lists the known names; `also` is put before them, for further valid words.
 pub fn unknown(dialects: &DialectSet, name: &str, also: &str) -> SessionError {
-    let names =
-        dialects.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
+    let names = dialects
+        .iter()
+        .flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
     let hint = match nearest_candidate(name, names) {
         Some(near) => format!("did you mean `{near}`? "),
         None => String::new(),
     };
     let names: Vec<_> = dialects.iter().map(|dialect| dialect.name).collect();
-    SessionError::invalid(format!("`{name}` is no dialect: {hint}use {also}{}", names.join(", ")))
+    SessionError::invalid(format!(
+        "`{name}` is no dialect: {hint}use {also}{}",
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -132,8 +149,14 @@ mod tests {
         let environment = Arc::new(Environment::default());
         let text = "<one>{\"name\": \"look\", \"arguments\": {}}</one>\n\n@@two look=>{}\n\n<one>{\"name\": \"wait\", \"arguments\": {}}</one>";
         let tables = [
-            ("machine = \"json\"\nopen = \"<one>\"\nclose = \"</one>\"", vec!["look", "wait"]),
-            ("machine = \"json\"\nopen = \"@@two\"\njson = { head_end = \"=>\" }", vec!["look"]),
+            (
+                "machine = \"json\"\nopen = \"<one>\"\nclose = \"</one>\"",
+                vec!["look", "wait"],
+            ),
+            (
+                "machine = \"json\"\nopen = \"@@two\"\njson = { head_end = \"=>\" }",
+                vec!["look"],
+            ),
         ];
         std::thread::scope(|scope| {
             for (number, (table, expected)) in tables.iter().enumerate() {
@@ -142,7 +165,8 @@ mod tests {
                 let environment = &environment;
                 scope.spawn(move || {
                     for _ in 0..20 {
-                        let config = Config::load(environment, Some(&path), &NoticeSink::default()).unwrap();
+                        let config =
+                            Config::load(environment, Some(&path), &NoticeSink::default()).unwrap();
                         let mine = config.dialects().select("mine").unwrap();
                         assert_eq!(call_names(mine, text), *expected);
                     }
@@ -157,15 +181,32 @@ mod tests {
     fn files_come_on_top_of_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mine.toml");
-        std::fs::write(&path, "name = \"mine\"\nmachine = \"json\"\nopen = \"<one>\"\n").unwrap();
+        std::fs::write(
+            &path,
+            "name = \"mine\"\nmachine = \"json\"\nopen = \"<one>\"\n",
+        )
+        .unwrap();
         let environment = Environment::default();
         let mut dialects = environment.dialects.clone();
         load_dialect_files(std::slice::from_ref(&path), &mut dialects).unwrap();
         load_dialect_files(std::slice::from_ref(&path), &mut dialects).unwrap();
         assert!(dialects.find("mine").is_some() && environment.dialects.find("mine").is_none());
-        std::fs::write(&path, "name = \"mine\"\nmachine = \"json\"\nopen = \"<two>\"\n").unwrap();
-        let error = load_dialect_files(&[path], &mut dialects).unwrap_err().to_string();
-        assert!(error.contains("there is a dialect `mine` already"), "{error}");
-        assert!(unknown(&dialects, "mien", "").to_string().contains("did you mean `mine`"));
+        std::fs::write(
+            &path,
+            "name = \"mine\"\nmachine = \"json\"\nopen = \"<two>\"\n",
+        )
+        .unwrap();
+        let error = load_dialect_files(&[path], &mut dialects)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("there is a dialect `mine` already"),
+            "{error}"
+        );
+        assert!(
+            unknown(&dialects, "mien", "")
+                .to_string()
+                .contains("did you mean `mine`")
+        );
     }
 }

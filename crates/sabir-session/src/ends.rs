@@ -35,14 +35,28 @@ fn subtask_limits(keys: &SubtaskKeys) -> SubtaskLimits {
 ///
 /// The check runs without a question. That is safe because only the user can set it, in the spec or in their configuration; a
 /// repository or a recording cannot.
-pub(crate) fn completion_conditions(flags: &CompletionSpec, keys: &LimitKeys) -> CompletionConditions {
+pub(crate) fn completion_conditions(
+    flags: &CompletionSpec,
+    keys: &LimitKeys,
+) -> CompletionConditions {
     let required = flags.require_todos || keys.completion.todos == Some(true);
-    let check = flags.check.as_ref().or(keys.completion.check.as_ref()).filter(|check| !check.trim().is_empty());
+    let check = flags
+        .check
+        .as_ref()
+        .or(keys.completion.check.as_ref())
+        .filter(|check| !check.trim().is_empty());
     let arguments = |check| {
-        CallArguments::from_iter([("command".to_owned(), json!(check)), ("timeout".to_owned(), json!(CHECK_SECONDS))])
+        CallArguments::from_iter([
+            ("command".to_owned(), json!(check)),
+            ("timeout".to_owned(), json!(CHECK_SECONDS)),
+        ])
     };
     CompletionConditions {
-        open_todos: if required { OpenTodos::Refused } else { OpenTodos::Allowed },
+        open_todos: if required {
+            OpenTodos::Refused
+        } else {
+            OpenTodos::Allowed
+        },
         check: check.map(|check| (CHECK_TOOL.to_owned(), arguments(check))),
     }
 }

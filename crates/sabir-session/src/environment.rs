@@ -82,7 +82,9 @@ impl Environment {
         let mut decoded = BTreeMap::new();
         let mut undecodable = BTreeSet::new();
         for (name, value) in variables {
-            let Ok(name) = name.into_string() else { continue };
+            let Ok(name) = name.into_string() else {
+                continue;
+            };
             match value.into_string() {
                 Ok(value) => _ = decoded.insert(name, value),
                 Err(_) => _ = undecodable.insert(name),
@@ -114,13 +116,18 @@ impl Environment {
 
     /// Returns all variables with a UTF-8 name and value, for the user's own commands, such as one that prints a key.
     pub fn all_variables(&self) -> impl Iterator<Item = (String, String)> + '_ {
-        self.variables.iter().map(|(name, value)| (name.clone(), value.clone()))
+        self.variables
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
     }
 
     /// Returns the variables that commands of a model get: those that programs need to work, and no secrets.
     pub fn command_variables(&self) -> Vec<(String, String)> {
         let is_passed = |name: &str| COMMAND_VARIABLES.contains(&name) || name.starts_with("LC_");
-        let mut passed: Vec<_> = self.all_variables().filter(|(name, _)| is_passed(name)).collect();
+        let mut passed: Vec<_> = self
+            .all_variables()
+            .filter(|(name, _)| is_passed(name))
+            .collect();
         // Without a terminal, colours and progress bars would only fill the output.
         passed.push(("TERM".to_owned(), "dumb".to_owned()));
         passed
@@ -128,7 +135,14 @@ impl Environment {
 
     /// Returns the configuration file: `named`, else `sabir/config.toml` in the configuration folder, if there is one.
     pub fn config_file(&self, named: Option<&Path>) -> Option<PathBuf> {
-        let usual = || Some(self.config_folder.as_ref()?.join("sabir").join("config.toml"));
+        let usual = || {
+            Some(
+                self.config_folder
+                    .as_ref()?
+                    .join("sabir")
+                    .join("config.toml"),
+            )
+        };
         named.map(Path::to_owned).or_else(usual)
     }
 
@@ -155,7 +169,9 @@ impl Environment {
 
     /// Returns the milliseconds since 1970 by the wall clock; 0 for a clock before that.
     pub fn now_milliseconds(&self) -> u64 {
-        let since = (self.clock)().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = (self.clock)()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -171,8 +187,11 @@ impl Environment {
     /// Returns a new unique id that sorts by time (UUID version 7). With a clock before 1970 the ids are still unique, but not in
     /// order.
     pub fn unique_id(&self) -> uuid::Uuid {
-        let since = (self.clock)().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let timestamp = uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos());
+        let since = (self.clock)()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let timestamp =
+            uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos());
         uuid::Uuid::new_v7(timestamp)
     }
 }

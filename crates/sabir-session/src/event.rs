@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CompactionTiming, ContextUsage, Record, TaskEvent, TaskId, TaskStart, TransientEvent, UserQuestion};
+use sabir_agent::{
+    CompactionTiming, ContextUsage, Record, TaskEvent, TaskId, TaskStart, TransientEvent,
+    UserQuestion,
+};
 use sabir_call::{
-    ArgForm, CallId, Certainty, Event, Fault, MarkupRole, MarkupSpan, OpaqueState, Span, StopReason, Truncation, Usage,
+    ArgForm, CallId, Certainty, Event, Fault, MarkupRole, MarkupSpan, OpaqueState, Span,
+    StopReason, Truncation, Usage,
 };
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -162,34 +166,101 @@ pub struct SessionSnapshot {
 /// An [`Event`] of the model's answer that owns its text.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "each variant and field is that of `sabir_call::Event` of the same name")]
+#[expect(
+    missing_docs,
+    reason = "each variant and field is that of `sabir_call::Event` of the same name"
+)]
 pub enum StreamEvent {
-    Source { text: String },
-    Text { text: String },
-    Thought { text: String },
-    Mark { role: MarkupRole, dialect: Option<String>, span: Span, sure: Certainty, rule: &'static str },
-    CallStart { index: u32, id: Option<String>, name: String, dialect: Option<String>, at: usize, name_at: usize },
-    ArgStart { index: u32, name: String, form: ArgForm, at: usize },
-    ArgDelta { index: u32, text: String },
-    ArgEnd { index: u32, lead: String, at: usize },
-    CallEnd { index: u32, at: usize },
-    CallCut { index: u32, why: Truncation, at: usize },
+    Source {
+        text: String,
+    },
+    Text {
+        text: String,
+    },
+    Thought {
+        text: String,
+    },
+    Mark {
+        role: MarkupRole,
+        dialect: Option<String>,
+        span: Span,
+        sure: Certainty,
+        rule: &'static str,
+    },
+    CallStart {
+        index: u32,
+        id: Option<String>,
+        name: String,
+        dialect: Option<String>,
+        at: usize,
+        name_at: usize,
+    },
+    ArgStart {
+        index: u32,
+        name: String,
+        form: ArgForm,
+        at: usize,
+    },
+    ArgDelta {
+        index: u32,
+        text: String,
+    },
+    ArgEnd {
+        index: u32,
+        lead: String,
+        at: usize,
+    },
+    CallEnd {
+        index: u32,
+        at: usize,
+    },
+    CallCut {
+        index: u32,
+        why: Truncation,
+        at: usize,
+    },
     Fault(Box<Fault>),
     Usage(Usage),
-    Stop { reason: StopReason, raw: String },
+    Stop {
+        reason: StopReason,
+        raw: String,
+    },
     Opaque(Box<OpaqueState>),
 }
 
 impl From<Event<'_>> for StreamEvent {
     fn from(event: Event<'_>) -> Self {
         match event {
-            Event::Source { text } => Self::Source { text: text.to_owned() },
-            Event::Text { text } => Self::Text { text: text.to_owned() },
-            Event::Thought { text } => Self::Thought { text: text.to_owned() },
-            Event::Mark(MarkupSpan { role, dialect, span, sure, rule }) => {
-                Self::Mark { role, dialect: dialect.map(str::to_owned), span, sure, rule }
-            }
-            Event::CallStart { index, id, name, dialect, at, name_at } => Self::CallStart {
+            Event::Source { text } => Self::Source {
+                text: text.to_owned(),
+            },
+            Event::Text { text } => Self::Text {
+                text: text.to_owned(),
+            },
+            Event::Thought { text } => Self::Thought {
+                text: text.to_owned(),
+            },
+            Event::Mark(MarkupSpan {
+                role,
+                dialect,
+                span,
+                sure,
+                rule,
+            }) => Self::Mark {
+                role,
+                dialect: dialect.map(str::to_owned),
+                span,
+                sure,
+                rule,
+            },
+            Event::CallStart {
+                index,
+                id,
+                name,
+                dialect,
+                at,
+                name_at,
+            } => Self::CallStart {
                 index,
                 id: id.map(str::to_owned),
                 name: name.to_owned(),
@@ -197,14 +268,34 @@ impl From<Event<'_>> for StreamEvent {
                 at,
                 name_at,
             },
-            Event::ArgStart { index, name, form, at } => Self::ArgStart { index, name: name.to_owned(), form, at },
-            Event::ArgDelta { index, text } => Self::ArgDelta { index, text: text.to_owned() },
-            Event::ArgEnd { index, lead, at } => Self::ArgEnd { index, lead: lead.to_owned(), at },
+            Event::ArgStart {
+                index,
+                name,
+                form,
+                at,
+            } => Self::ArgStart {
+                index,
+                name: name.to_owned(),
+                form,
+                at,
+            },
+            Event::ArgDelta { index, text } => Self::ArgDelta {
+                index,
+                text: text.to_owned(),
+            },
+            Event::ArgEnd { index, lead, at } => Self::ArgEnd {
+                index,
+                lead: lead.to_owned(),
+                at,
+            },
             Event::CallEnd { index, at } => Self::CallEnd { index, at },
             Event::CallCut { index, why, at } => Self::CallCut { index, why, at },
             Event::Fault(fault) => Self::Fault(Box::new(fault.clone())),
             Event::Usage(usage) => Self::Usage(usage),
-            Event::Stop { reason, raw } => Self::Stop { reason, raw: raw.to_owned() },
+            Event::Stop { reason, raw } => Self::Stop {
+                reason,
+                raw: raw.to_owned(),
+            },
             Event::Opaque(opaque) => Self::Opaque(Box::new(opaque.clone())),
         }
     }
@@ -217,10 +308,27 @@ impl StreamEvent {
             Self::Source { text } => Event::Source { text },
             Self::Text { text } => Event::Text { text },
             Self::Thought { text } => Event::Thought { text },
-            Self::Mark { role, dialect, span, sure, rule } => {
-                Event::Mark(MarkupSpan { role: *role, dialect: dialect.as_deref(), span: *span, sure: *sure, rule })
-            }
-            Self::CallStart { index, id, name, dialect, at, name_at } => Event::CallStart {
+            Self::Mark {
+                role,
+                dialect,
+                span,
+                sure,
+                rule,
+            } => Event::Mark(MarkupSpan {
+                role: *role,
+                dialect: dialect.as_deref(),
+                span: *span,
+                sure: *sure,
+                rule,
+            }),
+            Self::CallStart {
+                index,
+                id,
+                name,
+                dialect,
+                at,
+                name_at,
+            } => Event::CallStart {
                 index: *index,
                 id: id.as_deref(),
                 name,
@@ -228,14 +336,41 @@ impl StreamEvent {
                 at: *at,
                 name_at: *name_at,
             },
-            Self::ArgStart { index, name, form, at } => Event::ArgStart { index: *index, name, form: *form, at: *at },
-            Self::ArgDelta { index, text } => Event::ArgDelta { index: *index, text },
-            Self::ArgEnd { index, lead, at } => Event::ArgEnd { index: *index, lead, at: *at },
-            Self::CallEnd { index, at } => Event::CallEnd { index: *index, at: *at },
-            Self::CallCut { index, why, at } => Event::CallCut { index: *index, why: *why, at: *at },
+            Self::ArgStart {
+                index,
+                name,
+                form,
+                at,
+            } => Event::ArgStart {
+                index: *index,
+                name,
+                form: *form,
+                at: *at,
+            },
+            Self::ArgDelta { index, text } => Event::ArgDelta {
+                index: *index,
+                text,
+            },
+            Self::ArgEnd { index, lead, at } => Event::ArgEnd {
+                index: *index,
+                lead,
+                at: *at,
+            },
+            Self::CallEnd { index, at } => Event::CallEnd {
+                index: *index,
+                at: *at,
+            },
+            Self::CallCut { index, why, at } => Event::CallCut {
+                index: *index,
+                why: *why,
+                at: *at,
+            },
             Self::Fault(fault) => Event::Fault(fault),
             Self::Usage(usage) => Event::Usage(*usage),
-            Self::Stop { reason, raw } => Event::Stop { reason: *reason, raw },
+            Self::Stop { reason, raw } => Event::Stop {
+                reason: *reason,
+                raw,
+            },
             Self::Opaque(opaque) => Event::Opaque(opaque),
         }
     }
@@ -248,14 +383,23 @@ impl SessionEventKind {
             TaskEvent::Record(record) => Self::Record(Arc::new(record.clone())),
             TaskEvent::Moment(TransientEvent::Asking { turn, full }) => Self::Asking { turn, full },
             TaskEvent::Moment(TransientEvent::Delta(event)) => Self::Delta(event.into()),
-            TaskEvent::Moment(TransientEvent::Output { call, text }) => {
-                Self::Output { call: call.clone(), text: text.to_owned() }
-            }
-            TaskEvent::Moment(TransientEvent::Waiting { reason, milliseconds }) => {
-                Self::Waiting(WaitingEvent { reason: reason.to_owned(), milliseconds, attempt: None })
-            }
+            TaskEvent::Moment(TransientEvent::Output { call, text }) => Self::Output {
+                call: call.clone(),
+                text: text.to_owned(),
+            },
+            TaskEvent::Moment(TransientEvent::Waiting {
+                reason,
+                milliseconds,
+            }) => Self::Waiting(WaitingEvent {
+                reason: reason.to_owned(),
+                milliseconds,
+                attempt: None,
+            }),
             TaskEvent::Moment(TransientEvent::Question(question)) => Self::Request {
-                request: RequestId { task: task.clone(), call: question.call_id().cloned() },
+                request: RequestId {
+                    task: task.clone(),
+                    call: question.call_id().cloned(),
+                },
                 question: question.clone(),
             },
             TaskEvent::Moment(_) => return None,
@@ -266,7 +410,10 @@ impl SessionEventKind {
     pub fn as_task_event(&self) -> Option<TaskEvent<'_>> {
         Some(match self {
             Self::Record(record) => TaskEvent::Record(record),
-            Self::Asking { turn, full } => TaskEvent::Moment(TransientEvent::Asking { turn: *turn, full: *full }),
+            Self::Asking { turn, full } => TaskEvent::Moment(TransientEvent::Asking {
+                turn: *turn,
+                full: *full,
+            }),
             Self::Delta(event) => TaskEvent::Moment(TransientEvent::Delta(event.as_event())),
             Self::Output { call, text } => TaskEvent::Moment(TransientEvent::Output { call, text }),
             Self::Waiting(waiting) => TaskEvent::Moment(TransientEvent::Waiting {
@@ -300,7 +447,13 @@ impl Serialize for SessionEvent {
                 SessionEventKind::Request { request, .. } => Some(request),
                 _ => None,
             };
-            return TaskEventLine { event, task, request, sequence: self.sequence }.serialize(serializer);
+            return TaskEventLine {
+                event,
+                task,
+                request,
+                sequence: self.sequence,
+            }
+            .serialize(serializer);
         }
         let mut map = serializer.serialize_map(None)?;
         match &self.kind {

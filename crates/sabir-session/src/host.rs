@@ -41,7 +41,10 @@ pub struct TaskFilter {
 impl Host {
     /// Creates a host in an environment. It discards notices that belong to no session.
     pub fn new(environment: Environment) -> Self {
-        Self { environment: Arc::new(environment), notices: NoticeSink::default() }
+        Self {
+            environment: Arc::new(environment),
+            notices: NoticeSink::default(),
+        }
     }
 
     /// Sets the receiver of notices that belong to no session.
@@ -61,7 +64,11 @@ impl Host {
     ///
     /// # Errors
     /// When the spec or the configuration cannot be used, or the journal cannot be made.
-    pub async fn start(&self, spec: SessionSpec, first: UserMessage) -> Result<Session, SessionError> {
+    pub async fn start(
+        &self,
+        spec: SessionSpec,
+        first: UserMessage,
+    ) -> Result<Session, SessionError> {
         let hub = EventHub::new();
         let loaded = match spec.record.clone() {
             RecordMode::Replay(file) => loading::replay_new(self, &spec, &file, first, &hub)?,
@@ -131,14 +138,25 @@ impl Host {
     ///
     /// # Errors
     /// When there is no such task or record, or the new task cannot be made.
-    pub fn fork(&self, task: &TaskId, at: Option<usize>, spec: &SessionSpec) -> Result<TaskId, SessionError> {
+    pub fn fork(
+        &self,
+        task: &TaskId,
+        at: Option<usize>,
+        spec: &SessionSpec,
+    ) -> Result<TaskId, SessionError> {
         let (mut entries, _) = sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
             .map_err(|error| SessionError::invalid(error.to_string()))?;
         let count = entries.len();
         let at = at.unwrap_or(count);
         if at == 0 || at > count {
-            let records = if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
-            return Err(SessionError::invalid(format!("the task {task} has {records}; `sabir log {task}` shows them")));
+            let records = if count == 1 {
+                "1 record".to_owned()
+            } else {
+                format!("{count} records")
+            };
+            return Err(SessionError::invalid(format!(
+                "the task {task} has {records}; `sabir log {task}` shows them"
+            )));
         }
         entries.truncate(at);
         let Some(Record::Started(start)) = entries.first().map(|entry| &entry.record) else {
@@ -149,14 +167,23 @@ impl Host {
         let id = self.new_task_id();
         let start = TaskStart {
             task: id.clone(),
-            from: Some(TaskOrigin::Fork { task: task.clone(), record: at as u64 }),
+            from: Some(TaskOrigin::Fork {
+                task: task.clone(),
+                record: at as u64,
+            }),
             ..self.forked_start(start.clone(), spec)?
         };
         // Without its end, so that the new task can continue.
-        if entries.last().is_some_and(|last| matches!(last.record, Record::Ended { .. })) {
+        if entries
+            .last()
+            .is_some_and(|last| matches!(last.record, Record::Ended { .. }))
+        {
             entries.pop();
         }
-        let first = JournalEntry { at: self.environment.now_milliseconds(), record: Record::Started(start) };
+        let first = JournalEntry {
+            at: self.environment.now_milliseconds(),
+            record: Record::Started(start),
+        };
         entries.splice(..1, [first]);
         sabir_journal::write_journal(&self.environment.tasks_folder()?, &id, &entries)
             .map_err(|error| SessionError::internal(error.to_string()))?;
@@ -164,16 +191,31 @@ impl Host {
     }
 
     /// Returns the start of a fork, with the changes of the spec.
-    fn forked_start(&self, start: TaskStart, spec: &SessionSpec) -> Result<TaskStart, SessionError> {
+    fn forked_start(
+        &self,
+        start: TaskStart,
+        spec: &SessionSpec,
+    ) -> Result<TaskStart, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
         let chosen = config.resolve_model(spec.model.as_deref().or(Some(&start.model)))?;
-        let protocol =
-            locked::task_protocol(&config.dialects, spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
+        let protocol = locked::task_protocol(
+            &config.dialects,
+            spec.protocol.as_deref(),
+            Some(start.protocol),
+            &chosen,
+        )?;
         let edit_tool = match &spec.edit_tool {
-            Some(wanted) => Some(locked::resolve_edit_tool(Some(wanted), &chosen)?.name().to_owned()),
+            Some(wanted) => Some(
+                locked::resolve_edit_tool(Some(wanted), &chosen)?
+                    .name()
+                    .to_owned(),
+            ),
             None => start.edit_tool,
         };
-        let folder = spec.workspace.as_deref().unwrap_or(Path::new(&start.workspace));
+        let folder = spec
+            .workspace
+            .as_deref()
+            .unwrap_or(Path::new(&start.workspace));
         let workspace = std::fs::canonicalize(folder).map_err(|error| {
             let shown = folder.display();
             SessionError::invalid(format!(
@@ -197,15 +239,27 @@ impl Host {
     /// When the folder of journals cannot be read.
     pub fn list(&self, filter: &TaskFilter) -> Result<Vec<TaskSummary>, SessionError> {
         let folder = self.environment.tasks_folder()?;
-        let all = sabir_journal::list_journals(&folder).map_err(|error| SessionError::internal(error.to_string()))?;
+        let all = sabir_journal::list_journals(&folder)
+            .map_err(|error| SessionError::internal(error.to_string()))?;
         let is_wanted = |summary: &TaskSummary| {
-            let is_foreign = matches!(summary.from, Some(TaskOrigin::Import { .. } | TaskOrigin::Subtask { .. }));
-            let is_elsewhere =
-                filter.workspace.as_ref().is_some_and(|workspace| Path::new(&summary.workspace) != workspace);
+            let is_foreign = matches!(
+                summary.from,
+                Some(TaskOrigin::Import { .. } | TaskOrigin::Subtask { .. })
+            );
+            let is_elsewhere = filter
+                .workspace
+                .as_ref()
+                .is_some_and(|workspace| Path::new(&summary.workspace) != workspace);
             let is_finished = summary.ended == Some(TaskOutcome::Completed);
-            !(filter.own_only && is_foreign || is_elsewhere || filter.unfinished_only && is_finished)
+            !(filter.own_only && is_foreign
+                || is_elsewhere
+                || filter.unfinished_only && is_finished)
         };
-        Ok(all.into_iter().filter_map(|listed| listed.summary.ok()).filter(is_wanted).collect())
+        Ok(all
+            .into_iter()
+            .filter_map(|listed| listed.summary.ok())
+            .filter(is_wanted)
+            .collect())
     }
 
     /// Finds the task whose id is, or begins with, `name`.
@@ -222,12 +276,21 @@ impl Host {
     /// When there is none.
     pub fn newest_unfinished(&self, workspace: &Path) -> Result<TaskId, SessionError> {
         let here = std::fs::canonicalize(workspace).map_err(|error| {
-            SessionError::invalid(format!("the folder {} cannot be opened: {error}", workspace.display()))
+            SessionError::invalid(format!(
+                "the folder {} cannot be opened: {error}",
+                workspace.display()
+            ))
         })?;
-        let filter = TaskFilter { workspace: Some(here), unfinished_only: true, own_only: true };
+        let filter = TaskFilter {
+            workspace: Some(here),
+            unfinished_only: true,
+            own_only: true,
+        };
         let newest = self.list(&filter)?.into_iter().next();
         newest.map(|summary| summary.id).ok_or_else(|| {
-            SessionError::invalid("there is no task that could be resumed in this folder; `sabir tasks` lists all")
+            SessionError::invalid(
+                "there is no task that could be resumed in this folder; `sabir tasks` lists all",
+            )
         })
     }
 
@@ -240,11 +303,17 @@ impl Host {
     ///
     /// # Errors
     /// When the model or the task is not known.
-    pub fn model_sight(&self, spec: &SessionSpec, task: Option<&TaskId>) -> Result<ImageSupport, SessionError> {
+    pub fn model_sight(
+        &self,
+        spec: &SessionSpec,
+        task: Option<&TaskId>,
+    ) -> Result<ImageSupport, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
         let Some(task) = task else {
             let own = || modes::model_of(&config, setup::initial_mode(spec, &config));
-            return Ok(ImageSupport::of_model(&config.resolve_model(spec.model.as_deref().or_else(own))?));
+            return Ok(ImageSupport::of_model(
+                &config.resolve_model(spec.model.as_deref().or_else(own))?,
+            ));
         };
         let (entries, _) = sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
             .map_err(|error| SessionError::invalid(error.to_string()))?;
@@ -252,7 +321,11 @@ impl Host {
         let start = loading::first_start(task, &records)?;
         let spec = setup::with_kept_mode(&records, spec);
         let mode = setup::initial_mode(&spec, &config);
-        let begun = InitialMode { mode: setup::start_mode(start), model: &start.model, protocol: &start.protocol };
+        let begun = InitialMode {
+            mode: setup::start_mode(start),
+            model: &start.model,
+            protocol: &start.protocol,
+        };
         let (chosen, _) = modes::resolve_mode_model(mode, begun, &config, &spec)?;
         Ok(ImageSupport::of_model(&chosen))
     }

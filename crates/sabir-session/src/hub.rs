@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabir_agent::{
-    CommandQueue, FrontEnd, MessageAuthor, Record, TaskEvent, TaskId, TaskStart, UserCommand, UserNotice, UserQuestion,
-    UserReply,
+    CommandQueue, FrontEnd, MessageAuthor, Record, TaskEvent, TaskId, TaskStart, UserCommand,
+    UserNotice, UserQuestion, UserReply,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::command::Rejected;
 use crate::event::{
-    CloseReason, RequestId, SessionEvent, SessionEventKind, SessionSnapshot, SessionState, SubtaskLabel,
+    CloseReason, RequestId, SessionEvent, SessionEventKind, SessionSnapshot, SessionState,
+    SubtaskLabel,
 };
 use crate::notice::{Notice, NoticeSink};
 
@@ -157,7 +158,11 @@ impl EventHub {
                 start,
                 records: state.records.clone(),
                 notices: state.notices.clone(),
-                requests: state.requests.iter().map(|open| (open.id.clone(), open.question.clone())).collect(),
+                requests: state
+                    .requests
+                    .iter()
+                    .map(|open| (open.id.clone(), open.question.clone()))
+                    .collect(),
                 state: state.state.clone(),
                 sequence: state.sequence,
             })
@@ -181,7 +186,13 @@ impl EventHub {
         if self.lock().is_detached {
             commands.push(UserCommand::Disconnect);
         }
-        HubFrontEnd { hub: self.clone(), task: task.clone(), subtask, commands: Some(commands), answer_limit }
+        HubFrontEnd {
+            hub: self.clone(),
+            task: task.clone(),
+            subtask,
+            commands: Some(commands),
+            answer_limit,
+        }
     }
 
     /// Returns the inbox of a task, and opens it first if necessary. The inbox of the session's own task stays open between its runs,
@@ -192,7 +203,11 @@ impl EventHub {
             return inbox.commands.clone();
         }
         let commands = CommandQueue::default();
-        let inbox = TaskInbox { task: task.clone(), subtask: subtask.map(Arc::new), commands: commands.clone() };
+        let inbox = TaskInbox {
+            task: task.clone(),
+            subtask: subtask.map(Arc::new),
+            commands: commands.clone(),
+        };
         state.inboxes.push(inbox);
         commands
     }
@@ -210,20 +225,31 @@ impl EventHub {
     pub(crate) fn detach(&self) {
         let mut state = self.lock();
         state.is_detached = true;
-        state.inboxes.iter().for_each(|inbox| inbox.commands.push(UserCommand::Disconnect));
+        state
+            .inboxes
+            .iter()
+            .for_each(|inbox| inbox.commands.push(UserCommand::Disconnect));
     }
 
     /// Answers an open question.
     pub(crate) fn answer(&self, request: &RequestId, reply: UserReply) -> Result<(), Rejected> {
         let mut state = self.lock();
         let unknown = || Rejected::NoSuchRequest(request.clone());
-        let open = state.requests.iter_mut().find(|open| open.id == *request).ok_or_else(unknown)?;
+        let open = state
+            .requests
+            .iter_mut()
+            .find(|open| open.id == *request)
+            .ok_or_else(unknown)?;
         let Some(call) = request.call.clone() else {
             let answer = open.answer.take().ok_or_else(unknown)?;
             return answer.send(reply).map_err(|_| unknown());
         };
         // Through the inbox, so that an answer and the messages after it keep their order.
-        let inbox = state.inboxes.iter().find(|inbox| inbox.task == request.task).ok_or_else(unknown)?;
+        let inbox = state
+            .inboxes
+            .iter()
+            .find(|inbox| inbox.task == request.task)
+            .ok_or_else(unknown)?;
         inbox.commands.push(UserCommand::Answer(call, reply));
         let label = inbox.subtask.clone();
         state.close_request(&request.task, label, CloseReason::Answered);
@@ -237,13 +263,25 @@ impl HubState {
         if self.subscribers.is_empty() {
             return;
         }
-        let event = Arc::new(SessionEvent { sequence: self.sequence, subtask, kind });
-        self.subscribers.retain(|subscriber| subscriber.send(Arc::clone(&event)).is_ok());
+        let event = Arc::new(SessionEvent {
+            sequence: self.sequence,
+            subtask,
+            kind,
+        });
+        self.subscribers
+            .retain(|subscriber| subscriber.send(Arc::clone(&event)).is_ok());
     }
 
     /// Removes the open question of a task, if it has one.
-    fn close_request(&mut self, task: &TaskId, subtask: Option<Arc<SubtaskLabel>>, reason: CloseReason) {
-        let Some(at) = self.requests.iter().position(|open| open.id.task == *task) else { return };
+    fn close_request(
+        &mut self,
+        task: &TaskId,
+        subtask: Option<Arc<SubtaskLabel>>,
+        reason: CloseReason,
+    ) {
+        let Some(at) = self.requests.iter().position(|open| open.id.task == *task) else {
+            return;
+        };
         let request = self.requests.remove(at).id;
         self.publish(subtask, SessionEventKind::RequestClosed { request, reason });
     }
@@ -251,7 +289,10 @@ impl HubState {
 
 impl HubFrontEnd {
     async fn wait_for_answer(&mut self, question: &UserQuestion) -> UserReply {
-        let id = RequestId { task: self.task.clone(), call: question.call_id().cloned() };
+        let id = RequestId {
+            task: self.task.clone(),
+            call: question.call_id().cloned(),
+        };
         let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.hub.lock();
@@ -259,13 +300,22 @@ impl HubFrontEnd {
                 Some(open) => open.answer = Some(sender),
                 None => {
                     // Another event closed the question before the driver began to wait, so it is published again.
-                    let kind = SessionEventKind::Request { request: id.clone(), question: question.clone() };
-                    state.requests.push(OpenRequest { id, question: question.clone(), answer: Some(sender) });
+                    let kind = SessionEventKind::Request {
+                        request: id.clone(),
+                        question: question.clone(),
+                    };
+                    state.requests.push(OpenRequest {
+                        id,
+                        question: question.clone(),
+                        answer: Some(sender),
+                    });
                     state.publish(self.subtask.clone(), kind);
                 }
             }
         }
-        let limit = self.answer_limit.filter(|_| matches!(question, UserQuestion::Approval { .. }));
+        let limit = self
+            .answer_limit
+            .filter(|_| matches!(question, UserQuestion::Approval { .. }));
         let answered = async {
             match receiver.await {
                 Ok(reply) => reply,
@@ -285,21 +335,35 @@ impl HubFrontEnd {
             }
             Err(_) => {
                 self.close_request(CloseReason::TimedOut);
-                UserReply::No(format!("nobody answered within {} seconds", limit.as_secs()))
+                UserReply::No(format!(
+                    "nobody answered within {} seconds",
+                    limit.as_secs()
+                ))
             }
         }
     }
 
     fn close_request(&self, reason: CloseReason) {
-        self.hub.lock().close_request(&self.task, self.subtask.clone(), reason);
+        self.hub
+            .lock()
+            .close_request(&self.task, self.subtask.clone(), reason);
     }
 }
 
 impl FrontEnd for HubFrontEnd {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         let mut state = self.hub.lock();
-        let is_said = matches!(event, TaskEvent::Record(Record::Said { by: MessageAuthor::User, .. }));
-        let is_question = matches!(event, TaskEvent::Moment(sabir_agent::TransientEvent::Question(_)));
+        let is_said = matches!(
+            event,
+            TaskEvent::Record(Record::Said {
+                by: MessageAuthor::User,
+                ..
+            })
+        );
+        let is_question = matches!(
+            event,
+            TaskEvent::Moment(sabir_agent::TransientEvent::Question(_))
+        );
         // A user's message leaves the question open; any other event means that the task moved on.
         if !is_said {
             state.close_request(&self.task, self.subtask.clone(), CloseReason::Withdrawn);
@@ -317,9 +381,15 @@ impl FrontEnd for HubFrontEnd {
             state.sequence += 1;
             return;
         }
-        let Some(kind) = SessionEventKind::of_task_event(event, &self.task) else { return };
+        let Some(kind) = SessionEventKind::of_task_event(event, &self.task) else {
+            return;
+        };
         if let SessionEventKind::Request { request, question } = &kind {
-            state.requests.push(OpenRequest { id: request.clone(), question: question.clone(), answer: None });
+            state.requests.push(OpenRequest {
+                id: request.clone(),
+                question: question.clone(),
+                answer: None,
+            });
         }
         state.publish(self.subtask.clone(), kind);
     }
@@ -336,7 +406,10 @@ impl FrontEnd for HubFrontEnd {
         self.commands.take()
     }
 
-    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(self.wait_for_answer(question))
     }
 }

@@ -10,17 +10,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use sabir_agent::{
-    ContextFragment, ContextSource, EnvironmentFacts, InstructionFile, RequestContext, WorkspaceListing,
+    ContextFragment, ContextSource, EnvironmentFacts, InstructionFile, RequestContext,
+    WorkspaceListing,
 };
-use sabir_workspace::{EntryKind, ListOptions, StopFlag, WorkPath, Workspace, WorkspaceError, default_shell};
+use sabir_workspace::{
+    EntryKind, ListOptions, StopFlag, WorkPath, Workspace, WorkspaceError, default_shell,
+};
 
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
 
 /// The instruction files and folders in a workspace, in the order of the prompt. A folder contributes its Markdown and text files.
-const INSTRUCTION_NAMES: [&str; 6] =
-    ["AGENTS.md", "CLAUDE.md", ".clinerules", ".roo/rules", ".roorules", ".cursorrules"];
+const INSTRUCTION_NAMES: [&str; 6] = [
+    "AGENTS.md",
+    "CLAUDE.md",
+    ".clinerules",
+    ".roo/rules",
+    ".roorules",
+    ".cursorrules",
+];
 /// The most files that one folder of instructions contributes.
 const MAX_FOLDER_FILES: usize = 50;
 /// The most names in the listing of the workspace.
@@ -80,23 +89,57 @@ pub(crate) fn task_context(
     let environment = Arc::clone(&config.environment);
     let date = format_date((environment.clock)());
     let notices = config.notices.clone();
-    let wanted = ContextSettings { workspace, mode, instructions, place, environment, notices };
+    let wanted = ContextSettings {
+        workspace,
+        mode,
+        instructions,
+        place,
+        environment,
+        notices,
+    };
     let (mut fragments, files) = wanted.read_stamped(&date, true);
-    let listing = if place { workspace_listing(&wanted.workspace) } else { Vec::new() };
+    let listing = if place {
+        workspace_listing(&wanted.workspace)
+    } else {
+        Vec::new()
+    };
     fragments.extend(listing.iter().cloned());
-    let watch = InstructionWatcher { settings: wanted, last_state: Mutex::new(WatchState { date, files, listing }) };
+    let watch = InstructionWatcher {
+        settings: wanted,
+        last_state: Mutex::new(WatchState {
+            date,
+            files,
+            listing,
+        }),
+    };
     let window = keys.context_window;
-    let threshold = keys.compact_at.unwrap_or(sabir_agent::DEFAULT_THRESHOLD_PERCENT);
-    (RequestContext { fragments, window, threshold }, Arc::new(watch))
+    let threshold = keys
+        .compact_at
+        .unwrap_or(sabir_agent::DEFAULT_THRESHOLD_PERCENT);
+    (
+        RequestContext {
+            fragments,
+            window,
+            threshold,
+        },
+        Arc::new(watch),
+    )
 }
 
 impl ContextSettings {
     /// Returns the fragments, and the stamps of their files. The stamps are taken before the files are read, so a change in between
     /// is noticed at the next check.
-    fn read_stamped(&self, date: &str, tells: bool) -> (Vec<ContextFragment>, Vec<(PathBuf, Option<FileStamp>)>) {
+    fn read_stamped(
+        &self,
+        date: &str,
+        tells: bool,
+    ) -> (Vec<ContextFragment>, Vec<(PathBuf, Option<FileStamp>)>) {
         let (_, paths) = self.read_fragments(date, false);
-        let files =
-            paths.into_iter().map(|path| (file_stamp(&path), path)).map(|(stamp, path)| (path, stamp)).collect();
+        let files = paths
+            .into_iter()
+            .map(|path| (file_stamp(&path), path))
+            .map(|(stamp, path)| (path, stamp))
+            .collect();
         (self.read_fragments(date, tells).0, files)
     }
 
@@ -104,8 +147,12 @@ impl ContextSettings {
     fn read_fragments(&self, date: &str, tells: bool) -> (Vec<ContextFragment>, Vec<PathBuf>) {
         let room = InstructionFile::MAX_TOTAL_BYTES;
         let notices = tells.then_some(&self.notices);
-        let mut found =
-            InstructionCollector { fragments: Vec::new(), remaining_bytes: room, notices, paths: Vec::new() };
+        let mut found = InstructionCollector {
+            fragments: Vec::new(),
+            remaining_bytes: room,
+            notices,
+            paths: Vec::new(),
+        };
         if self.instructions {
             found.add_user_file(&self.environment);
             let of_mode = self.mode.as_ref().map(|mode| format!(".roo/rules-{mode}"));
@@ -113,11 +160,22 @@ impl ContextSettings {
                 found.add_workspace_entry(&self.workspace, name);
             }
         }
-        let InstructionCollector { mut fragments, mut paths, .. } = found;
+        let InstructionCollector {
+            mut fragments,
+            mut paths,
+            ..
+        } = found;
         if self.place {
             let shell = default_shell().display().to_string();
             let branch = current_branch(&self.workspace);
-            fragments.push(EnvironmentFacts { date, shell: &shell, branch: branch.as_deref() }.to_fragment());
+            fragments.push(
+                EnvironmentFacts {
+                    date,
+                    shell: &shell,
+                    branch: branch.as_deref(),
+                }
+                .to_fragment(),
+            );
             // Watched like a file of instructions: a checkout changes it.
             paths.push(self.workspace.root().join(".git/HEAD"));
         }
@@ -128,9 +186,17 @@ impl ContextSettings {
 impl InstructionWatcher {
     /// Does the same as [`poll_fragments`](ContextSource::poll_fragments), for the given date.
     fn poll_on(&self, date: String) -> Option<Vec<ContextFragment>> {
-        let mut seen = self.last_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self
+            .last_state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let same_day = seen.date == date || !self.settings.place;
-        if same_day && seen.files.iter().all(|(path, known)| file_stamp(path) == *known) {
+        if same_day
+            && seen
+                .files
+                .iter()
+                .all(|(path, known)| file_stamp(path) == *known)
+        {
             return None;
         }
         let (mut fragments, files) = self.settings.read_stamped(&date, false);
@@ -155,7 +221,12 @@ fn file_stamp(path: &Path) -> Option<FileStamp> {
 impl InstructionCollector<'_> {
     /// Adds the user's own file, which is beside the configuration.
     fn add_user_file(&mut self, environment: &Environment) {
-        let Some(path) = environment.config_file(None).map(|file| file.with_file_name("AGENTS.md")) else { return };
+        let Some(path) = environment
+            .config_file(None)
+            .map(|file| file.with_file_name("AGENTS.md"))
+        else {
+            return;
+        };
         self.paths.push(path.clone());
         if !path.is_file() {
             return;
@@ -169,10 +240,13 @@ impl InstructionCollector<'_> {
     /// Adds a file of the workspace, or the files of a folder.
     fn add_workspace_entry(&mut self, workspace: &Workspace, name: &str) {
         self.paths.push(workspace.root().join(name));
-        let paths = workspace.parse_path(name).and_then(|path| match workspace.metadata(&path)?.kind {
-            EntryKind::Folder => rule_files(workspace, &path),
-            _ => Ok(vec![path]),
-        });
+        let paths =
+            workspace
+                .parse_path(name)
+                .and_then(|path| match workspace.metadata(&path)?.kind {
+                    EntryKind::Folder => rule_files(workspace, &path),
+                    _ => Ok(vec![path]),
+                });
         match paths {
             Ok(paths) => paths.iter().for_each(|path| self.add_file(workspace, path)),
             Err(WorkspaceError::Missing { .. }) => {}
@@ -191,16 +265,28 @@ impl InstructionCollector<'_> {
     /// Adds the text of a file. A file with the same text as an earlier one, such as a link to it, is skipped.
     fn add_text(&mut self, path: &str, bytes: &[u8], size: u64) {
         let text = String::from_utf8_lossy(bytes);
-        let Some(fragment) = (InstructionFile { path, text: &text, size }).to_fragment(self.remaining_bytes) else {
+        let Some(fragment) = (InstructionFile {
+            path,
+            text: &text,
+            size,
+        })
+        .to_fragment(self.remaining_bytes) else {
             return;
         };
-        if self.fragments.iter().any(|known| known.text == fragment.text) {
+        if self
+            .fragments
+            .iter()
+            .any(|known| known.text == fragment.text)
+        {
             return;
         }
         if fragment.left_out > 0 {
             self.report_problem(
                 path,
-                &format!("it is longer than a model is told: {} bytes of it are left out", fragment.left_out),
+                &format!(
+                    "it is longer than a model is told: {} bytes of it are left out",
+                    fragment.left_out
+                ),
             );
         }
         if fragment.text.lines().any(|line| line.starts_with('@')) {
@@ -212,7 +298,10 @@ impl InstructionCollector<'_> {
 
     fn report_problem(&self, path: &str, what: &str) {
         if let Some(notices) = self.notices {
-            notices.send(NoticeTopic::Instructions, format!("the instructions in {path}: {what}"));
+            notices.send(
+                NoticeTopic::Instructions,
+                format!("the instructions in {path}: {what}"),
+            );
         }
     }
 }
@@ -222,31 +311,62 @@ fn read_beginning(path: &Path) -> std::io::Result<(Vec<u8>, u64)> {
     let file = std::fs::File::open(path)?;
     let size = file.metadata()?.len();
     let mut bytes = Vec::new();
-    file.take(u64::try_from(InstructionFile::MAX_BYTES).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    file.take(u64::try_from(InstructionFile::MAX_BYTES).unwrap_or(u64::MAX))
+        .read_to_end(&mut bytes)?;
     Ok((bytes, size))
 }
 
 fn rule_files(workspace: &Workspace, folder: &WorkPath) -> Result<Vec<WorkPath>, WorkspaceError> {
-    let options = ListOptions { recursive: false, max_entries: MAX_FOLDER_FILES, stop: StopFlag::default() };
+    let options = ListOptions {
+        recursive: false,
+        max_entries: MAX_FOLDER_FILES,
+        stop: StopFlag::default(),
+    };
     let entries = workspace.list_folder(folder, &options)?.entries.into_iter();
     let is_text = |path: &WorkPath| {
-        let extension = path.as_path().extension().and_then(|extension| extension.to_str());
+        let extension = path
+            .as_path()
+            .extension()
+            .and_then(|extension| extension.to_str());
         matches!(extension, Some("md" | "txt" | "mdc"))
     };
-    Ok(entries.filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.path).filter(is_text).collect())
+    Ok(entries
+        .filter(|entry| entry.kind == EntryKind::File)
+        .map(|entry| entry.path)
+        .filter(is_text)
+        .collect())
 }
 
 /// Returns the listing of the top of the workspace, or nothing if it cannot be read.
 fn workspace_listing(workspace: &Workspace) -> Vec<ContextFragment> {
-    let options = ListOptions { recursive: false, max_entries: NAMES_LISTED, stop: StopFlag::default() };
-    let listing = workspace.parse_path(".").and_then(|top| workspace.list_folder(&top, &options));
+    let options = ListOptions {
+        recursive: false,
+        max_entries: NAMES_LISTED,
+        stop: StopFlag::default(),
+    };
+    let listing = workspace
+        .parse_path(".")
+        .and_then(|top| workspace.list_folder(&top, &options));
     let names: Vec<_> = listing
         .map(|listing| listing.entries)
         .unwrap_or_default()
         .iter()
-        .map(|entry| format!("{}{}", entry.path, if entry.kind == EntryKind::Folder { "/" } else { "" }))
+        .map(|entry| {
+            format!(
+                "{}{}",
+                entry.path,
+                if entry.kind == EntryKind::Folder {
+                    "/"
+                } else {
+                    ""
+                }
+            )
+        })
         .collect();
-    WorkspaceListing { names: &names }.to_fragment().into_iter().collect()
+    WorkspaceListing { names: &names }
+        .to_fragment()
+        .into_iter()
+        .collect()
 }
 
 /// Returns the current git branch, if the folder is the top of a repository. Reading `HEAD` is faster than running git, which might
@@ -261,7 +381,10 @@ fn current_branch(workspace: &Workspace) -> Option<String> {
 
 /// Formats the date in UTC, as `2026-11-22 (UTC)`.
 fn format_date(now: SystemTime) -> String {
-    let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let moment = sabir_wire::format_timestamp(seconds);
     let (date, _) = moment.split_once('T').unwrap_or((&moment, ""));
     format!("{date} (UTC)")
@@ -278,20 +401,31 @@ mod tests {
     #[test]
     fn changed_files_are_read_again() {
         let folder = tempfile::TempDir::new().unwrap();
-        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("AGENTS.md", "one");
         let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
         let config = Config::default();
         let (context, watch) = task_context(&workspace, &config, Some("code"));
         let today = || watch.last_state.lock().unwrap().date.clone();
         let told = |fragments: &[ContextFragment]| {
-            let files = fragments.iter().filter(|one| one.kind == FragmentKind::Instructions);
+            let files = fragments
+                .iter()
+                .filter(|one| one.kind == FragmentKind::Instructions);
             let own = files.filter(|one| !one.name.starts_with('/'));
-            own.map(|one| one.text.clone()).collect::<Vec<_>>().join(" ")
+            own.map(|one| one.text.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(told(&context.fragments), "one");
         let check = |expected: Option<&str>| {
-            assert_eq!(watch.poll_on(today()).map(|fragments| told(&fragments)).as_deref(), expected);
+            assert_eq!(
+                watch
+                    .poll_on(today())
+                    .map(|fragments| told(&fragments))
+                    .as_deref(),
+                expected
+            );
             assert_eq!(watch.poll_on(today()), None, "once");
         };
         check(None);
@@ -309,7 +443,9 @@ mod tests {
         std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
         check(Some("new rules"));
         let next = watch.poll_on("2999-01-01 (UTC)".to_owned()).unwrap();
-        assert!(next.iter().any(|one| one.text.contains("2999-01-01")) && told(&next) == "new rules");
+        assert!(
+            next.iter().any(|one| one.text.contains("2999-01-01")) && told(&next) == "new rules"
+        );
     }
 
     #[test]

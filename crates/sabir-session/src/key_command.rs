@@ -47,7 +47,12 @@ impl KeyCommand {
     /// Returns the key: the one that the command printed earlier in this process, else a new one.
     pub(crate) fn cached_key(&self) -> Result<Secret, String> {
         // The lock is held while the command runs, so that two sessions do not both ask the user to unlock their keys.
-        let mut printed = self.environment.printed_keys.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut printed = self
+            .environment
+            .printed_keys
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = printed.get(&self.words) {
             return Ok(key.clone());
         }
@@ -60,41 +65,56 @@ impl KeyCommand {
     fn run_on_own_thread(&self) -> Result<Secret, String> {
         let command = self.clone();
         let run = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| command.error_text(&format!("cannot be run: {error}")))?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let runtime =
+                runtime.map_err(|error| command.error_text(&format!("cannot be run: {error}")))?;
             runtime.block_on(command.clone().run_command())
         };
-        let thread = std::thread::Builder::new().name("key command".to_owned()).spawn(run);
+        let thread = std::thread::Builder::new()
+            .name("key command".to_owned())
+            .spawn(run);
         let thread = thread.map_err(|error| self.error_text(&format!("cannot be run: {error}")))?;
-        thread.join().unwrap_or_else(|_| Err(self.error_text("broke down")))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(self.error_text("broke down")))
     }
 
     /// Runs the command and returns the key that it prints.
     pub(crate) async fn run_command(self) -> Result<Secret, String> {
         // Single quotes keep the shell from interpreting anything in the words.
-        let quoted: Vec<_> = self.words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+        let quoted: Vec<_> = self
+            .words
+            .iter()
+            .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+            .collect();
         let helper = self.environment.helper_program.clone();
         let environment = self.environment.all_variables();
         let command = ShellCommand::new(format!("exec {}", quoted.join(" ")), helper)
             .env(environment)
             .timeout(self.limit)
             .captured_bytes(0, 0);
-        let cannot = |error: sabir_workspace::WorkspaceError| self.error_text(&format!("cannot be run: {error}"));
+        let cannot = |error: sabir_workspace::WorkspaceError| {
+            self.error_text(&format!("cannot be run: {error}"))
+        };
         let root = Workspace::open(Path::new("/")).map_err(cannot)?;
         let mut printed = Vec::new();
         let ended = command.run(&root, |stream, bytes| match stream {
             OutputStream::Stdout if printed.len() <= MAX_KEY => printed.extend_from_slice(bytes),
             OutputStream::Stdout => {}
-            OutputStream::Stderr => {
-                self.notices.send(NoticeTopic::KeyCommand, String::from_utf8_lossy(bytes).trim_end())
-            }
+            OutputStream::Stderr => self.notices.send(
+                NoticeTopic::KeyCommand,
+                String::from_utf8_lossy(bytes).trim_end(),
+            ),
         });
         match ended.await.map_err(cannot)?.end {
             CommandExit::Exited(0) => self.parse_key(&printed),
             CommandExit::Exited(code) => Err(self.error_text(&format!("ended with code {code}"))),
-            CommandExit::TimedOut => {
-                Err(self.error_text(&format!("did not end within {} seconds", self.limit.as_secs())))
-            }
+            CommandExit::TimedOut => Err(self.error_text(&format!(
+                "did not end within {} seconds",
+                self.limit.as_secs()
+            ))),
             _ => Err(self.error_text("was ended by a signal")),
         }
     }
@@ -104,14 +124,22 @@ impl KeyCommand {
         if printed.len() > MAX_KEY {
             return Err(self.error_text("printed more than a key"));
         }
-        let text = std::str::from_utf8(printed).map_err(|_| self.error_text("printed no UTF-8 text"))?;
+        let text =
+            std::str::from_utf8(printed).map_err(|_| self.error_text("printed no UTF-8 text"))?;
         let key = Secret::new(text.lines().next().unwrap_or_default());
-        if key.is_empty() { Err(self.error_text("printed no key on its first line")) } else { Ok(key) }
+        if key.is_empty() {
+            Err(self.error_text("printed no key on its first line"))
+        } else {
+            Ok(key)
+        }
     }
 
     /// Formats an error. It names only the program, since an argument may be a secret.
     fn error_text(&self, what: &str) -> String {
         let program = self.words.first().map_or("", String::as_str);
-        format!("the api_key_command of {} (`{program}`) {what}", self.provider)
+        format!(
+            "the api_key_command of {} (`{program}`) {what}",
+            self.provider
+        )
     }
 }

@@ -95,8 +95,8 @@ pub use error::SessionError;
 pub use sabir_agent::{SummaryAuthor, UserMessage};
 
 pub use event::{
-    CloseReason, RequestId, RetryAttempt, SessionEvent, SessionEventKind, SessionSnapshot, SessionState, StreamEvent,
-    SubtaskLabel, WaitingEvent,
+    CloseReason, RequestId, RetryAttempt, SessionEvent, SessionEventKind, SessionSnapshot,
+    SessionState, StreamEvent, SubtaskLabel, WaitingEvent,
 };
 pub use host::{Host, TaskFilter};
 pub use hub::{SessionUpdate, Subscription};
@@ -104,4 +104,7 @@ pub use notice::{Notice, NoticeSink, NoticeTopic};
 pub use repairs::without_rules as repairs_without;
 pub use session::{Session, SessionHandle, SessionOutcome};
 pub use setup::{TaskEnd, TaskSetup, built_in_tools, find_task, temporary_jobs};
-pub use spec::{CompletionSpec, Interactivity, LimitSpec, RecordMode, RuleSpec, SandboxSpec, SessionSpec, SubtaskSpec};
+pub use spec::{
+    CompletionSpec, Interactivity, LimitSpec, RecordMode, RuleSpec, SandboxSpec, SessionSpec,
+    SubtaskSpec,
+};

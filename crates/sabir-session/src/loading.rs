@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabir_agent::{
-    CancelToken, Record, ReplayError, SubtaskLimits, SubtaskSpawner, Task, TaskId, TaskOrigin, TaskStart, UserMessage,
+    CancelToken, Record, ReplayError, SubtaskLimits, SubtaskSpawner, Task, TaskId, TaskOrigin,
+    TaskStart, UserMessage,
 };
 use sabir_call::{Image, Model};
 use sabir_journal::Journal;
@@ -66,7 +67,9 @@ impl SubtaskRequest<'_> {
         let keys = &self.config.limits.subtasks;
         let levels = keys.depth.unwrap_or(SubtaskLimits::default().depth);
         // The orchestrator changes nothing itself, so it is useless without subtasks.
-        let is_wanted = self.spec.subtasks.offered || self.has_started || modes::mode_name(mode) == modes::ORCHESTRATOR;
+        let is_wanted = self.spec.subtasks.offered
+            || self.has_started
+            || modes::mode_name(mode) == modes::ORCHESTRATOR;
         if !(is_wanted || keys.offered == Some(true)) || levels <= self.depth {
             return Ok(None);
         }
@@ -75,7 +78,9 @@ impl SubtaskRequest<'_> {
             if is_wanted {
                 return Err(SessionError::invalid(why));
             }
-            self.config.notices.send(NoticeTopic::Subtasks, format!("{why}, so none are offered"));
+            self.config
+                .notices
+                .send(NoticeTopic::Subtasks, format!("{why}, so none are offered"));
             return Ok(None);
         }
         let family = SubtaskContext {
@@ -91,8 +96,16 @@ impl SubtaskRequest<'_> {
 }
 
 /// Loads the configuration and the dialect files of a spec; notices go to the hub.
-fn load_config(host: &Host, spec: &SessionSpec, hub: &EventHub) -> Result<Arc<Config>, SessionError> {
-    let mut config = Config::load(host.environment(), spec.config.as_deref(), &hub.notice_sink())?;
+fn load_config(
+    host: &Host,
+    spec: &SessionSpec,
+    hub: &EventHub,
+) -> Result<Arc<Config>, SessionError> {
+    let mut config = Config::load(
+        host.environment(),
+        spec.config.as_deref(),
+        &hub.notice_sink(),
+    )?;
     dialect_tables::load_dialect_files(&spec.dialect_files, &mut config.dialects)?;
     // A time that cannot be read is told before anything begins.
     config.answer_limit()?;
@@ -128,8 +141,14 @@ pub(crate) fn create(
     }
     let config = load_config(host, spec, hub)?;
     let mode = setup::initial_mode(spec, &config).to_owned();
-    let chosen = config.resolve_model(spec.model.as_deref().or_else(|| modes::model_of(&config, &mode)))?;
-    let images = ImageSupport::of_model(&chosen).check_images(first.images).map_err(SessionError::invalid)?;
+    let chosen = config.resolve_model(
+        spec.model
+            .as_deref()
+            .or_else(|| modes::model_of(&config, &mode)),
+    )?;
+    let images = ImageSupport::of_model(&chosen)
+        .check_images(first.images)
+        .map_err(SessionError::invalid)?;
     let named_edit_tool = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
     let edit_tool = locked::resolve_edit_tool(named_edit_tool, &chosen)?;
     let journals = host.environment().tasks_folder()?;
@@ -152,13 +171,28 @@ pub(crate) fn create(
     let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
     let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
-    let begun = InitialMode { mode: &mode, model: &chosen.name, protocol: &protocol };
-    let setup = setup.with_modes(&config, spec, begun, &chosen, is_recorded)?.with_current_mode(now);
+    let begun = InitialMode {
+        mode: &mode,
+        model: &chosen.name,
+        protocol: &protocol,
+    };
+    let setup = setup
+        .with_modes(&config, spec, begun, &chosen, is_recorded)?
+        .with_current_mode(now);
     let attended = spec.interactivity.attended();
-    let plan = NewTaskPlan { id, prompt: first.text, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
+    let plan = NewTaskPlan {
+        id,
+        prompt: first.text,
+        model: &chosen.name,
+        model_id: &chosen.id,
+        protocol,
+        from: None,
+    };
     let mut opened = setup::create_task(&setup, plan, attended, &journals, host.environment())?;
     opened.task = opened.task.with_images(images);
-    opened.observers.extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
+    opened
+        .observers
+        .extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
     let told = setup.cassette_header(opened.task.start_record(), &chosen.id, &config);
     let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
     hub.set_history(opened.task.start_record().clone(), Vec::new());
@@ -215,12 +249,20 @@ fn load(
     check_protocol(&config, start, spec)?;
     let spec = &setup::with_kept_mode(&records, spec);
     let mode = setup::initial_mode(spec, &config).to_owned();
-    let begun = InitialMode { mode: setup::start_mode(start), model: &start.model, protocol: &start.protocol };
+    let begun = InitialMode {
+        mode: setup::start_mode(start),
+        model: &start.model,
+        protocol: &start.protocol,
+    };
     let (chosen, note) = modes::resolve_mode_model(&mode, begun, &config, spec)?;
     if let Some(note) = note {
-        config.notices.send(NoticeTopic::Mode, format!("mode {mode}: {note}"));
+        config
+            .notices
+            .send(NoticeTopic::Mode, format!("mode {mode}: {note}"));
     }
-    let images = ImageSupport::of_model(&chosen).check_images(images).map_err(SessionError::invalid)?;
+    let images = ImageSupport::of_model(&chosen)
+        .check_images(images)
+        .map_err(SessionError::invalid)?;
     let now = modes::shared_mode(&mode);
     let workspace = setup::workspace_of(start);
     let subtasks = SubtaskRequest {
@@ -237,16 +279,34 @@ fn load(
     let resources = plain_resources(edit_tool, &journals, id, subtasks.spawner(id, &now)?);
     let is_recorded = matches!(spec.record, RecordMode::Record(_));
     let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.with_prices(&chosen)?;
-    let setup = setup.at_depth(start.depth(), CancelToken::default()).for_recording(is_recorded);
-    let setup = setup.with_modes(&config, spec, begun, &chosen, is_recorded)?.with_current_mode(now);
+    let setup = setup
+        .at_depth(start.depth(), CancelToken::default())
+        .for_recording(is_recorded);
+    let setup = setup
+        .with_modes(&config, spec, begun, &chosen, is_recorded)?
+        .with_current_mode(now);
     let told = setup.cassette_header(start, &chosen.id, &config);
-    let told = CassetteHeader { records: records.clone(), words: words.clone(), ..told };
+    let told = CassetteHeader {
+        records: records.clone(),
+        words: words.clone(),
+        ..told
+    };
     let settings = setup.task_settings(&chosen.id, spec.interactivity.attended());
     hub.set_history(start.clone(), records.clone());
     let task = replay_records(id, records, settings, words.is_some())?;
-    let task = task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs()).with_images(images);
-    let mut opened = OpenedTask { task, store: Box::new(journal), first: None, observers: Vec::new() };
-    opened.observers.extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
+    let task = task
+        .with_context(setup.context.clone())
+        .with_modes(setup.modes.mode_configs())
+        .with_images(images);
+    let mut opened = OpenedTask {
+        task,
+        store: Box::new(journal),
+        first: None,
+        observers: Vec::new(),
+    };
+    opened
+        .observers
+        .extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
     let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
     Ok(LoadedSession {
         spec: spec.clone(),
@@ -267,8 +327,11 @@ fn replay_records(
     settings: sabir_agent::TaskSettings,
     has_message: bool,
 ) -> Result<Task, SessionError> {
-    let replayed =
-        if has_message { Task::replay_for_message(records, settings) } else { Task::replay(records, settings) };
+    let replayed = if has_message {
+        Task::replay_for_message(records, settings)
+    } else {
+        Task::replay(records, settings)
+    };
     replayed.map_err(|error| match error {
         ReplayError::Completed => SessionError::invalid(format!(
             "{id}: the task is completed; say what to do next: `sabir resume {id} WORDS` continues it, `sabir fork {id} WORDS` starts a new task from it"
@@ -284,18 +347,29 @@ fn open_journal(
     id: &TaskId,
     config: &Config,
 ) -> Result<(Journal, Vec<Record>), SessionError> {
-    let (journal, entries, recovery) = Journal::open(folder, id, host.environment().journal_clock())
-        .map_err(|error| SessionError::invalid(error.to_string()))?;
+    let (journal, entries, recovery) =
+        Journal::open(folder, id, host.environment().journal_clock())
+            .map_err(|error| SessionError::invalid(error.to_string()))?;
     if !recovery.is_clean() {
-        config.notices.send(NoticeTopic::Recovery, recovery.to_string());
+        config
+            .notices
+            .send(NoticeTopic::Recovery, recovery.to_string());
     }
-    Ok((journal, entries.into_iter().map(|entry| entry.record).collect()))
+    Ok((
+        journal,
+        entries.into_iter().map(|entry| entry.record).collect(),
+    ))
 }
 
 /// Returns the start of a task that can continue. An imported task cannot: its tools were another program's.
-pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r TaskStart, SessionError> {
+pub(crate) fn first_start<'r>(
+    id: &TaskId,
+    records: &'r [Record],
+) -> Result<&'r TaskStart, SessionError> {
     let Some(Record::Started(start)) = records.first() else {
-        return Err(SessionError::invalid(format!("the journal of {id} does not begin with the start of a task")));
+        return Err(SessionError::invalid(format!(
+            "the journal of {id} does not begin with the start of a task"
+        )));
     };
     if matches!(start.from, Some(TaskOrigin::Import { .. })) {
         return Err(SessionError::invalid(format!(
@@ -306,14 +380,22 @@ pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r 
 }
 
 /// Checks that a task's protocol is known and is not to be changed: a resumed task is locked to it.
-fn check_protocol(config: &Config, start: &TaskStart, spec: &SessionSpec) -> Result<(), SessionError> {
+fn check_protocol(
+    config: &Config,
+    start: &TaskStart,
+    spec: &SessionSpec,
+) -> Result<(), SessionError> {
     let locked = start.protocol.name();
     if locked != "native" && config.dialects.find(locked).is_none() {
         return Err(SessionError::invalid(format!(
             "this task is locked to the dialect `{locked}`, which is not defined here: give its table with --dialects FILE"
         )));
     }
-    let wanted = spec.protocol.as_deref().map(|name| locked::parse_protocol(&config.dialects, name)).transpose()?;
+    let wanted = spec
+        .protocol
+        .as_deref()
+        .map(|name| locked::parse_protocol(&config.dialects, name))
+        .transpose()?;
     if wanted.is_some_and(|protocol| protocol != start.protocol) {
         return Err(SessionError::invalid(format!(
             "this task is locked to the protocol `{locked}`; a new task may use another"
@@ -330,16 +412,29 @@ fn recorded_model(
     told: CassetteHeader,
     config: &Config,
     hub: &EventHub,
-) -> Result<(ModeRoutedModel<KeyRefreshingModel<HttpModel>>, RecordingState), SessionError> {
+) -> Result<
+    (
+        ModeRoutedModel<KeyRefreshingModel<HttpModel>>,
+        RecordingState,
+    ),
+    SessionError,
+> {
     let RecordMode::Record(file) = &spec.record else {
         let model = |chosen: &ResolvedModel| {
             let hub = hub.clone();
             chosen.build_model(move |model| observe_retries(model, &hub))
         };
-        return Ok((setup.modes.route_models(model(chosen), model), RecordingState::Off));
+        return Ok((
+            setup.modes.route_models(model(chosen), model),
+            RecordingState::Off,
+        ));
     };
-    let told = CassetteHeader { renews: chosen.renews_key(), ..told };
-    let recorder = recording::start_recording(&chosen.fixed_key_model(), file, &told, &config.notices)?;
+    let told = CassetteHeader {
+        renews: chosen.renews_key(),
+        ..told
+    };
+    let recorder =
+        recording::start_recording(&chosen.fixed_key_model(), file, &told, &config.notices)?;
     let recording = RecordingState::Record(recorder.clone());
     let model = |chosen: &ResolvedModel| {
         let recorder = recorder.clone();
@@ -385,8 +480,12 @@ pub(crate) fn replay_journaled(
 ) -> Result<LoadedSession, SessionError> {
     let (cassette, mut told) = recording::parse_cassette(recording)?;
     told.start.task = host.new_task_id();
-    let journal = Journal::create(journals, &told.start.task, host.environment().journal_clock())
-        .map_err(|error| SessionError::internal(error.to_string()))?;
+    let journal = Journal::create(
+        journals,
+        &told.start.task,
+        host.environment().journal_clock(),
+    )
+    .map_err(|error| SessionError::internal(error.to_string()))?;
     let mut loaded = replay(host, spec, cassette, told, hub)?;
     loaded.opened.store = Box::new(journal);
     Ok(loaded)
@@ -404,10 +503,14 @@ pub(crate) fn replay_resumed(
     let (cassette, mut told) = recording::read_cassette(file)?;
     let id = &told.start.task;
     if told.records.is_empty() {
-        return Err(SessionError::invalid("the cassette is that of a new task: play it with `sabir run --replay`"));
+        return Err(SessionError::invalid(
+            "the cassette is that of a new task: play it with `sabir run --replay`",
+        ));
     }
     if task.is_some_and(|name| !id.as_str().starts_with(name)) {
-        return Err(SessionError::invalid(format!("the cassette is that of the task {id}")));
+        return Err(SessionError::invalid(format!(
+            "the cassette is that of the task {id}"
+        )));
     }
     told.words = message.or(told.words);
     replay(host, spec, cassette, told, hub)
@@ -423,11 +526,14 @@ fn replay(
 ) -> Result<LoadedSession, SessionError> {
     let recorded = &told.start.model;
     if spec.model.as_ref().is_some_and(|model| model != recorded) {
-        return Err(SessionError::invalid(format!("the cassette was recorded with the model `{recorded}`")));
+        return Err(SessionError::invalid(format!(
+            "the cassette was recorded with the model `{recorded}`"
+        )));
     }
     let config = load_config(host, spec, hub)?;
     check_protocol(&config, &told.start, spec)?;
-    let all_records = std::iter::once(Record::Started(told.start.clone())).chain(told.records.iter().cloned());
+    let all_records =
+        std::iter::once(Record::Started(told.start.clone())).chain(told.records.iter().cloned());
     let all_records: Vec<_> = all_records.collect();
     let spec = &setup::with_kept_mode(&all_records, spec);
     let setup = TaskSetup::for_replay(spec, &config, &told, cassette.results.clone())?;
@@ -443,17 +549,32 @@ fn replay(
         player.on_dropped(move || cancel.cancel());
     }
     let settings = setup.task_settings(&told.model, spec.interactivity.attended());
-    let CassetteHeader { start, records, words, .. } = told;
+    let CassetteHeader {
+        start,
+        records,
+        words,
+        ..
+    } = told;
     hub.set_history(start.clone(), records.clone());
     let (task, first) = if records.is_empty() {
         let (task, first) = Task::new(start, settings);
         (task, Some(first))
     } else {
         let id = start.task.clone();
-        (replay_records(&id, records, settings, words.is_some())?, None)
+        (
+            replay_records(&id, records, settings, words.is_some())?,
+            None,
+        )
     };
-    let task = task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs());
-    let opened = OpenedTask { task, store: Box::new(NullStore), first, observers: Vec::new() };
+    let task = task
+        .with_context(setup.context.clone())
+        .with_modes(setup.modes.mode_configs());
+    let opened = OpenedTask {
+        task,
+        store: Box::new(NullStore),
+        first,
+        observers: Vec::new(),
+    };
     Ok(LoadedSession {
         spec: spec.clone(),
         config,

@@ -34,8 +34,14 @@ pub fn task_protocol(
 ///
 /// # Errors
 /// When there is no edit tool with this name.
-pub fn resolve_edit_tool(explicit: Option<&str>, chosen: &ResolvedModel) -> Result<EditTool, SessionError> {
-    let known = chosen.entry.as_ref().and_then(|entry| entry.edit_tool.as_deref());
+pub fn resolve_edit_tool(
+    explicit: Option<&str>,
+    chosen: &ResolvedModel,
+) -> Result<EditTool, SessionError> {
+    let known = chosen
+        .entry
+        .as_ref()
+        .and_then(|entry| entry.edit_tool.as_deref());
     parse_edit_tool(explicit.or(known))
 }
 
@@ -43,9 +49,16 @@ pub fn resolve_edit_tool(explicit: Option<&str>, chosen: &ResolvedModel) -> Resu
 ///
 /// # Errors
 /// When the options ask for another edit tool.
-pub fn locked_edit_tool(start: &TaskStart, options: &SessionSpec) -> Result<EditTool, SessionError> {
+pub fn locked_edit_tool(
+    start: &TaskStart,
+    options: &SessionSpec,
+) -> Result<EditTool, SessionError> {
     let kept = parse_edit_tool(start.edit_tool.as_deref())?;
-    let wanted = options.edit_tool.as_deref().map(|name| parse_edit_tool(Some(name))).transpose()?;
+    let wanted = options
+        .edit_tool
+        .as_deref()
+        .map(|name| parse_edit_tool(Some(name)))
+        .transpose()?;
     if wanted.is_some_and(|wanted| wanted != kept) {
         return Err(SessionError::invalid(format!(
             "this task is locked to the edit tool `{}`; a new task may use another",
@@ -57,7 +70,9 @@ pub fn locked_edit_tool(start: &TaskStart, options: &SessionSpec) -> Result<Edit
 
 fn parse_edit_tool(name: Option<&str>) -> Result<EditTool, SessionError> {
     let tool = name.map(str::parse).transpose();
-    Ok(tool.map_err(|error: EditToolError| SessionError::invalid(error.to_string()))?.unwrap_or_default())
+    Ok(tool
+        .map_err(|error: EditToolError| SessionError::invalid(error.to_string()))?
+        .unwrap_or_default())
 }
 
 /// Parses the name of a protocol: `native`, or a dialect's name or alias.

@@ -17,7 +17,8 @@ mod mode_switcher;
 mod roo;
 
 pub(crate) use mode_runtime::{
-    CurrentMode, InitialMode, RecordedMode, SessionModes, mode_name, resolve_mode_model, shared_mode,
+    CurrentMode, InitialMode, RecordedMode, SessionModes, mode_name, resolve_mode_model,
+    shared_mode,
 };
 pub(crate) use mode_switcher::{ModeRoutedModel, ModeSwitcher};
 
@@ -34,7 +35,9 @@ const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, SessionError> {
     let usual = Mode::canonical_name(name);
     let (all, faults) = all_modes(config, workspace);
-    let found = all.iter().find(|mode| mode.name == name || mode.name == usual);
+    let found = all
+        .iter()
+        .find(|mode| mode.name == name || mode.name == usual);
     found.cloned().ok_or_else(|| {
         let fault = faults
             .iter()
@@ -48,11 +51,26 @@ pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<M
 /// Returns all modes that can be used in a workspace, and the faults of those that its repository defines wrongly.
 pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<ModeFault>) {
     let taken = |name: &str| {
-        let own = || config.modes.iter().any(|mode| mode.name == name).then_some("is that of a mode of your own");
-        is_builtin(name).then_some("is that of a built-in mode").or_else(own)
+        let own = || {
+            config
+                .modes
+                .iter()
+                .any(|mode| mode.name == name)
+                .then_some("is that of a mode of your own")
+        };
+        is_builtin(name)
+            .then_some("is that of a built-in mode")
+            .or_else(own)
     };
     let RooModes { modes, faults } = RooModes::read_folder(workspace, taken);
-    (Mode::builtin_modes().into_iter().chain(config.modes.iter().cloned()).chain(modes).collect(), faults)
+    (
+        Mode::builtin_modes()
+            .into_iter()
+            .chain(config.modes.iter().cloned())
+            .chain(modes)
+            .collect(),
+        faults,
+    )
 }
 
 fn is_builtin(name: &str) -> bool {
@@ -67,8 +85,16 @@ pub fn is_from_repository(name: &str, config: &Config) -> bool {
 /// Returns the model that the configuration sets for a mode.
 pub fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
     let tables = &config.rules.modes;
-    let usual = || tables.iter().find(|(name, _)| is_builtin(name) && Mode::canonical_name(name) == mode);
-    tables.get(mode).or_else(|| usual().map(|(_, table)| table))?.model.as_deref()
+    let usual = || {
+        tables
+            .iter()
+            .find(|(name, _)| is_builtin(name) && Mode::canonical_name(name) == mode)
+    };
+    tables
+        .get(mode)
+        .or_else(|| usual().map(|(_, table)| table))?
+        .model
+        .as_deref()
 }
 
 /// Returns the modes that the configuration defines. Its default mode must be one of them, or built in.
@@ -85,10 +111,15 @@ pub(crate) fn own_modes(keys: &RuleKeys) -> Result<Vec<Mode>, ConfigProblem> {
         }
         parse_mode(name, table).map(Some)
     });
-    let own: Vec<_> = own.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+    let own: Vec<_> = own
+        .filter_map(Result::transpose)
+        .collect::<Result<_, _>>()?;
     match &keys.mode {
         Some(name) if !is_builtin(name) && !own.iter().any(|mode| mode.name == *name) => {
-            Err(ConfigProblem::new(&["mode"], unknown_mode(name, Mode::builtin_modes().iter().chain(&own))))
+            Err(ConfigProblem::new(
+                &["mode"],
+                unknown_mode(name, Mode::builtin_modes().iter().chain(&own)),
+            ))
         }
         _ => Ok(own),
     }
@@ -105,7 +136,9 @@ fn unknown_mode<'a>(name: &str, all: impl Iterator<Item = &'a Mode>) -> String {
 /// With a message for the user, for no word or an unknown mode.
 pub fn resolve_mode_name(word: &str, names: &[String]) -> Result<String, String> {
     let usual = Mode::canonical_name(word.trim());
-    let found = names.iter().find(|name| *name == word.trim() || *name == usual);
+    let found = names
+        .iter()
+        .find(|name| *name == word.trim() || *name == usual);
     match (found, word.trim()) {
         (Some(name), _) => Ok(name.clone()),
         (None, "") => Err(format!("write /mode with one of {}", names.join(", "))),
@@ -123,27 +156,50 @@ fn no_such_mode<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> String {
 
 fn parse_mode(name: &str, table: &ModeTable) -> Result<Mode, ConfigProblem> {
     let wrong = |keys: &[&str], why: String| {
-        ConfigProblem::new(&[&["modes", name], keys].concat(), format!("[modes.{name}]: {why}"))
+        ConfigProblem::new(
+            &[&["modes", name], keys].concat(),
+            format!("[modes.{name}]: {why}"),
+        )
     };
     let mut groups = Vec::new();
     for (at, word) in table.tools.iter().enumerate() {
         groups.push(ToolGroup::from_name(word).ok_or_else(|| {
             let names = ToolGroup::ALL.map(ToolGroup::name).join(", ");
-            wrong(&["tools", &at.to_string()], format!("`{word}` is none of {names}"))
+            wrong(
+                &["tools", &at.to_string()],
+                format!("`{word}` is none of {names}"),
+            )
         })?);
     }
     if groups.is_empty() {
-        return Err(wrong(&["tools"], "it has no `tools`: name what may be done in it".to_owned()));
+        return Err(wrong(
+            &["tools"],
+            "it has no `tools`: name what may be done in it".to_owned(),
+        ));
     }
     for (at, glob) in table.write.iter().enumerate() {
-        let fault = Bounds::new().write_only([glob.clone()]).err().map(|error| error.to_string());
+        let fault = Bounds::new()
+            .write_only([glob.clone()])
+            .err()
+            .map(|error| error.to_string());
         if let Some(why) = config::glob_problem(glob).or(fault) {
             return Err(wrong(&["write", &at.to_string()], why));
         }
     }
-    let ModeTable { about, instructions, write, .. } = table.clone();
+    let ModeTable {
+        about,
+        instructions,
+        write,
+        ..
+    } = table.clone();
     let write = write.into_iter().map(FilePattern::Glob).collect();
-    Ok(Mode { name: name.to_owned(), about, instructions, groups, write })
+    Ok(Mode {
+        name: name.to_owned(),
+        about,
+        instructions,
+        groups,
+        write,
+    })
 }
 
 /// Reports whether a mode offers the tool with this name.
@@ -151,7 +207,8 @@ fn parse_mode(name: &str, table: &ModeTable) -> Result<Mode, ConfigProblem> {
 /// A built-in mode without any limit does not offer to switch modes: no other mode allows more, and the tool would only
 /// make every request longer.
 pub fn mode_offers(mode: &Mode, group: Option<ToolGroup>) -> bool {
-    let has_all = || ToolGroup::ALL.iter().all(|group| mode.has_group(*group)) && mode.can_edit_any_file();
+    let has_all =
+        || ToolGroup::ALL.iter().all(|group| mode.has_group(*group)) && mode.can_edit_any_file();
     match group {
         Some(ToolGroup::Switch) if is_builtin(&mode.name) && has_all() => false,
         group => group.is_none_or(|group| mode.has_group(group)),
@@ -160,7 +217,9 @@ pub fn mode_offers(mode: &Mode, group: Option<ToolGroup>) -> bool {
 
 /// Reports whether tools of a group are offered in a mode. Without a mode there is nothing to switch.
 pub fn is_offered(mode: Option<&Mode>, group: Option<ToolGroup>) -> bool {
-    mode.map_or(group != Some(ToolGroup::Switch), |mode| mode_offers(mode, group))
+    mode.map_or(group != Some(ToolGroup::Switch), |mode| {
+        mode_offers(mode, group)
+    })
 }
 
 /// Returns the limits on file access that hold in a task, whatever the user approves: hidden files, and the files that the
@@ -171,30 +230,48 @@ pub fn is_offered(mode: Option<&Mode>, group: Option<ToolGroup>) -> bool {
 pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, SessionError> {
     let names = config.rules.ignore_files.clone();
     let names = names.unwrap_or_else(|| IGNORE_FILES.map(str::to_owned).to_vec());
-    if let Some(name) = names.iter().find(|name| name.is_empty() || name.contains('/')) {
-        let wrong =
-            format!("ignore_files: `{name}` is no name of a file: write one without a folder, such as .sabirignore");
+    if let Some(name) = names
+        .iter()
+        .find(|name| name.is_empty() || name.contains('/'))
+    {
+        let wrong = format!(
+            "ignore_files: `{name}` is no name of a file: write one without a folder, such as .sabirignore"
+        );
         return Err(SessionError::invalid(wrong));
     }
     // A path in the home folder is no path of the workspace. `path_forms` adds its absolute and relative spellings.
-    let hidden = rules.denied_paths().filter(|glob| *glob != "~" && !glob.starts_with("~/")).map(str::to_owned);
+    let hidden = rules
+        .denied_paths()
+        .filter(|glob| *glob != "~" && !glob.starts_with("~/"))
+        .map(str::to_owned);
     let wrong = |error: sabir_workspace::BoundsError| SessionError::invalid(error.to_string());
-    let bounds = Bounds::new().ignore_files(names).hide_globs(hidden).map_err(wrong)?;
+    let bounds = Bounds::new()
+        .ignore_files(names)
+        .hide_globs(hidden)
+        .map_err(wrong)?;
     match rules.mode() {
-        Some(mode) if !mode.has_group(ToolGroup::Edit) => {
-            Ok(bounds.read_only().with_limit_reason(format!("the mode `{}` does not change files", mode.name)))
-        }
+        Some(mode) if !mode.has_group(ToolGroup::Edit) => Ok(bounds
+            .read_only()
+            .with_limit_reason(format!("the mode `{}` does not change files", mode.name))),
         Some(mode) if !mode.write.is_empty() => {
-            let because = format!("the mode `{}` changes only {}", mode.name, mode.writable_patterns());
+            let because = format!(
+                "the mode `{}` changes only {}",
+                mode.name,
+                mode.writable_patterns()
+            );
             let mut globs = Vec::new();
             let mut expressions = Vec::new();
             for pattern in &mode.write {
                 match pattern {
                     FilePattern::Glob(glob) => globs.push(glob.clone()),
-                    FilePattern::Regex(expression) => expressions.push(expression.as_str().to_owned()),
+                    FilePattern::Regex(expression) => {
+                        expressions.push(expression.as_str().to_owned())
+                    }
                 }
             }
-            let bounds = bounds.write_only(globs).and_then(|bounds| bounds.or_write_matching(expressions));
+            let bounds = bounds
+                .write_only(globs)
+                .and_then(|bounds| bounds.or_write_matching(expressions));
             Ok(bounds.map_err(wrong)?.with_limit_reason(because))
         }
         _ => Ok(bounds),

@@ -61,12 +61,20 @@ impl NoticeSink {
 
     /// Sends a notice about the session's own task.
     pub fn send(&self, about: NoticeTopic, text: impl Into<String>) {
-        (self.0)(Notice { about, task: None, text: text.into() });
+        (self.0)(Notice {
+            about,
+            task: None,
+            text: text.into(),
+        });
     }
 
     /// Sends a notice about a subtask.
     pub fn send_about(&self, task: &TaskId, about: NoticeTopic, text: impl Into<String>) {
-        (self.0)(Notice { about, task: Some(task.clone()), text: text.into() });
+        (self.0)(Notice {
+            about,
+            task: Some(task.clone()),
+            text: text.into(),
+        });
     }
 }
 

@@ -75,7 +75,9 @@ impl ImageSupport {
     /// When a file is no usable image, or the model cannot get the images.
     pub fn load_images(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
         let images: Result<Vec<_>, _> = paths.iter().map(|path| load_image(path)).collect();
-        images.and_then(|images| self.check_images(images)).map_err(SessionError::invalid)
+        images
+            .and_then(|images| self.check_images(images))
+            .map_err(SessionError::invalid)
     }
 }
 
@@ -88,12 +90,16 @@ impl ImageInput {
         match self {
             Self::File { path } => load_image(path),
             Self::Data { media_type, data } => {
-                let image = sabir_tools::encoded_picture(data)
-                    .map_err(|reason| format!("a picture of the message cannot be shown: {reason}"))?;
+                let image = sabir_tools::encoded_picture(data).map_err(|reason| {
+                    format!("a picture of the message cannot be shown: {reason}")
+                })?;
                 if image.media_type == *media_type {
                     return Ok(image);
                 }
-                Err(format!("a picture of the message is {}, not {media_type}", image.media_type))
+                Err(format!(
+                    "a picture of the message is {}, not {media_type}",
+                    image.media_type
+                ))
             }
         }
     }
@@ -104,16 +110,21 @@ impl ImageInput {
 /// # Errors
 /// With a message for the user: the file cannot be read, is too large, or is no supported image.
 pub fn load_image(path: &Path) -> Result<Image, String> {
-    let wrong = |reason: String| format!("the picture {} cannot be shown: {reason}", path.display());
+    let wrong =
+        |reason: String| format!("the picture {} cannot be shown: {reason}", path.display());
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
     let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
     if !known.is_file() {
         return Err(wrong("it is no file".to_owned()));
     }
     // Reads one byte more than allowed, to detect a file that is too long.
-    let most = u64::try_from(MAX_PICTURE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::try_from(MAX_PICTURE_BYTES)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
+    file.take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| wrong(error.to_string()))?;
     sabir_tools::load_picture(&bytes).map_err(wrong)
 }
 
@@ -121,14 +132,22 @@ pub fn load_image(path: &Path) -> Result<Image, String> {
 pub fn with_image_notes(text: &str, images: &[Image]) -> String {
     let notes = images.iter().map(|image| {
         let bytes = image.data.len() / 4 * 3;
-        format!("[a picture: {}, {}]", image.media_type, counted_bytes(bytes))
+        format!(
+            "[a picture: {}, {}]",
+            image.media_type,
+            counted_bytes(bytes)
+        )
     });
     let text = Some(text.to_owned()).filter(|text| !text.is_empty());
     text.into_iter().chain(notes).collect::<Vec<_>>().join("\n")
 }
 
 fn counted_bytes(bytes: usize) -> String {
-    if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") }
+    if bytes == 1 {
+        "1 byte".to_owned()
+    } else {
+        format!("{bytes} bytes")
+    }
 }
 
 #[cfg(test)]
@@ -146,11 +165,23 @@ mod tests {
             }
         };
         let gif = "R0lGODlhAQABAAAAACw=";
-        check(&format!(r#"{{"media_type":"image/gif","data":"{gif}"}}"#), Ok("image/gif"));
-        check(&format!(r#"{{"media_type":"image/png","data":"{gif}"}}"#), Err("is image/gif, not image/png"));
+        check(
+            &format!(r#"{{"media_type":"image/gif","data":"{gif}"}}"#),
+            Ok("image/gif"),
+        );
+        check(
+            &format!(r#"{{"media_type":"image/png","data":"{gif}"}}"#),
+            Err("is image/gif, not image/png"),
+        );
         check(r#"{"media_type":"image/png","data":"%"}"#, Err("no base64"));
-        check(r#"{"media_type":"image/png","data":"aGk="}"#, Err("no PNG, JPEG, GIF or WebP"));
-        check(r#"{"path":"/no/such/file.png"}"#, Err("the picture /no/such/file.png cannot be shown"));
+        check(
+            r#"{"media_type":"image/png","data":"aGk="}"#,
+            Err("no PNG, JPEG, GIF or WebP"),
+        );
+        check(
+            r#"{"path":"/no/such/file.png"}"#,
+            Err("the picture /no/such/file.png cannot be shown"),
+        );
         check(r#"{"path":"/"}"#, Err("cannot be shown"));
         for json in [r#"{"url":"https://x"}"#, r#"{"data":"x"}"#, r#""x.png""#] {
             assert!(serde_json::from_str::<ImageInput>(json).is_err(), "{json}");
@@ -159,13 +190,28 @@ mod tests {
 
     #[test]
     fn unsupported_and_oversized_images_are_rejected() {
-        let image = Image { media_type: "image/png".to_owned(), data: "A".repeat(15 << 20) };
-        assert!(ImageSupport::Supported.check_images(vec![image.clone()]).is_ok());
+        let image = Image {
+            media_type: "image/png".to_owned(),
+            data: "A".repeat(15 << 20),
+        };
         assert!(
-            ImageSupport::Supported.check_images(vec![image.clone(), image.clone()]).unwrap_err().contains("20 MiB")
+            ImageSupport::Supported
+                .check_images(vec![image.clone()])
+                .is_ok()
+        );
+        assert!(
+            ImageSupport::Supported
+                .check_images(vec![image.clone(), image.clone()])
+                .unwrap_err()
+                .contains("20 MiB")
         );
         let blind = ImageSupport::Unsupported("m".to_owned());
-        assert!(blind.check_images(vec![image]).unwrap_err().contains("the model m reads no pictures"));
+        assert!(
+            blind
+                .check_images(vec![image])
+                .unwrap_err()
+                .contains("the model m reads no pictures")
+        );
         assert_eq!(blind.check_images(Vec::new()), Ok(Vec::new()));
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_model::{
-    Deadlines, KNOWN_PROVIDERS, KnownProvider, ProbeTarget, Provider, RetryPolicy, Secret, is_loopback, plain_address,
+    Deadlines, KNOWN_PROVIDERS, KnownProvider, ProbeTarget, Provider, RetryPolicy, Secret,
+    is_loopback, plain_address,
 };
 use sabir_wire::Wire;
 use serde::{Deserialize, Serialize};
@@ -98,22 +99,36 @@ impl ProviderConfigs {
     /// With a message for the user. It never shows a value, which may be a key in the wrong place.
     pub fn check_providers(&self) -> Result<(), String> {
         for (name, own) in &self.0 {
-            let places = [own.key.is_some(), own.key_env.is_some(), own.api_key_command.is_some()];
+            let places = [
+                own.key.is_some(),
+                own.key_env.is_some(),
+                own.api_key_command.is_some(),
+            ];
             if places.iter().filter(|given| **given).count() > 1 {
-                return Err(format!("[providers.{name}]: give one of key, key_env and api_key_command"));
+                return Err(format!(
+                    "[providers.{name}]: give one of key, key_env and api_key_command"
+                ));
             }
             if own.key.as_ref().is_some_and(Secret::is_empty) {
-                return Err(format!("[providers.{name}]: `key` is empty; leave it out where no key is wanted"));
+                return Err(format!(
+                    "[providers.{name}]: `key` is empty; leave it out where no key is wanted"
+                ));
             }
             let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-            let is_name =
-                |text: &str| text.starts_with(first) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            let is_name = |text: &str| {
+                text.starts_with(first)
+                    && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            };
             if own.key_env.as_deref().is_some_and(|text| !is_name(text)) {
                 return Err(format!(
                     "[providers.{name}]: `key_env` is the name of an environment variable, such as MY_KEY; a key itself is `key`"
                 ));
             }
-            if own.api_key_command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+            if own
+                .api_key_command
+                .as_ref()
+                .is_some_and(|words| words.first().is_none_or(String::is_empty))
+            {
                 return Err(format!(
                     "[providers.{name}]: api_key_command names no program: write [\"pass\", \"show\", \"x\"]"
                 ));
@@ -129,8 +144,13 @@ impl ProviderConfigs {
 
     /// Returns the names of all providers, the user's own first.
     pub fn provider_names(&self) -> Vec<&str> {
-        let own = self.0.keys().map(String::as_str).filter(|name| KnownProvider::from_name(name).is_none());
-        own.chain(KNOWN_PROVIDERS.iter().map(|known| known.name)).collect()
+        let own = self
+            .0
+            .keys()
+            .map(String::as_str)
+            .filter(|name| KnownProvider::from_name(name).is_none());
+        own.chain(KNOWN_PROVIDERS.iter().map(|known| known.name))
+            .collect()
     }
 
     /// Returns a provider with its key. A command that prints the key runs here, once in the life of the process.
@@ -168,17 +188,26 @@ impl ProviderConfigs {
         let mut provider = Provider { key, ..provider };
         // Bedrock takes either a bearer key or credentials that sign each request.
         if provider.wire == Wire::Bedrock {
-            let usual = KnownProvider::from_name(name).is_some_and(|known| known.base_url == provider.base_url);
+            let usual = KnownProvider::from_name(name)
+                .is_some_and(|known| known.base_url == provider.base_url);
             let variable = |name: &str| trimmed_variable(environment, name);
             amazon::apply_aws_environment(&mut provider, usual, environment.clock, variable);
         }
-        if provider.key.is_none() && provider.signing.is_none() && self.needs_key(name, environment) {
+        if provider.key.is_none() && provider.signing.is_none() && self.needs_key(name, environment)
+        {
             return Err(SessionError::invalid(format!(
                 "no key for {name}: set {}, or `key` or `api_key_command` under [providers.{name}] in config.toml",
-                self.key_variables(name).first().map_or("its key", String::as_str)
+                self.key_variables(name)
+                    .first()
+                    .map_or("its key", String::as_str)
             )));
         }
-        Ok(ProviderConnection { provider, deadlines, retries, command })
+        Ok(ProviderConnection {
+            provider,
+            deadlines,
+            retries,
+            command,
+        })
     }
 
     /// Lists all providers, the user's own first.
@@ -186,8 +215,12 @@ impl ProviderConfigs {
         let row = |name: &str| {
             let own = self.0.get(name);
             let known = KnownProvider::from_name(name);
-            let wire = own.and_then(|own| own.wire.as_deref()).or(known.map(|known| known.wire));
-            let url = own.and_then(|own| own.base_url.as_deref()).or(known.map(|known| known.base_url));
+            let wire = own
+                .and_then(|own| own.wire.as_deref())
+                .or(known.map(|known| known.wire));
+            let url = own
+                .and_then(|own| own.base_url.as_deref())
+                .or(known.map(|known| known.base_url));
             let moved = base_url_of(name, environment);
             let url = moved.as_deref().or(url).unwrap_or_default();
             ProviderRow {
@@ -208,13 +241,24 @@ impl ProviderConfigs {
             is_loopback(&row.base_url) && known.is_none_or(KnownProvider::is_local)
         };
         let rows = self.provider_rows(environment).into_iter().filter(wanted);
-        rows.map(|row| ProbeTarget { provider: row.name, base_url: row.base_url }).collect()
+        rows.map(|row| ProbeTarget {
+            provider: row.name,
+            base_url: row.base_url,
+        })
+        .collect()
     }
 
     /// Builds the provider without its key.
-    fn build_provider(&self, name: &str, environment: &Environment) -> Result<Provider, SessionError> {
+    fn build_provider(
+        &self,
+        name: &str,
+        environment: &Environment,
+    ) -> Result<Provider, SessionError> {
         let own = self.0.get(name);
-        let wire = own.and_then(|own| own.wire.as_deref()).map(|wire| wire_of(wire, name)).transpose()?;
+        let wire = own
+            .and_then(|own| own.wire.as_deref())
+            .map(|wire| wire_of(wire, name))
+            .transpose()?;
         let url = own.and_then(|own| own.base_url.as_deref());
         let mut provider = match KnownProvider::from_name(name) {
             Some(known) => known.to_provider(wire).ok_or_else(|| {
@@ -225,8 +269,16 @@ impl ProviderConfigs {
                 ))
             })?,
             None => {
-                let url = url.ok_or_else(|| SessionError::invalid(format!("[providers.{name}] has no base_url")))?;
-                Provider::new(name, wire.or(Wire::from_name(DEFAULT_WIRE)).unwrap_or(Wire::OpenAiChat), url, None)
+                let url = url.ok_or_else(|| {
+                    SessionError::invalid(format!("[providers.{name}] has no base_url"))
+                })?;
+                Provider::new(
+                    name,
+                    wire.or(Wire::from_name(DEFAULT_WIRE))
+                        .unwrap_or(Wire::OpenAiChat),
+                    url,
+                    None,
+                )
             }
         };
         // An environment variable overrides the file.
@@ -236,15 +288,24 @@ impl ProviderConfigs {
         Ok(provider)
     }
 
-    fn resolve_key(&self, name: &str, environment: &Environment) -> Result<Option<Secret>, SessionError> {
+    fn resolve_key(
+        &self,
+        name: &str,
+        environment: &Environment,
+    ) -> Result<Option<Secret>, SessionError> {
         if let Some(key) = self.0.get(name).and_then(|own| own.key.clone()) {
             return Ok(Some(key));
         }
         for variable in self.key_variables(name) {
             if environment.is_undecodable(&variable) {
-                return Err(SessionError::invalid(format!("{variable} is no UTF-8 text")));
+                return Err(SessionError::invalid(format!(
+                    "{variable} is no UTF-8 text"
+                )));
             }
-            if let Some(key) = environment.variable(&variable).filter(|key| !key.trim().is_empty()) {
+            if let Some(key) = environment
+                .variable(&variable)
+                .filter(|key| !key.trim().is_empty())
+            {
                 return Ok(Some(Secret::new(key)));
             }
         }
@@ -261,7 +322,11 @@ impl ProviderConfigs {
         if names.is_empty() {
             return KeySource::Nowhere;
         }
-        let is_set = |name: &&String| environment.variable(name).is_some_and(|value| !value.trim().is_empty());
+        let is_set = |name: &&String| {
+            environment
+                .variable(name)
+                .is_some_and(|value| !value.trim().is_empty())
+        };
         let present = names.iter().find(is_set).cloned();
         KeySource::Environment { names, present }
     }
@@ -294,7 +359,12 @@ const DEFAULT_WIRE: &str = "openai-chat";
 /// When the URL has no host, or has a user name, password or query.
 pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
     let plain = url.trim().trim_end_matches('/');
-    let place = plain.split_once("://").map_or("", |(_, rest)| rest).split('/').next().unwrap_or_default();
+    let place = plain
+        .split_once("://")
+        .map_or("", |(_, rest)| rest)
+        .split('/')
+        .next()
+        .unwrap_or_default();
     if place.is_empty() || place.contains('@') || plain.contains('?') {
         return Err(SessionError::invalid(
             "an address in --model is http://HOST:PORT/v1#NAME, without a password and a query; \
@@ -304,17 +374,28 @@ pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
     let wire = Wire::from_name(DEFAULT_WIRE).unwrap_or(Wire::OpenAiChat);
     let deadlines = Deadlines::default();
     let retries = RetryPolicy::default();
-    Ok(ProviderConnection { provider: Provider::new(place, wire, plain, None), deadlines, retries, command: None })
+    Ok(ProviderConnection {
+        provider: Provider::new(place, wire, plain, None),
+        deadlines,
+        retries,
+        command: None,
+    })
 }
 
 fn wire_of(wire: &str, provider: &str) -> Result<Wire, SessionError> {
     Wire::from_name(wire).ok_or_else(|| {
-        SessionError::invalid(format!("[providers.{provider}]: `{wire}` is no wire: {}", wire_hint(provider)))
+        SessionError::invalid(format!(
+            "[providers.{provider}]: `{wire}` is no wire: {}",
+            wire_hint(provider)
+        ))
     })
 }
 
 fn wire_hint(provider: &str) -> String {
-    format!("set `wire` under [providers.{provider}] to one of {}", Wire::ALL.map(Wire::name).join(", "))
+    format!(
+        "set `wire` under [providers.{provider}] to one of {}",
+        Wire::ALL.map(Wire::name).join(", ")
+    )
 }
 
 /// Returns the base URL that a conventional variable sets for a provider: `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`.

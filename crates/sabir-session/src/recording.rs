@@ -13,11 +13,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::{
-    CommandQueue, DriverObserver, FrontEnd, Record, RecordStore, RequestContext, StoreError, TaskEvent, TaskStart,
-    TransientEvent, UserNotice, UserQuestion, UserReply,
+    CommandQueue, DriverObserver, FrontEnd, Record, RecordStore, RequestContext, StoreError,
+    TaskEvent, TaskStart, TransientEvent, UserNotice, UserQuestion, UserReply,
 };
 use sabir_call::{CallId, Dollars, TokenPrices};
-use sabir_model::{Cassette, CassettePlayer, CassetteRecorder, HttpModel, KeyFuture, KeyRefreshingModel, Secret};
+use sabir_model::{
+    Cassette, CassettePlayer, CassetteRecorder, HttpModel, KeyFuture, KeyRefreshingModel, Secret,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SessionError;
@@ -100,16 +102,20 @@ fn is_usual(context: &RequestContext) -> bool {
 /// Reads a cassette file.
 pub(crate) fn read_cassette(path: &Path) -> Result<(Cassette, CassetteHeader), SessionError> {
     let shown = path.display();
-    let bytes =
-        std::fs::read(path).map_err(|error| SessionError::invalid(format!("{shown} cannot be read: {error}")))?;
-    parse_cassette(&bytes).map_err(|failure| SessionError::invalid(format!("{shown} cannot be played: {failure}")))
+    let bytes = std::fs::read(path)
+        .map_err(|error| SessionError::invalid(format!("{shown} cannot be read: {error}")))?;
+    parse_cassette(&bytes)
+        .map_err(|failure| SessionError::invalid(format!("{shown} cannot be played: {failure}")))
 }
 
 /// Parses the bytes of a cassette.
 pub(crate) fn parse_cassette(bytes: &[u8]) -> Result<(Cassette, CassetteHeader), SessionError> {
-    let cassette = Cassette::parse(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
+    let cassette =
+        Cassette::parse(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
     let told = CassetteHeader::deserialize(&cassette.task).map_err(|error| {
-        SessionError::invalid(format!("it was not recorded by `sabir run` or `sabir resume`: {error}"))
+        SessionError::invalid(format!(
+            "it was not recorded by `sabir run` or `sabir resume`: {error}"
+        ))
     })?;
     Ok((cassette, told))
 }
@@ -122,13 +128,25 @@ pub(crate) fn replay_model(
     set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static,
 ) -> Result<(KeyRefreshingModel<HttpModel>, RecordingState), SessionError> {
     let (model, player) = HttpModel::from_cassette(&cassette).map_err(|wire| {
-        SessionError::invalid(format!("the cassette was recorded on the wire `{wire}`, which is unknown here"))
+        SessionError::invalid(format!(
+            "the cassette was recorded on the wire `{wire}`, which is unknown here"
+        ))
     })?;
-    let tape = RecordingState::Replay { player: player.clone(), outputs: cassette.outputs.clone().into() };
+    let tape = RecordingState::Replay {
+        player: player.clone(),
+        outputs: cassette.outputs.clone().into(),
+    };
     let model = KeyRefreshingModel::with_key(None, move |_| set_up(model.replayed_by(&player)));
     // The recorded server decides which keys are refused, so any key will do.
     let key = || Box::pin(std::future::ready(Ok(Secret::new("replayed")))) as KeyFuture;
-    Ok((if renews { model.with_renewal(key) } else { model }, tape))
+    Ok((
+        if renews {
+            model.with_renewal(key)
+        } else {
+            model
+        },
+        tape,
+    ))
 }
 
 /// Starts a cassette of the requests to a model, in a new file that only its owner can read.
@@ -139,29 +157,47 @@ pub(crate) fn start_recording(
     notices: &NoticeSink,
 ) -> Result<CassetteRecorder, SessionError> {
     let shown = path.display();
-    let fail = |error: std::io::Error| SessionError::invalid(format!("{shown} cannot be written: {error}"));
-    let file = File::options().append(true).create(true).mode(0o600).open(path).map_err(fail)?;
+    let fail = |error: std::io::Error| {
+        SessionError::invalid(format!("{shown} cannot be written: {error}"))
+    };
+    let file = File::options()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(fail)?;
     // An empty file is accepted, such as one from `mktemp`.
     if file.metadata().map_err(fail)?.len() > 0 {
         return Err(SessionError::invalid(format!(
             "{shown} is there already; a recording is not written behind another"
         )));
     }
-    if path.canonicalize().is_ok_and(|path| path.starts_with(&told.start.workspace)) {
+    if path
+        .canonicalize()
+        .is_ok_and(|path| path.starts_with(&told.start.workspace))
+    {
         notices.send(
             NoticeTopic::Recording,
             format!("{shown} lies in the folder that the task works in: what the task sees of it, no replay will see"),
         );
     }
-    let task = serde_json::to_value(told).map_err(|error| SessionError::internal(error.to_string()))?;
-    model.recorder(Box::new(file), &told.model, task).map_err(fail)
+    let task =
+        serde_json::to_value(told).map_err(|error| SessionError::internal(error.to_string()))?;
+    model
+        .recorder(Box::new(file), &told.model, task)
+        .map_err(fail)
 }
 
 impl RecordingState {
     /// Returns what records the output of commands, where the session is recorded.
     pub(crate) fn observer(&self) -> Option<Arc<dyn DriverObserver>> {
-        let Self::Record(recorder) = self else { return None };
-        Some(Arc::new(OutputRecorder { recorder: recorder.clone(), printed: Mutex::default() }))
+        let Self::Record(recorder) = self else {
+            return None;
+        };
+        Some(Arc::new(OutputRecorder {
+            recorder: recorder.clone(),
+            printed: Mutex::default(),
+        }))
     }
 
     /// Returns what is wrong with the recording or the replay in the end.
@@ -170,12 +206,20 @@ impl RecordingState {
             Self::Off => None,
             Self::Record(recorder) => {
                 let error = recorder.error()?;
-                Some(SessionError::internal(format!("the recording is not whole: it could not be written ({error})")))
+                Some(SessionError::internal(format!(
+                    "the recording is not whole: it could not be written ({error})"
+                )))
             }
             Self::Replay { player, .. } => {
                 let left = player.remaining_requests();
-                let were = if left == 1 { "request was" } else { "requests were" };
-                (left > 0).then(|| SessionError::invalid(format!("{left} recorded {were} never asked for")))
+                let were = if left == 1 {
+                    "request was"
+                } else {
+                    "requests were"
+                };
+                (left > 0).then(|| {
+                    SessionError::invalid(format!("{left} recorded {were} never asked for"))
+                })
             }
         }
     }
@@ -189,14 +233,19 @@ impl OutputRecorder {
 
 impl DriverObserver for OutputRecorder {
     fn on_record_kept(&self, record: &Record) {
-        let Record::Result(result) = record else { return };
+        let Record::Result(result) = record else {
+            return;
+        };
         if self.printed().remove(&result.id) {
-            self.recorder.record_result(result.id.as_str(), &result.content);
+            self.recorder
+                .record_result(result.id.as_str(), &result.content);
         }
     }
 
     fn on_event(&self, event: &TransientEvent<'_>) {
-        let TransientEvent::Output { call, text } = event else { return };
+        let TransientEvent::Output { call, text } = event else {
+            return;
+        };
         self.recorder.record_output(call.as_str(), text);
         self.printed().insert((*call).clone());
     }
@@ -206,12 +255,20 @@ impl FrontEnd for ReplayFrontEnd<'_> {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         match (&mut *self.recording, event) {
             // How output is cut into pieces, and which of two streams comes first, differs each time.
-            (RecordingState::Replay { .. }, TaskEvent::Moment(TransientEvent::Output { .. })) => return,
+            (RecordingState::Replay { .. }, TaskEvent::Moment(TransientEvent::Output { .. })) => {
+                return;
+            }
             (RecordingState::Replay { outputs, .. }, TaskEvent::Record(Record::Result(result))) => {
-                while outputs.front().is_some_and(|(call, _)| call == result.id.as_str())
+                while outputs
+                    .front()
+                    .is_some_and(|(call, _)| call == result.id.as_str())
                     && let Some((_, text)) = outputs.pop_front()
                 {
-                    self.inner.on_event(TaskEvent::Moment(TransientEvent::Output { call: &result.id, text: &text }));
+                    self.inner
+                        .on_event(TaskEvent::Moment(TransientEvent::Output {
+                            call: &result.id,
+                            text: &text,
+                        }));
                 }
             }
             _ => {}
@@ -227,7 +284,10 @@ impl FrontEnd for ReplayFrontEnd<'_> {
         self.inner.commands()
     }
 
-    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         self.inner.request(question)
     }
 }

@@ -9,7 +9,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+    CallArguments, CallPermit, CancelToken, Preconditions, PreparedCall, ProgressSink, Tool,
+    ToolOutput, ToolWork,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -49,7 +50,12 @@ impl RelocatedTool {
             actual_folder: actual_folder.to_owned(),
             recorded_results: Mutex::new(recorded_results),
         });
-        let wrap = |tool| Arc::new(Self { tool, relocation: Arc::clone(&relocation) }) as Arc<dyn Tool>;
+        let wrap = |tool| {
+            Arc::new(Self {
+                tool,
+                relocation: Arc::clone(&relocation),
+            }) as Arc<dyn Tool>
+        };
         tools.into_iter().map(wrap).collect()
     }
 }
@@ -57,21 +63,34 @@ impl RelocatedTool {
 impl Relocation {
     /// Returns the first recorded result of the same lines, else the content as it is.
     fn in_recorded_order(&self, content: String) -> String {
-        let mut recorded = self.recorded_results.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = self
+            .recorded_results
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let lines = sorted_lines(&content);
-        match recorded.iter().position(|known| sorted_lines(known) == lines) {
+        match recorded
+            .iter()
+            .position(|known| sorted_lines(known) == lines)
+        {
             Some(at) => recorded.remove(at),
             None => content,
         }
     }
 
     fn map_arguments(&self, arguments: &CallArguments) -> CallArguments {
-        arguments.iter().map(|(name, value)| (name.clone(), self.map_value(value))).collect()
+        arguments
+            .iter()
+            .map(|(name, value)| (name.clone(), self.map_value(value)))
+            .collect()
     }
 
     fn map_value(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(replace_path(text, &self.recorded_folder, &self.actual_folder)),
+            Value::String(text) => Value::String(replace_path(
+                text,
+                &self.recorded_folder,
+                &self.actual_folder,
+            )),
             Value::Array(items) => items.iter().map(|item| self.map_value(item)).collect(),
             Value::Object(fields) => Value::Object(self.map_arguments(fields)),
             other => other.clone(),
@@ -84,13 +103,29 @@ impl Relocation {
 
     fn map_access(&self, access: Access) -> Access {
         match access {
-            Access::Read { path, outside } => Access::Read { path: self.map_output(&path), outside },
-            Access::Write { path, protected } => Access::Write { path: self.map_output(&path), protected },
-            Access::Command { command, facts, beyond } => {
-                Access::Command { command: self.map_output(&command), facts, beyond }
+            Access::Read { path, outside } => Access::Read {
+                path: self.map_output(&path),
+                outside,
+            },
+            Access::Write { path, protected } => Access::Write {
+                path: self.map_output(&path),
+                protected,
+            },
+            Access::Command {
+                command,
+                facts,
+                beyond,
+            } => Access::Command {
+                command: self.map_output(&command),
+                facts,
+                beyond,
+            },
+            Access::Invalid { reason } => Access::Invalid {
+                reason: self.map_output(&reason),
+            },
+            Access::Several(all) => {
+                Access::Several(all.into_iter().map(|one| self.map_access(one)).collect())
             }
-            Access::Invalid { reason } => Access::Invalid { reason: self.map_output(&reason) },
-            Access::Several(all) => Access::Several(all.into_iter().map(|one| self.map_access(one)).collect()),
             other => other,
         }
     }
@@ -119,7 +154,10 @@ impl Tool for RelocatedTool {
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
         let call = self.tool.prepare(&self.relocation.map_arguments(arguments));
-        Box::new(RelocatedCall { call, relocation: Arc::clone(&self.relocation) })
+        Box::new(RelocatedCall {
+            call,
+            relocation: Arc::clone(&self.relocation),
+        })
     }
 }
 
@@ -133,14 +171,20 @@ impl PreparedCall for RelocatedCall {
     }
 
     fn preview(&self) -> Option<String> {
-        self.call.preview().map(|preview| self.relocation.map_output(&preview))
+        self.call
+            .preview()
+            .map(|preview| self.relocation.map_output(&preview))
     }
 
     fn stop_token(&self) -> Option<CancelToken> {
         self.call.stop_token()
     }
 
-    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(
+        self: Box<Self>,
+        permit: &'a CallPermit,
+        progress: ProgressSink<'a>,
+    ) -> ToolWork<'a> {
         Box::pin(async move {
             let Self { call, relocation } = *self;
             let output = call.run(permit, progress).await;
@@ -167,7 +211,9 @@ fn replace_path(text: &str, from: &str, to: &str) -> String {
     while let Some((before, behind)) = rest.split_once(from) {
         result.push_str(before);
         // A dot may end a sentence (`/a.`) or begin an extension (`/a.txt`), which is part of another name.
-        let dotted = behind.strip_prefix('.').is_some_and(|behind| behind.starts_with(name));
+        let dotted = behind
+            .strip_prefix('.')
+            .is_some_and(|behind| behind.starts_with(name));
         let part = before.ends_with(|c| name(c) || c == '.') || behind.starts_with(name) || dotted;
         result.push_str(if part { from } else { to });
         rest = behind;
@@ -182,9 +228,16 @@ mod tests {
 
     #[test]
     fn only_whole_paths_are_moved() {
-        let check = |text: &str, expected: &str| assert_eq!(replace_path(text, "/w/a", "/new"), expected);
+        let check =
+            |text: &str, expected: &str| assert_eq!(replace_path(text, "/w/a", "/new"), expected);
         check("/w/a", "/new");
-        check("cd /w/a && cat '/w/a/x' file:///w/a.", "cd /new && cat '/new/x' file:///new.");
-        check("/w/ab /w/a-b /w/a.txt x/w/a /w/a.", "/w/ab /w/a-b /w/a.txt x/w/a /new.");
+        check(
+            "cd /w/a && cat '/w/a/x' file:///w/a.",
+            "cd /new && cat '/new/x' file:///new.",
+        );
+        check(
+            "/w/ab /w/a-b /w/a.txt x/w/a /w/a.",
+            "/w/ab /w/a-b /w/a.txt x/w/a /new.",
+        );
     }
 }

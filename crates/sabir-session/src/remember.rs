@@ -22,22 +22,36 @@ pub fn store_protocol(
     protocol: &str,
 ) -> Result<PathBuf, SessionError> {
     let path = environment.config_file(named).ok_or_else(|| {
-        SessionError::invalid("there is no home folder to keep a configuration in: use --config FILE")
+        SessionError::invalid(
+            "there is no home folder to keep a configuration in: use --config FILE",
+        )
     })?;
     let _alone = lock_folder(&path)?;
-    let text = if path.exists() { config::read_text(&path)? } else { String::new() };
-    let text = with_protocol(&text, model, protocol)
-        .map_err(|why| SessionError::invalid(format!("{} is left as it is: {why}", path.display())))?;
-    replace_file(environment, &path, &text)
-        .map_err(|error| SessionError::invalid(format!("{} cannot be written: {error}", path.display())))?;
+    let text = if path.exists() {
+        config::read_text(&path)?
+    } else {
+        String::new()
+    };
+    let text = with_protocol(&text, model, protocol).map_err(|why| {
+        SessionError::invalid(format!("{} is left as it is: {why}", path.display()))
+    })?;
+    replace_file(environment, &path, &text).map_err(|error| {
+        SessionError::invalid(format!("{} cannot be written: {error}", path.display()))
+    })?;
     Ok(path)
 }
 
 /// Returns the text of a configuration with the protocol in the model's entry, which is added if it is missing.
 fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, String> {
-    let mut document: DocumentMut = text.parse().map_err(|error| format!("it is no TOML: {error}"))?;
-    let models = document.entry("models").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-    let models = models.as_array_of_tables_mut().ok_or("its `models` are not written as [[models]]")?;
+    let mut document: DocumentMut = text
+        .parse()
+        .map_err(|error| format!("it is no TOML: {error}"))?;
+    let models = document
+        .entry("models")
+        .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    let models = models
+        .as_array_of_tables_mut()
+        .ok_or("its `models` are not written as [[models]]")?;
     let is = |table: &Table| table.get("pattern").and_then(Item::as_str) == Some(model);
     let position = models.iter().position(is);
     if position.is_none() {
@@ -46,7 +60,9 @@ fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, Stri
         models.push(table);
     }
     let position = position.unwrap_or(models.len().saturating_sub(1));
-    let Some(table) = models.get_mut(position) else { return Ok(text.to_owned()) };
+    let Some(table) = models.get_mut(position) else {
+        return Ok(text.to_owned());
+    };
     table.insert("native", value(protocol == "native"));
     if protocol == "native" {
         table.remove("dialect");
@@ -64,10 +80,14 @@ fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, Stri
 /// # Errors
 /// When the folder cannot be created or opened.
 pub fn lock_folder(path: &Path) -> Result<File, SessionError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let opened = std::fs::create_dir_all(folder).and_then(|()| File::open(folder));
-    let folder =
-        opened.map_err(|error| SessionError::invalid(format!("{} cannot be used: {error}", folder.display())))?;
+    let folder = opened.map_err(|error| {
+        SessionError::invalid(format!("{} cannot be used: {error}", folder.display()))
+    })?;
     _ = folder.lock();
     Ok(folder)
 }
@@ -83,9 +103,15 @@ pub fn replace_file(environment: &Environment, path: &Path, text: &str) -> std::
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = std::fs::metadata(&path).map_or(0o600, |known| known.permissions().mode() & 0o777);
     let beside = path.with_extension(format!("{}.tmp", environment.unique_id().simple()));
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&beside)?;
     // Synced before the rename, so that a power cut leaves the old text or the new one, never an empty file.
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.sync_all());
     let moved = written.and_then(|()| std::fs::rename(&beside, &path));
     if moved.is_err() {
         _ = std::fs::remove_file(&beside);
@@ -102,7 +128,11 @@ mod tests {
         let check = |text: &str, protocol: &str, expected: &str| {
             assert_eq!(with_protocol(text, "m:1", protocol).unwrap(), expected);
         };
-        check("", "cline", "[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"cline\"\n");
+        check(
+            "",
+            "cline",
+            "[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"cline\"\n",
+        );
         check(
             "# mine\nmodel = \"x\"\n\n[[models]] # known\npattern = \"m:1\"\ndialect = \"invoke\" # old\ncontext = 9\n",
             "native",
@@ -113,7 +143,15 @@ mod tests {
             "hermes",
             "[[models]]\npattern = \"other\"\n\n[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"hermes\"\n",
         );
-        assert!(with_protocol("models = 1", "m", "native").unwrap_err().contains("[[models]]"));
-        assert!(with_protocol("x = ", "m", "native").unwrap_err().contains("TOML"));
+        assert!(
+            with_protocol("models = 1", "m", "native")
+                .unwrap_err()
+                .contains("[[models]]")
+        );
+        assert!(
+            with_protocol("x = ", "m", "native")
+                .unwrap_err()
+                .contains("TOML")
+        );
     }
 }

@@ -12,16 +12,27 @@ const ALL: &str = "all";
 ///
 /// # Errors
 /// When no rule has one of the names.
-pub fn without_rules<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<RepairSet, SessionError> {
-    names.into_iter().try_fold(RepairSet::all(), |repairs, name| match repairs.without_rule(name) {
-        Some(fewer) => Ok(fewer),
-        None if name == ALL => Ok(RepairSet::none()),
-        None => Err(unknown_repair(name)),
-    })
+pub fn without_rules<'a>(
+    names: impl IntoIterator<Item = &'a String>,
+) -> Result<RepairSet, SessionError> {
+    names
+        .into_iter()
+        .try_fold(RepairSet::all(), |repairs, name| {
+            match repairs.without_rule(name) {
+                Some(fewer) => Ok(fewer),
+                None if name == ALL => Ok(RepairSet::none()),
+                None => Err(unknown_repair(name)),
+            }
+        })
 }
 
 fn unknown_repair(name: &str) -> SessionError {
     let names = || std::iter::once(ALL).chain(RULES.iter().map(|rule| rule.name));
-    let hint = nearest_candidate(name, names()).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
-    SessionError::invalid(format!("`{name}` is no repair: {hint}use {}", names().collect::<Vec<_>>().join(", ")))
+    let hint = nearest_candidate(name, names())
+        .map(|near| format!("did you mean `{near}`? "))
+        .unwrap_or_default();
+    SessionError::invalid(format!(
+        "`{name}` is no repair: {hint}use {}",
+        names().collect::<Vec<_>>().join(", ")
+    ))
 }

@@ -8,7 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use sabir_agent::{CommandQueue, FrontEnd, Record, TaskEvent, TransientEvent, UserNotice, UserQuestion, UserReply};
+use sabir_agent::{
+    CommandQueue, FrontEnd, Record, TaskEvent, TransientEvent, UserNotice, UserQuestion, UserReply,
+};
 use sabir_workspace::{Sandbox, Workspace};
 
 use crate::environment::Environment;
@@ -40,16 +42,25 @@ impl<'a> SandboxProbe<'a> {
             sandbox::words(&probed_sandbox, &found)
         });
         if let Err(error) = &probe {
-            let text =
-                format!("it is not known whether commands can run in their sandbox: no thread is to be had ({error})");
+            let text = format!(
+                "it is not known whether commands can run in their sandbox: no thread is to be had ({error})"
+            );
             notices.send(NoticeTopic::Sandbox, text);
         }
-        Self { user, probe: probe.ok(), notices: notices.clone() }
+        Self {
+            user,
+            probe: probe.ok(),
+            notices: notices.clone(),
+        }
     }
 
     /// Creates a front end whose notice was sent in an earlier run.
     pub(crate) fn finished(user: &'a mut dyn FrontEnd, notices: &NoticeSink) -> Self {
-        Self { user, probe: None, notices: notices.clone() }
+        Self {
+            user,
+            probe: None,
+            notices: notices.clone(),
+        }
     }
 
     /// Sends the notice, unless it was sent already. Waits for the probe if necessary.
@@ -81,7 +92,10 @@ impl FrontEnd for SandboxProbe<'_> {
         self.user.commands()
     }
 
-    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         self.user.request(question)
     }
 }

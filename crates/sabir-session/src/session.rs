@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sabir_agent::{
-    CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand, UserMessage,
+    CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand,
+    UserMessage,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -89,8 +90,11 @@ impl Session {
     /// Starts to drive a loaded task.
     pub(crate) fn spawn(host: Host, loaded: LoadedSession, hub: EventHub) -> Self {
         let (idle, commands) = unbounded_channel();
-        let control =
-            Arc::new(SessionControl { cancel: loaded.setup.cancel.clone(), idle, state: std::sync::Mutex::default() });
+        let control = Arc::new(SessionControl {
+            cancel: loaded.setup.cancel.clone(),
+            idle,
+            state: std::sync::Mutex::default(),
+        });
         let task = loaded.opened.task.start_record().task.clone();
         // Opened before the task begins, so that no message from now on gets lost.
         hub.open_inbox(&task, None);
@@ -105,7 +109,14 @@ impl Session {
             is_sandbox_known: false,
         };
         let worker = tokio::spawn(worker.run());
-        Self { task, modes, is_replay, hub: HubHandle(hub), control, worker: Some(worker) }
+        Self {
+            task,
+            modes,
+            is_replay,
+            hub: HubHandle(hub),
+            control,
+            worker: Some(worker),
+        }
     }
 
     /// Returns the id of the task.
@@ -153,7 +164,9 @@ impl Session {
         let Some(worker) = self.worker.take() else {
             return Err(SessionError::internal("the session was waited for before"));
         };
-        worker.await.map_err(|error| SessionError::internal(format!("the session broke down: {error}")))
+        worker
+            .await
+            .map_err(|error| SessionError::internal(format!("the session broke down: {error}")))
     }
 }
 
@@ -202,7 +215,9 @@ impl SessionHandle {
                 self.control.send_idle(IdleCommand::Continue(message))
             }
             Command::SetMode { mode } if idle => self.control.send_idle(IdleCommand::SetMode(mode)),
-            Command::SetModel { model } if idle => self.control.send_idle(IdleCommand::SetModel(model)),
+            Command::SetModel { model } if idle => {
+                self.control.send_idle(IdleCommand::SetModel(model))
+            }
             Command::Undo { calls } if idle => self.control.send_idle(IdleCommand::Undo(calls)),
             Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
             Command::End => {
@@ -214,7 +229,8 @@ impl SessionHandle {
             }
             Command::Interrupt if idle => Ok(()),
             Command::Compact | Command::ContextUsage if idle => Err(Rejected::Invalid(
-                "nothing is under way; `sabir context` shows and compacts the context of a task".to_owned(),
+                "nothing is under way; `sabir context` shows and compacts the context of a task"
+                    .to_owned(),
             )),
             command => self.deliver(&self.task, command, &mut state),
         }
@@ -242,20 +258,29 @@ impl SessionHandle {
     pub fn submit_to(&self, task: &TaskId, command: Command) -> Result<(), Rejected> {
         let is_own = *task == self.task;
         match command {
-            Command::Interrupt | Command::End if !is_own => self.hub.0.tell(task, UserCommand::Cancel),
-            Command::SetModel { .. } | Command::Undo { .. } if !is_own => {
-                Err(Rejected::Invalid("this is possible for the session's own task only".to_owned()))
+            Command::Interrupt | Command::End if !is_own => {
+                self.hub.0.tell(task, UserCommand::Cancel)
             }
+            Command::SetModel { .. } | Command::Undo { .. } if !is_own => Err(Rejected::Invalid(
+                "this is possible for the session's own task only".to_owned(),
+            )),
             command if is_own => self.submit(command),
             command => self.deliver(task, command, &mut self.control.lock()),
         }
     }
 
     /// Passes a command on to a working task. The caller holds the lock of the state, so that the run cannot end in between.
-    fn deliver(&self, task: &TaskId, command: Command, state: &mut ControlState) -> Result<(), Rejected> {
+    fn deliver(
+        &self,
+        task: &TaskId,
+        command: Command,
+        state: &mut ControlState,
+    ) -> Result<(), Rejected> {
         let hub = &self.hub.0;
         match command {
-            Command::Send { message, delivery } => hub.tell(task, UserCommand::Send { message, delivery }),
+            Command::Send { message, delivery } => {
+                hub.tell(task, UserCommand::Send { message, delivery })
+            }
             Command::Answer { request, decision } => {
                 // To leave a question is to leave the session, unless a subtask asked it.
                 if decision == Decision::Leave && request.task == self.task {
@@ -278,7 +303,9 @@ impl SessionHandle {
 
 impl SessionControl {
     fn lock(&self) -> std::sync::MutexGuard<'_, ControlState> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn send_idle(&self, command: IdleCommand) -> Result<(), Rejected> {
@@ -304,7 +331,10 @@ impl SessionWorker {
             // Without a working store or configuration, another run would fail in the same way. A recording holds one run.
             let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
                 && self.loaded.spec.record == RecordMode::Off
-                && !matches!(end.outcome, TaskOutcome::StoreFailed | TaskOutcome::Misconfigured);
+                && !matches!(
+                    end.outcome,
+                    TaskOutcome::StoreFailed | TaskOutcome::Misconfigured
+                );
             let unread = {
                 // Messages are put into the inbox under this lock, so none can come between the last look and the idle state.
                 let mut state = self.control.lock();
@@ -337,15 +367,31 @@ impl SessionWorker {
     fn finish(self, end: TaskEnd) -> SessionOutcome {
         // A request that differs from the recorded one ends the task as misconfigured. That the later requests were not made either
         // is then no news.
-        let complaint = self.loaded.recording.final_error().filter(|_| end.outcome != TaskOutcome::Misconfigured);
+        let complaint = self
+            .loaded
+            .recording
+            .final_error()
+            .filter(|_| end.outcome != TaskOutcome::Misconfigured);
         self.hub.set_state(SessionState::Ended(end.clone()));
         self.hub.close();
-        SessionOutcome { end, recording_error: complaint }
+        SessionOutcome {
+            end,
+            recording_error: complaint,
+        }
     }
 
     /// Drives the task until its run ends.
     async fn drive(&mut self) -> TaskEnd {
-        let LoadedSession { setup, opened, model, recording, config, words, images, .. } = &mut self.loaded;
+        let LoadedSession {
+            setup,
+            opened,
+            model,
+            recording,
+            config,
+            words,
+            images,
+            ..
+        } = &mut self.loaded;
         let task_id = opened.task.start_record().task.clone();
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(&task_id);
@@ -356,7 +402,13 @@ impl SessionWorker {
             SandboxProbe::finished(&mut front_end, &config.notices)
         } else {
             let sandbox = &setup.resources.sandbox;
-            SandboxProbe::start(&mut front_end, sandbox, &setup.workspace, &config.environment, &config.notices)
+            SandboxProbe::start(
+                &mut front_end,
+                sandbox,
+                &setup.workspace,
+                &config.environment,
+                &config.notices,
+            )
         };
         let history = opened.task.mode_history().clone();
         let modes = ModeSwitcher::new(history, &setup.modes, &setup.workspace, &config.notices);
@@ -368,7 +420,10 @@ impl SessionWorker {
             opened.task.bring(std::mem::take(images));
         }
         let (outcome, message) = {
-            let mut replayed = ReplayFrontEnd { inner: &mut probe, recording };
+            let mut replayed = ReplayFrontEnd {
+                inner: &mut probe,
+                recording,
+            };
             let driver = TaskDriver {
                 model: model.as_ref(),
                 registry: &setup.registry,
@@ -378,16 +433,26 @@ impl SessionWorker {
                 cancel: setup.cancel.clone(),
                 max_time: setup.max_time,
             };
-            driver.run(&mut opened.task, opened.first.take(), words.take()).await
+            driver
+                .run(&mut opened.task, opened.first.take(), words.take())
+                .await
         };
         probe.finish();
         setup.resources.jobs.stop_all().await;
         if outcome == TaskOutcome::StoreFailed {
             // The store could not keep this record, but subscribers still wait for it.
-            let ended = Record::Ended { outcome, message: message.clone() };
+            let ended = Record::Ended {
+                outcome,
+                message: message.clone(),
+            };
             front_end.on_event(TaskEvent::Record(&ended));
         }
-        TaskEnd { outcome, message, turns: opened.task.turn_count(), totals: opened.task.totals() }
+        TaskEnd {
+            outcome,
+            message,
+            turns: opened.task.turn_count(),
+            totals: opened.task.totals(),
+        }
     }
 
     /// Waits for the message that continues the task. Returns false if the session is over.
@@ -424,10 +489,14 @@ impl SessionWorker {
     /// Returns the messages that the ended run did not take, combined into one. Other commands in the inbox were meant for that run,
     /// and are dropped.
     fn take_unread_messages(&self) -> Option<UserMessage> {
-        let inbox = self.hub.open_inbox(&self.loaded.opened.task.start_record().task, None);
+        let inbox = self
+            .hub
+            .open_inbox(&self.loaded.opened.task.start_record().task, None);
         let mut unread = UserMessage::default();
         while let Some(command) = inbox.pop() {
-            let UserCommand::Send { message, .. } = command else { continue };
+            let UserCommand::Send { message, .. } = command else {
+                continue;
+            };
             if !unread.text.is_empty() {
                 unread.text.push('\n');
             }
@@ -440,7 +509,11 @@ impl SessionWorker {
 
     /// Loads the task again with a changed spec. False: it could be loaded neither so nor as before, and nothing may run without a
     /// journal.
-    fn reload(&mut self, change: impl FnOnce(&mut crate::spec::SessionSpec), end: &TaskEnd) -> bool {
+    fn reload(
+        &mut self,
+        change: impl FnOnce(&mut crate::spec::SessionSpec),
+        end: &TaskEnd,
+    ) -> bool {
         let mut spec = self.loaded.spec.clone();
         change(&mut spec);
         let task = self.loaded.opened.task.start_record().task.clone();
@@ -452,7 +525,10 @@ impl SessionWorker {
                 self.loaded = loaded;
             }
             Err(error) => {
-                self.loaded.config.notices.send(NoticeTopic::Mode, error.to_string());
+                self.loaded
+                    .config
+                    .notices
+                    .send(NoticeTopic::Mode, error.to_string());
                 // Back to the spec that worked. Its store was dropped above, so the task must be loaded again.
                 let old = self.loaded.spec.clone();
                 match self.host.reload(&task, &old, &self.hub) {
@@ -461,7 +537,9 @@ impl SessionWorker {
                         self.loaded = loaded;
                     }
                     Err(error) => {
-                        let text = format!("the session ends, because its task cannot be loaded again: {error}");
+                        let text = format!(
+                            "the session ends, because its task cannot be loaded again: {error}"
+                        );
                         self.loaded.config.notices.send(NoticeTopic::Recovery, text);
                         return false;
                     }
@@ -476,12 +554,22 @@ impl SessionWorker {
     fn undo(&self, calls: usize) {
         let Some(checkpointer) = &self.loaded.setup.resources.checkpointer else {
             let text = "checkpoints are off: nothing can be undone";
-            return self.loaded.config.notices.send(NoticeTopic::Checkpoints, text);
+            return self
+                .loaded
+                .config
+                .notices
+                .send(NoticeTopic::Checkpoints, text);
         };
         let text = match checkpointer.undo(calls) {
-            Ok(done) => format!("{done} {} brought back", if done == 1 { "path was" } else { "paths were" }),
+            Ok(done) => format!(
+                "{done} {} brought back",
+                if done == 1 { "path was" } else { "paths were" }
+            ),
             Err(error) => format!("nothing was undone: {error}"),
         };
-        self.loaded.config.notices.send(NoticeTopic::Checkpoints, text);
+        self.loaded
+            .config
+            .notices
+            .send(NoticeTopic::Checkpoints, text);
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CancelToken, CompletionConditions, DriverObserver, InstructionTemplate, Interactivity, ModeHistory, NewTaskTool,
-    OpenTodos, Record, RecordStore, RequestContext, SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome,
-    TaskSettings, TaskStart, Tool, ToolRegistry, UsageTotals,
+    CancelToken, CompletionConditions, DriverObserver, InstructionTemplate, Interactivity,
+    ModeHistory, NewTaskTool, OpenTodos, Record, RecordStore, RequestContext, SubtaskSpawner, Task,
+    TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolRegistry,
+    UsageTotals,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{TokenPrices, ToolProtocol, ToolSet};
@@ -115,8 +116,14 @@ pub struct TaskEnd {
 
 /// Returns the built-in tools as models see them, independent of a folder.
 pub fn built_in_tools() -> ToolSet {
-    let offered = sabir_tools::builtin_specs().into_iter().chain(sabir_agent::control::control_specs()).collect();
-    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::mode_dependent_specs()).collect();
+    let offered = sabir_tools::builtin_specs()
+        .into_iter()
+        .chain(sabir_agent::control::control_specs())
+        .collect();
+    let more = sabir_tools::unoffered_specs()
+        .into_iter()
+        .chain(sabir_agent::control::mode_dependent_specs())
+        .collect();
     // The built-in names are distinct and valid; a test holds that.
     ToolSet::with_unoffered(offered, more).unwrap_or_default()
 }
@@ -141,7 +148,11 @@ impl TaskSetup {
         folder: Option<&Path>,
         resources: ToolResources,
     ) -> Result<Self, SessionError> {
-        let folder = spec.workspace.as_deref().or(folder).unwrap_or(Path::new("."));
+        let folder = spec
+            .workspace
+            .as_deref()
+            .or(folder)
+            .unwrap_or(Path::new("."));
         let (workspace, rules) = open_folder(folder, spec, config)?;
         let limits = ends::task_limits(&spec.limits, &config.limits);
         let workspace = Arc::new(workspace);
@@ -149,8 +160,19 @@ impl TaskSetup {
         let sandbox = sandbox::of_task(&spec.sandbox, config)?;
         let mode = rules.mode().map(|mode| mode.name.as_str());
         let (context, watch) = instructions::task_context(&workspace, config, mode);
-        let resources = ToolResources { checkpointer, sandbox, ..resources };
-        let setup = Self::with_resources(&config.environment, workspace, resources, rules, limits, None)?;
+        let resources = ToolResources {
+            checkpointer,
+            sandbox,
+            ..resources
+        };
+        let setup = Self::with_resources(
+            &config.environment,
+            workspace,
+            resources,
+            rules,
+            limits,
+            None,
+        )?;
         let registry = setup.registry.clone().with_context_source(Some(watch));
         Ok(Self {
             repairs: repairs::without_rules(&config.repairs_off)?,
@@ -165,8 +187,11 @@ impl TaskSetup {
 
     /// Stops looking for changes of the folder's instructions: a recording knows only those of the beginning.
     pub(crate) fn for_recording(self, is_recorded: bool) -> Self {
-        let registry =
-            if is_recorded { self.registry.clone().with_context_source(None) } else { self.registry.clone() };
+        let registry = if is_recorded {
+            self.registry.clone().with_context_source(None)
+        } else {
+            self.registry.clone()
+        };
         Self { registry, ..self }
     }
 
@@ -204,11 +229,18 @@ impl TaskSetup {
             max_turns: told.max_turns,
             max_tokens: told.max_tokens,
             max_cost: told.max_cost,
-            completion: CompletionKeys { todos: Some(told.require_todos), check: None },
+            completion: CompletionKeys {
+                todos: Some(told.require_todos),
+                check: None,
+            },
             ..LimitKeys::default()
         };
         let limits = ends::task_limits(&spec.limits, &recorded);
-        let place = PromptPlace { folder: told.start.workspace.clone(), system: told.system.clone(), results };
+        let place = PromptPlace {
+            folder: told.start.workspace.clone(),
+            system: told.system.clone(),
+            results,
+        };
         let workspace = Arc::new(workspace);
         let resources = ToolResources {
             edit_tool: locked_edit_tool(&told.start, spec)?,
@@ -217,7 +249,14 @@ impl TaskSetup {
             sandbox: sandbox::of_task(&spec.sandbox, config)?,
             subtask_spawner: None,
         };
-        let setup = Self::with_resources(&config.environment, workspace, resources, rules, limits, Some(place))?;
+        let setup = Self::with_resources(
+            &config.environment,
+            workspace,
+            resources,
+            rules,
+            limits,
+            Some(place),
+        )?;
         setup.notify_of_folder(config);
         Ok(Self {
             repairs: repairs::without_rules(&told.repairs_off)?,
@@ -256,10 +295,14 @@ impl TaskSetup {
         let spawner = resources.subtask_spawner.clone();
         tools.extend(spawner.map(|spawner| Arc::new(NewTaskTool::new(spawner)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
-        let place = place.unwrap_or(PromptPlace { folder: here, system, results: Vec::new() });
+        let place = place.unwrap_or(PromptPlace {
+            folder: here,
+            system,
+            results: Vec::new(),
+        });
         let fits = |group: Option<ToolGroup>| modes::is_offered(rules.mode(), group);
-        let registry =
-            ToolRegistry::with_filter(tools, &fits).map_err(|error| SessionError::internal(error.to_string()))?;
+        let registry = ToolRegistry::with_filter(tools, &fits)
+            .map_err(|error| SessionError::internal(error.to_string()))?;
         Ok(Self {
             workspace,
             registry,
@@ -280,7 +323,11 @@ impl TaskSetup {
 
     /// The observers that every task with this setup has.
     pub(crate) fn observers(&self) -> Vec<Arc<dyn DriverObserver>> {
-        self.resources.checkpointer.iter().map(|keeper| Arc::clone(keeper) as Arc<dyn DriverObserver>).collect()
+        self.resources
+            .checkpointer
+            .iter()
+            .map(|keeper| Arc::clone(keeper) as Arc<dyn DriverObserver>)
+            .collect()
     }
 
     /// Limits the levels of subtasks below a task that has `depth` tasks above it, and sets what interrupts it.
@@ -294,11 +341,13 @@ impl TaskSetup {
     fn notify_of_folder(&self, config: &Config) {
         let home = config.environment.home_folder.as_deref();
         if let Some(why) = modes::wide_folder_warning(self.workspace.root(), home) {
-            let text = format!("{why}: every change of a file is asked about, whatever is approved");
+            let text =
+                format!("{why}: every change of a file is asked about, whatever is approved");
             config.notices.send(NoticeTopic::Workspace, text);
         }
         if self.workspace.root().join(".sabir").is_dir() {
-            let text = "a repository cannot approve anything: the folder `.sabir` in it is not read";
+            let text =
+                "a repository cannot approve anything: the folder `.sabir` in it is not read";
             config.notices.send(NoticeTopic::Workspace, text);
         }
     }
@@ -309,7 +358,13 @@ impl TaskSetup {
         let present = || self.rules.mode().map(Mode::prompt_text).unwrap_or_default();
         let mode = self.modes.mode_prompt().map_or_else(present, str::to_owned);
         TaskSettings {
-            system: InstructionTemplate { workspace: folder, system, interactivity: attended }.render_prompt() + &mode,
+            system: InstructionTemplate {
+                workspace: folder,
+                system,
+                interactivity: attended,
+            }
+            .render_prompt()
+                + &mode,
             model: model.to_owned(),
             tools: self.registry.tool_set().clone(),
             read_only_tools: self.registry.read_only_names(),
@@ -326,7 +381,12 @@ impl TaskSetup {
     }
 
     /// Returns the header of a recording of a task with this setup.
-    pub(crate) fn cassette_header(&self, start: &TaskStart, model: &str, config: &Config) -> CassetteHeader {
+    pub(crate) fn cassette_header(
+        &self,
+        start: &TaskStart,
+        model: &str,
+        config: &Config,
+    ) -> CassetteHeader {
         CassetteHeader {
             start: start.clone(),
             model: model.to_owned(),
@@ -351,7 +411,12 @@ pub(crate) const DEFAULT_MODE: &str = "code";
 
 /// Returns the name of the mode that a new task begins in.
 pub(crate) fn initial_mode<'a>(spec: &'a SessionSpec, config: &'a Config) -> &'a str {
-    Mode::canonical_name(spec.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(DEFAULT_MODE))
+    Mode::canonical_name(
+        spec.mode
+            .as_deref()
+            .or(config.rules.mode.as_deref())
+            .unwrap_or(DEFAULT_MODE),
+    )
 }
 
 /// Returns the name of the mode that a task was started in.
@@ -360,11 +425,22 @@ pub(crate) fn start_mode(start: &TaskStart) -> &str {
 }
 
 /// Opens a folder with all its limits, and parses the rules.
-fn open_folder(folder: &Path, spec: &SessionSpec, config: &Config) -> Result<(Workspace, PolicyRules), SessionError> {
-    let workspace = Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
+fn open_folder(
+    folder: &Path,
+    spec: &SessionSpec,
+    config: &Config,
+) -> Result<(Workspace, PolicyRules), SessionError> {
+    let workspace =
+        Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
     let home = config.environment.home_folder.as_deref();
-    let mut rules = config.rules.build_rules(&spec.rules, workspace.root(), home)?;
-    rules = rules.with_mode(modes::find_mode(initial_mode(spec, config), config, &workspace)?);
+    let mut rules = config
+        .rules
+        .build_rules(&spec.rules, workspace.root(), home)?;
+    rules = rules.with_mode(modes::find_mode(
+        initial_mode(spec, config),
+        config,
+        &workspace,
+    )?);
     // In a home or at the root, an approval such as `edits` would cover far more than a project.
     if let Some(why) = modes::wide_folder_warning(workspace.root(), home) {
         rules = rules.ask_before_writes(why);
@@ -376,20 +452,32 @@ fn open_folder(folder: &Path, spec: &SessionSpec, config: &Config) -> Result<(Wo
 }
 
 /// Returns the spec to continue a task with: it keeps the last mode of the records, unless the spec names another.
-pub(crate) fn with_kept_mode<'a>(records: impl IntoIterator<Item = &'a Record>, spec: &SessionSpec) -> SessionSpec {
+pub(crate) fn with_kept_mode<'a>(
+    records: impl IntoIterator<Item = &'a Record>,
+    spec: &SessionSpec,
+) -> SessionSpec {
     let kept = || Some(ModeHistory::from_records(records).current_mode().to_owned());
-    SessionSpec { mode: spec.mode.clone().or_else(kept), ..spec.clone() }
+    SessionSpec {
+        mode: spec.mode.clone().or_else(kept),
+        ..spec.clone()
+    }
 }
 
 /// Creates the manager of a task's outputs and jobs. The outputs are kept beside its journal in `folder`.
 pub(crate) fn lasting_jobs(folder: &Path, id: &TaskId) -> Arc<JobManager> {
-    Arc::new(JobManager::new(folder.join(format!("{id}.outputs")), OutputLifetime::Persistent))
+    Arc::new(JobManager::new(
+        folder.join(format!("{id}.outputs")),
+        OutputLifetime::Persistent,
+    ))
 }
 
 /// Creates the manager of outputs and jobs for a task that leaves nothing behind.
 pub fn temporary_jobs(environment: &Environment) -> Arc<JobManager> {
     let name = format!("sabir-outputs-{}", environment.unique_id().simple());
-    Arc::new(JobManager::new(environment.temporary_folder.join(name), OutputLifetime::Temporary))
+    Arc::new(JobManager::new(
+        environment.temporary_folder.join(name),
+        OutputLifetime::Temporary,
+    ))
 }
 
 /// Creates a new task and its journal.
@@ -403,11 +491,20 @@ pub(crate) fn create_task(
     let journal = Journal::create(journals, &plan.id, environment.journal_clock())
         .map_err(|error| SessionError::internal(error.to_string()))?;
     let (task, first) = begin_task(setup, plan, attended);
-    Ok(OpenedTask { task, store: Box::new(journal), first: Some(first), observers: Vec::new() })
+    Ok(OpenedTask {
+        task,
+        store: Box::new(journal),
+        first: Some(first),
+        observers: Vec::new(),
+    })
 }
 
 /// Creates a new task in memory, with the record of its start.
-pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Interactivity) -> (Task, Record) {
+pub(crate) fn begin_task(
+    setup: &TaskSetup,
+    plan: NewTaskPlan<'_>,
+    attended: Interactivity,
+) -> (Task, Record) {
     let start = TaskStart {
         task: plan.id,
         prompt: plan.prompt,
@@ -416,11 +513,19 @@ pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Int
         protocol: plan.protocol,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         edit_tool: Some(setup.resources.edit_tool.name().to_owned()),
-        mode: setup.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != DEFAULT_MODE),
+        mode: setup
+            .rules
+            .mode()
+            .map(|mode| mode.name.clone())
+            .filter(|name| name != DEFAULT_MODE),
         from: plan.from,
     };
     let (task, first) = Task::new(start, setup.task_settings(plan.model_id, attended));
-    (task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs()), first)
+    (
+        task.with_context(setup.context.clone())
+            .with_modes(setup.modes.mode_configs()),
+        first,
+    )
 }
 
 /// Finds the task in `folder` whose id is, or begins with, `name`.
@@ -428,11 +533,19 @@ pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Int
 /// # Errors
 /// When there is none, or more than one.
 pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
-    let all = sabir_journal::list_task_ids(folder).map_err(|error| SessionError::internal(error.to_string()))?;
-    let mut ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
+    let all = sabir_journal::list_task_ids(folder)
+        .map_err(|error| SessionError::internal(error.to_string()))?;
+    let mut ids: Vec<_> = all
+        .into_iter()
+        .filter(|id| id.as_str().starts_with(name))
+        .collect();
     // A subtask's id begins with its parent's id, followed by a hyphen. A prefix of both means the parent.
     if let [first, rest @ ..] = ids.as_slice()
-        && rest.iter().all(|id| id.as_str().strip_prefix(first.as_str()).is_some_and(|rest| rest.starts_with('-')))
+        && rest.iter().all(|id| {
+            id.as_str()
+                .strip_prefix(first.as_str())
+                .is_some_and(|rest| rest.starts_with('-'))
+        })
     {
         ids.truncate(1);
     }
@@ -441,9 +554,11 @@ pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
         [] => Err(SessionError::UnknownTask(name.to_owned())),
         [first, ..] => match ids.iter().find(|id| id.as_str() == name) {
             Some(id) => Ok(id.clone()),
-            None => {
-                Err(SessionError::AmbiguousTask { name: name.to_owned(), count: ids.len(), example: first.clone() })
-            }
+            None => Err(SessionError::AmbiguousTask {
+                name: name.to_owned(),
+                count: ids.len(),
+                example: first.clone(),
+            }),
         },
     }
 }

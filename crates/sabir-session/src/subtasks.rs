@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use sabir_agent::control::{NEW_TASK_TOOL, SWITCH_MODE_TOOL, SubtaskRequest};
 use sabir_agent::{
-    CompletedSubtask, Interactivity, ModeHistory, Record, ReplayError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task,
-    TaskId, TaskLimits, TaskOrigin, TaskStart,
+    CompletedSubtask, Interactivity, ModeHistory, Record, ReplayError, SubtaskHandle, SubtaskRun,
+    SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskStart,
 };
 use sabir_call::{CallId, MessagePart};
 use sabir_journal::{Journal, JournalError};
@@ -100,9 +100,16 @@ impl SubtaskContext {
 }
 
 impl SubtaskSpawner for SessionSubtaskSpawner {
-    fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String> {
+    fn spawn(
+        &self,
+        call: &CallId,
+        delegation: &SubtaskRequest,
+        left: TaskLimits,
+    ) -> Result<SubtaskHandle, String> {
         let id = self.parent.child_id(call);
-        let mode = self.resolve_mode(delegation).map_err(|failure| failure.to_string());
+        let mode = self
+            .resolve_mode(delegation)
+            .map_err(|failure| failure.to_string());
         // A subtask that has already begun continues in its recorded mode, so an unusable mode matters for a new one only.
         if mode.is_err() && !self.has_journal(&id) {
             return Err(mode.err().unwrap_or_default());
@@ -110,14 +117,16 @@ impl SubtaskSpawner for SessionSubtaskSpawner {
         let (journal, records) = self.open_journal(&id)?;
         // The id follows from the parent and the call, so a resumed parent that repeats its call finds the same journal.
         match records.first() {
-            Some(Record::Started(start)) if !self.is_start_of(start, call) => {
-                Err(format!("No subtask can be begun for this call: its name, {id}, is that of another task."))
-            }
+            Some(Record::Started(start)) if !self.is_start_of(start, call) => Err(format!(
+                "No subtask can be begun for this call: its name, {id}, is that of another task."
+            )),
             Some(Record::Started(_)) => match CompletedSubtask::from_records(&records) {
                 Some(completed) => Ok(SubtaskHandle::Completed(completed)),
                 None => self.resume_subtask((journal, records), left),
             },
-            _ => mode.and_then(|mode| self.start_subtask(&id, (call, delegation), &mode, (journal, left))),
+            _ => mode.and_then(|mode| {
+                self.start_subtask(&id, (call, delegation), &mode, (journal, left))
+            }),
         }
         .map_err(|words| format!("{words} The subtask was not started, or not resumed."))
     }
@@ -129,9 +138,15 @@ impl SessionSubtaskSpawner {
     /// A mode of the repository must have been named by the user, so a subtask gets one only from its parent. The parent's mode
     /// must allow subtasks at all.
     fn resolve_mode(&self, delegation: &SubtaskRequest) -> Result<Mode, SessionError> {
-        let SubtaskContext { spec, config, workspace, .. } = &*self.context;
+        let SubtaskContext {
+            spec,
+            config,
+            workspace,
+            ..
+        } = &*self.context;
         let folder = spec.workspace.as_deref().unwrap_or(workspace);
-        let workspace = Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
+        let workspace =
+            Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
         let own = modes::find_mode(&modes::mode_name(&self.parent_mode), config, &workspace)?;
         if !own.has_group(ToolGroup::Delegate) {
             return Err(SessionError::invalid(format!(
@@ -139,7 +154,9 @@ impl SessionSubtaskSpawner {
                 own.name
             )));
         }
-        let Some(name) = delegation.mode.as_ref().filter(|name| **name != own.name) else { return Ok(own) };
+        let Some(name) = delegation.mode.as_ref().filter(|name| **name != own.name) else {
+            return Ok(own);
+        };
         let mode = modes::find_mode(name, config, &workspace)?;
         if modes::is_from_repository(&mode.name, config) {
             return Err(SessionError::invalid(format!(
@@ -151,7 +168,8 @@ impl SessionSubtaskSpawner {
     }
 
     fn has_journal(&self, id: &TaskId) -> bool {
-        sabir_journal::list_task_ids(&self.context.tasks_folder).is_ok_and(|names| names.contains(id))
+        sabir_journal::list_task_ids(&self.context.tasks_folder)
+            .is_ok_and(|names| names.contains(id))
     }
 
     /// Opens the journal of a subtask, or creates it. It has no records if it is new, or if an earlier process died before the
@@ -167,9 +185,15 @@ impl SessionSubtaskSpawner {
         let (journal, entries, recovery) = opened.map_err(|error| format!("{error}."))?;
         if !recovery.is_clean() {
             let text = format!("subtask {id}: {recovery}");
-            self.context.config.notices.send_about(id, NoticeTopic::Recovery, text);
+            self.context
+                .config
+                .notices
+                .send_about(id, NoticeTopic::Recovery, text);
         }
-        Ok((journal, entries.into_iter().map(|entry| entry.record).collect()))
+        Ok((
+            journal,
+            entries.into_iter().map(|entry| entry.record).collect(),
+        ))
     }
 
     /// Reports whether `start` is the start of the subtask that this call of the parent requested.
@@ -190,15 +214,24 @@ impl SessionSubtaskSpawner {
             let chosen = config.resolve_model(spec.model.as_deref())?;
             let named = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
             let edit_tool = locked::resolve_edit_tool(named, &chosen)?;
-            let setup = self.setup(id, &spec, left, self.resources(id, edit_tool, mode, left))?.with_prices(&chosen)?;
+            let setup = self
+                .setup(id, &spec, left, self.resources(id, edit_tool, mode, left))?
+                .with_prices(&chosen)?;
             let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
             let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
             Ok((chosen, setup, protocol))
         };
         let (chosen, setup, protocol) = made().map_err(|error| format!("{error}."))?;
-        let todos = delegation.todos.as_ref().map(|todos| todos.text().to_owned());
-        let from =
-            TaskOrigin::Subtask { task: self.parent.clone(), call: call.clone(), depth: self.parent_depth + 1, todos };
+        let todos = delegation
+            .todos
+            .as_ref()
+            .map(|todos| todos.text().to_owned());
+        let from = TaskOrigin::Subtask {
+            task: self.parent.clone(),
+            call: call.clone(),
+            depth: self.parent_depth + 1,
+            todos,
+        };
         let plan = NewTaskPlan {
             id: id.clone(),
             prompt: delegation.message.clone(),
@@ -212,13 +245,29 @@ impl SessionSubtaskSpawner {
     }
 
     /// Resumes a subtask from its journal.
-    fn resume_subtask(&self, (journal, records): OpenedJournal, left: TaskLimits) -> Result<SubtaskHandle, String> {
+    fn resume_subtask(
+        &self,
+        (journal, records): OpenedJournal,
+        left: TaskLimits,
+    ) -> Result<SubtaskHandle, String> {
         let SubtaskContext { config, .. } = &*self.context;
-        let Some(Record::Started(start)) = records.first().cloned() else { return Err(String::new()) };
+        let Some(Record::Started(start)) = records.first().cloned() else {
+            return Err(String::new());
+        };
         let made = || -> Result<_, SessionError> {
-            let folder = self.context.spec.workspace.as_deref().unwrap_or(&self.context.workspace);
-            let workspace = Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
-            let mode = modes::find_mode(ModeHistory::from_records(&records).current_mode(), config, &workspace)?;
+            let folder = self
+                .context
+                .spec
+                .workspace
+                .as_deref()
+                .unwrap_or(&self.context.workspace);
+            let workspace = Workspace::open(folder)
+                .map_err(|error| SessionError::invalid(error.to_string()))?;
+            let mode = modes::find_mode(
+                ModeHistory::from_records(&records).current_mode(),
+                config,
+                &workspace,
+            )?;
             let own = modes::find_mode(&modes::mode_name(&self.parent_mode), config, &workspace)?;
             // The parent may have switched to a stricter mode since: its subtasks must not keep more rights.
             if !own.can_delegate_to(&mode) {
@@ -231,19 +280,33 @@ impl SessionSubtaskSpawner {
             let chosen = config.resolve_model(Some(&start.model))?;
             let edit_tool = locked::locked_edit_tool(&start, &SessionSpec::default())?;
             let resources = self.resources(&start.task, edit_tool, &mode, left);
-            Ok((self.setup(&start.task, &spec, left, resources)?.with_prices(&chosen)?, chosen))
+            Ok((
+                self.setup(&start.task, &spec, left, resources)?
+                    .with_prices(&chosen)?,
+                chosen,
+            ))
         };
         let (setup, chosen) = made().map_err(|error| format!("{error}."))?;
         let settings = setup.task_settings(&chosen.id, self.context.attended());
         let replayed = Task::replay(records, settings);
-        let task = replayed.map_err(|error: ReplayError| format!("{error}."))?.with_context(setup.context.clone());
+        let task = replayed
+            .map_err(|error: ReplayError| format!("{error}."))?
+            .with_context(setup.context.clone());
         Ok(self.to_handle(&setup, &chosen, (task, None), journal))
     }
 
     /// Returns the resources for the tools of a subtask. It gets a spawner of its own while the limit allows deeper levels.
-    fn resources(&self, id: &TaskId, edit_tool: sabir_tools::EditTool, mode: &Mode, left: TaskLimits) -> ToolResources {
-        let spawner = (left.subtasks.depth > 0)
-            .then(|| self.context.spawner_for(id, &modes::shared_mode(&mode.name), self.parent_depth + 1));
+    fn resources(
+        &self,
+        id: &TaskId,
+        edit_tool: sabir_tools::EditTool,
+        mode: &Mode,
+        left: TaskLimits,
+    ) -> ToolResources {
+        let spawner = (left.subtasks.depth > 0).then(|| {
+            self.context
+                .spawner_for(id, &modes::shared_mode(&mode.name), self.parent_depth + 1)
+        });
         let jobs = setup::lasting_jobs(&self.context.tasks_folder, id);
         ToolResources {
             edit_tool,
@@ -262,11 +325,14 @@ impl SessionSubtaskSpawner {
         resources: ToolResources,
     ) -> Result<TaskSetup, SessionError> {
         let workspace = Some(self.context.workspace.as_path());
-        let mut setup = TaskSetup::without_notices(spec, &self.context.config, workspace, resources)?;
+        let mut setup =
+            TaskSetup::without_notices(spec, &self.context.config, workspace, resources)?;
         // A subtask spends what its parent has left, and cannot switch modes: the parent chose its mode.
         setup.limits = left;
-        setup.registry =
-            setup.registry.without_tool(SWITCH_MODE_TOOL).map_err(|error| SessionError::internal(error.to_string()))?;
+        setup.registry = setup
+            .registry
+            .without_tool(SWITCH_MODE_TOOL)
+            .map_err(|error| SessionError::internal(error.to_string()))?;
         // Checkpoints belong to the subtask, so that undoing the parent's calls does not touch them.
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(id);
@@ -283,9 +349,16 @@ impl SessionSubtaskSpawner {
     ) -> SubtaskHandle {
         let id = task.start_record().task.clone();
         let mode = task.mode_history().current_mode().to_owned();
-        let label = SubtaskLabel { task: id.clone(), mode, depth: self.parent_depth + 1 };
+        let label = SubtaskLabel {
+            task: id.clone(),
+            mode,
+            depth: self.parent_depth + 1,
+        };
         let answer_limit = self.context.config.answer_limit().ok().flatten();
-        let user = self.context.hub.front_end(&id, Some(label.clone()), answer_limit);
+        let user = self
+            .context
+            .hub
+            .front_end(&id, Some(label.clone()), answer_limit);
         let hub = self.context.hub.clone();
         let label = Arc::new(label);
         let model = chosen.build_model(move |model| {
@@ -309,8 +382,15 @@ impl SessionSubtaskSpawner {
 /// Reports whether a record contains a valid call for a subtask. This is known even if the record of the subtask's start was lost
 /// in a crash.
 pub(crate) fn requests_subtask(record: &Record) -> bool {
-    let Record::Answered(answered) = record else { return false };
-    let passed = |id: &CallId| answered.checks.iter().any(|check| check.call == *id && check.passed);
+    let Record::Answered(answered) = record else {
+        return false;
+    };
+    let passed = |id: &CallId| {
+        answered
+            .checks
+            .iter()
+            .any(|check| check.call == *id && check.passed)
+    };
     answered
         .parts
         .iter()
@@ -318,11 +398,18 @@ pub(crate) fn requests_subtask(record: &Record) -> bool {
 }
 
 /// Publishes that a request failed and will be sent again.
-pub(crate) fn publish_retry(hub: &EventHub, subtask: Option<&Arc<SubtaskLabel>>, retry: &sabir_model::RetryNotice<'_>) {
+pub(crate) fn publish_retry(
+    hub: &EventHub,
+    subtask: Option<&Arc<SubtaskLabel>>,
+    retry: &sabir_model::RetryNotice<'_>,
+) {
     let waiting = WaitingEvent {
         reason: retry.error.message.clone(),
         milliseconds: u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX),
-        attempt: Some(RetryAttempt { number: retry.attempt, limit: retry.attempts }),
+        attempt: Some(RetryAttempt {
+            number: retry.attempt,
+            limit: retry.attempts,
+        }),
     };
     hub.publish(subtask.cloned(), SessionEventKind::Waiting(waiting));
 }

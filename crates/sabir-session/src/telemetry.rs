@@ -50,7 +50,11 @@ impl TelemetryKeys {
     pub(crate) fn check_keys(&self) -> Result<(), String> {
         let Some(endpoint) = &self.endpoint else {
             let set = !self.headers.is_empty() || self.content;
-            return if set { Err("[telemetry] has no endpoint: nothing would be sent".to_owned()) } else { Ok(()) };
+            return if set {
+                Err("[telemetry] has no endpoint: nothing would be sent".to_owned())
+            } else {
+                Ok(())
+            };
         };
         let sent = send::traces_url(endpoint).and_then(|_| send::parse_headers(&self.headers));
         sent.map(drop).map_err(|why| format!("[telemetry]: {why}"))
@@ -65,12 +69,25 @@ pub(crate) fn task_observer(
     chosen: &ResolvedModel,
 ) -> Option<Arc<dyn DriverObserver>> {
     let keys = config.telemetry_keys();
-    let url = keys.endpoint.as_deref().and_then(|endpoint| send::traces_url(endpoint).ok())?;
+    let url = keys
+        .endpoint
+        .as_deref()
+        .and_then(|endpoint| send::traces_url(endpoint).ok())?;
     let headers = send::parse_headers(&keys.headers).ok()?;
-    let [trace, base] = [config.environment.unique_id(), config.environment.unique_id()].map(|id| id.as_u128());
+    let [trace, base] = [
+        config.environment.unique_id(),
+        config.environment.unique_id(),
+    ]
+    .map(|id| id.as_u128());
     // A trace has 128 bits, a span 64: the low half of a version 7 UUID is the random one.
-    let ids = TraceIds { trace, base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1) };
-    let usual = AskedModel { provider: chosen.reached.provider.name.clone(), model: chosen.id.clone() };
+    let ids = TraceIds {
+        trace,
+        base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1),
+    };
+    let usual = AskedModel {
+        provider: chosen.reached.provider.name.clone(),
+        model: chosen.id.clone(),
+    };
     let tracer = RunTracer::new(
         ids,
         &open.task.start_record().task,

@@ -35,7 +35,10 @@ pub struct TrustEntry {
 pub fn load_trust(environment: &Environment, notices: &NoticeSink) -> Trust {
     let mut trust = Trust::default();
     let file = read_trust_file(environment).unwrap_or_else(|error| {
-        notices.send(NoticeTopic::Trust, format!("{error}; no repository is trusted"));
+        notices.send(
+            NoticeTopic::Trust,
+            format!("{error}; no repository is trusted"),
+        );
         TrustFile::default()
     });
     for (top, entry) in file.repositories {
@@ -60,13 +63,16 @@ pub fn trust_path(environment: &Environment) -> Result<PathBuf, SessionError> {
 /// # Errors
 /// When the file cannot be read or parsed.
 pub fn read_trust_file(environment: &Environment) -> Result<TrustFile, SessionError> {
-    let Ok(path) = trust_path(environment) else { return Ok(TrustFile::default()) };
+    let Ok(path) = trust_path(environment) else {
+        return Ok(TrustFile::default());
+    };
     if !path.exists() {
         return Ok(TrustFile::default());
     }
     let text = config::read_text(&path)?;
-    serde_json::from_str(&text)
-        .map_err(|error| SessionError::invalid(format!("{} cannot be used: {error}", path.display())))
+    serde_json::from_str(&text).map_err(|error| {
+        SessionError::invalid(format!("{} cannot be used: {error}", path.display()))
+    })
 }
 
 /// Writes the trusted repositories.
@@ -75,8 +81,11 @@ pub fn read_trust_file(environment: &Environment) -> Result<TrustFile, SessionEr
 /// When the file cannot be written.
 pub fn write_trust_file(environment: &Environment, file: &TrustFile) -> Result<(), SessionError> {
     let path = trust_path(environment)?;
-    let text = serde_json::to_string_pretty(file).map_err(|error| SessionError::internal(error.to_string()))?;
+    let text = serde_json::to_string_pretty(file)
+        .map_err(|error| SessionError::internal(error.to_string()))?;
     // Replaced atomically: a torn file would end the trust in all repositories.
     let replaced = remember::replace_file(environment, &path, &format!("{text}\n"));
-    replaced.map_err(|error| SessionError::internal(format!("{} cannot be written: {error}", path.display())))
+    replaced.map_err(|error| {
+        SessionError::internal(format!("{} cannot be written: {error}", path.display()))
+    })
 }

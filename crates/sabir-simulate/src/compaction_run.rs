@@ -36,14 +36,18 @@ pub(crate) async fn run_compaction(
                 if let Record::Context(ContextChange::Compacted(compacted)) = &record
                     && compacted.by == SummaryAuthor::Sabir
                 {
-                    let lies = simulation.with_state(|state| state.sabotage == Some(Sabotage::PreviewOther));
+                    let lies = simulation
+                        .with_state(|state| state.sabotage == Some(Sabotage::PreviewOther));
                     let kept = promised.as_ref().filter(|_| !lies).is_some_and(|promised| {
                         (&promised.head, promised.before, promised.after)
                             == (&compacted.head, compacted.before, compacted.after)
                     });
                     if !kept {
                         simulation.with_state(|state| {
-                            state.report_violation(Law::Restores, format!("{promised:?} became {compacted:?}"))
+                            state.report_violation(
+                                Law::Restores,
+                                format!("{promised:?} became {compacted:?}"),
+                            )
                         });
                     }
                 }
@@ -51,13 +55,18 @@ pub(crate) async fn run_compaction(
             TaskEffect::RequestModel => {
                 let request = task.model_request();
                 let answer = model
-                    .stream_response(&request, &mut |event: Event<'_>| drop(task.step(TaskInput::ModelEvent(event))))
+                    .stream_response(&request, &mut |event: Event<'_>| {
+                        drop(task.step(TaskInput::ModelEvent(event)))
+                    })
                     .await;
                 drop(request);
-                effects.extend(task.step(answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished)));
+                effects.extend(task.step(
+                    answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished),
+                ));
             }
-            other => simulation
-                .with_state(|state| state.report_violation(Law::Ends, format!("{other:?} while nothing goes on"))),
+            other => simulation.with_state(|state| {
+                state.report_violation(Law::Ends, format!("{other:?} while nothing goes on"))
+            }),
         }
     }
 }

@@ -30,7 +30,11 @@ enum DiskOutcome {
 
 impl SimulatedDisk {
     /// Runs an operation, unless the machine crashed or the disk fails.
-    fn run_operation<T>(&self, what: &str, work: impl FnOnce(&mut SimulationState) -> io::Result<T>) -> io::Result<T> {
+    fn run_operation<T>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&mut SimulationState) -> io::Result<T>,
+    ) -> io::Result<T> {
         self.0.with_state(|state| {
             state.on_event(|| what.to_owned());
             match draw_outcome(state) {
@@ -58,7 +62,9 @@ impl Disk for SimulatedDisk {
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        self.run_operation("disk: create folder", |state| state.disk_state.create_folder(folder))
+        self.run_operation("disk: create folder", |state| {
+            state.disk_state.create_folder(folder)
+        })
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
@@ -69,13 +75,22 @@ impl Disk for SimulatedDisk {
     }
 
     fn create_file(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.run_operation("disk: create", |state| state.disk_state.create_file(path))?;
-        Ok(Box::new(SimulatedFile { simulation: self.0.clone(), file, locked: Cell::new(false) }))
+        let file =
+            self.run_operation("disk: create", |state| state.disk_state.create_file(path))?;
+        Ok(Box::new(SimulatedFile {
+            simulation: self.0.clone(),
+            file,
+            locked: Cell::new(false),
+        }))
     }
 
     fn open_file(&self, path: &Path, _: OpenMode) -> io::Result<Box<dyn DiskFile>> {
         let file = self.run_operation("disk: open", |state| state.disk_state.open_file(path))?;
-        Ok(Box::new(SimulatedFile { simulation: self.0.clone(), file, locked: Cell::new(false) }))
+        Ok(Box::new(SimulatedFile {
+            simulation: self.0.clone(),
+            file,
+            locked: Cell::new(false),
+        }))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -130,7 +145,12 @@ impl SimulatedFile {
         }
         if state.plan.disk_trouble && state.rng.hits_permille(6) {
             state.counters.count_event("syncs failed");
-            let SimulationState { disk_state, rng, counters, .. } = state;
+            let SimulationState {
+                disk_state,
+                rng,
+                counters,
+                ..
+            } = state;
             disk_state.fail_sync(self.file, rng, counters);
             return Err(io::Error::other("an input/output error"));
         }
@@ -141,47 +161,66 @@ impl SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn try_lock(&self) -> Result<(), TryLockError> {
-        let free = self.simulation.with_state(|state| state.disk_state.lock_file(self.file));
+        let free = self
+            .simulation
+            .with_state(|state| state.disk_state.lock_file(self.file));
         self.locked.set(free);
-        if free { Ok(()) } else { Err(TryLockError::WouldBlock) }
+        if free {
+            Ok(())
+        } else {
+            Err(TryLockError::WouldBlock)
+        }
     }
 
     fn unlock(&self) {
         if self.locked.take() {
-            self.simulation.with_state(|state| state.disk_state.unlock_file(self.file));
+            self.simulation
+                .with_state(|state| state.disk_state.unlock_file(self.file));
         }
     }
 
     fn byte_length(&self) -> io::Result<u64> {
-        self.simulation.with_state(|state| match draw_outcome(state) {
-            DiskOutcome::Fails(error) => Err(error),
-            DiskOutcome::Done => Ok(state.disk_state.byte_length(self.file) as u64),
-        })
+        self.simulation
+            .with_state(|state| match draw_outcome(state) {
+                DiskOutcome::Fails(error) => Err(error),
+                DiskOutcome::Done => Ok(state.disk_state.byte_length(self.file) as u64),
+            })
     }
 
     fn is_named(&self) -> io::Result<bool> {
-        self.simulation.with_state(|state| match draw_outcome(state) {
-            DiskOutcome::Fails(error) => Err(error),
-            DiskOutcome::Done => Ok(state.disk_state.is_named(self.file)),
-        })
+        self.simulation
+            .with_state(|state| match draw_outcome(state) {
+                DiskOutcome::Fails(error) => Err(error),
+                DiskOutcome::Done => Ok(state.disk_state.is_named(self.file)),
+            })
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let at = usize::try_from(at).map_err(io::Error::other)?;
-        self.simulation.with_state(|state| match draw_outcome(state) {
-            DiskOutcome::Fails(error) => Err(error),
-            DiskOutcome::Done => {
-                // A read may return fewer bytes than requested, which the journal must handle.
-                let most = if state.rng.hits_permille(100) { state.rng.index(buffer.len()) + 1 } else { buffer.len() };
-                let most = most.min(buffer.len());
-                Ok(state.disk_state.read_bytes(self.file, buffer.get_mut(..most).unwrap_or_default(), at))
-            }
-        })
+        self.simulation
+            .with_state(|state| match draw_outcome(state) {
+                DiskOutcome::Fails(error) => Err(error),
+                DiskOutcome::Done => {
+                    // A read may return fewer bytes than requested, which the journal must handle.
+                    let most = if state.rng.hits_permille(100) {
+                        state.rng.index(buffer.len()) + 1
+                    } else {
+                        buffer.len()
+                    };
+                    let most = most.min(buffer.len());
+                    Ok(state.disk_state.read_bytes(
+                        self.file,
+                        buffer.get_mut(..most).unwrap_or_default(),
+                        at,
+                    ))
+                }
+            })
     }
 
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let at = usize::try_from(at).map_err(io::Error::other)?;
-        self.simulation.with_state(|state| self.write_bytes(state, bytes, at))
+        self.simulation
+            .with_state(|state| self.write_bytes(state, bytes, at))
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {

@@ -43,15 +43,24 @@ impl DiskState {
     }
 
     pub(crate) fn create_folder(&mut self, path: &Path) -> io::Result<()> {
-        if self.folders.insert(path.to_path_buf()) { Ok(()) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+        if self.folders.insert(path.to_path_buf()) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
     }
 
     pub(crate) fn sync_folder(&mut self, folder: &Path) {
         let inside = |path: &PathBuf| path.parent() == Some(folder);
-        self.safe_folders.extend(self.folders.iter().filter(|path| inside(path)).cloned());
+        self.safe_folders
+            .extend(self.folders.iter().filter(|path| inside(path)).cloned());
         self.safe_names.retain(|path, _| !inside(path));
-        self.safe_names
-            .extend(self.names.iter().filter(|(path, _)| inside(path)).map(|(path, at)| (path.clone(), *at)));
+        self.safe_names.extend(
+            self.names
+                .iter()
+                .filter(|(path, _)| inside(path))
+                .map(|(path, at)| (path.clone(), *at)),
+        );
     }
 
     pub(crate) fn create_file(&mut self, path: &Path) -> io::Result<usize> {
@@ -65,11 +74,17 @@ impl DiskState {
     }
 
     pub(crate) fn open_file(&self, path: &Path) -> io::Result<usize> {
-        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.names
+            .get(path)
+            .copied()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     pub(crate) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
-        self.names.remove(path).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.names
+            .remove(path)
+            .map(|_| ())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     pub(crate) fn is_named(&self, file: usize) -> bool {
@@ -78,7 +93,9 @@ impl DiskState {
 
     /// Takes the lock of a file. Returns false if it was taken already.
     pub(crate) fn lock_file(&mut self, file: usize) -> bool {
-        self.files.get_mut(file).is_some_and(|content| !std::mem::replace(&mut content.locked, true))
+        self.files
+            .get_mut(file)
+            .is_some_and(|content| !std::mem::replace(&mut content.locked, true))
     }
 
     pub(crate) fn unlock_file(&mut self, file: usize) {
@@ -92,7 +109,11 @@ impl DiskState {
     }
 
     pub(crate) fn read_bytes(&self, file: usize, buffer: &mut [u8], at: usize) -> usize {
-        let rest = self.files.get(file).and_then(|content| content.seen.get(at..)).unwrap_or_default();
+        let rest = self
+            .files
+            .get(file)
+            .and_then(|content| content.seen.get(at..))
+            .unwrap_or_default();
         let read = rest.len().min(buffer.len());
         for (to, from) in buffer.iter_mut().zip(rest) {
             *to = *from;
@@ -110,7 +131,11 @@ impl DiskState {
     pub(crate) fn set_length(&mut self, file: usize, length: usize) {
         if let Some(content) = self.files.get_mut(file) {
             content.seen.resize(length, 0);
-            content.shortened = Some(content.shortened.map_or(length, |before| before.min(length)));
+            content.shortened = Some(
+                content
+                    .shortened
+                    .map_or(length, |before| before.min(length)),
+            );
         }
     }
 
@@ -121,7 +146,12 @@ impl DiskState {
     }
 
     /// Fails a sync: forgets about half of the unsynced ranges, as Linux does with pages that could not be written.
-    pub(crate) fn fail_sync(&mut self, file: usize, rng: &mut SeededRng, counters: &mut EventCounters) {
+    pub(crate) fn fail_sync(
+        &mut self,
+        file: usize,
+        rng: &mut SeededRng,
+        counters: &mut EventCounters,
+    ) {
         if let Some(content) = self.files.get_mut(file) {
             let before = content.dirty.len();
             content.dirty.retain(|_| rng.below(2) == 0);
@@ -131,7 +161,9 @@ impl DiskState {
 
     /// Releases all locks, because the process is gone.
     pub(crate) fn release_locks(&mut self) {
-        self.files.iter_mut().for_each(|content| content.locked = false);
+        self.files
+            .iter_mut()
+            .for_each(|content| content.locked = false);
     }
 
     /// Cuts the power: only the safe content is left, with a random part of the unsynced writes.
@@ -153,7 +185,11 @@ impl FileState {
         }
         for range in std::mem::take(&mut self.dirty) {
             let range = range.start..range.end.min(self.seen.len());
-            overwrite_at(&mut self.safe, range.start, self.seen.get(range.clone()).unwrap_or_default());
+            overwrite_at(
+                &mut self.safe,
+                range.start,
+                self.seen.get(range.clone()).unwrap_or_default(),
+            );
         }
         // The sync writes the length even if a failed sync has forgotten some of the bytes.
         self.safe.resize(self.seen.len(), 0);
@@ -177,11 +213,19 @@ impl FileState {
                 4 => {
                     counters.count_event("writes torn");
                     let from = rng.index(bytes.len());
-                    overwrite_at(&mut self.safe, range.start + from, bytes.get(from..).unwrap_or_default());
+                    overwrite_at(
+                        &mut self.safe,
+                        range.start + from,
+                        bytes.get(from..).unwrap_or_default(),
+                    );
                 }
                 _ => {
                     counters.count_event("writes torn");
-                    overwrite_at(&mut self.safe, range.start, bytes.get(..rng.index(bytes.len())).unwrap_or_default());
+                    overwrite_at(
+                        &mut self.safe,
+                        range.start,
+                        bytes.get(..rng.index(bytes.len())).unwrap_or_default(),
+                    );
                 }
             }
         }

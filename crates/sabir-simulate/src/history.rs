@@ -12,9 +12,17 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
     let mut open: Vec<&CallId> = Vec::new();
     let mut last = None;
     for (at, message) in history.iter().enumerate() {
-        let broken = |law, seen: String| Err(Violation { law, seen: format!("message {at}: {seen}") });
+        let broken = |law, seen: String| {
+            Err(Violation {
+                law,
+                seen: format!("message {at}: {seen}"),
+            })
+        };
         if last.replace(message.role) == Some(message.role) {
-            return broken(Law::OneResult, format!("two messages of {:?} in a row", message.role));
+            return broken(
+                Law::OneResult,
+                format!("two messages of {:?} in a row", message.role),
+            );
         }
         let results: Vec<_> = result_ids(message).collect();
         // Missing and extra results break another law than results in the wrong order.
@@ -23,10 +31,16 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
         asked.sort();
         told.sort();
         if asked != told {
-            return broken(Law::OneResult, format!("the calls {asked:?} have the results {told:?}"));
+            return broken(
+                Law::OneResult,
+                format!("the calls {asked:?} have the results {told:?}"),
+            );
         }
         if open != results {
-            return broken(Law::CallOrder, format!("the calls {open:?} have their results as {results:?}"));
+            return broken(
+                Law::CallOrder,
+                format!("the calls {open:?} have their results as {results:?}"),
+            );
         }
         open = message.calls().map(|call| &call.id).collect();
         if message.role == Role::User && !open.is_empty() {
@@ -36,7 +50,10 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
     if open.is_empty() {
         return Ok(());
     }
-    Err(Violation { law: Law::OneResult, seen: format!("the calls {open:?} have no results") })
+    Err(Violation {
+        law: Law::OneResult,
+        seen: format!("the calls {open:?} have no results"),
+    })
 }
 
 fn result_ids(message: &Message) -> impl Iterator<Item = &CallId> {

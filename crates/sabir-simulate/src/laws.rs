@@ -104,7 +104,12 @@ pub const LAWS: [LawRow; 22] = [
         "a call's side effect happens at most once, before its result, and never again after a resume",
         "effects are counted by call and by token over all processes",
     ),
-    (Law::WritesInOrder, 0, "writes run alone and in order; reads may run at once", "the tools that run are counted"),
+    (
+        Law::WritesInOrder,
+        0,
+        "writes run alone and in order; reads may run at once",
+        "the tools that run are counted",
+    ),
     (
         Law::HonestEnd,
         10,
@@ -117,8 +122,18 @@ pub const LAWS: [LawRow; 22] = [
         "replay gives the same task, from any record on",
         "each request and each end is compared with a replay of the records; every prefix is replayed twice",
     ),
-    (Law::Ends, 0, "a task ends or waits for the user", "a bound on happenings, and one on the simulated time"),
-    (Law::Totals, 0, "totals are the sum over the records", "added up by hand at each end, and by a replay"),
+    (
+        Law::Ends,
+        0,
+        "a task ends or waits for the user",
+        "a bound on happenings, and one on the simulated time",
+    ),
+    (
+        Law::Totals,
+        0,
+        "totals are the sum over the records",
+        "added up by hand at each end, and by a replay",
+    ),
     (
         Law::Shown,
         9,

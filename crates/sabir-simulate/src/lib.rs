@@ -63,7 +63,10 @@ pub struct SimulationReport {
 #[must_use]
 pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> SimulationReport {
     // One thread and a paused clock make the run deterministic: time only advances when nothing else can run.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return failed_report(seed, &error.to_string()),
@@ -72,7 +75,11 @@ pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Simulati
         let simulation = SimulationHandle::new(seed, sabotage, traced);
         let start = simulation.with_state(|state| state.plan.start(seed));
         match task_tree::build_registry(&simulation, &start) {
-            Ok(registry) => ProcessRunner::new(simulation.clone(), registry, start).run_all().await,
+            Ok(registry) => {
+                ProcessRunner::new(simulation.clone(), registry, start)
+                    .run_all()
+                    .await
+            }
             Err(error) => return failed_report(seed, &error.to_string()),
         }
         simulation.with_state(|state| {
@@ -83,16 +90,34 @@ pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Simulati
             for (id, simulation) in state.task_tree.all_members() {
                 simulation.with_state(|member| {
                     counters.merge(&member.counters);
-                    trace.extend(member.take_trace().into_iter().map(|line| format!("{id}: {line}")));
+                    trace.extend(
+                        member
+                            .take_trace()
+                            .into_iter()
+                            .map(|line| format!("{id}: {line}")),
+                    );
                 });
             }
-            SimulationReport { seed, counters, violation, trace }
+            SimulationReport {
+                seed,
+                counters,
+                violation,
+                trace,
+            }
         })
     })
 }
 
 /// Returns the report of a simulation that could not begin. It counts as a violation, so that it cannot be overlooked.
 fn failed_report(seed: u64, why: &str) -> SimulationReport {
-    let violation = Violation { law: Law::Ends, seen: format!("the simulation could not begin: {why}") };
-    SimulationReport { seed, counters: EventCounters::default(), violation: Some(violation), trace: Vec::new() }
+    let violation = Violation {
+        law: Law::Ends,
+        seen: format!("the simulation could not begin: {why}"),
+    };
+    SimulationReport {
+        seed,
+        counters: EventCounters::default(),
+        violation: Some(violation),
+        trace: Vec::new(),
+    }
 }

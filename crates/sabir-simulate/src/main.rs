@@ -3,7 +3,11 @@
 //! Prints how often each event happened. Exits with 1 if a law was broken, and prints the command that reproduces it, or if an event
 //! that must happen never did.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to whoever called it")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command talks to whoever called it"
+)]
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -12,7 +16,8 @@ use std::thread::{available_parallelism, scope};
 
 use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate};
 
-const USAGE: &str = "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
+const USAGE: &str =
+    "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
 
 /// The parsed command line.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,7 +37,11 @@ enum OptionError {
     #[error("{0} needs a number")]
     Missing(String),
     #[error("{option} {value}: {error}")]
-    Number { option: String, value: String, error: std::num::ParseIntError },
+    Number {
+        option: String,
+        value: String,
+        error: std::num::ParseIntError,
+    },
     #[error("unknown: {0}")]
     Unknown(String),
 }
@@ -58,9 +67,15 @@ fn main() -> ExitCode {
         println!(
             "seed {}: BROKEN {}",
             report.seed,
-            report.violation.map(|broken| broken.to_string()).unwrap_or_default()
+            report
+                .violation
+                .map(|broken| broken.to_string())
+                .unwrap_or_default()
         );
-        println!("again: cargo run --release -p sabir-simulate -- --seed {} --trace", report.seed);
+        println!(
+            "again: cargo run --release -p sabir-simulate -- --seed {} --trace",
+            report.seed
+        );
         return ExitCode::FAILURE;
     }
     print!("{counters}");
@@ -69,17 +84,29 @@ fn main() -> ExitCode {
         println!("never happened: {}", missing.join(", "));
         return ExitCode::FAILURE;
     }
-    println!("{} seeds from {}: no law was broken", wanted.seeds, wanted.from);
+    println!(
+        "{} seeds from {}: no law was broken",
+        wanted.seeds, wanted.from
+    );
     ExitCode::SUCCESS
 }
 
 fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, OptionError> {
-    let mut wanted = CliOptions { seeds: 1000, ..CliOptions::default() };
+    let mut wanted = CliOptions {
+        seeds: 1000,
+        ..CliOptions::default()
+    };
     while let Some(word) = words.next() {
         let mut number = || {
-            let value = words.next().ok_or_else(|| OptionError::Missing(word.clone()))?;
+            let value = words
+                .next()
+                .ok_or_else(|| OptionError::Missing(word.clone()))?;
             let parsed = value.parse::<u64>();
-            parsed.map_err(|error| OptionError::Number { option: word.clone(), value, error })
+            parsed.map_err(|error| OptionError::Number {
+                option: word.clone(),
+                value,
+                error,
+            })
         };
         match word.as_str() {
             "--seeds" => wanted.seeds = number()?,
@@ -102,7 +129,11 @@ fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let all = Mutex::new((EventCounters::default(), None::<SimulationReport>));
-    let threads = if wanted.seeds < 2 { 1 } else { available_parallelism().map_or(1, usize::from) };
+    let threads = if wanted.seeds < 2 {
+        1
+    } else {
+        available_parallelism().map_or(1, usize::from)
+    };
     scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -121,7 +152,9 @@ fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
                         broken = Some(report);
                     }
                 }
-                let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut all = all
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
                 all.0.merge(&counters);
                 if let Some(report) = broken {
                     let first = all.1.as_ref().is_none_or(|other| report.seed < other.seed);
@@ -132,5 +165,6 @@ fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
             });
         }
     });
-    all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    all.into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sabir_agent::{Task, ToolRegistry};
 use sabir_call::{
-    ArgForm, Event, EventSink, Model, ModelError, ModelErrorKind, PromptedSink, Request, ResponseFuture, StopReason,
-    Truncation, Usage,
+    ArgForm, Event, EventSink, Model, ModelError, ModelErrorKind, PromptedSink, Request,
+    ResponseFuture, StopReason, Truncation, Usage,
 };
 use tokio::time::sleep;
 
@@ -34,7 +34,11 @@ impl Drop for AnswerGuard {
 }
 
 impl Model for SimulatedModel {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         Box::pin(async move {
             // Only requests for a summary have no tools.
             if request.tools.is_empty() {
@@ -46,23 +50,35 @@ impl Model for SimulatedModel {
                 draw_reply(state)
             });
             let _answering = AnswerGuard(self.simulation.clone());
-            let closes = self.simulation.with_state(|state| state.sabotage == Some(Sabotage::CloseCutCalls));
+            let closes = self
+                .simulation
+                .with_state(|state| state.sabotage == Some(Sabotage::CloseCutCalls));
             let mut pass = |event: Event<'_>| match event {
-                Event::CallCut { index, at, .. } if closes => sink.push_event(Event::CallEnd { index, at }),
+                Event::CallCut { index, at, .. } if closes => {
+                    sink.push_event(Event::CallEnd { index, at })
+                }
                 event => sink.push_event(event),
             };
             self.wait_random().await;
             if let ReplyEnd::FailedBefore(kind) = reply.end {
                 return Err(simulated_error(kind));
             }
-            if self.simulation.with_state(|state| state.plan.model.prompted) {
-                let mut reading = PromptedSink::new(request.dialects.all(), self.registry.tool_set(), &mut pass);
+            if self
+                .simulation
+                .with_state(|state| state.plan.model.prompted)
+            {
+                let mut reading =
+                    PromptedSink::new(request.dialects.all(), self.registry.tool_set(), &mut pass);
                 for chunk in random_chunks(&self.simulation, &render_text(&reply)) {
                     self.wait_random().await;
                     reading.push_event(Event::Text { text: &chunk });
                 }
                 // The result is not needed: the events already went to the sink.
-                let _ = reading.finish(if reply.breaks_off() { Truncation::Broken } else { Truncation::Ended });
+                let _ = reading.finish(if reply.breaks_off() {
+                    Truncation::Broken
+                } else {
+                    Truncation::Ended
+                });
             } else {
                 for (spoken, index) in number_calls(&reply) {
                     self.wait_random().await;
@@ -100,14 +116,23 @@ impl SimulatedModel {
         if fails {
             return Err(simulated_error(ModelErrorKind::Broken));
         }
-        sink.push_event(Event::Text { text: "Some of the work is done, and the rest comes next." });
+        sink.push_event(Event::Text {
+            text: "Some of the work is done, and the rest comes next.",
+        });
         self.wait_random().await;
-        sink.push_event(Event::Stop { reason: StopReason::End, raw: "" });
+        sink.push_event(Event::Stop {
+            reason: StopReason::End,
+            raw: "",
+        });
         Ok(())
     }
 
     /// Sends the end of a response, and counts its calls as delivered if it is complete.
-    fn finish_answer(&self, reply: &ModelReply, sink: &mut dyn FnMut(Event<'_>)) -> Result<(), ModelError> {
+    fn finish_answer(
+        &self,
+        reply: &ModelReply,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), ModelError> {
         sink(Event::Usage(reply.usage));
         match reply.end {
             ReplyEnd::Whole(reason) => {
@@ -133,24 +158,34 @@ impl SimulatedModel {
         }
         state.counters.count_event("requests");
         request_checks::check_request(state, request);
-        let settings =
-            state.plan.settings(self.registry.tool_set().clone(), self.registry.read_only_names(), state.sabotage);
+        let settings = state.plan.settings(
+            self.registry.tool_set().clone(),
+            self.registry.read_only_names(),
+            state.sabotage,
+        );
         match Task::replay(state.witness.records.iter().cloned(), settings) {
             Ok(again) if again.model_request().messages == request.messages => {}
             Ok(again) => {
                 let replayed = again.model_request().messages;
-                let seen = format!("the model sees {:?}, a replay {replayed:?}", request.messages);
+                let seen = format!(
+                    "the model sees {:?}, a replay {replayed:?}",
+                    request.messages
+                );
                 state.report_violation(Law::Replay, seen);
             }
-            Err(error) => {
-                state.report_violation(Law::Replay, format!("the records so far cannot be replayed: {error}"))
-            }
+            Err(error) => state.report_violation(
+                Law::Replay,
+                format!("the records so far cannot be replayed: {error}"),
+            ),
         }
     }
 }
 
 fn simulated_error(kind: ModelErrorKind) -> ModelError {
-    ModelError { kind, message: format!("simulated: {kind:?}") }
+    ModelError {
+        kind,
+        message: format!("simulated: {kind:?}"),
+    }
 }
 
 /// Iterates over the parts of a response with the index that a call at this point has.
@@ -168,19 +203,46 @@ fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn F
     match spoken {
         ModelReplyPart::Text(text) => sink(Event::Text { text }),
         ModelReplyPart::Thought(text) => sink(Event::Thought { text }),
-        ModelReplyPart::Call { name, id, arguments, cut } => {
-            sink(Event::CallStart { index, id: id.as_deref(), name, dialect: None, at: 0, name_at: 0 });
+        ModelReplyPart::Call {
+            name,
+            id,
+            arguments,
+            cut,
+        } => {
+            sink(Event::CallStart {
+                index,
+                id: id.as_deref(),
+                name,
+                dialect: None,
+                at: 0,
+                name_at: 0,
+            });
             for (name, value) in arguments {
-                sink(Event::ArgStart { index, name, form: ArgForm::String, at: 1 });
+                sink(Event::ArgStart {
+                    index,
+                    name,
+                    form: ArgForm::String,
+                    at: 1,
+                });
                 // Every value comes in two pieces, as from a stream.
-                let (head, tail) = value.split_at_checked(value.len() / 2).unwrap_or((value, ""));
+                let (head, tail) = value
+                    .split_at_checked(value.len() / 2)
+                    .unwrap_or((value, ""));
                 for text in [head, tail].into_iter().filter(|text| !text.is_empty()) {
                     sink(Event::ArgDelta { index, text });
                 }
-                sink(Event::ArgEnd { index, lead: "", at: 2 });
+                sink(Event::ArgEnd {
+                    index,
+                    lead: "",
+                    at: 2,
+                });
             }
             if *cut {
-                let why = if breaks { Truncation::Broken } else { Truncation::Limit };
+                let why = if breaks {
+                    Truncation::Broken
+                } else {
+                    Truncation::Limit
+                };
                 sink(Event::CallCut { index, why, at: 3 });
             } else {
                 sink(Event::CallEnd { index, at: 3 });
@@ -194,8 +256,15 @@ fn render_text(reply: &ModelReply) -> String {
     let mut all = String::new();
     for part in &reply.parts {
         match part {
-            ModelReplyPart::Text(text) | ModelReplyPart::Thought(text) => all.push_str(&format!("{text}\n")),
-            ModelReplyPart::Call { name, arguments, cut, .. } => {
+            ModelReplyPart::Text(text) | ModelReplyPart::Thought(text) => {
+                all.push_str(&format!("{text}\n"))
+            }
+            ModelReplyPart::Call {
+                name,
+                arguments,
+                cut,
+                ..
+            } => {
                 all.push_str(&format!("<{name}>\n"));
                 for (name, value) in arguments {
                     all.push_str(&format!("<{name}>{value}</{name}>\n"));
@@ -226,9 +295,14 @@ fn random_chunks(simulation: &SimulationHandle, text: &str) -> Vec<String> {
 /// Draws the token usage that the provider reports for a response. Each number may be missing.
 pub(crate) fn draw_usage(state: &mut SimulationState) -> Usage {
     let asked = state.witness.request_tracker.asked;
-    let count =
-        |state: &mut SimulationState, most| (state.rng.below(5) > 0).then(|| state.rng.in_range(most / 2, most));
-    Usage { input: count(state, asked + 400), output: count(state, 900), ..Usage::default() }
+    let count = |state: &mut SimulationState, most| {
+        (state.rng.below(5) > 0).then(|| state.rng.in_range(most / 2, most))
+    };
+    Usage {
+        input: count(state, asked + 400),
+        output: count(state, 900),
+        ..Usage::default()
+    }
 }
 
 /// Returns the stop reason of a complete response.

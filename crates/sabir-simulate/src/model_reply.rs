@@ -61,7 +61,9 @@ impl ModelReply {
 
     pub(crate) fn call_tokens(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            ModelReplyPart::Call { arguments, .. } => arguments.first().map(|(_, token)| token.as_str()),
+            ModelReplyPart::Call { arguments, .. } => {
+                arguments.first().map(|(_, token)| token.as_str())
+            }
             _ => None,
         })
     }
@@ -73,9 +75,18 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
         state.counters.count_event("answers failed before");
         let kind = state.rng.pick_one(
             ModelErrorKind::Unavailable,
-            &[ModelErrorKind::RateLimited, ModelErrorKind::Unreachable, ModelErrorKind::Key, ModelErrorKind::TooLong],
+            &[
+                ModelErrorKind::RateLimited,
+                ModelErrorKind::Unreachable,
+                ModelErrorKind::Key,
+                ModelErrorKind::TooLong,
+            ],
         );
-        return ModelReply { parts: Vec::new(), end: ReplyEnd::FailedBefore(kind), usage: Usage::default() };
+        return ModelReply {
+            parts: Vec::new(),
+            end: ReplyEnd::FailedBefore(kind),
+            usage: Usage::default(),
+        };
     }
     let mut parts = Vec::new();
     if state.rng.below(3) == 0 {
@@ -87,11 +98,17 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
     if state.rng.below(300) == 0 {
         state.counters.count_event("answers refused");
         parts.push(ModelReplyPart::Text("I must not.".to_owned()));
-        return ModelReply { parts, end: ReplyEnd::Whole(StopReason::Refused), usage: draw_usage(state) };
+        return ModelReply {
+            parts,
+            end: ReplyEnd::Whole(StopReason::Refused),
+            usage: draw_usage(state),
+        };
     }
     draw_calls(state, &mut parts);
     let breaks = state.rng.hits_permille(state.plan.model.trouble);
-    let mut cut = parts.iter().any(|part| matches!(part, ModelReplyPart::Call { cut: true, .. }));
+    let mut cut = parts
+        .iter()
+        .any(|part| matches!(part, ModelReplyPart::Call { cut: true, .. }));
     let end = if breaks {
         state.counters.count_event("answers broken off");
         parts.truncate(1 + state.rng.index(parts.len()));
@@ -103,17 +120,24 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
         let kinds = [ModelErrorKind::Unavailable, ModelErrorKind::Format];
         ReplyEnd::BrokenOff(state.rng.pick_one(ModelErrorKind::Broken, &kinds))
     } else {
-        let any = parts.iter().any(|part| matches!(part, ModelReplyPart::Call { .. }));
+        let any = parts
+            .iter()
+            .any(|part| matches!(part, ModelReplyPart::Call { .. }));
         // Some providers report a normal end for a response with a cut call.
         cut &= state.rng.below(2) == 0;
         ReplyEnd::Whole(stop_reason(any, cut))
     };
-    ModelReply { parts, end, usage: draw_usage(state) }
+    ModelReply {
+        parts,
+        end,
+        usage: draw_usage(state),
+    }
 }
 
 /// Draws the calls of a response. A call that is cut must be the last one.
 fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
-    let wants_to_end = count_answers(state) as u64 >= u64::from(state.plan.model.length) && state.rng.below(10) < 7;
+    let wants_to_end = count_answers(state) as u64 >= u64::from(state.plan.model.length)
+        && state.rng.below(10) < 7;
     let most = state.rng.pick_one(1, &[1, 1, 2, 3, 5, 0]);
     // A completion usually comes alone.
     let alone = wants_to_end && state.rng.below(4) > 0;
@@ -124,7 +148,9 @@ fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
         }
         if state.rng.below(12) == 0 {
             draw_control_call(state, control::FOLLOWUP_TOOL, "question", parts);
-        } else if state.rng.hits_permille(state.plan.model.delegates) && state.plan.terms.limits.subtasks.depth > 0 {
+        } else if state.rng.hits_permille(state.plan.model.delegates)
+            && state.plan.terms.limits.subtasks.depth > 0
+        {
             draw_control_call(state, control::NEW_TASK_TOOL, "message", parts);
         } else if state.rng.hits_permille(state.plan.model.repeats) {
             repeat_call(state, parts);
@@ -142,7 +168,11 @@ fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
             draw_tool_call(state, parts);
         }
     }
-    match parts.iter().filter(|part| matches!(part, ModelReplyPart::Call { .. })).count() {
+    match parts
+        .iter()
+        .filter(|part| matches!(part, ModelReplyPart::Call { .. }))
+        .count()
+    {
         0 => state.counters.count_event("answers without a call"),
         1 => {}
         _ => state.counters.count_event("answers of several calls"),
@@ -153,10 +183,20 @@ fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
 }
 
 fn count_answers(state: &SimulationState) -> usize {
-    state.witness.records.iter().filter(|record| matches!(record, Record::Answered(_))).count()
+    state
+        .witness
+        .records
+        .iter()
+        .filter(|record| matches!(record, Record::Answered(_)))
+        .count()
 }
 
-fn draw_control_call(state: &mut SimulationState, name: &str, argument: &'static str, parts: &mut Vec<ModelReplyPart>) {
+fn draw_control_call(
+    state: &mut SimulationState,
+    name: &str,
+    argument: &'static str,
+    parts: &mut Vec<ModelReplyPart>,
+) {
     let token = new_token(state);
     push_control_call(state, name, argument, token, parts);
 }
@@ -170,7 +210,12 @@ fn push_control_call(
 ) {
     let id = new_id(state, parts);
     record_written_call(state, &value, CallQuality::Good, 1);
-    parts.push(ModelReplyPart::Call { name: name.to_owned(), id, arguments: vec![(argument, value)], cut: false });
+    parts.push(ModelReplyPart::Call {
+        name: name.to_owned(),
+        id,
+        arguments: vec![(argument, value)],
+        cut: false,
+    });
 }
 
 /// Draws a list of todos, or text that is not a list. If `done`, all todos are finished, because the model wants to complete.
@@ -195,12 +240,23 @@ fn draw_todos(state: &mut SimulationState, done: bool, parts: &mut Vec<ModelRepl
 /// Repeats one of the last calls that only read.
 fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     let looks = |written: &WrittenCall| matches!(written.name, "look" | "list");
-    let mut all: Vec<_> = state.witness.written.iter().filter(|(_, written)| looks(written)).collect();
+    let mut all: Vec<_> = state
+        .witness
+        .written
+        .iter()
+        .filter(|(_, written)| looks(written))
+        .collect();
     all.sort_by_key(|(_, written)| std::cmp::Reverse(written.number));
     // Some models alternate between two calls.
-    let back = if state.plan.model.length.is_multiple_of(2) { 0 } else { count_answers(state) % 2 };
-    let Some((token, name)) =
-        all.get(back).or(all.first()).map(|(token, written)| (String::clone(token), written.name))
+    let back = if state.plan.model.length.is_multiple_of(2) {
+        0
+    } else {
+        count_answers(state) % 2
+    };
+    let Some((token, name)) = all
+        .get(back)
+        .or(all.first())
+        .map(|(token, written)| (String::clone(token), written.name))
     else {
         return draw_tool_call(state, parts);
     };
@@ -210,7 +266,12 @@ fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
         written.times += 1;
     }
     state.trace_line(|| format!("the model writes {token} again"));
-    parts.push(ModelReplyPart::Call { name: name.to_owned(), id, arguments: vec![("path", token)], cut: false });
+    parts.push(ModelReplyPart::Call {
+        name: name.to_owned(),
+        id,
+        arguments: vec![("path", token)],
+        cut: false,
+    });
 }
 
 /// Draws a call of a simulated tool, possibly with a flaw.
@@ -218,11 +279,19 @@ fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) 
     let at = state.rng.index(SIMULATED_TOOLS.len());
     let name = SIMULATED_TOOLS.get(at).map_or("look", |(name, _)| *name);
     // Calls of the forbidden tool are rare, because denials end a task early.
-    let name = if name == "forbid" && state.rng.below(3) > 0 { "look" } else { name };
+    let name = if name == "forbid" && state.rng.below(3) > 0 {
+        "look"
+    } else {
+        name
+    };
     let token = new_token(state);
     let id = new_id(state, parts);
     let flaw = draw_flaw(state);
-    let argument = if flaw == CallFlaw::Missing { "note" } else { "path" };
+    let argument = if flaw == CallFlaw::Missing {
+        "note"
+    } else {
+        "path"
+    };
     let mut arguments = vec![(argument, token.clone())];
     let mut name = name.to_owned();
     let mut quality = CallQuality::Good;
@@ -277,8 +346,14 @@ fn draw_flaw(state: &mut SimulationState) -> CallFlaw {
     if !state.rng.hits_permille(state.plan.model.bad_calls) {
         return CallFlaw::None;
     }
-    let others =
-        [CallFlaw::WrongType, CallFlaw::Unknown, CallFlaw::Misspelled, CallFlaw::Cut, CallFlaw::Cut, CallFlaw::Doubled];
+    let others = [
+        CallFlaw::WrongType,
+        CallFlaw::Unknown,
+        CallFlaw::Misspelled,
+        CallFlaw::Cut,
+        CallFlaw::Cut,
+        CallFlaw::Doubled,
+    ];
     state.rng.pick_one(CallFlaw::Missing, &others)
 }
 
@@ -301,10 +376,22 @@ fn new_id(state: &mut SimulationState, parts: &[ModelReplyPart]) -> Option<Strin
 
 /// Tells the witness about a call that the model writes.
 fn record_written_call(state: &mut SimulationState, token: &str, quality: CallQuality, times: u32) {
-    let spelling = if state.plan.model.prompted { "calls prompted" } else { "calls native" };
+    let spelling = if state.plan.model.prompted {
+        "calls prompted"
+    } else {
+        "calls native"
+    };
     state.counters.add_events("calls written", u64::from(times));
     state.counters.add_events(spelling, u64::from(times));
     state.trace_line(|| format!("the model writes {token} {quality:?} {times}"));
     let number = state.witness.written.len();
-    state.witness.written.insert(token.to_owned(), WrittenCall { quality, times, number, ..WrittenCall::default() });
+    state.witness.written.insert(
+        token.to_owned(),
+        WrittenCall {
+            quality,
+            times,
+            number,
+            ..WrittenCall::default()
+        },
+    );
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use sabir_agent::{
-    CallArguments, CompletionConditions, ContextFragment, FragmentKind, Interactivity, OpenTodos, RequestContext,
-    SubtaskLimits, TaskId, TaskLimits, TaskSettings, TaskStart,
+    CallArguments, CompletionConditions, ContextFragment, FragmentKind, Interactivity, OpenTodos,
+    RequestContext, SubtaskLimits, TaskId, TaskLimits, TaskSettings, TaskStart,
 };
 use sabir_call::dialect::CLINE;
 use sabir_call::{Dollars, TokenPrices, ToolProtocol, ToolSet};
@@ -107,7 +107,12 @@ impl TaskPlan {
     }
 
     /// Returns the settings of the task machine; some kinds of sabotage change them.
-    pub(crate) fn settings(&self, tools: ToolSet, readers: Vec<String>, sabotage: Option<Sabotage>) -> TaskSettings {
+    pub(crate) fn settings(
+        &self,
+        tools: ToolSet,
+        readers: Vec<String>,
+        sabotage: Option<Sabotage>,
+    ) -> TaskSettings {
         let mut rules = PolicyRules::default();
         // These rules are valid. An invalid one would allow nothing, so the error can be ignored.
         _ = rules.add_rule(RuleKind::Deny, &format!("host={FORBIDDEN_HOST}"));
@@ -116,7 +121,13 @@ impl TaskPlan {
         }
         let price = |nanos| Some(Dollars::from_nanos(nanos));
         let limits = self.terms.limits;
-        let endless = TaskLimits { turns: None, tokens: None, cost: None, cycles: u32::MAX, ..limits };
+        let endless = TaskLimits {
+            turns: None,
+            tokens: None,
+            cost: None,
+            cycles: u32::MAX,
+            ..limits
+        };
         TaskSettings {
             system: SYSTEM_PROMPT.to_owned(),
             model: "m".to_owned(),
@@ -125,19 +136,33 @@ impl TaskPlan {
             polling_tools: Vec::new(),
             rules,
             interactivity: self.user.attended,
-            limits: if sabotage == Some(Sabotage::RaiseLimits) { endless } else { limits },
+            limits: if sabotage == Some(Sabotage::RaiseLimits) {
+                endless
+            } else {
+                limits
+            },
             completion: self.terms.completion_conditions(sabotage),
             dialects: sabir_call::dialect::DialectSet::default(),
             repairs: sabir_check::RepairSet::all(),
             max_output: None,
-            prices: TokenPrices { input: price(1_000_000), output: price(5_000_000), ..TokenPrices::default() },
+            prices: TokenPrices {
+                input: price(1_000_000),
+                output: price(5_000_000),
+                ..TokenPrices::default()
+            },
         }
     }
 
     /// Returns the context of requests: the instructions of the folder and the context window.
     pub(crate) fn context(&self, version: u32) -> RequestContext {
         let rule = rule_text(version);
-        let kept = ContextFragment::with_cap(FragmentKind::Instructions, "RULES.md", &rule, rule.len() as u64, 1000);
+        let kept = ContextFragment::with_cap(
+            FragmentKind::Instructions,
+            "RULES.md",
+            &rule,
+            rule.len() as u64,
+            1000,
+        );
         let (window, threshold) = self.terms.room.unzip();
         RequestContext {
             fragments: vec![kept],
@@ -152,7 +177,11 @@ impl TaskPlan {
             prompt: self.prompt.clone(),
             workspace: "/w".to_owned(),
             model: "m".to_owned(),
-            protocol: if self.model.prompted { ToolProtocol::Prompted(CLINE.to_owned()) } else { ToolProtocol::Native },
+            protocol: if self.model.prompted {
+                ToolProtocol::Prompted(CLINE.to_owned())
+            } else {
+                ToolProtocol::Native
+            },
             version: "0".to_owned(),
             edit_tool: None,
             mode: None,
@@ -202,7 +231,10 @@ impl ModelHabits {
 
 impl TaskTerms {
     fn from_rng(rng: &mut SeededRng) -> Self {
-        let mut limits = TaskLimits { turns: None, ..TaskLimits::default() };
+        let mut limits = TaskLimits {
+            turns: None,
+            ..TaskLimits::default()
+        };
         limits.mistakes = u32::try_from(rng.in_range(2, 8)).unwrap_or(6);
         limits.cycles = u32::try_from(rng.in_range(3, 6)).unwrap_or(6);
         limits.subtasks = SubtaskLimits {
@@ -222,7 +254,11 @@ impl TaskTerms {
         let room = rng.below(3) == 0;
         Self {
             edits: rng.below(2) == 0,
-            todos: if rng.below(3) == 0 { OpenTodos::Refused } else { OpenTodos::Allowed },
+            todos: if rng.below(3) == 0 {
+                OpenTodos::Refused
+            } else {
+                OpenTodos::Allowed
+            },
             check: rng.below(4) == 0,
             limits,
             time: (rng.below(4) == 0).then(|| Duration::from_secs(rng.in_range(1, 40_000))),

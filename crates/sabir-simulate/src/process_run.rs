@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use sabir_agent::{
-    CancelToken, Record, ReplayError, RequestContext, Task, TaskDriver, TaskId, TaskInput, TaskOutcome, TaskSettings,
-    TaskStart, ToolRegistry,
+    CancelToken, Record, ReplayError, RequestContext, Task, TaskDriver, TaskId, TaskInput,
+    TaskOutcome, TaskSettings, TaskStart, ToolRegistry,
 };
 use sabir_journal::{Journal, JournalEntry, JournalError, read_journal_on};
 use tokio::time::{Instant, sleep};
@@ -57,8 +57,16 @@ pub(crate) enum OpenOutcome {
 }
 
 impl ProcessRunner {
-    pub(crate) fn new(simulation: SimulationHandle, registry: ToolRegistry, start: TaskStart) -> Self {
-        Self { simulation, registry, start }
+    pub(crate) fn new(
+        simulation: SimulationHandle,
+        registry: ToolRegistry,
+        start: TaskStart,
+    ) -> Self {
+        Self {
+            simulation,
+            registry,
+            start,
+        }
     }
 
     fn id(&self) -> &TaskId {
@@ -78,11 +86,17 @@ impl ProcessRunner {
     pub(crate) async fn run_all(&self) {
         let lives = self.simulation.with_state(|state| state.plan.lives);
         for number in 1..=lives {
-            let cancel = self.simulation.with_state(|state| state.begin_process(number == lives));
+            let cancel = self
+                .simulation
+                .with_state(|state| state.begin_process(number == lives));
             let over = self.run_process(cancel).await;
             self.adopt_violations();
             self.disturb_between_runs();
-            if over || self.simulation.with_state(|state| state.violation().is_some()) {
+            if over
+                || self
+                    .simulation
+                    .with_state(|state| state.violation().is_some())
+            {
                 break;
             }
         }
@@ -93,10 +107,21 @@ impl ProcessRunner {
             }
         });
         self.check_final_journal();
-        for (id, simulation) in self.simulation.with_state(|state| state.task_tree.all_members()) {
-            let start = simulation.with_state(|state| TaskStart { task: id, ..state.plan.start(0) });
+        for (id, simulation) in self
+            .simulation
+            .with_state(|state| state.task_tree.all_members())
+        {
+            let start = simulation.with_state(|state| TaskStart {
+                task: id,
+                ..state.plan.start(0)
+            });
             simulation.with_state(|state| state.plan.disk_trouble = false);
-            Self { simulation, registry: self.registry.clone(), start }.check_final_journal();
+            Self {
+                simulation,
+                registry: self.registry.clone(),
+                start,
+            }
+            .check_final_journal();
         }
         self.adopt_violations();
         self.check_subtask_results();
@@ -108,28 +133,47 @@ impl ProcessRunner {
             look(state);
             state.task_tree.all_members()
         });
-        members.values().for_each(|simulation| simulation.with_state(&look));
+        members
+            .values()
+            .for_each(|simulation| simulation.with_state(&look));
     }
 
     /// Adopts the violations that subtasks have seen.
     fn adopt_violations(&self) {
-        for simulation in self.simulation.with_state(|state| state.task_tree.all_members()).values() {
+        for simulation in self
+            .simulation
+            .with_state(|state| state.task_tree.all_members())
+            .values()
+        {
             let broken = simulation.with_state(|state| state.violation().cloned());
-            broken
-                .into_iter()
-                .for_each(|violation| self.simulation.with_state(|state| state.record_check(Err(violation))));
+            broken.into_iter().for_each(|violation| {
+                self.simulation
+                    .with_state(|state| state.record_check(Err(violation)))
+            });
         }
     }
 
     /// Checks what each task knows of its subtasks.
     fn check_subtask_results(&self) {
-        let members = self.simulation.with_state(|state| state.task_tree.all_members());
+        let members = self
+            .simulation
+            .with_state(|state| state.task_tree.all_members());
         let id = self.id().clone();
-        let all = members.iter().map(|(id, simulation)| (id.clone(), simulation)).chain([(id, &self.simulation)]);
+        let all = members
+            .iter()
+            .map(|(id, simulation)| (id.clone(), simulation))
+            .chain([(id, &self.simulation)]);
         let told: Vec<_> = all
-            .filter_map(|(id, simulation)| simulation.with_state(|state| check_results(state, &members, &id)).err())
+            .filter_map(|(id, simulation)| {
+                simulation
+                    .with_state(|state| check_results(state, &members, &id))
+                    .err()
+            })
             .collect();
-        self.simulation.with_state(|state| told.into_iter().for_each(|seen| state.record_check(Err(seen))));
+        self.simulation.with_state(|state| {
+            told.into_iter()
+                .for_each(|seen| state.record_check(Err(seen)))
+        });
     }
 
     /// Disturbs the machine after a process has ended: cuts the power, kills the process, or changes the instructions.
@@ -138,7 +182,12 @@ impl ProcessRunner {
             let crashed = state.has_crashed();
             // The power is cut after half of the crashes and a quarter of the regular ends.
             let power = state.rng.below(if crashed { 2 } else { 4 }) == 0;
-            let SimulationState { disk_state, rng, counters, .. } = state;
+            let SimulationState {
+                disk_state,
+                rng,
+                counters,
+                ..
+            } = state;
             match (crashed, power) {
                 (_, true) => {
                     counters.count_event("power cuts");
@@ -153,10 +202,17 @@ impl ProcessRunner {
                 }
                 _ => {}
             }
-            state.trace_line(|| format!("--- the process is gone; crashed: {crashed}, power cut: {power}"));
+            state.trace_line(|| {
+                format!("--- the process is gone; crashed: {crashed}, power cut: {power}")
+            });
             for simulation in state.task_tree.all_members().values() {
                 simulation.with_state(|member| {
-                    let SimulationState { disk_state, rng, counters, .. } = member;
+                    let SimulationState {
+                        disk_state,
+                        rng,
+                        counters,
+                        ..
+                    } = member;
                     if power {
                         disk_state.cut_power(rng, counters)
                     } else if crashed {
@@ -175,13 +231,24 @@ impl ProcessRunner {
 
     /// Runs one process. Returns true if the task is over.
     async fn run_process(&self, cancel: CancelToken) -> bool {
-        let OpenedTask { mut task, journal, first } = match self.open_task() {
+        let OpenedTask {
+            mut task,
+            journal,
+            first,
+        } = match self.open_task() {
             OpenOutcome::Task(opened_task) => *opened_task,
             OpenOutcome::Nothing => return false,
             OpenOutcome::Over => return true,
         };
-        let model = SimulatedModel { simulation: self.simulation.clone(), registry: self.registry.clone() };
-        let mut store = WatchedStore { simulation: self.simulation.clone(), journal, held: None };
+        let model = SimulatedModel {
+            simulation: self.simulation.clone(),
+            registry: self.registry.clone(),
+        };
+        let mut store = WatchedStore {
+            simulation: self.simulation.clone(),
+            journal,
+            held: None,
+        };
         self.simulation.with_state(SimulationState::on_task_opened);
         // Some processes only compact the context, as a user can between two runs.
         if first.is_none() && self.simulation.with_state(|state| state.rng.below(3) == 0) {
@@ -193,13 +260,20 @@ impl ProcessRunner {
             return false;
         }
         let (max_time, words) = self.simulation.with_state(|state| {
-            let words =
-                (first.is_none() && state.rng.below(3) == 0).then(|| state.user_script.unique_words("go on with it"));
+            let words = (first.is_none() && state.rng.below(3) == 0)
+                .then(|| state.user_script.unique_words("go on with it"));
             state.witness.user.replied.extend(words.clone());
-            let time = state.plan.terms.time.filter(|_| state.sabotage != Some(Sabotage::NeverStop));
+            let time = state
+                .plan
+                .terms
+                .time
+                .filter(|_| state.sabotage != Some(Sabotage::NeverStop));
             (time, words)
         });
-        let mut user = SimulatedUser { simulation: self.simulation.clone(), _at_work: None };
+        let mut user = SimulatedUser {
+            simulation: self.simulation.clone(),
+            _at_work: None,
+        };
         let (registry, began) = (&self.registry, Instant::now());
         let driver = TaskDriver {
             model: &model,
@@ -232,11 +306,22 @@ impl ProcessRunner {
             tokio::task::yield_now().await;
         }
         self.simulation.with_state(|state| {
-            if let Some(left) = state.task_tree.any_active().filter(|_| end.is_some() && !state.has_crashed()) {
-                state.report_violation(Law::Family, format!("{left} still works although its parent does not"));
+            if let Some(left) = state
+                .task_tree
+                .any_active()
+                .filter(|_| end.is_some() && !state.has_crashed())
+            {
+                state.report_violation(
+                    Law::Family,
+                    format!("{left} still works although its parent does not"),
+                );
             }
         });
-        match end.filter(|_| !self.simulation.with_state(|state| state.has_crashed() || state.violation().is_some())) {
+        match end.filter(|_| {
+            !self
+                .simulation
+                .with_state(|state| state.has_crashed() || state.violation().is_some())
+        }) {
             Some((outcome, message)) => self.check_end(&task, outcome, &message),
             None => false,
         }
@@ -244,15 +329,23 @@ impl ProcessRunner {
 
     /// Opens the journal, or creates one, and compares its records with those that were acknowledged.
     pub(crate) fn open_task(&self) -> OpenOutcome {
-        let opened = Journal::open_on(&self.disk(), Path::new(JOURNAL_FOLDER), self.id(), self.clock());
-        let acknowledged = self.simulation.with_state(|state| !state.witness.records.is_empty());
+        let opened = Journal::open_on(
+            &self.disk(),
+            Path::new(JOURNAL_FOLDER),
+            self.id(),
+            self.clock(),
+        );
+        let acknowledged = self
+            .simulation
+            .with_state(|state| !state.witness.records.is_empty());
         let (journal, entries, recovery) = match opened {
             Err(JournalError::Missing { .. }) if !acknowledged => return self.create_task(),
             Err(JournalError::Io { .. }) => return OpenOutcome::Nothing,
             // The crash came before the header was acknowledged.
             Err(JournalError::NotAJournal { .. }) if !acknowledged => return OpenOutcome::Over,
             Err(error) => {
-                self.simulation.with_state(|state| state.report_violation(Law::Survives, error.to_string()));
+                self.simulation
+                    .with_state(|state| state.report_violation(Law::Survives, error.to_string()));
                 return OpenOutcome::Over;
             }
             Ok(opened) => opened,
@@ -263,15 +356,28 @@ impl ProcessRunner {
             }
             state.trace_line(|| format!("opened with {} records, {recovery:?}", entries.len()));
         });
-        if self.check_survived(into_records(entries)) { self.replay_task(journal) } else { OpenOutcome::Over }
+        if self.check_survived(into_records(entries)) {
+            self.replay_task(journal)
+        } else {
+            OpenOutcome::Over
+        }
     }
 
     fn create_task(&self) -> OpenOutcome {
-        let Ok(journal) = Journal::create_on(&self.disk(), Path::new(JOURNAL_FOLDER), self.id(), self.clock()) else {
+        let Ok(journal) = Journal::create_on(
+            &self.disk(),
+            Path::new(JOURNAL_FOLDER),
+            self.id(),
+            self.clock(),
+        ) else {
             return OpenOutcome::Nothing;
         };
         let (task, first) = self.new_task();
-        OpenOutcome::Task(Box::new(OpenedTask { task, journal, first: Some(first) }))
+        OpenOutcome::Task(Box::new(OpenedTask {
+            task,
+            journal,
+            first: Some(first),
+        }))
     }
 
     /// Returns a new task with its start record.
@@ -282,43 +388,58 @@ impl ProcessRunner {
 
     fn settings(&self) -> TaskSettings {
         self.simulation.with_state(|state| {
-            state.plan.settings(self.registry.tool_set().clone(), self.registry.read_only_names(), state.sabotage)
+            state.plan.settings(
+                self.registry.tool_set().clone(),
+                self.registry.read_only_names(),
+                state.sabotage,
+            )
         })
     }
 
     fn context(&self) -> RequestContext {
-        self.simulation.with_state(|state| state.plan.context(state.witness.request_tracker.version))
+        self.simulation
+            .with_state(|state| state.plan.context(state.witness.request_tracker.version))
     }
 
     /// Checks that the found records are the acknowledged ones, with at most one more that was being written.
     fn check_survived(&self, found: Vec<Record>) -> bool {
-        self.simulation.with_state(|state| match state.witness.check_recovered(found) {
-            Ok(more) => {
-                if more {
-                    state.counters.count_event("unacknowledged records found");
-                    state.witness.shown = state.witness.records.len();
+        self.simulation
+            .with_state(|state| match state.witness.check_recovered(found) {
+                Ok(more) => {
+                    if more {
+                        state.counters.count_event("unacknowledged records found");
+                        state.witness.shown = state.witness.records.len();
+                    }
+                    state.witness.attempted = None;
+                    state.witness.user = UserActions {
+                        cancelled: state.witness.user.cancelled,
+                        ..UserActions::default()
+                    };
+                    true
                 }
-                state.witness.attempted = None;
-                state.witness.user = UserActions { cancelled: state.witness.user.cancelled, ..UserActions::default() };
-                true
-            }
-            Err(violation) => {
-                state.record_check(Err(violation));
-                false
-            }
-        })
+                Err(violation) => {
+                    state.record_check(Err(violation));
+                    false
+                }
+            })
     }
 
     fn replay_task(&self, journal: Journal) -> OpenOutcome {
-        let mut records = self.simulation.with_state(|state| state.witness.records.clone());
-        if self.simulation.with_state(|state| state.sabotage == Some(Sabotage::ForgetWhatRan)) {
+        let mut records = self
+            .simulation
+            .with_state(|state| state.witness.records.clone());
+        if self
+            .simulation
+            .with_state(|state| state.sabotage == Some(Sabotage::ForgetWhatRan))
+        {
             records.retain(|record| !matches!(record, Record::Running { .. }));
         }
         let completed = is_completed(&records);
         match Task::replay(records, self.settings()) {
             Ok(_) if completed => {
-                self.simulation
-                    .with_state(|state| state.report_violation(Law::Replay, "a completed task can be resumed"));
+                self.simulation.with_state(|state| {
+                    state.report_violation(Law::Replay, "a completed task can be resumed")
+                });
                 OpenOutcome::Over
             }
             Ok(task) => OpenOutcome::Task(Box::new(OpenedTask {
@@ -330,7 +451,8 @@ impl ProcessRunner {
             // The process ended before the first record was written.
             Err(ReplayError::NoStart) => OpenOutcome::Over,
             Err(error) => {
-                self.simulation.with_state(|state| state.report_violation(Law::Replay, error.to_string()));
+                self.simulation
+                    .with_state(|state| state.report_violation(Law::Replay, error.to_string()));
                 OpenOutcome::Over
             }
         }
@@ -341,7 +463,11 @@ impl ProcessRunner {
         let settings = self.settings();
         self.simulation.with_state(|state| {
             let claims = state.sabotage == Some(Sabotage::ClaimCompletion);
-            let outcome = if claims { TaskOutcome::Completed } else { outcome };
+            let outcome = if claims {
+                TaskOutcome::Completed
+            } else {
+                outcome
+            };
             state.trace_line(|| format!("ended: {outcome:?}"));
             state.counters.count_event(match outcome {
                 TaskOutcome::Completed => "ended completed",
@@ -365,20 +491,32 @@ impl ProcessRunner {
 
     /// Opens the journal a last time, and replays and forks prefixes of it.
     fn check_final_journal(&self) {
-        if self.simulation.with_state(|state| state.violation().is_some()) {
+        if self
+            .simulation
+            .with_state(|state| state.violation().is_some())
+        {
             return;
         }
         let read = read_journal_on(&self.disk(), Path::new(JOURNAL_FOLDER), self.id())
             .map(|(entries, _)| into_records(entries));
-        let opened = Journal::open_on(&self.disk(), Path::new(JOURNAL_FOLDER), self.id(), self.clock());
+        let opened = Journal::open_on(
+            &self.disk(),
+            Path::new(JOURNAL_FOLDER),
+            self.id(),
+            self.clock(),
+        );
         let opened = opened.map(|(_, entries, _)| into_records(entries));
         let records = match (read, opened) {
             (Ok(read), Ok(opened)) if read == opened => read,
             // The task crashed before its journal was acknowledged.
-            (Err(JournalError::Missing { .. } | JournalError::NotAJournal { .. }), Err(_)) => Vec::new(),
+            (Err(JournalError::Missing { .. } | JournalError::NotAJournal { .. }), Err(_)) => {
+                Vec::new()
+            }
             (read, opened) => {
                 let seen = format!("reading gives {read:?}, opening {opened:?}");
-                return self.simulation.with_state(|state| state.report_violation(Law::Survives, seen));
+                return self
+                    .simulation
+                    .with_state(|state| state.report_violation(Law::Survives, seen));
             }
         };
         if !self.check_survived(records.clone()) {
@@ -386,23 +524,41 @@ impl ProcessRunner {
         }
         let lengths = self.simulation.with_state(|state| {
             let all = records.len() as u64;
-            let some = (0..MAX_PREFIXES).map(|_| state.rng.in_range(1, all)).collect();
-            let lengths: Vec<u64> = if all <= MAX_PREFIXES { (1..=all).collect() } else { some };
-            state.counters.add_events("prefixes replayed", lengths.len() as u64);
+            let some = (0..MAX_PREFIXES)
+                .map(|_| state.rng.in_range(1, all))
+                .collect();
+            let lengths: Vec<u64> = if all <= MAX_PREFIXES {
+                (1..=all).collect()
+            } else {
+                some
+            };
+            state
+                .counters
+                .add_events("prefixes replayed", lengths.len() as u64);
             lengths
         });
         for length in lengths {
-            let prefix = records.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
+            let prefix = records
+                .get(..usize::try_from(length).unwrap_or(0))
+                .unwrap_or_default();
             let checked = check_fork(prefix, &self.settings(), &self.context());
-            self.simulation.with_state(|state| state.record_check(checked));
+            self.simulation
+                .with_state(|state| state.record_check(checked));
         }
     }
 }
 
 /// Returns the event for the limit that ended a task.
 fn limit_event_name(message: &str) -> &'static str {
-    let names = [("turns", "ended by turns"), ("tokens", "ended by tokens"), ("time", "ended by time")];
-    names.into_iter().find(|(word, _)| message.contains(word)).map_or("ended by cost", |(_, name)| name)
+    let names = [
+        ("turns", "ended by turns"),
+        ("tokens", "ended by tokens"),
+        ("time", "ended by time"),
+    ];
+    names
+        .into_iter()
+        .find(|(word, _)| message.contains(word))
+        .map_or("ended by cost", |(_, name)| name)
 }
 
 fn into_records(entries: Vec<JournalEntry>) -> Vec<Record> {
@@ -410,7 +566,13 @@ fn into_records(entries: Vec<JournalEntry>) -> Vec<Record> {
 }
 
 fn is_completed(records: &[Record]) -> bool {
-    matches!(records.last(), Some(Record::Ended { outcome: TaskOutcome::Completed, .. }))
+    matches!(
+        records.last(),
+        Some(Record::Ended {
+            outcome: TaskOutcome::Completed,
+            ..
+        })
+    )
 }
 
 /// Checks that the totals of a task are the sums of its records.
@@ -419,19 +581,32 @@ fn check_totals(output: u64, task: &Task) -> Result<(), Violation> {
     if totals == output {
         return Ok(());
     }
-    Err(Violation { law: Law::Totals, seen: format!("the task says {totals} tokens, its records {output}") })
+    Err(Violation {
+        law: Law::Totals,
+        seen: format!("the task says {totals} tokens, its records {output}"),
+    })
 }
 
 /// Checks that a replay of the records gives the same history and totals.
 fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Result<(), Violation> {
     let broken = |law, seen: String| Err(Violation { law, seen });
     match Task::replay(records.iter().cloned(), settings) {
-        Ok(again) if again.history() != task.history() => {
-            broken(Law::Replay, format!("the history is {:?}, again {:?}", task.history(), again.history()))
-        }
-        Ok(again) if again.totals() != task.totals() => {
-            broken(Law::Totals, format!("the totals are {:?}, again {:?}", task.totals(), again.totals()))
-        }
+        Ok(again) if again.history() != task.history() => broken(
+            Law::Replay,
+            format!(
+                "the history is {:?}, again {:?}",
+                task.history(),
+                again.history()
+            ),
+        ),
+        Ok(again) if again.totals() != task.totals() => broken(
+            Law::Totals,
+            format!(
+                "the totals are {:?}, again {:?}",
+                task.totals(),
+                again.totals()
+            ),
+        ),
         Ok(_) => Ok(()),
         Err(ReplayError::Completed) if is_completed(records) => Ok(()),
         Err(error) => broken(Law::Replay, error.to_string()),
@@ -439,20 +614,40 @@ fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Resu
 }
 
 /// Replays a prefix of a journal twice. Both tasks must be equal, have a complete history and have something to do.
-fn check_fork(prefix: &[Record], settings: &TaskSettings, context: &RequestContext) -> Result<(), Violation> {
-    let broken = |seen: String| Err(Violation { law: Law::Replay, seen });
-    let again =
-        || Task::replay(prefix.iter().cloned(), settings.clone()).map(|task| task.with_context(context.clone()));
+fn check_fork(
+    prefix: &[Record],
+    settings: &TaskSettings,
+    context: &RequestContext,
+) -> Result<(), Violation> {
+    let broken = |seen: String| {
+        Err(Violation {
+            law: Law::Replay,
+            seen,
+        })
+    };
+    let again = || {
+        Task::replay(prefix.iter().cloned(), settings.clone())
+            .map(|task| task.with_context(context.clone()))
+    };
     let (mut one, mut two) = match (again(), again()) {
         (Ok(one), Ok(two)) => (one, two),
         (Err(ReplayError::Completed), Err(_)) if is_completed(prefix) => return Ok(()),
-        (one, _) => return broken(format!("{} records cannot be replayed: {:?}", prefix.len(), one.err())),
+        (one, _) => {
+            return broken(format!(
+                "{} records cannot be replayed: {:?}",
+                prefix.len(),
+                one.err()
+            ));
+        }
     };
     history::check_history(one.history())?;
     let first = one.step(TaskInput::Begin);
     let second = two.step(TaskInput::Begin);
     if first != second || one.history() != two.history() || one.totals() != two.totals() {
-        return broken(format!("{} records continue as {first:?} and as {second:?}", prefix.len()));
+        return broken(format!(
+            "{} records continue as {first:?} and as {second:?}",
+            prefix.len()
+        ));
     }
     if first.is_empty() {
         return Err(Violation {

@@ -56,13 +56,20 @@ struct SeenRequest {
 
 /// Returns a violation as an error.
 fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
-    Err(Violation { law, seen: seen.into() })
+    Err(Violation {
+        law,
+        seen: seen.into(),
+    })
 }
 
 impl RequestTracker {
     /// Adds a message that was recorded. It must be marked as late exactly if a request is waiting for its response.
     pub(crate) fn record_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
-        let list = if self.waits { &mut self.later } else { &mut self.kept };
+        let list = if self.waits {
+            &mut self.later
+        } else {
+            &mut self.kept
+        };
         list.push(text.to_owned());
         if !self.settled.iter().any(|settled| settled == text) {
             self.unread.push(text.to_owned());
@@ -105,54 +112,92 @@ impl RequestTracker {
 
     /// Checks that a request begins with the content of the one before.
     fn check_prefix(&self, seen: &SeenRequest) -> Result<(), Violation> {
-        let law = if self.restored { Law::Restores } else { Law::Prefix };
-        let Some(SentRequest { system, messages }) = &self.sent else { return Ok(()) };
+        let law = if self.restored {
+            Law::Restores
+        } else {
+            Law::Prefix
+        };
+        let Some(SentRequest { system, messages }) = &self.sent else {
+            return Ok(());
+        };
         if system.as_ref().is_some_and(|system| *system != seen.system) {
-            return new_violation(law, format!("the instructions were {system:?} and are {:?}", seen.system));
+            return new_violation(
+                law,
+                format!("the instructions were {system:?} and are {:?}", seen.system),
+            );
         }
-        let Some((last, whole)) = messages.split_last() else { return Ok(()) };
-        let grown = seen.messages.get(whole.len()).filter(|message| message.role == last.role);
+        let Some((last, whole)) = messages.split_last() else {
+            return Ok(());
+        };
+        let grown = seen
+            .messages
+            .get(whole.len())
+            .filter(|message| message.role == last.role);
         // The last message may have grown: results and new messages of the user are appended to it.
         let kept = grown.is_some_and(|message| message.parts.starts_with(&last.parts));
         if kept && seen.messages.starts_with(whole) {
             return Ok(());
         }
-        new_violation(law, format!("{messages:?} was sent before {:?}", seen.messages))
+        new_violation(
+            law,
+            format!("{messages:?} was sent before {:?}", seen.messages),
+        )
     }
 
     /// Checks that a request contains all messages of the user in order.
     fn check_words(&self, seen: &SeenRequest) -> Result<(), Violation> {
-        let texts = || user_texts(&seen.messages).filter(|text| self.kept.iter().any(|kept| kept == text));
+        let texts =
+            || user_texts(&seen.messages).filter(|text| self.kept.iter().any(|kept| kept == text));
         if !self.is_compacted() && !texts().eq(self.kept.iter().map(String::as_str)) {
             let read: Vec<_> = texts().collect();
-            return new_violation(Law::WordsKept, format!("the user said {:?}, the model reads {read:?}", self.kept));
+            return new_violation(
+                Law::WordsKept,
+                format!("the user said {:?}, the model reads {read:?}", self.kept),
+            );
         }
         // A summary quotes the messages that it replaces, so after a compaction it is enough that they are contained.
-        let is_read = |words: &&String| self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()));
+        let is_read = |words: &&String| {
+            self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()))
+        };
         match self.kept.iter().find(|words| !is_read(words)) {
-            Some(words) => new_violation(Law::WordsKept, format!("the model does not read {words:?}")),
+            Some(words) => {
+                new_violation(Law::WordsKept, format!("the model does not read {words:?}"))
+            }
             None => Ok(()),
         }
     }
 
     /// Checks that the instructions, the prompt and open todos appear verbatim.
     fn check_verbatim(&self, seen: &SeenRequest, prompt: &str) -> Result<(), Violation> {
-        let first = seen.messages.first().and_then(|message| message.parts.first());
+        let first = seen
+            .messages
+            .first()
+            .and_then(|message| message.parts.first());
         if first != Some(&MessagePart::text(prompt)) || !seen.system.starts_with(SYSTEM_PROMPT) {
-            return new_violation(Law::Verbatim, format!("{:?} begins with {first:?}", seen.system));
+            return new_violation(
+                Law::Verbatim,
+                format!("{:?} begins with {first:?}", seen.system),
+            );
         }
         let rule = rule_text(self.version);
-        if !seen.system.contains(&rule) && !user_texts(&seen.messages).any(|text| text.contains(&rule)) {
+        if !seen.system.contains(&rule)
+            && !user_texts(&seen.messages).any(|text| text.contains(&rule))
+        {
             return new_violation(Law::Verbatim, format!("{rule:?} is not told"));
         }
         // Open todos are either in the summary or still in the call that listed them.
         let in_text = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
         let lists = seen.messages.iter().flat_map(Message::calls);
-        let mut lists = lists.filter_map(|call| call.arguments.get("todos")).filter_map(|list| list.as_str());
+        let mut lists = lists
+            .filter_map(|call| call.arguments.get("todos"))
+            .filter_map(|list| list.as_str());
         if self.todos.is_empty() || in_text || lists.any(|list| list == self.todos) {
             return Ok(());
         }
-        new_violation(Law::Verbatim, format!("the todos {:?} are not there", self.todos))
+        new_violation(
+            Law::Verbatim,
+            format!("the todos {:?} are not there", self.todos),
+        )
     }
 }
 
@@ -160,7 +205,10 @@ impl RequestTracker {
 pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
     let witness = &mut state.witness;
     let sabotage = state.sabotage;
-    let mut seen = SeenRequest { system: request.system.clone(), messages: request.messages.to_vec() };
+    let mut seen = SeenRequest {
+        system: request.system.clone(),
+        messages: request.messages.to_vec(),
+    };
     if let Some(sabotage) = sabotage {
         tamper_request(sabotage, &witness.request_tracker, &mut seen);
     }
@@ -174,18 +222,29 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
     reading.asked = estimate_tokens(request);
     reading.unread.retain(|words| reading.later.contains(words));
     reading.restored = false;
-    reading.sent = Some(SentRequest { system: Some(request.system.clone()), messages: request.messages.clone() });
+    reading.sent = Some(SentRequest {
+        system: Some(request.system.clone()),
+        messages: request.messages.clone(),
+    });
     let short = reading.is_compacted();
     state.record_check(checked);
     if short {
-        state.counters.count_event("requests of a shortened history");
+        state
+            .counters
+            .count_event("requests of a shortened history");
     }
     if let Some(turns) = state.task_tree.exhausted_turns() {
-        state.report_violation(Law::Limits, format!("a model of the task tree is asked after {turns} turns"));
+        state.report_violation(
+            Law::Limits,
+            format!("a model of the task tree is asked after {turns} turns"),
+        );
     }
     let late = state.plan.terms.time.is_some_and(|time| {
         let most = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        state.elapsed_millis().saturating_sub(state.witness.process.began) > most
+        state
+            .elapsed_millis()
+            .saturating_sub(state.witness.process.began)
+            > most
     });
     if late && sabotage != Some(Sabotage::NeverStop) {
         state.report_violation(Law::Limits, "the model is asked after the time was up");
@@ -195,31 +254,49 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
 /// Checks that the limits of the current process allow another turn.
 fn check_limits(witness: &Witness) -> Result<(), Violation> {
     let limits = &witness.terms.limits;
-    let records = witness.records.get(witness.process.from..).unwrap_or_default();
+    let records = witness
+        .records
+        .get(witness.process.from..)
+        .unwrap_or_default();
     let turns = |record: &Record| match record {
         Record::Answered(_) => 1,
-        Record::Subtask { ended: Some(end), .. } => end.turns,
+        Record::Subtask {
+            ended: Some(end), ..
+        } => end.turns,
         _ => 0,
     };
     let turns: u32 = records.iter().map(turns).sum();
     if limits.turns.is_some_and(|most| turns >= most) {
-        return new_violation(Law::Limits, format!("the model is asked again after {turns} turns"));
+        return new_violation(
+            Law::Limits,
+            format!("the model is asked again after {turns} turns"),
+        );
     }
     let mut tokens = 0;
     let mut nanos = 0;
     for (usage, estimate, cost) in records.iter().filter_map(usage_charge) {
-        tokens += estimate.input.or(usage.input).unwrap_or(0) + estimate.output.or(usage.output).unwrap_or(0);
+        tokens += estimate.input.or(usage.input).unwrap_or(0)
+            + estimate.output.or(usage.output).unwrap_or(0);
         nanos += cost.known.as_nanos();
     }
     if limits.tokens.is_some_and(|most| tokens >= most) {
-        return new_violation(Law::Limits, format!("the model is asked again after {tokens} tokens"));
+        return new_violation(
+            Law::Limits,
+            format!("the model is asked again after {tokens} tokens"),
+        );
     }
     if limits.cost.is_some_and(|most| nanos >= most.as_nanos()) {
-        return new_violation(Law::Limits, format!("the model is asked again after {nanos} nanodollars"));
+        return new_violation(
+            Law::Limits,
+            format!("the model is asked again after {nanos} nanodollars"),
+        );
     }
     let again = equal_calls(witness, records);
     if again >= limits.cycles {
-        return new_violation(Law::Limits, format!("the model is asked again after {again} equal calls"));
+        return new_violation(
+            Law::Limits,
+            format!("the model is asked again after {again} equal calls"),
+        );
     }
     Ok(())
 }
@@ -234,7 +311,9 @@ fn usage_charge(record: &Record) -> Option<UsageCharge<'_>> {
         Record::Context(sabir_agent::ContextChange::Compacted(compacted)) => {
             Some((compacted.usage, compacted.estimate, compacted.cost))
         }
-        Record::Subtask { ended: Some(end), .. } => Some((end.usage, end.estimate, end.cost)),
+        Record::Subtask {
+            ended: Some(end), ..
+        } => Some((end.usage, end.estimate, end.cost)),
         _ => None,
     }
 }
@@ -245,10 +324,16 @@ fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
     let mut times = 0;
     for record in records.iter().rev() {
         match record {
-            Record::Said { by: sabir_agent::MessageAuthor::User, .. } => break,
+            Record::Said {
+                by: sabir_agent::MessageAuthor::User,
+                ..
+            } => break,
             Record::Result(result) if result.ending != ToolResultStatus::Interrupted => {
                 let call = witness.calls.get(&result.id);
-                let ran = matches!(result.ending, ToolResultStatus::Done | ToolResultStatus::Failed);
+                let ran = matches!(
+                    result.ending,
+                    ToolResultStatus::Done | ToolResultStatus::Failed
+                );
                 let told = if ran { result.content.as_str() } else { "" };
                 let this = call.map(|call| (&call.name, &call.arguments, result.ending, told));
                 if last.is_some_and(|last| last != this) {
@@ -264,8 +349,17 @@ fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
 }
 
 fn user_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
-    let told = messages.iter().filter(|message| message.role == Role::User).flat_map(|message| &message.parts);
-    told.filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None })
+    let told = messages
+        .iter()
+        .filter(|message| message.role == Role::User)
+        .flat_map(|message| &message.parts);
+    told.filter_map(|part| {
+        if let MessagePart::Text { text } = part {
+            Some(text.as_str())
+        } else {
+            None
+        }
+    })
 }
 
 fn estimate_tokens(request: &Request) -> u64 {
@@ -274,7 +368,12 @@ fn estimate_tokens(request: &Request) -> u64 {
         MessagePart::Result(result) => result.content.len(),
         _ => 20,
     };
-    let bytes: usize = request.messages.iter().flat_map(|message| &message.parts).map(part).sum();
+    let bytes: usize = request
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .map(part)
+        .sum();
     u64::try_from((bytes + request.system.len()) / 4).unwrap_or(u64::MAX)
 }
 
@@ -283,29 +382,53 @@ fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenR
     let messages = &mut seen.messages;
     match sabotage {
         Sabotage::LoseResult => messages.iter_mut().for_each(|message| {
-            if let Some(at) = message.parts.iter().position(|part| matches!(part, MessagePart::Result(_))) {
+            if let Some(at) = message
+                .parts
+                .iter()
+                .position(|part| matches!(part, MessagePart::Result(_)))
+            {
                 message.parts.remove(at);
             }
         }),
         Sabotage::SwapResults => messages.iter_mut().for_each(|message| {
-            let results = message.parts.iter().take_while(|part| matches!(part, MessagePart::Result(_))).count();
-            message.parts.get_mut(..results).unwrap_or_default().reverse();
+            let results = message
+                .parts
+                .iter()
+                .take_while(|part| matches!(part, MessagePart::Result(_)))
+                .count();
+            message
+                .parts
+                .get_mut(..results)
+                .unwrap_or_default()
+                .reverse();
         }),
         Sabotage::PutWordsFirst => {
-            let last = messages.last_mut().filter(|message| message.parts.len() > 1);
-            let said = last.and_then(|message| message.parts.pop_if(|part| matches!(part, MessagePart::Text { .. })));
+            let last = messages
+                .last_mut()
+                .filter(|message| message.parts.len() > 1);
+            let said = last.and_then(|message| {
+                message
+                    .parts
+                    .pop_if(|part| matches!(part, MessagePart::Text { .. }))
+            });
             if let (Some(first), Some(said)) = (messages.first_mut(), said) {
                 first.parts.insert(1.min(first.parts.len()), said);
             }
         }
-        Sabotage::ForgetInstructions if reading.is_compacted() => seen.system = "Be long.".to_owned(),
+        Sabotage::ForgetInstructions if reading.is_compacted() => {
+            seen.system = "Be long.".to_owned()
+        }
         Sabotage::ForgetTodos if reading.is_compacted() => {
-            let head = messages.iter_mut().take(1).flat_map(|message| &mut message.parts);
-            head.filter(|part| matches!(part, MessagePart::Text { text } if text.contains("<todos>"))).for_each(
-                |part| {
-                    *part = MessagePart::text("There is a list.");
-                },
-            );
+            let head = messages
+                .iter_mut()
+                .take(1)
+                .flat_map(|message| &mut message.parts);
+            head.filter(
+                |part| matches!(part, MessagePart::Text { text } if text.contains("<todos>")),
+            )
+            .for_each(|part| {
+                *part = MessagePart::text("There is a list.");
+            });
         }
         // Only the first request after the undoing is compared with the old history.
         Sabotage::RestoreLess if reading.restored => messages.truncate(1),
@@ -315,5 +438,8 @@ fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenR
 
 /// Reports whether a call is one for a todo list and the list has an open item.
 pub(crate) fn has_open_todos(name: &str, list: &str) -> bool {
-    name == control::TODO_LIST_TOOL && list.lines().any(|line| line.starts_with("[ ]") || line.starts_with("[-]"))
+    name == control::TODO_LIST_TOOL
+        && list
+            .lines()
+            .any(|line| line.starts_with("[ ]") || line.starts_with("[-]"))
 }

@@ -43,6 +43,8 @@ impl SeededRng {
     /// Draws one of the values, all with the same probability.
     pub(crate) fn pick_one<T: Copy>(&mut self, first: T, others: &[T]) -> T {
         let at = self.index(others.len() + 1);
-        at.checked_sub(1).and_then(|at| others.get(at).copied()).unwrap_or(first)
+        at.checked_sub(1)
+            .and_then(|at| others.get(at).copied())
+            .unwrap_or(first)
     }
 }

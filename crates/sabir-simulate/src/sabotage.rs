@@ -77,7 +77,10 @@ pub const SABOTAGES: [(Sabotage, &[Law]); 31] = [
     (Sabotage::CloseCutCalls, &[Law::NeverRuns]),
     (Sabotage::HideAccess, &[Law::Allowed]),
     (Sabotage::TurnNoIntoYes, &[Law::UserAnswers]),
-    (Sabotage::TakeWordsForYes, &[Law::UserAnswers, Law::HonestEnd]),
+    (
+        Sabotage::TakeWordsForYes,
+        &[Law::UserAnswers, Law::HonestEnd],
+    ),
     (Sabotage::AcknowledgeEarly, &[Law::RecordFirst]),
     (Sabotage::LieAboutSync, &[Law::Survives]),
     (Sabotage::RepeatEffect, &[Law::OneEffect]),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork,
-    control,
+    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput,
+    ToolRegistry, ToolWork, control,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use sabir_policy::Access;
@@ -20,8 +20,13 @@ use crate::simulation_state::{KeyCounts, SimulationHandle, SimulationState, Stuc
 use crate::witness::{CallQuality, Witness, call_token};
 
 /// The tools: the name of each, and whether it only reads.
-pub(crate) const SIMULATED_TOOLS: [(&str, bool); 5] =
-    [("look", true), ("list", true), ("touch", false), ("fetch", false), ("forbid", false)];
+pub(crate) const SIMULATED_TOOLS: [(&str, bool); 5] = [
+    ("look", true),
+    ("list", true),
+    ("touch", false),
+    ("fetch", false),
+    ("forbid", false),
+];
 
 /// The running calls and their effects.
 #[derive(Debug, Default)]
@@ -76,9 +81,20 @@ pub(crate) fn base_registry(
     let lies = simulation.with_state(|state| state.sabotage == Some(Sabotage::CallWritesReads));
     let worker = |(name, reads)| {
         let said_to_read = reads || lies;
-        Arc::new(SimulatedTool { simulation: simulation.clone(), name, reads, said_to_read }) as Arc<dyn Tool>
+        Arc::new(SimulatedTool {
+            simulation: simulation.clone(),
+            name,
+            reads,
+            said_to_read,
+        }) as Arc<dyn Tool>
     };
-    ToolRegistry::new(SIMULATED_TOOLS.into_iter().map(worker).chain(subtasks).collect())
+    ToolRegistry::new(
+        SIMULATED_TOOLS
+            .into_iter()
+            .map(worker)
+            .chain(subtasks)
+            .collect(),
+    )
 }
 
 impl ToolActivity {
@@ -111,7 +127,10 @@ impl Tool for SimulatedTool {
     }
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
-        Box::new(SimulatedCall { tool: self.clone(), path: call_token(arguments) })
+        Box::new(SimulatedCall {
+            tool: self.clone(),
+            path: call_token(arguments),
+        })
     }
 }
 
@@ -128,14 +147,26 @@ impl PreparedCall for SimulatedCall {
             state.on_event(|| format!("weigh {} {path}", self.tool.name));
             if state.rng.hits_permille(state.plan.tool_trouble / 20) {
                 state.counters.count_event("accesses invalid");
-                return Access::Invalid { reason: "this is no path".to_owned() };
+                return Access::Invalid {
+                    reason: "this is no path".to_owned(),
+                };
             }
             match self.tool.name {
                 _ if state.sabotage == Some(Sabotage::HideAccess) => Access::Nothing,
-                "touch" => Access::Write { path, protected: None },
-                "fetch" => Access::Fetch { url: format!("https://{ALLOWED_HOST}/{path}") },
-                "forbid" => Access::Fetch { url: format!("https://{FORBIDDEN_HOST}/{path}") },
-                _ => Access::Read { path, outside: false },
+                "touch" => Access::Write {
+                    path,
+                    protected: None,
+                },
+                "fetch" => Access::Fetch {
+                    url: format!("https://{ALLOWED_HOST}/{path}"),
+                },
+                "forbid" => Access::Fetch {
+                    url: format!("https://{FORBIDDEN_HOST}/{path}"),
+                },
+                _ => Access::Read {
+                    path,
+                    outside: false,
+                },
             }
         })
     }
@@ -152,10 +183,20 @@ impl PreparedCall for SimulatedCall {
         bound
     }
 
-    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(
+        self: Box<Self>,
+        permit: &'a CallPermit,
+        progress: ProgressSink<'a>,
+    ) -> ToolWork<'a> {
         Box::pin(async move {
-            let Self { tool: SimulatedTool { simulation, reads, .. }, path } = *self;
-            let temper = simulation.with_state(|state| begin_run(state, &permit.call, &path, reads));
+            let Self {
+                tool: SimulatedTool {
+                    simulation, reads, ..
+                },
+                path,
+            } = *self;
+            let temper =
+                simulation.with_state(|state| begin_run(state, &permit.call, &path, reads));
             let mut work = RunGuard {
                 simulation: simulation.clone(),
                 call: permit.call.clone(),
@@ -183,16 +224,31 @@ impl PreparedCall for SimulatedCall {
 }
 
 /// Returns the output of a run. The same call gets the same output unless something fails, so that cycles can be detected.
-fn finish_run(state: &mut SimulationState, work: &RunGuard, path: &str, behavior: ToolBehavior) -> ToolOutput {
+fn finish_run(
+    state: &mut SimulationState,
+    work: &RunGuard,
+    path: &str,
+    behavior: ToolBehavior,
+) -> ToolOutput {
     if work.checks && behavior != ToolBehavior::Fails && !state.has_crashed() {
         state.witness.tools.passed.insert(work.call.clone());
     }
-    let number: usize = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+    let number: usize = path
+        .trim_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .unwrap_or(0);
     // Long outputs fill a limited context window, so that compactions happen.
-    let long = if state.plan.terms.room.is_some() { number * 371 % 2500 } else { 0 };
+    let long = if state.plan.terms.room.is_some() {
+        number * 371 % 2500
+    } else {
+        0
+    };
     match behavior {
         ToolBehavior::Fails => ToolOutput::failed("It did not work."),
-        _ => ToolOutput::done(format!("It is done.{}", "\nA line of output.".repeat(long / 18))),
+        _ => ToolOutput::done(format!(
+            "It is done.{}",
+            "\nA line of output.".repeat(long / 18)
+        )),
     }
 }
 
@@ -227,8 +283,14 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
     if !state.rng.hits_permille(state.plan.tool_trouble) {
         return ToolBehavior::Succeeds;
     }
-    let behavior =
-        state.rng.pick_one(ToolBehavior::Fails, &[ToolBehavior::Fails, ToolBehavior::Breaks, ToolBehavior::Hangs]);
+    let behavior = state.rng.pick_one(
+        ToolBehavior::Fails,
+        &[
+            ToolBehavior::Fails,
+            ToolBehavior::Breaks,
+            ToolBehavior::Hangs,
+        ],
+    );
     match behavior {
         ToolBehavior::Fails => state.counters.count_event("tools failed"),
         ToolBehavior::Breaks => state.counters.count_event("tools broke down"),
@@ -249,10 +311,18 @@ fn check_may_begin(
     path: &str,
     reads: bool,
 ) -> Result<(), Violation> {
-    let broken = |law, seen: String| Err(Violation { law, seen: format!("{id} ({path}) {seen}") });
+    let broken = |law, seen: String| {
+        Err(Violation {
+            law,
+            seen: format!("{id} ({path}) {seen}"),
+        })
+    };
     // First the record of the call, then the way in which the model wrote it, and last the permission.
     let Some(call) = witness.calls.get(id).cloned() else {
-        return broken(Law::NeverRuns, "runs and no answer on record holds it".to_owned());
+        return broken(
+            Law::NeverRuns,
+            "runs and no answer on record holds it".to_owned(),
+        );
     };
     if !call.begun {
         return broken(Law::RecordFirst, "runs and no record says so".to_owned());
@@ -274,10 +344,16 @@ fn check_may_begin(
     match quality {
         None => return broken(Law::NeverRuns, "was never written like this".to_owned()),
         Some(written) if written.quality != CallQuality::Good || !call.passed => {
-            return broken(Law::NeverRuns, format!("was written as {:?}", written.quality));
+            return broken(
+                Law::NeverRuns,
+                format!("was written as {:?}", written.quality),
+            );
         }
         Some(written) if written.runs >= written.times => {
-            return broken(Law::OneEffect, format!("was written {} times and runs once more", written.times));
+            return broken(
+                Law::OneEffect,
+                format!("was written {} times and runs once more", written.times),
+            );
         }
         // A call may be complete while its response is not; it must wait for the end of the response.
         Some(written) if written.runs >= written.delivered => {
@@ -307,9 +383,17 @@ fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Vi
     let begun = witness.tools.begun.entry(id.clone()).or_default();
     *begun += 1;
     if *begun > 1 {
-        return Err(Violation { law: Law::OneEffect, seen: format!("{id} runs twice") });
+        return Err(Violation {
+            law: Law::OneEffect,
+            seen: format!("{id} runs twice"),
+        });
     }
-    let broken = |seen: String| Err(Violation { law: Law::WritesInOrder, seen: format!("{id} {seen}") });
+    let broken = |seen: String| {
+        Err(Violation {
+            law: Law::WritesInOrder,
+            seen: format!("{id} {seen}"),
+        })
+    };
     let running = &witness.tools.running;
     if let Some((other, _)) = running.iter().find(|(_, other)| !other || !reads) {
         return broken(format!("runs beside {other}"));
@@ -327,16 +411,26 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
         return;
     }
     // The effect is counted over all processes: a resumed task must not repeat it.
-    let times = if state.sabotage == Some(Sabotage::RepeatEffect) { 2 } else { 1 };
+    let times = if state.sabotage == Some(Sabotage::RepeatEffect) {
+        2
+    } else {
+        1
+    };
     state.counters.count_event("side effects");
     let effects = state.witness.tools.effects.entry(id.clone()).or_default();
     *effects += times;
     let effects = *effects;
     if effects > 1 {
-        state.report_violation(Law::OneEffect, format!("{id} ({path}) changed something {effects} times"));
+        state.report_violation(
+            Law::OneEffect,
+            format!("{id} ({path}) changed something {effects} times"),
+        );
     }
     if state.witness.call_result(id).is_some() {
-        state.report_violation(Law::OneEffect, format!("{id} ({path}) changed something after its result"));
+        state.report_violation(
+            Law::OneEffect,
+            format!("{id} ({path}) changed something after its result"),
+        );
     }
 }
 

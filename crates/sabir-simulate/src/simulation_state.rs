@@ -84,13 +84,24 @@ impl SimulationHandle {
     }
 
     /// Creates the state of a task that belongs to a tree.
-    pub(crate) fn with_tree(tree: TaskTree, seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
+    pub(crate) fn with_tree(
+        tree: TaskTree,
+        seed: u64,
+        sabotage: Option<Sabotage>,
+        traced: bool,
+    ) -> Self {
         let mut rng = SeededRng::new(seed);
         let plan = TaskPlan::from_rng(&mut rng);
-        let witness = Witness { terms: plan.terms.clone(), ..Witness::default() };
+        let witness = Witness {
+            terms: plan.terms.clone(),
+            ..Witness::default()
+        };
         Self(Arc::new(Mutex::new(SimulationState {
             task_tree: tree,
-            trace: TraceLog { lines: traced.then(|| vec![format!("{plan:?}")]), began: Instant::now() },
+            trace: TraceLog {
+                lines: traced.then(|| vec![format!("{plan:?}")]),
+                began: Instant::now(),
+            },
             plan,
             rng,
             counters: EventCounters::default(),
@@ -153,7 +164,10 @@ impl SimulationState {
 
     /// Records a broken law; only the first one is kept.
     pub(crate) fn report_violation(&mut self, law: Law, seen: impl Into<String>) {
-        self.record_check(Err(Violation { law, seen: seen.into() }));
+        self.record_check(Err(Violation {
+            law,
+            seen: seen.into(),
+        }));
     }
 
     pub(crate) fn record_check(&mut self, checked: Result<(), Violation>) {
@@ -237,7 +251,10 @@ impl SimulationState {
             self.task_tree.begin_process(self.plan.terms.limits.turns);
         }
         self.activity = ActivityFlags::default();
-        let mut upcoming = Disturbances { events: self.disturbances.events, ..Disturbances::default() };
+        let mut upcoming = Disturbances {
+            events: self.disturbances.events,
+            ..Disturbances::default()
+        };
         if !last && self.plan.crashes > 0 && self.rng.below(self.plan.crashes) == 0 {
             let within = self.rng.pick_one(10, &[40, 150, 600]);
             upcoming.crash_at = Some(upcoming.events + 1 + self.rng.below(within));
@@ -259,7 +276,10 @@ impl SimulationState {
         if !self.is_subtask() {
             self.task_tree.begin_process(None);
         }
-        self.disturbances = Disturbances { events: self.disturbances.events, ..Disturbances::default() };
+        self.disturbances = Disturbances {
+            events: self.disturbances.events,
+            ..Disturbances::default()
+        };
         self.user_script.disconnect(None);
     }
 

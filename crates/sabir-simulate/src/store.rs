@@ -1,8 +1,8 @@
 //! The record store: the real journal, with the witness watching every append.
 
 use sabir_agent::{
-    AssistantTurn, CompactionReason, ContextChange, Delivery, Interactivity, MessageAuthor, Record, RecordStore,
-    StoreError, control,
+    AssistantTurn, CompactionReason, ContextChange, Delivery, Interactivity, MessageAuthor, Record,
+    RecordStore, StoreError, control,
 };
 use sabir_call::{MessagePart, ToolResultStatus, Usage};
 use sabir_journal::Journal;
@@ -32,7 +32,13 @@ impl RecordStore for WatchedStore {
                 self.mark_tampered();
                 Ok(())
             }
-            (Some(Sabotage::ForgetReminders), Record::Said { by: MessageAuthor::Sabir, .. }) => {
+            (
+                Some(Sabotage::ForgetReminders),
+                Record::Said {
+                    by: MessageAuthor::Sabir,
+                    ..
+                },
+            ) => {
                 self.mark_tampered();
                 Ok(())
             }
@@ -47,7 +53,9 @@ impl RecordStore for WatchedStore {
                 answered.usage = Usage::default();
                 self.append_record(&Record::Answered(answered))
             }
-            (Some(Sabotage::WhisperWords), Record::Answered(answered)) if self.is_completion_only(answered) => {
+            (Some(Sabotage::WhisperWords), Record::Answered(answered))
+                if self.is_completion_only(answered) =>
+            {
                 self.append_record(record)?;
                 self.mark_tampered();
                 let text = self.simulation.with_state(|state| {
@@ -77,21 +85,38 @@ impl RecordStore for WatchedStore {
 impl WatchedStore {
     /// Reports whether a response holds only a completion in a task without a user, so that nobody has to accept it.
     fn is_completion_only(&self, answered: &AssistantTurn) -> bool {
-        let mut calls =
-            answered.parts.iter().filter_map(|part| if let MessagePart::Call(call) = part { Some(call) } else { None });
-        let alone = calls.next().is_some_and(|call| call.name == control::COMPLETION_TOOL) && calls.next().is_none();
-        alone && self.simulation.with_state(|state| state.plan.user.attended == Interactivity::Headless)
+        let mut calls = answered.parts.iter().filter_map(|part| {
+            if let MessagePart::Call(call) = part {
+                Some(call)
+            } else {
+                None
+            }
+        });
+        let alone = calls
+            .next()
+            .is_some_and(|call| call.name == control::COMPLETION_TOOL)
+            && calls.next().is_none();
+        alone
+            && self
+                .simulation
+                .with_state(|state| state.plan.user.attended == Interactivity::Headless)
     }
 
     /// Notes that sabotage changes the current record, which excuses the next comparison.
     fn mark_tampered(&self) {
-        self.simulation.with_state(|state| state.witness.process.tampered = true);
+        self.simulation
+            .with_state(|state| state.witness.process.tampered = true);
     }
 
     /// Appends a record to the journal, and tells the witness if it was acknowledged.
     fn append_record(&mut self, record: &Record) -> Result<(), StoreError> {
         self.simulation.with_state(|state| {
-            state.on_event(|| format!("append {}", serde_json::to_string(record).unwrap_or_default()));
+            state.on_event(|| {
+                format!(
+                    "append {}",
+                    serde_json::to_string(record).unwrap_or_default()
+                )
+            });
             if !state.has_crashed() {
                 state.witness.attempted = Some(record.clone());
             }
@@ -133,13 +158,26 @@ fn event_name(record: &Record) -> Option<&'static str> {
             CompactionReason::Overflow => "compactions for overflow",
             CompactionReason::Asked => "compactions by hand",
         }),
-        Record::Said { by: MessageAuthor::Sabir, text, .. } if text.starts_with("The same") => Some("cycles told"),
-        Record::Ended { message, .. } if message.contains("the same result") => Some("cycles stopped"),
+        Record::Said {
+            by: MessageAuthor::Sabir,
+            text,
+            ..
+        } if text.starts_with("The same") => Some("cycles told"),
+        Record::Ended { message, .. } if message.contains("the same result") => {
+            Some("cycles stopped")
+        }
         Record::Result(result)
-            if result.name == control::COMPLETION_TOOL && result.ending == ToolResultStatus::Rejected =>
+            if result.name == control::COMPLETION_TOOL
+                && result.ending == ToolResultStatus::Rejected =>
         {
-            let names = [("not done", "completions over open todos"), ("not read", "completions over unread words")];
-            names.into_iter().find(|(words, _)| result.content.contains(words)).map(|(_, name)| name)
+            let names = [
+                ("not done", "completions over open todos"),
+                ("not read", "completions over unread words"),
+            ];
+            names
+                .into_iter()
+                .find(|(words, _)| result.content.contains(words))
+                .map(|(_, name)| name)
         }
         _ => None,
     }

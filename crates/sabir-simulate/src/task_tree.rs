@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
-    CallArguments, CallPermit, CompletedSubtask, Interactivity, NewTaskTool, PreparedCall, ProgressSink, Record,
-    SubtaskHandle, SubtaskRun, SubtaskSpawner, TaskId, TaskLimits, TaskOrigin, TaskStart, Tool, ToolOutput,
-    ToolRegistry, ToolWork,
+    CallArguments, CallPermit, CompletedSubtask, Interactivity, NewTaskTool, PreparedCall,
+    ProgressSink, Record, SubtaskHandle, SubtaskRun, SubtaskSpawner, TaskId, TaskLimits,
+    TaskOrigin, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use tokio::sync::Notify;
@@ -62,14 +62,20 @@ impl Drop for ActiveGuard {
 
 impl TaskTree {
     fn lock_process(&self) -> MutexGuard<'_, ProcessState> {
-        self.0.process.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a new process with a limit on the turns of all tasks together.
     pub(crate) fn begin_process(&self, most: Option<u32>) {
         self.0.gone.store(false, Ordering::Relaxed);
         self.0.turns.store(0, Ordering::Relaxed);
-        *self.lock_process() = ProcessState { most, ..ProcessState::default() };
+        *self.lock_process() = ProcessState {
+            most,
+            ..ProcessState::default()
+        };
     }
 
     /// Marks the process as gone.
@@ -98,12 +104,19 @@ impl TaskTree {
     /// Returns the number of turns if the limit is reached.
     pub(crate) fn exhausted_turns(&self) -> Option<u32> {
         let turns = self.0.turns.load(Ordering::Relaxed);
-        self.lock_process().most.is_some_and(|most| turns >= most).then_some(turns)
+        self.lock_process()
+            .most
+            .is_some_and(|most| turns >= most)
+            .then_some(turns)
     }
 
     /// Returns all subtasks so far.
     pub(crate) fn all_members(&self) -> BTreeMap<TaskId, SimulationHandle> {
-        self.0.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .members
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Returns any subtask that is running.
@@ -117,13 +130,27 @@ impl TaskTree {
         let mut process = self.lock_process();
         let new = process.opened.insert(task.clone());
         process.at_work.insert(task.clone(), parent.clone());
-        (new, process.at_work.values().filter(|of| *of == parent).count())
+        (
+            new,
+            process.at_work.values().filter(|of| *of == parent).count(),
+        )
     }
 
-    fn get_or_insert(&self, task: &TaskId, make: impl FnOnce() -> SimulationHandle) -> (SimulationHandle, bool) {
-        let mut members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+    fn get_or_insert(
+        &self,
+        task: &TaskId,
+        make: impl FnOnce() -> SimulationHandle,
+    ) -> (SimulationHandle, bool) {
+        let mut members = self
+            .0
+            .members
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let known = members.contains_key(task);
-        (members.entry(task.clone()).or_insert_with(make).clone(), known)
+        (
+            members.entry(task.clone()).or_insert_with(make).clone(),
+            known,
+        )
     }
 }
 
@@ -140,9 +167,16 @@ struct DetachedTool(Arc<NewTaskTool>);
 ///
 /// # Errors
 /// Returns an error only if one of the fixed specs is invalid.
-pub(crate) fn build_registry(simulation: &SimulationHandle, start: &TaskStart) -> Result<ToolRegistry, ToolError> {
-    let (depth, sabotage) = simulation.with_state(|state| (state.plan.terms.limits.subtasks.depth, state.sabotage));
-    let parent = SimulatedSpawner { simulation: simulation.clone(), start: start.clone() };
+pub(crate) fn build_registry(
+    simulation: &SimulationHandle,
+    start: &TaskStart,
+) -> Result<ToolRegistry, ToolError> {
+    let (depth, sabotage) =
+        simulation.with_state(|state| (state.plan.terms.limits.subtasks.depth, state.sabotage));
+    let parent = SimulatedSpawner {
+        simulation: simulation.clone(),
+        start: start.clone(),
+    };
     let tool = Arc::new(NewTaskTool::new(Arc::new(parent)));
     let tool: Arc<dyn Tool> = match sabotage {
         Some(Sabotage::LetSubtasksGoOn) => Arc::new(DetachedTool(tool)),
@@ -152,23 +186,46 @@ pub(crate) fn build_registry(simulation: &SimulationHandle, start: &TaskStart) -
 }
 
 impl SubtaskSpawner for SimulatedSpawner {
-    fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String> {
+    fn spawn(
+        &self,
+        call: &CallId,
+        delegation: &SubtaskRequest,
+        left: TaskLimits,
+    ) -> Result<SubtaskHandle, String> {
         let id = self.start.task.child_id(call);
         let depth = self.start.depth() + 1;
-        let todos = delegation.todos.as_ref().map(|todos| todos.text().to_owned());
-        let from = Some(TaskOrigin::Subtask { task: self.start.task.clone(), call: call.clone(), depth, todos });
-        let opened = self.simulation.with_state(|state| open_subtask(state, &id, &self.start.task, delegation, left));
+        let todos = delegation
+            .todos
+            .as_ref()
+            .map(|todos| todos.text().to_owned());
+        let from = Some(TaskOrigin::Subtask {
+            task: self.start.task.clone(),
+            call: call.clone(),
+            depth,
+            todos,
+        });
+        let opened = self
+            .simulation
+            .with_state(|state| open_subtask(state, &id, &self.start.task, delegation, left));
         let (simulation, guard) = opened.ok_or_else(|| "The machine is gone.".to_owned())?;
-        let start = simulation.with_state(|state| TaskStart { task: id, from, ..state.plan.start(0) });
+        let start = simulation.with_state(|state| TaskStart {
+            task: id,
+            from,
+            ..state.plan.start(0)
+        });
         let registry = build_registry(&simulation, &start).map_err(|error| error.to_string())?;
         let runner = ProcessRunner::new(simulation.clone(), registry.clone(), start);
         let mut opened_task = match runner.open_task() {
             OpenOutcome::Task(opened_task) => *opened_task,
             OpenOutcome::Nothing => return Err("Its journal cannot be opened.".to_owned()),
             OpenOutcome::Over => {
-                let completed = simulation.with_state(|state| CompletedSubtask::from_records(&state.witness.records));
-                simulation.with_state(|state| state.counters.count_event("subtasks found completed"));
-                return completed.map(SubtaskHandle::Completed).ok_or_else(|| "It has no journal.".to_owned());
+                let completed = simulation
+                    .with_state(|state| CompletedSubtask::from_records(&state.witness.records));
+                simulation
+                    .with_state(|state| state.counters.count_event("subtasks found completed"));
+                return completed
+                    .map(SubtaskHandle::Completed)
+                    .ok_or_else(|| "It has no journal.".to_owned());
             }
         };
         simulation.with_state(SimulationState::on_task_opened);
@@ -182,10 +239,20 @@ impl SubtaskSpawner for SimulatedSpawner {
         Ok(SubtaskHandle::Working(Box::new(SubtaskRun {
             task: opened_task.task,
             first: opened_task.first,
-            store: Box::new(WatchedStore { simulation: simulation.clone(), journal: opened_task.journal, held: None }),
-            model: Arc::new(SimulatedModel { simulation: simulation.clone(), registry: registry.clone() }),
+            store: Box::new(WatchedStore {
+                simulation: simulation.clone(),
+                journal: opened_task.journal,
+                held: None,
+            }),
+            model: Arc::new(SimulatedModel {
+                simulation: simulation.clone(),
+                registry: registry.clone(),
+            }),
             registry,
-            front_end: Box::new(SimulatedUser { simulation, _at_work: Some(guard) }),
+            front_end: Box::new(SimulatedUser {
+                simulation,
+                _at_work: Some(guard),
+            }),
             max_time: None,
             observers: Vec::new(),
         })))
@@ -214,7 +281,10 @@ fn open_subtask(
         state.report_violation(Law::Family, format!("{id} is nested too deeply"));
     }
     if together > limits.max_concurrent {
-        state.report_violation(Law::Family, format!("{together} subtasks of {parent} are at work"));
+        state.report_violation(
+            Law::Family,
+            format!("{together} subtasks of {parent} are at work"),
+        );
     }
     if together > 1 {
         state.counters.count_event("subtasks at once");
@@ -223,9 +293,14 @@ fn open_subtask(
     let plan = state.plan.clone();
     let sabotage = state.sabotage;
     let traced = state.is_traced();
-    let (simulation, known) =
-        tree.get_or_insert(id, || SimulationHandle::with_tree(tree.clone(), seed, sabotage, traced));
-    state.counters.count_event(if known { "subtasks continued" } else { "subtasks begun" });
+    let (simulation, known) = tree.get_or_insert(id, || {
+        SimulationHandle::with_tree(tree.clone(), seed, sabotage, traced)
+    });
+    state.counters.count_event(if known {
+        "subtasks continued"
+    } else {
+        "subtasks begun"
+    });
     simulation.with_state(|child| {
         let own = &mut child.plan;
         own.is_subtask = true;
@@ -285,7 +360,10 @@ impl PreparedCall for DetachedCall {
     fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         let permit = permit.clone();
         let work = tokio::spawn(async move { self.0.run(&permit, &mut |_| {}).await });
-        Box::pin(async move { work.await.unwrap_or_else(|error| ToolOutput::failed(error.to_string())) })
+        Box::pin(async move {
+            work.await
+                .unwrap_or_else(|error| ToolOutput::failed(error.to_string()))
+        })
     }
 }
 
@@ -295,9 +373,16 @@ pub(crate) fn check_results(
     members: &BTreeMap<TaskId, SimulationHandle>,
     task: &TaskId,
 ) -> Result<(), Violation> {
-    let broken = |seen: String| Err(Violation { law: Law::Family, seen });
+    let broken = |seen: String| {
+        Err(Violation {
+            law: Law::Family,
+            seen,
+        })
+    };
     for record in &parent.witness.records {
-        let Record::Result(result) = record else { continue };
+        let Record::Result(result) = record else {
+            continue;
+        };
         if result.name != sabir_agent::control::NEW_TASK_TOOL || result.ending.is_error() {
             continue;
         }
@@ -312,10 +397,15 @@ pub(crate) fn check_results(
                 if took == told {
                     Ok(())
                 } else {
-                    broken(format!("{id} took {took} tokens, and its parent knows of {told}"))
+                    broken(format!(
+                        "{id} took {took} tokens, and its parent knows of {told}"
+                    ))
                 }
             }
-            last => broken(format!("{id} ends with {last:?}, and its parent was told {:?}", result.content)),
+            last => broken(format!(
+                "{id} ends with {last:?}, and its parent was told {:?}",
+                result.content
+            )),
         })?;
     }
     Ok(())

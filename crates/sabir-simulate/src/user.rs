@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use sabir_agent::{
-    CommandQueue, FrontEnd, MessageDelivery, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply,
+    CommandQueue, FrontEnd, MessageDelivery, TaskEvent, TransientEvent, UserCommand, UserQuestion,
+    UserReply,
 };
 use sabir_call::CallId;
 use tokio::time::sleep;
@@ -62,12 +63,18 @@ impl FrontEnd for SimulatedUser {
         });
     }
 
-    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(async move {
             let _asked = QuestionGuard(self.simulation.clone());
             let (time, reply) = self.simulation.with_state(|state| {
                 if state.witness.user.gone {
-                    state.report_violation(Law::NobodyAsked, format!("{question:?} is put to somebody who went away"));
+                    state.report_violation(
+                        Law::NobodyAsked,
+                        format!("{question:?} is put to somebody who went away"),
+                    );
                 }
                 state.activity.asking = true;
                 let most = state.rng.pick_one(5, &[0, 2_000, 600_000]);
@@ -81,7 +88,10 @@ impl FrontEnd for SimulatedUser {
                 return std::future::pending().await;
             };
             sleep(Duration::from_millis(time)).await;
-            match self.simulation.with_state(|state| deliver_reply(state, question, reply)) {
+            match self
+                .simulation
+                .with_state(|state| deliver_reply(state, question, reply))
+            {
                 Some(reply) => reply,
                 // The answer arrives through the command channel, or never.
                 None => std::future::pending().await,
@@ -105,7 +115,10 @@ fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<
         });
     }
     let rules: Vec<_> = match question {
-        UserQuestion::Approval { proposals, .. } => proposals.iter().map(|proposal| proposal.rule.clone()).collect(),
+        UserQuestion::Approval { proposals, .. } => proposals
+            .iter()
+            .map(|proposal| proposal.rule.clone())
+            .collect(),
         _ => Vec::new(),
     };
     Some(match state.rng.below(12) {
@@ -120,7 +133,11 @@ fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<
 }
 
 /// Records the user's answer and returns it for the driver. `None` if it is sent through the command channel instead.
-fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: UserReply) -> Option<UserReply> {
+fn deliver_reply(
+    state: &mut SimulationState,
+    question: &UserQuestion,
+    reply: UserReply,
+) -> Option<UserReply> {
     state.on_event(|| format!("the user answers {reply:?}"));
     if state.has_crashed() || state.witness.user.gone {
         return None;
@@ -150,12 +167,13 @@ fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: Us
         }),
     }
     let reply = match (state.sabotage, &reply) {
-        (Some(Sabotage::TurnNoIntoYes), UserReply::No(_)) | (Some(Sabotage::TakeWordsForYes), UserReply::Text(_)) => {
-            UserReply::Yes
-        }
+        (Some(Sabotage::TurnNoIntoYes), UserReply::No(_))
+        | (Some(Sabotage::TakeWordsForYes), UserReply::Text(_)) => UserReply::Yes,
         _ => reply,
     };
-    let Some(call) = question.call_id().filter(|_| state.plan.user.by_channel) else { return Some(reply) };
+    let Some(call) = question.call_id().filter(|_| state.plan.user.by_channel) else {
+        return Some(reply);
+    };
     state.counters.count_event("answers by the channel");
     state.send_to_driver(UserCommand::Answer(call.clone(), reply));
     if state.rng.below(10) == 0 {
@@ -166,7 +184,12 @@ fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: Us
 }
 
 /// Records the user's decision about a call.
-fn record_decision(state: &mut SimulationState, question: &UserQuestion, call: &CallId, reply: &UserReply) {
+fn record_decision(
+    state: &mut SimulationState,
+    question: &UserQuestion,
+    call: &CallId,
+    reply: &UserReply,
+) {
     let yes = matches!(reply, UserReply::Yes | UserReply::YesWithRules(_));
     let actions = &mut state.witness.user;
     match question {
@@ -175,7 +198,12 @@ fn record_decision(state: &mut SimulationState, question: &UserQuestion, call: &
             if let UserReply::YesWithRules(rules) = reply {
                 actions.always.extend(rules.iter().cloned());
             }
-            if yes { &mut actions.yes } else { &mut actions.no }.push(call.clone());
+            if yes {
+                &mut actions.yes
+            } else {
+                &mut actions.no
+            }
+            .push(call.clone());
         }
         UserQuestion::Followup { .. } => actions.answered.push(call.clone()),
         UserQuestion::Completion { .. } if yes => {

@@ -90,7 +90,10 @@ impl SimulationState {
     /// Words that wait for nothing.
     pub(crate) fn tell_words(&mut self, delivery: MessageDelivery) {
         let text = self.user_script.unique_words("yes, go on like this");
-        let heard = UserCommand::Send { message: text.clone().into(), delivery };
+        let heard = UserCommand::Send {
+            message: text.clone().into(),
+            delivery,
+        };
         self.counters.count_event(match delivery {
             MessageDelivery::Interrupt => "words that steer",
             MessageDelivery::Queue => "words that wait",
@@ -108,14 +111,23 @@ impl SimulationState {
             (self.activity.checking, "words in a check"),
             (self.witness.tools.is_any_running(), "words while tools ran"),
         ];
-        moments.into_iter().filter(|(is, _)| *is).for_each(|(_, name)| self.counters.count_event(name));
+        moments
+            .into_iter()
+            .filter(|(is, _)| *is)
+            .for_each(|(_, name)| self.counters.count_event(name));
     }
 
     /// Answers a question that is over or never existed.
     fn answer_late(&mut self) {
         let calls = self.witness.calls.iter();
-        let over: Vec<_> = calls.filter(|(_, call)| call.result.is_some()).map(|(id, _)| id.clone()).collect();
-        let call = over.get(self.rng.index(over.len())).cloned().unwrap_or_else(|| CallId::new("nobody"));
+        let over: Vec<_> = calls
+            .filter(|(_, call)| call.result.is_some())
+            .map(|(id, _)| id.clone())
+            .collect();
+        let call = over
+            .get(self.rng.index(over.len()))
+            .cloned()
+            .unwrap_or_else(|| CallId::new("nobody"));
         self.counters.count_event("answers to no question");
         self.send_to_driver(UserCommand::Answer(call, UserReply::Yes));
     }
@@ -129,15 +141,19 @@ impl SimulationState {
             (Some(Sabotage::SwallowWords), UserCommand::Send { .. }) if odd => return,
             (Some(Sabotage::SwallowLeaving), UserCommand::Disconnect)
             | (Some(Sabotage::NeverStop), UserCommand::Cancel) => return,
-            (Some(Sabotage::HearWordsAsYes), heard @ UserCommand::Send { delivery: MessageDelivery::Queue, .. }) => {
-                match &self.user_script.asked {
-                    Some(call) => {
-                        self.witness.user.said.pop_back();
-                        UserCommand::Answer(call.clone(), UserReply::Yes)
-                    }
-                    None => heard,
+            (
+                Some(Sabotage::HearWordsAsYes),
+                heard @ UserCommand::Send {
+                    delivery: MessageDelivery::Queue,
+                    ..
+                },
+            ) => match &self.user_script.asked {
+                Some(call) => {
+                    self.witness.user.said.pop_back();
+                    UserCommand::Answer(call.clone(), UserReply::Yes)
                 }
-            }
+                None => heard,
+            },
             (_, heard) => heard,
         };
         if let Some(sender) = &self.user_script.sender {

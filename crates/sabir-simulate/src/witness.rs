@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use sabir_agent::{
-    AssistantTurn, CallArguments, ContextChange, DecisionMaker, Delivery, MessageAuthor, OpenTodos, Record,
-    TaskOutcome, control,
+    AssistantTurn, CallArguments, ContextChange, DecisionMaker, Delivery, MessageAuthor, OpenTodos,
+    Record, TaskOutcome, control,
 };
 use sabir_call::{CallId, CallResult, MessagePart, ToolResultStatus};
 use sabir_policy::Verdict;
@@ -116,7 +116,10 @@ pub(crate) struct UserActions {
 
 /// Returns a violation as an error.
 fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
-    Err(Violation { law, seen: seen.into() })
+    Err(Violation {
+        law,
+        seen: seen.into(),
+    })
 }
 
 impl Witness {
@@ -131,8 +134,10 @@ impl Witness {
     /// Forgets the work of the process before: no request waits for a response, and its subtasks may run again.
     pub(crate) fn on_task_opened(&mut self) {
         self.request_tracker.waits = false;
-        let subtasks =
-            self.calls.values_mut().filter(|call| call.name == control::NEW_TASK_TOOL && call.result.is_none());
+        let subtasks = self
+            .calls
+            .values_mut()
+            .filter(|call| call.name == control::NEW_TASK_TOOL && call.result.is_none());
         subtasks.for_each(|call| call.begun = false);
     }
 
@@ -154,24 +159,42 @@ impl Witness {
         self.shown += 1;
         match self.records.get(at) {
             Some(kept) if kept == record => Ok(()),
-            Some(kept) => new_violation(Law::Shown, format!("record {at} is {kept:?}, and {record:?} was shown")),
-            None => new_violation(Law::Shown, format!("{record:?} was shown and is not in the journal")),
+            Some(kept) => new_violation(
+                Law::Shown,
+                format!("record {at} is {kept:?}, and {record:?} was shown"),
+            ),
+            None => new_violation(
+                Law::Shown,
+                format!("{record:?} was shown and is not in the journal"),
+            ),
         }
     }
 
     /// Checks a record before it is added.
     fn check_record(&mut self, record: &Record) -> Result<(), Violation> {
         // These records end a request, whatever its outcome was.
-        if matches!(record, Record::Answered(_) | Record::Failed(_) | Record::Ended { .. }) {
+        if matches!(
+            record,
+            Record::Answered(_) | Record::Failed(_) | Record::Ended { .. }
+        ) {
             self.request_tracker.end_request();
         }
         match record {
-            Record::Started(_) if !self.records.is_empty() => new_violation(Law::Replay, "the task began twice"),
+            Record::Started(_) if !self.records.is_empty() => {
+                new_violation(Law::Replay, "the task began twice")
+            }
             Record::Answered(answered) => self.note_answer(answered),
-            Record::Judged { call, verdict, by, .. } => self.note_verdict(call, *verdict, *by),
+            Record::Judged {
+                call, verdict, by, ..
+            } => self.note_verdict(call, *verdict, *by),
             Record::Running { call, .. } => self.note_running(call),
             Record::Result(result) => self.note_result(result),
-            Record::Said { by: MessageAuthor::User, text, when, .. } => self.note_words(text, *when),
+            Record::Said {
+                by: MessageAuthor::User,
+                text,
+                when,
+                ..
+            } => self.note_words(text, *when),
             Record::Context(ContextChange::Compacted(_)) => {
                 self.request_tracker.record_compaction();
                 Ok(())
@@ -180,7 +203,10 @@ impl Witness {
                 self.request_tracker.record_restore();
                 Ok(())
             }
-            Record::Ended { outcome: TaskOutcome::Completed, .. } => self.note_completion(),
+            Record::Ended {
+                outcome: TaskOutcome::Completed,
+                ..
+            } => self.note_completion(),
             _ => Ok(()),
         }
     }
@@ -198,9 +224,10 @@ impl Witness {
                 self.user.said.pop_front();
                 Ok(())
             }
-            Some(_) => {
-                new_violation(Law::WordsKept, format!("{text:?} is kept and {:?} is not", self.user.said.front()))
-            }
+            Some(_) => new_violation(
+                Law::WordsKept,
+                format!("{text:?} is kept and {:?} is not", self.user.said.front()),
+            ),
             None => new_violation(Law::UserAnswers, format!("the user never said {text:?}")),
         }
     }
@@ -213,12 +240,20 @@ impl Witness {
     /// Checks a response: all calls of the turn before must have results, and ids must be new.
     fn note_answer(&mut self, answered: &AssistantTurn) -> Result<(), Violation> {
         if let Some(open) = self.turn.iter().find(|id| self.call_result(id).is_none()) {
-            return new_violation(Law::OneResult, format!("the model answered while {open} had no result"));
+            return new_violation(
+                Law::OneResult,
+                format!("the model answered while {open} had no result"),
+            );
         }
         self.turn.clear();
         for part in &answered.parts {
-            let MessagePart::Call(call) = part else { continue };
-            let passed = answered.checks.iter().any(|check| check.call == call.id && check.passed);
+            let MessagePart::Call(call) = part else {
+                continue;
+            };
+            let passed = answered
+                .checks
+                .iter()
+                .any(|check| check.call == call.id && check.passed);
             let token = call_token(&call.arguments);
             let seen = RecordedCall {
                 name: call.name.clone(),
@@ -228,7 +263,10 @@ impl Witness {
                 ..RecordedCall::default()
             };
             if self.calls.insert(call.id.clone(), seen).is_some() {
-                return new_violation(Law::OneResult, format!("the id {} was given twice", call.id));
+                return new_violation(
+                    Law::OneResult,
+                    format!("the id {} was given twice", call.id),
+                );
             }
             self.turn.push(call.id.clone());
         }
@@ -236,7 +274,12 @@ impl Witness {
     }
 
     /// Checks that a verdict of the user is one that the user gave.
-    fn note_verdict(&mut self, id: &CallId, verdict: Verdict, by: DecisionMaker) -> Result<(), Violation> {
+    fn note_verdict(
+        &mut self,
+        id: &CallId,
+        verdict: Verdict,
+        by: DecisionMaker,
+    ) -> Result<(), Violation> {
         if verdict == Verdict::Deny
             && let Some(call) = self.calls.get_mut(id)
         {
@@ -262,13 +305,16 @@ impl Witness {
         let call = call.clone();
         match call {
             _ if begun => new_violation(Law::OneEffect, format!("{id} runs a second time")),
-            RecordedCall { result: Some(_), .. } => {
-                new_violation(Law::OneEffect, format!("{id} runs after its result"))
+            RecordedCall {
+                result: Some(_), ..
+            } => new_violation(Law::OneEffect, format!("{id} runs after its result")),
+            RecordedCall { passed: false, .. } => new_violation(
+                Law::NeverRuns,
+                format!("{id} runs and did not pass the gates"),
+            ),
+            RecordedCall { denied: true, .. } => {
+                new_violation(Law::Allowed, format!("{id} runs and was denied"))
             }
-            RecordedCall { passed: false, .. } => {
-                new_violation(Law::NeverRuns, format!("{id} runs and did not pass the gates"))
-            }
-            RecordedCall { denied: true, .. } => new_violation(Law::Allowed, format!("{id} runs and was denied")),
             _ => Ok(()),
         }
     }
@@ -277,7 +323,10 @@ impl Witness {
     fn note_result(&mut self, result: &CallResult) -> Result<(), Violation> {
         let id = &result.id;
         let Some(call) = self.calls.get_mut(id).filter(|call| call.result.is_none()) else {
-            return new_violation(Law::OneResult, format!("{id} has a second result, or is no call"));
+            return new_violation(
+                Law::OneResult,
+                format!("{id} has a second result, or is no call"),
+            );
         };
         call.result = Some(result.ending);
         let call = call.clone();
@@ -291,9 +340,10 @@ impl Witness {
             control::FOLLOWUP_TOOL if ran && !self.user.answered.contains(id) => {
                 new_violation(Law::UserAnswers, format!("the user never answered {id}"))
             }
-            name if ran && !control::is_control(name) && !call.begun => {
-                new_violation(Law::OneResult, format!("{id} has the result of a run and never ran"))
-            }
+            name if ran && !control::is_control(name) && !call.begun => new_violation(
+                Law::OneResult,
+                format!("{id} has the result of a run and never ran"),
+            ),
             _ => Ok(()),
         }
     }
@@ -308,21 +358,44 @@ impl Witness {
             })
         };
         let Some(at) = self.turn.iter().rposition(|id| done(&id)) else {
-            return new_violation(Law::HonestEnd, "completed without a completion that was accepted");
+            return new_violation(
+                Law::HonestEnd,
+                "completed without a completion that was accepted",
+            );
         };
         // A completion after a failed call of the same turn was written before the model saw the failure.
         let before = self.turn.get(..at).unwrap_or_default();
-        if let Some(failed) = before.iter().find(|id| self.call_result(id) != Some(ToolResultStatus::Done)) {
-            return new_violation(Law::HonestEnd, format!("completed although {failed} of the same turn failed"));
+        if let Some(failed) = before
+            .iter()
+            .find(|id| self.call_result(id) != Some(ToolResultStatus::Done))
+        {
+            return new_violation(
+                Law::HonestEnd,
+                format!("completed although {failed} of the same turn failed"),
+            );
         }
         if self.terms.todos == OpenTodos::Refused && !self.request_tracker.todos.is_empty() {
-            return new_violation(Law::Conditions, format!("completed over {:?}", self.request_tracker.todos));
+            return new_violation(
+                Law::Conditions,
+                format!("completed over {:?}", self.request_tracker.todos),
+            );
         }
-        if self.terms.check && !self.turn.get(at).is_some_and(|id| self.tools.has_passed(id)) {
-            return new_violation(Law::Conditions, "completed although the check did not succeed");
+        if self.terms.check
+            && !self
+                .turn
+                .get(at)
+                .is_some_and(|id| self.tools.has_passed(id))
+        {
+            return new_violation(
+                Law::Conditions,
+                "completed although the check did not succeed",
+            );
         }
         match self.request_tracker.unread.first() {
-            Some(words) => new_violation(Law::Conditions, format!("completed, and nobody has read {words:?}")),
+            Some(words) => new_violation(
+                Law::Conditions,
+                format!("completed, and nobody has read {words:?}"),
+            ),
             None => Ok(()),
         }
     }
@@ -331,13 +404,26 @@ impl Witness {
     pub(crate) fn check_end(&self, outcome: TaskOutcome, attended: bool) -> Result<(), Violation> {
         // A failed store cannot record the outcome, so there is no end record to compare.
         if outcome == TaskOutcome::StoreFailed {
-            return if self.process.store_failed { Ok(()) } else { new_violation(Law::HonestEnd, "no append failed") };
+            return if self.process.store_failed {
+                Ok(())
+            } else {
+                new_violation(Law::HonestEnd, "no append failed")
+            };
         }
         match self.records.last() {
             Some(Record::Ended { outcome: kept, .. }) if *kept == outcome => {}
-            last => return new_violation(Law::HonestEnd, format!("the end is {outcome:?}, the last record {last:?}")),
+            last => {
+                return new_violation(
+                    Law::HonestEnd,
+                    format!("the end is {outcome:?}, the last record {last:?}"),
+                );
+            }
         }
-        let accepted = self.user.accepted.as_ref().is_some_and(|id| self.turn.contains(id));
+        let accepted = self
+            .user
+            .accepted
+            .as_ref()
+            .is_some_and(|id| self.turn.contains(id));
         match outcome {
             TaskOutcome::Completed if attended && !accepted => {
                 new_violation(Law::HonestEnd, "completed, and the user did not accept")
@@ -353,16 +439,28 @@ impl Witness {
     pub(crate) fn check_recovered(&mut self, found: Vec<Record>) -> Result<bool, Violation> {
         let kept = self.records.len();
         if found.get(..kept) != Some(self.records.as_slice()) {
-            let at = found.iter().zip(&self.records).take_while(|(found, kept)| found == kept).count();
-            let seen = format!("of {kept} acknowledged records {at} came back, then {:?}", found.get(at));
+            let at = found
+                .iter()
+                .zip(&self.records)
+                .take_while(|(found, kept)| found == kept)
+                .count();
+            let seen = format!(
+                "of {kept} acknowledged records {at} came back, then {:?}",
+                found.get(at)
+            );
             return new_violation(Law::Survives, seen).map(|()| false);
         }
         // A crash may strike after a record reached the disk and before its acknowledgement, so one more record is allowed.
         let mut extra = found.into_iter().skip(kept);
-        let Some(record) = extra.next() else { return Ok(false) };
+        let Some(record) = extra.next() else {
+            return Ok(false);
+        };
         if Some(&record) != self.attempted.as_ref() || extra.next().is_some() {
-            return new_violation(Law::Survives, format!("{record:?} came back and was not being written"))
-                .map(|()| false);
+            return new_violation(
+                Law::Survives,
+                format!("{record:?} came back and was not being written"),
+            )
+            .map(|()| false);
         }
         // It belongs to the process before the crash, and so do the recorded actions of the user.
         self.record_acknowledged(record)?;
@@ -376,7 +474,10 @@ impl Witness {
     /// Returns the calls of the turn that precede a call and have no result.
     pub(crate) fn open_before<'a>(&'a self, id: &CallId) -> impl Iterator<Item = &'a CallId> {
         let at = self.turn.iter().position(|other| other == id).unwrap_or(0);
-        self.turn.iter().take(at).filter(|other| self.call_result(other).is_none())
+        self.turn
+            .iter()
+            .take(at)
+            .filter(|other| self.call_result(other).is_none())
     }
 
     /// Returns the sum of the output tokens in the records.
@@ -384,7 +485,9 @@ impl Witness {
         let output = |record: &Record| match record {
             Record::Answered(answered) => answered.usage.output,
             Record::Failed(failed) => failed.usage.output,
-            Record::Subtask { ended: Some(end), .. } => end.usage.output,
+            Record::Subtask {
+                ended: Some(end), ..
+            } => end.usage.output,
             _ => None,
         };
         self.records.iter().filter_map(output).sum()
@@ -393,7 +496,11 @@ impl Witness {
     /// Returns the output tokens that the records report for a subtask.
     pub(crate) fn reported_tokens(&self, subtask: &CallId) -> u64 {
         let output = |record: &Record| match record {
-            Record::Subtask { call, ended: Some(end), .. } if call == subtask => end.usage.output,
+            Record::Subtask {
+                call,
+                ended: Some(end),
+                ..
+            } if call == subtask => end.usage.output,
             _ => None,
         };
         self.records.iter().filter_map(output).sum()
@@ -417,5 +524,9 @@ impl Witness {
 /// Returns the token that identifies a call, from whichever argument holds it.
 pub(crate) fn call_token(arguments: &sabir_agent::CallArguments) -> String {
     let text = |name| arguments.get(name).and_then(serde_json::Value::as_str);
-    ["path", "note", "result", "question", "message", "todos"].into_iter().find_map(text).unwrap_or_default().to_owned()
+    ["path", "note", "result", "question", "message", "todos"]
+        .into_iter()
+        .find_map(text)
+        .unwrap_or_default()
+        .to_owned()
 }

@@ -36,7 +36,10 @@ impl PageServer {
                 std::thread::spawn(move || _ = serve_page(&stream, &pages));
             }
         });
-        Ok(Self { address, stopped: over })
+        Ok(Self {
+            address,
+            stopped: over,
+        })
     }
 
     /// Returns the address of the server.
@@ -58,7 +61,11 @@ fn serve_page(mut stream: &TcpStream, pages: &[StaticPage]) -> io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     // The headers do not matter for a fixed page.
-    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    while lines
+        .next()
+        .transpose()?
+        .is_some_and(|line| !line.is_empty())
+    {}
     let path = first.split(' ').nth(1).unwrap_or_default();
     let missing = Some("no such page".to_owned());
     let found = pages.iter().find(|(known, ..)| *known == path);
@@ -69,7 +76,8 @@ fn serve_page(mut stream: &TcpStream, pages: &[StaticPage]) -> io::Result<()> {
         return Ok(());
     };
     let length = body.len();
-    let head = format!("HTTP/1.1 {status} page\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    let head =
+        format!("HTTP/1.1 {status} page\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())
 }

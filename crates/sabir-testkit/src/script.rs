@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{
-    ArgForm, Call, CallId, DraftResponse, Event, EventSink, OpaqueState, StopReason, ToolSet, ToolSpec, Usage,
-    json_type_name,
+    ArgForm, Call, CallId, DraftResponse, Event, EventSink, OpaqueState, StopReason, ToolSet,
+    ToolSpec, Usage, json_type_name,
 };
 use sabir_wire::{ProviderError, ResponseEncoder, ResponseMetadata, Wire, replay_draft};
 use serde::{Deserialize, Serialize};
@@ -153,15 +153,16 @@ impl ReplyScript {
     pub fn new(replies: impl IntoIterator<Item = ProviderReply>) -> Self {
         let replies: Vec<_> = replies.into_iter().collect();
         Self::from_fn(move |turn, _| {
-            replies
-                .get(turn)
-                .cloned()
-                .unwrap_or_else(|| ProviderReply::error_status(500).with_body("the script is at its end"))
+            replies.get(turn).cloned().unwrap_or_else(|| {
+                ProviderReply::error_status(500).with_body("the script is at its end")
+            })
         })
     }
 
     /// Creates a script from a function of the number of earlier requests and the request.
-    pub fn from_fn(choose: impl Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync + 'static) -> Self {
+    pub fn from_fn(
+        choose: impl Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(choose))
     }
 
@@ -183,27 +184,44 @@ impl ReplyScript {
 impl ProviderReply {
     /// Creates a reply with one text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { say: vec![ReplyPart::Text { text: text.into() }], ..Self::default() }
+        Self {
+            say: vec![ReplyPart::Text { text: text.into() }],
+            ..Self::default()
+        }
     }
 
     /// Creates an error response.
     pub fn error_status(status: u16) -> Self {
-        let trouble = ScriptedFault::Status { status, headers: Vec::new(), body: String::new() };
-        Self { trouble: Some(trouble), ..Self::default() }
+        let trouble = ScriptedFault::Status {
+            status,
+            headers: Vec::new(),
+            body: String::new(),
+        };
+        Self {
+            trouble: Some(trouble),
+            ..Self::default()
+        }
     }
 
     /// Adds a call.
     #[must_use]
     pub fn with_call(mut self, id: &str, name: &str, arguments: Value) -> Self {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        self.say.push(ReplyPart::Call { id: id.to_owned(), name: name.to_owned(), arguments });
+        self.say.push(ReplyPart::Call {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments,
+        });
         self
     }
 
     /// Adds reasoning.
     #[must_use]
     pub fn with_thought(mut self, text: &str, signature: Option<&str>) -> Self {
-        self.say.push(ReplyPart::Thought { text: text.to_owned(), signature: signature.map(str::to_owned) });
+        self.say.push(ReplyPart::Thought {
+            text: text.to_owned(),
+            signature: signature.map(str::to_owned),
+        });
         self
     }
 
@@ -269,19 +287,42 @@ impl ProviderReply {
                     draft.push_event(Event::Thought { text });
                     if let Some(signature) = signature {
                         let data = json!({"type": "thinking", "signature": signature});
-                        draft.push_event(Event::Opaque(&OpaqueState { wire: Wire::Anthropic.name().to_owned(), data }));
+                        draft.push_event(Event::Opaque(&OpaqueState {
+                            wire: Wire::Anthropic.name().to_owned(),
+                            data,
+                        }));
                     }
                 }
-                ReplyPart::Call { id, name, arguments } => {
-                    draft.push_event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0, name_at: 0 });
+                ReplyPart::Call {
+                    id,
+                    name,
+                    arguments,
+                } => {
+                    draft.push_event(Event::CallStart {
+                        index,
+                        id: Some(id),
+                        name,
+                        dialect: None,
+                        at: 0,
+                        name_at: 0,
+                    });
                     for (name, value) in arguments {
                         let (form, text) = match value {
                             Value::String(text) => (ArgForm::String, text.clone()),
                             other => (ArgForm::Json, other.to_string()),
                         };
-                        draft.push_event(Event::ArgStart { index, name, form, at: 0 });
+                        draft.push_event(Event::ArgStart {
+                            index,
+                            name,
+                            form,
+                            at: 0,
+                        });
                         draft.push_event(Event::ArgDelta { index, text: &text });
-                        draft.push_event(Event::ArgEnd { index, lead: "", at: 0 });
+                        draft.push_event(Event::ArgEnd {
+                            index,
+                            lead: "",
+                            at: 0,
+                        });
                     }
                     draft.push_event(Event::CallEnd { index, at: 0 });
                     index += 1;
@@ -290,8 +331,15 @@ impl ProviderReply {
         }
         // As a real provider would: a response with calls stops for them unless the script says
         // otherwise.
-        let reason = if index > 0 { StopReason::Calls } else { StopReason::End };
-        draft.push_event(Event::Stop { reason: self.stop.unwrap_or(reason), raw: "" });
+        let reason = if index > 0 {
+            StopReason::Calls
+        } else {
+            StopReason::End
+        };
+        draft.push_event(Event::Stop {
+            reason: self.stop.unwrap_or(reason),
+            raw: "",
+        });
         draft.push_event(Event::Usage(self.usage));
         draft
     }
@@ -300,10 +348,15 @@ impl ProviderReply {
     pub fn encode_stream(&self, wire: Wire, head: ResponseMetadata) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut encoder = ResponseEncoder::new(wire, head);
-        replay_draft(&self.to_draft(), self.delta, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
+        replay_draft(&self.to_draft(), self.delta, &mut |event: Event<'_>| {
+            encoder.encode_event(event, &mut bytes)
+        });
         if let Some(ScriptedFault::Error { code, message }) = &self.trouble {
             // An error replaces the end of the stream.
-            encoder.encode_error_event(&ProviderError::new(code.as_str(), message.as_str()), &mut bytes);
+            encoder.encode_error_event(
+                &ProviderError::new(code.as_str(), message.as_str()),
+                &mut bytes,
+            );
             return bytes;
         }
         encoder.finish(&mut bytes);
@@ -316,7 +369,9 @@ impl ProviderReply {
 
     /// Encodes the reply as one body.
     pub fn encode_body(&self, wire: Wire, head: &ResponseMetadata) -> Vec<u8> {
-        wire.encode_response(head, &self.to_draft()).to_string().into_bytes()
+        wire.encode_response(head, &self.to_draft())
+            .to_string()
+            .into_bytes()
     }
 }
 
@@ -331,29 +386,54 @@ fn render_calls_as_text(dialect: &Dialect, say: &[ReplyPart]) -> Vec<ReplyPart> 
                 return run.to_vec();
             }
             // A set refuses a name twice, and a run may call one tool several times.
-            let tools = calls.iter().map(tool_of).fold(Vec::new(), |mut tools: Vec<ToolSpec>, tool| {
-                if tools.iter().all(|known| known.name != tool.name) {
-                    tools.push(tool);
-                }
-                tools
-            });
+            let tools =
+                calls
+                    .iter()
+                    .map(tool_of)
+                    .fold(Vec::new(), |mut tools: Vec<ToolSpec>, tool| {
+                        if tools.iter().all(|known| known.name != tool.name) {
+                            tools.push(tool);
+                        }
+                        tools
+                    });
             let tools = ToolSet::new(tools).unwrap_or_default();
-            vec![ReplyPart::Text { text: format!("\n{}", dialect.render_calls(&calls, &tools)) }]
+            vec![ReplyPart::Text {
+                text: format!("\n{}", dialect.render_calls(&calls, &tools)),
+            }]
         })
         .collect()
 }
 
 /// Converts a part to a call, if it is one.
 fn as_call(say: &ReplyPart) -> Option<Call> {
-    let ReplyPart::Call { id, name, arguments } = say else { return None };
-    Some(Call { id: CallId::new(id), name: name.clone(), arguments: arguments.clone(), dialect: None })
+    let ReplyPart::Call {
+        id,
+        name,
+        arguments,
+    } = say
+    else {
+        return None;
+    };
+    Some(Call {
+        id: CallId::new(id),
+        name: name.clone(),
+        arguments: arguments.clone(),
+        dialect: None,
+    })
 }
 
 /// Returns a tool with exactly the arguments of a call, which the dialect needs to render it.
 fn tool_of(call: &Call) -> ToolSpec {
-    let properties: Map<_, _> =
-        call.arguments.iter().map(|(name, value)| (name.clone(), json!({"type": json_type_name(value)}))).collect();
-    ToolSpec::new(&call.name, "", json!({"type": "object", "properties": properties}))
+    let properties: Map<_, _> = call
+        .arguments
+        .iter()
+        .map(|(name, value)| (name.clone(), json!({"type": json_type_name(value)})))
+        .collect();
+    ToolSpec::new(
+        &call.name,
+        "",
+        json!({"type": "object", "properties": properties}),
+    )
 }
 
 /// Returns the offset of the last event of a body: a block before a blank line, or a line.
@@ -363,8 +443,11 @@ pub(crate) fn last_event(bytes: &[u8]) -> usize {
         Some(rest) => (rest, 2),
         None => (bytes.strip_suffix(b"\n").unwrap_or(bytes), 1),
     };
-    let found =
-        if width == 2 { rest.windows(2).rposition(blank) } else { rest.iter().rposition(|byte| *byte == b'\n') };
+    let found = if width == 2 {
+        rest.windows(2).rposition(blank)
+    } else {
+        rest.iter().rposition(|byte| *byte == b'\n')
+    };
     found.map_or(0, |at| at + width)
 }
 
@@ -380,7 +463,9 @@ impl ChunkSplit {
         let mut rest = bytes;
         while !rest.is_empty() {
             // A linear congruential generator is enough here, and the same on every platform.
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let size = usize::try_from((state >> 33) % 64 + 1).unwrap_or(1);
             let (piece, tail) = rest.split_at(size.min(rest.len()));
             pieces.push(piece);
@@ -397,27 +482,39 @@ mod tests {
     #[test]
     fn scripts_are_read_from_json() {
         let file = include_str!("../sdk/script.json");
-        let lists: std::collections::HashMap<String, Vec<ProviderReply>> = serde_json::from_str(file).unwrap();
+        let lists: std::collections::HashMap<String, Vec<ProviderReply>> =
+            serde_json::from_str(file).unwrap();
         assert_eq!(lists["busy"].len(), 2);
         assert!(
-            ReplyScript::from_json(r#"[{"say": []}, {"trouble": "no_last_event"}, {"trouble": {"cut_after": 9}}]"#)
-                .is_ok()
+            ReplyScript::from_json(
+                r#"[{"say": []}, {"trouble": "no_last_event"}, {"trouble": {"cut_after": 9}}]"#
+            )
+            .is_ok()
         );
         assert!(ReplyScript::from_json(r#"[{"sya": []}]"#).is_err());
     }
 
     #[test]
     fn a_run_of_calls_becomes_text() {
-        let reply =
-            ProviderReply::text("Both.").with_call("1", "now", json!({})).with_call("2", "look", json!({"path": "a"}));
+        let reply = ProviderReply::text("Both.")
+            .with_call("1", "now", json!({}))
+            .with_call("2", "look", json!({"path": "a"}));
         let draft = reply.in_dialect("cline").to_draft();
         assert_eq!(draft.calls().count(), 0);
-        assert_eq!(draft.text(), "Both.\n<now>\n</now>\n<look>\n<path>a</path>\n</look>");
+        assert_eq!(
+            draft.text(),
+            "Both.\n<now>\n</now>\n<look>\n<path>a</path>\n</look>"
+        );
     }
 
     #[test]
     fn the_last_event_is_found_on_any_wire() {
-        for (body, expected) in [("a\n\nb\nc\n\n", "a\n\n"), ("{}\n{}\n", "{}\n"), ("{}\n", ""), ("", "")] {
+        for (body, expected) in [
+            ("a\n\nb\nc\n\n", "a\n\n"),
+            ("{}\n{}\n", "{}\n"),
+            ("{}\n", ""),
+            ("", ""),
+        ] {
             assert_eq!(body.get(..last_event(body.as_bytes())), Some(expected));
         }
     }

@@ -57,17 +57,31 @@ pub struct ReceivedRequest {
 impl ReceivedRequest {
     /// Returns the text of the last message, or an empty string.
     pub fn last_text(&self) -> String {
-        let incoming = self.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
-        let parts = incoming.and_then(|incoming| incoming.request.messages.last()).map_or(&[][..], |last| &last.parts);
+        let incoming = self
+            .incoming
+            .as_ref()
+            .and_then(|incoming| incoming.as_ref().ok());
+        let parts = incoming
+            .and_then(|incoming| incoming.request.messages.last())
+            .map_or(&[][..], |last| &last.parts);
         parts
             .iter()
-            .filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None })
+            .filter_map(|part| {
+                if let MessagePart::Text { text } = part {
+                    Some(text.as_str())
+                } else {
+                    None
+                }
+            })
             .collect()
     }
 
     /// Returns a header's value. The name must be in lower case.
     pub fn header_value(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -97,7 +111,9 @@ impl ScriptedProvider {
             // The set is dropped together with this task, which ends every connection.
             let mut connections = JoinSet::new();
             for number in 0.. {
-                let Ok((stream, _)) = listener.accept().await else { return };
+                let Ok((stream, _)) = listener.accept().await else {
+                    return;
+                };
                 let connection = ClientConnection {
                     stream,
                     number,
@@ -115,7 +131,13 @@ impl ScriptedProvider {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, requests, flooded_bytes: flooded, abandoned: left, accepting })
+        Ok(Self {
+            address,
+            requests,
+            flooded_bytes: flooded,
+            abandoned: left,
+            accepting,
+        })
     }
 
     /// Returns the address of the provider.
@@ -126,13 +148,20 @@ impl ScriptedProvider {
     /// Returns the base URL for clients of this wire.
     pub fn base_url(&self, wire: Wire) -> String {
         // The endpoints of the OpenAI wires do not include the version, so the base URL does.
-        let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
+        let version = if wire.name().starts_with("openai") {
+            "/v1"
+        } else {
+            ""
+        };
         format!("http://{}{version}", self.address)
     }
 
     /// Returns the requests received so far.
     pub fn received_requests(&self) -> Vec<ReceivedRequest> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Returns how many bytes of floods the clients have read.
@@ -142,7 +171,10 @@ impl ScriptedProvider {
 
     /// Returns the last message texts of the requests whose client left before the response ended.
     pub fn abandoned_requests(&self) -> Vec<String> {
-        self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.abandoned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Serves until the process ends.
@@ -199,18 +231,25 @@ impl ClientConnection {
         loop {
             let mut headers = [httparse::EMPTY_HEADER; 64];
             let mut head = httparse::Request::new(&mut headers);
-            if let httparse::Status::Complete(length) = head.parse(&self.buffer).map_err(|_| malformed())? {
+            if let httparse::Status::Complete(length) =
+                head.parse(&self.buffer).map_err(|_| malformed())?
+            {
                 let path = head.path.unwrap_or_default().to_owned();
                 let headers: Vec<_> = head
                     .headers
                     .iter()
                     .map(|header| {
-                        (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
+                        (
+                            header.name.to_ascii_lowercase(),
+                            String::from_utf8_lossy(header.value).into_owned(),
+                        )
                     })
                     .collect();
                 self.buffer.drain(..length);
                 let size = headers.iter().find(|(name, _)| name == "content-length");
-                let size = size.and_then(|(_, value)| value.parse::<usize>().ok()).unwrap_or(0);
+                let size = size
+                    .and_then(|(_, value)| value.parse::<usize>().ok())
+                    .unwrap_or(0);
                 if size > MAX_BODY {
                     return Err(malformed());
                 }
@@ -231,35 +270,68 @@ impl ClientConnection {
     }
 
     /// Sends the scripted reply to a request.
-    async fn send_reply(&mut self, turn: usize, request: &ReceivedRequest) -> io::Result<AfterResponse> {
+    async fn send_reply(
+        &mut self,
+        turn: usize,
+        request: &ReceivedRequest,
+    ) -> io::Result<AfterResponse> {
         if request.path == ABANDONED_PATH {
-            let left = Value::from(self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).clone());
-            return self.send_response(200, &[], "application/json", left.to_string().as_bytes()).await;
+            let left = Value::from(
+                self.abandoned
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone(),
+            );
+            return self
+                .send_response(200, &[], "application/json", left.to_string().as_bytes())
+                .await;
         }
         let (Some(wire), Some(incoming)) = (request.wire, &request.incoming) else {
             return self
-                .send_response(404, &[], "application/json", b"{\"error\":{\"message\":\"no such path\"}}")
+                .send_response(
+                    404,
+                    &[],
+                    "application/json",
+                    b"{\"error\":{\"message\":\"no such path\"}}",
+                )
                 .await;
         };
         let incoming = match incoming {
             Ok(incoming) => incoming,
             Err(error) => {
-                let body = wire.encode_error(&ProviderError::new("invalid_request_error", error.to_string()));
-                return self.send_response(400, &[], "application/json", body.to_string().as_bytes()).await;
+                let body = wire.encode_error(&ProviderError::new(
+                    "invalid_request_error",
+                    error.to_string(),
+                ));
+                return self
+                    .send_response(400, &[], "application/json", body.to_string().as_bytes())
+                    .await;
             }
         };
         let reply = self.script.reply_to(turn, request);
         match &reply.trouble {
             Some(ScriptedFault::StallBeforeHeaders) => return stall_forever().await,
-            Some(ScriptedFault::Status { status, headers, body }) => {
-                let error = ProviderError::new("scripted_error", format!("status {status} by script"));
+            Some(ScriptedFault::Status {
+                status,
+                headers,
+                body,
+            }) => {
+                let error =
+                    ProviderError::new("scripted_error", format!("status {status} by script"));
                 let known = wire.encode_error(&error).to_string();
                 let body = if body.is_empty() { &known } else { body };
-                return self.send_response(*status, headers, "application/json", body.as_bytes()).await;
+                return self
+                    .send_response(*status, headers, "application/json", body.as_bytes())
+                    .await;
             }
             Some(ScriptedFault::Body { content_type, body }) => {
                 return self
-                    .send_response(200, &[], content_type.as_deref().unwrap_or_default(), body.as_bytes())
+                    .send_response(
+                        200,
+                        &[],
+                        content_type.as_deref().unwrap_or_default(),
+                        body.as_bytes(),
+                    )
                     .await;
             }
             _ => {}
@@ -271,12 +343,23 @@ impl ClientConnection {
             let end = self.send_stream(&reply, wire.stream_type(), &body).await;
             // A scripted reset is no abandoned request, unless the reply pauses: then the client
             // had time to leave.
-            if end.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::ConnectionReset || reply.pause > 0) {
-                self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).push(request.last_text());
+            if end.as_ref().is_err_and(|error| {
+                error.kind() != io::ErrorKind::ConnectionReset || reply.pause > 0
+            }) {
+                self.abandoned
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(request.last_text());
             }
             end
         } else {
-            self.send_response(200, &[], "application/json", &reply.encode_body(wire, &head)).await
+            self.send_response(
+                200,
+                &[],
+                "application/json",
+                &reply.encode_body(wire, &head),
+            )
+            .await
         }
     }
 
@@ -288,7 +371,10 @@ impl ClientConnection {
         kind: &str,
         body: &[u8],
     ) -> io::Result<AfterResponse> {
-        let mut head = format!("HTTP/1.1 {status} scripted\r\ncontent-length: {}\r\n", body.len());
+        let mut head = format!(
+            "HTTP/1.1 {status} scripted\r\ncontent-length: {}\r\n",
+            body.len()
+        );
         if !kind.is_empty() {
             head += &format!("content-type: {kind}\r\n");
         }
@@ -302,8 +388,15 @@ impl ClientConnection {
     }
 
     /// Sends a streamed response, as far as its fault allows.
-    async fn send_stream(&mut self, reply: &ProviderReply, kind: &str, body: &[u8]) -> io::Result<AfterResponse> {
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+    async fn send_stream(
+        &mut self,
+        reply: &ProviderReply,
+        kind: &str,
+        body: &[u8],
+    ) -> io::Result<AfterResponse> {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
         self.stream.write_all(head.as_bytes()).await?;
         let sent = match reply.trouble {
             Some(
@@ -315,7 +408,9 @@ impl ClientConnection {
                 | ScriptedFault::EndAfter(bytes),
             ) => body.get(..bytes).unwrap_or(body),
             Some(ScriptedFault::CutHalf) => body.get(..body.len() / 2).unwrap_or(body),
-            Some(ScriptedFault::Flood) => body.get(..crate::script::last_event(body)).unwrap_or(body),
+            Some(ScriptedFault::Flood) => {
+                body.get(..crate::script::last_event(body)).unwrap_or(body)
+            }
             _ => body,
         };
         for piece in reply.chunks.split_bytes(sent) {
@@ -336,10 +431,13 @@ impl ClientConnection {
                 const COMMENT: &[u8] = &[b':'; 16 << 10];
                 self.send_chunk(COMMENT).await?;
                 self.send_chunk(b"\n").await?;
-                self.flooded_bytes.fetch_add(COMMENT.len() as u64, Ordering::Relaxed);
+                self.flooded_bytes
+                    .fetch_add(COMMENT.len() as u64, Ordering::Relaxed);
             },
             Some(ScriptedFault::TruncateAfter(_)) => {
-                self.stream.write_all(b"40\r\n: thirty-two bytes of sixty-four").await?;
+                self.stream
+                    .write_all(b"40\r\n: thirty-two bytes of sixty-four")
+                    .await?;
                 Ok(AfterResponse::Close)
             }
             Some(ScriptedFault::CutAfter(_) | ScriptedFault::CutHalf) => Ok(AfterResponse::Close),
@@ -392,9 +490,21 @@ async fn stall_forever() -> io::Result<AfterResponse> {
 }
 
 /// Builds the record of a request, decoding its body if the path belongs to a wire.
-fn parse_received(connection: usize, path: String, headers: Vec<(String, String)>, body: &[u8]) -> ReceivedRequest {
+fn parse_received(
+    connection: usize,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: &[u8],
+) -> ReceivedRequest {
     let wire = Wire::from_path(&path);
     let incoming = wire.map(|wire| wire.decode_request(&path, body));
     let body = serde_json::from_slice(body).unwrap_or(Value::Null);
-    ReceivedRequest { connection, path, headers, body, wire, incoming }
+    ReceivedRequest {
+        connection,
+        path,
+        headers,
+        body,
+        wire,
+        incoming,
+    }
 }

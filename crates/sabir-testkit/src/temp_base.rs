@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 ///
 /// If every one of them lies in a repository.
 #[must_use]
-#[expect(clippy::expect_used, reason = "a test that has no place to run cannot go on")]
+#[expect(
+    clippy::expect_used,
+    reason = "a test that has no place to run cannot go on"
+)]
 pub fn find_temp_base() -> PathBuf {
     let usual = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
     let mut bases = [std::env::temp_dir()].into_iter().chain(usual);
@@ -20,11 +23,21 @@ pub fn find_temp_base() -> PathBuf {
 }
 
 fn has_git_above(folder: &Path) -> bool {
-    let Ok(folder) = folder.canonicalize() else { return true };
-    folder.ancestors().any(|above| above.join(".git").symlink_metadata().is_ok())
+    let Ok(folder) = folder.canonicalize() else {
+        return true;
+    };
+    folder
+        .ancestors()
+        .any(|above| above.join(".git").symlink_metadata().is_ok())
 }
 
 fn is_writable(folder: &Path) -> bool {
-    let probe = folder.join(format!(".sabir-test-{}-{:?}", std::process::id(), std::thread::current().id()));
-    std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)).is_ok()
+    let probe = folder.join(format!(
+        ".sabir-test-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    std::fs::create_dir(&probe)
+        .and_then(|()| std::fs::remove_dir(&probe))
+        .is_ok()
 }

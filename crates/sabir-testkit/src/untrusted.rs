@@ -51,7 +51,11 @@ impl UntrustedServer {
                 }
             }
         });
-        Ok(Self { address, connections, requests })
+        Ok(Self {
+            address,
+            connections,
+            requests,
+        })
     }
 
     /// Returns the base URL of the server.
@@ -61,7 +65,10 @@ impl UntrustedServer {
 
     /// Returns the number of connections, and of those on which data followed the handshake.
     pub fn connection_counts(&self) -> (usize, usize) {
-        (self.connections.load(Ordering::Relaxed), self.requests.load(Ordering::Relaxed))
+        (
+            self.connections.load(Ordering::Relaxed),
+            self.requests.load(Ordering::Relaxed),
+        )
     }
 }
 

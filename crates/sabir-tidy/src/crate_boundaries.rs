@@ -60,14 +60,24 @@ const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
         except: &[],
         instead: PRINT,
     },
-    RestrictedItem { name: "print!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
+    RestrictedItem {
+        name: "print!",
+        crates: &["sabir", "sabir-simulate"],
+        except: &[],
+        instead: PRINT,
+    },
     RestrictedItem {
         name: "eprintln!",
         crates: &["sabir", "sabir-simulate", "sabir-tidy"],
         except: &[],
         instead: PRINT,
     },
-    RestrictedItem { name: "eprint!", crates: &["sabir"], except: &[], instead: PRINT },
+    RestrictedItem {
+        name: "eprint!",
+        crates: &["sabir"],
+        except: &[],
+        instead: PRINT,
+    },
     RestrictedItem {
         name: "unsafe",
         crates: &["sabir-workspace"],
@@ -81,9 +91,17 @@ const PRINT: &str = "libraries do not print; return the words";
 
 /// Checks one file for restricted items. `code` is its text without comments and literals.
 pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Violation>) {
-    let Some(owner) = file.owning_crate() else { return };
-    let lines = without_tests(&file.text).map(|(line, _)| line).last().unwrap_or(0);
-    for item in RESTRICTED_ITEMS.iter().filter(|item| !item.crates.contains(&owner)) {
+    let Some(owner) = file.owning_crate() else {
+        return;
+    };
+    let lines = without_tests(&file.text)
+        .map(|(line, _)| line)
+        .last()
+        .unwrap_or(0);
+    for item in RESTRICTED_ITEMS
+        .iter()
+        .filter(|item| !item.crates.contains(&owner))
+    {
         // Tests may use files and print, but not `unsafe`.
         let includes_tests = item.name == "unsafe";
         if file.is_test() && !includes_tests {
@@ -92,7 +110,10 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
         for (at, what) in find_uses(code, item, owner) {
             let line = code.get(..at).unwrap_or_default().matches('\n').count() + 1;
             if includes_tests || line <= lines {
-                found.push(file.violation_at(line, format!("`{what}` is not allowed in {owner}: {}", item.instead)));
+                found.push(file.violation_at(
+                    line,
+                    format!("`{what}` is not allowed in {owner}: {}", item.instead),
+                ));
             }
         }
     }
@@ -102,8 +123,10 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
 fn find_uses(code: &str, item: &RestrictedItem, owner: &str) -> Vec<(usize, String)> {
     let name = item.name;
     // A match inside of a longer identifier does not count.
-    let begins_word =
-        |at: usize| code.get(..at).is_some_and(|head| !head.ends_with(|c: char| c.is_alphanumeric() || c == '_'));
+    let begins_word = |at: usize| {
+        code.get(..at)
+            .is_some_and(|head| !head.ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+    };
     if name.ends_with('!') {
         return code
             .match_indices(name)
@@ -112,12 +135,25 @@ fn find_uses(code: &str, item: &RestrictedItem, owner: &str) -> Vec<(usize, Stri
             .collect();
     }
     if name == "unsafe" {
-        let is_word = |at: &usize| begins_word(*at) && code.get(*at..).is_some_and(|rest| leading_word(rest) == name);
-        return code.match_indices(name).map(|(at, _)| at).filter(is_word).map(|at| (at, name.to_owned())).collect();
+        let is_word = |at: &usize| {
+            begins_word(*at)
+                && code
+                    .get(*at..)
+                    .is_some_and(|rest| leading_word(rest) == name)
+        };
+        return code
+            .match_indices(name)
+            .map(|(at, _)| at)
+            .filter(is_word)
+            .map(|at| (at, name.to_owned()))
+            .collect();
     }
     let mut places = Vec::new();
     for library in ["std::", "tokio::"] {
-        for (at, _) in code.match_indices(library).filter(|(at, _)| begins_word(*at)) {
+        for (at, _) in code
+            .match_indices(library)
+            .filter(|(at, _)| begins_word(*at))
+        {
             let rest = code.get(at + library.len()..).unwrap_or_default();
             for path in split_import_paths(rest) {
                 let mut parts = path.split("::").map(str::trim);
@@ -136,11 +172,19 @@ fn find_uses(code: &str, item: &RestrictedItem, owner: &str) -> Vec<(usize, Stri
 fn split_import_paths(rest: &str) -> Vec<&str> {
     let Some(group) = rest.strip_prefix('{') else {
         // A nested group belongs to the path: `process::{Command, exit}`.
-        let end = rest.find([';', '\n', '(', ')', ',', '<', '>', ' ']).unwrap_or(rest.len());
-        let end = if rest.get(..end).is_some_and(|path| path.contains('{')) { closing_brace(rest) } else { end };
+        let end = rest
+            .find([';', '\n', '(', ')', ',', '<', '>', ' '])
+            .unwrap_or(rest.len());
+        let end = if rest.get(..end).is_some_and(|path| path.contains('{')) {
+            closing_brace(rest)
+        } else {
+            end
+        };
         return vec![rest.get(..end).unwrap_or_default()];
     };
-    let inside = group.get(..closing_brace(rest).saturating_sub(2)).unwrap_or(group);
+    let inside = group
+        .get(..closing_brace(rest).saturating_sub(2))
+        .unwrap_or(group);
     let mut depth = 0u32;
     let split = inside.split(move |c: char| {
         match c {
@@ -171,13 +215,20 @@ fn closing_brace(text: &str) -> usize {
 fn is_excepted(items: &str, restricted: &RestrictedItem, owner: &str) -> bool {
     let items = items.trim_start_matches('{').trim_end_matches('}');
     let free = |item: &str| {
-        restricted.except.iter().any(|except| match except.split_once('/') {
-            Some((there, name)) => there == owner && name == item,
-            None => *except == item,
-        })
+        restricted
+            .except
+            .iter()
+            .any(|except| match except.split_once('/') {
+                Some((there, name)) => there == owner && name == item,
+                None => *except == item,
+            })
     };
     !items.is_empty()
-        && items.split(',').map(str::trim).filter(|item| !item.is_empty()).all(|item| free(leading_word(item)))
+        && items
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .all(|item| free(leading_word(item)))
 }
 
 #[cfg(test)]
@@ -189,7 +240,13 @@ mod tests {
         tree.add_file(path, format!("//! Doc.\n{code}\n"));
         check_tree(&tree)
             .iter()
-            .map(|found| format!("{}:{} ", found.line, found.message.split(" is not").next().unwrap_or("")))
+            .map(|found| {
+                format!(
+                    "{}:{} ",
+                    found.line,
+                    found.message.split(" is not").next().unwrap_or("")
+                )
+            })
             .collect()
     }
 
@@ -199,16 +256,31 @@ mod tests {
         for (code, expected) in [
             ("use std::fs;", "2:`std::fs` "),
             ("use std::{\n    env,\n    io,\n};", "2:`std::env` "),
-            ("use std::{fs::File, process::{Command, exit}};", "2:`std::fs` 2:`std::process` "),
+            (
+                "use std::{fs::File, process::{Command, exit}};",
+                "2:`std::fs` 2:`std::process` ",
+            ),
             ("fn f() { std::fs::read(\"x\") }", "2:`std::fs` "),
             ("use tokio::process::Command;", "2:`tokio::process` "),
             ("println!(\"x\")", "2:`println!` "),
             ("eprint!(\"x\")", "2:`eprint!` "),
             ("unsafe { f() }", "2:`unsafe` "),
-            ("#[cfg(test)]\nmod tests {\n    use std::fs;\n    unsafe fn f() {}\n}", "5:`unsafe` "),
-            ("#![expect(unsafe_code)]\n// std::fs\nlet x = \"std::env println!\";", ""),
-            ("use std::env::consts;\nmy_println!(1); a::fs::b(); mystd::fs::x()", ""),
-            ("use std::environment; use std::{fmt, io::{self, Read}};", ""),
+            (
+                "#[cfg(test)]\nmod tests {\n    use std::fs;\n    unsafe fn f() {}\n}",
+                "5:`unsafe` ",
+            ),
+            (
+                "#![expect(unsafe_code)]\n// std::fs\nlet x = \"std::env println!\";",
+                "",
+            ),
+            (
+                "use std::env::consts;\nmy_println!(1); a::fs::b(); mystd::fs::x()",
+                "",
+            ),
+            (
+                "use std::environment; use std::{fmt, io::{self, Read}};",
+                "",
+            ),
         ] {
             assert_eq!(shown_violations(path, code), expected, "{code}");
         }
@@ -216,14 +288,38 @@ mod tests {
 
     #[test]
     fn owners_may_use_their_items() {
-        assert_eq!(shown_violations("crates/sabir-workspace/src/x.rs", "use std::{fs, process}; unsafe {}"), "");
-        assert_eq!(shown_violations("crates/sabir-workspace/src/x.rs", "use std::env;"), "2:`std::env` ");
         assert_eq!(
-            shown_violations("crates/sabir/src/x.rs", "use std::process::{self, ExitCode};"),
+            shown_violations(
+                "crates/sabir-workspace/src/x.rs",
+                "use std::{fs, process}; unsafe {}"
+            ),
+            ""
+        );
+        assert_eq!(
+            shown_violations("crates/sabir-workspace/src/x.rs", "use std::env;"),
+            "2:`std::env` "
+        );
+        assert_eq!(
+            shown_violations(
+                "crates/sabir/src/x.rs",
+                "use std::process::{self, ExitCode};"
+            ),
             "2:`std::process` "
         );
-        assert_eq!(shown_violations("crates/sabir/src/x.rs", "use std::{env, process::ExitCode}; println!()"), "");
-        assert_eq!(shown_violations("crates/sabir-call/tests/x.rs", "use std::fs; println!()"), "");
-        assert_eq!(shown_violations("crates/sabir-call/src/a/tests.rs", "use std::fs;"), "");
+        assert_eq!(
+            shown_violations(
+                "crates/sabir/src/x.rs",
+                "use std::{env, process::ExitCode}; println!()"
+            ),
+            ""
+        );
+        assert_eq!(
+            shown_violations("crates/sabir-call/tests/x.rs", "use std::fs; println!()"),
+            ""
+        );
+        assert_eq!(
+            shown_violations("crates/sabir-call/src/a/tests.rs", "use std::fs;"),
+            ""
+        );
     }
 }

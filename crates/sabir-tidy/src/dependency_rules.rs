@@ -13,12 +13,34 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
     ("sabir-policy", &[]),
     ("sabir-wire", &["sabir-call"]),
     ("sabir-model", &["sabir-wire", "sabir-check", "sabir-call"]),
-    ("sabir-agent", &["sabir-check", "sabir-policy", "sabir-call"]),
+    (
+        "sabir-agent",
+        &["sabir-check", "sabir-policy", "sabir-call"],
+    ),
     ("sabir-journal", &["sabir-agent", "sabir-call"]),
     ("sabir-workspace", &["sabir-edit"]),
     ("sabir-checkpoint", &["sabir-workspace"]),
-    ("sabir-tools", &["sabir-agent", "sabir-policy", "sabir-workspace", "sabir-edit", "sabir-check", "sabir-call"]),
-    ("sabir-mcp", &["sabir-agent", "sabir-policy", "sabir-workspace", "sabir-check", "sabir-call"]),
+    (
+        "sabir-tools",
+        &[
+            "sabir-agent",
+            "sabir-policy",
+            "sabir-workspace",
+            "sabir-edit",
+            "sabir-check",
+            "sabir-call",
+        ],
+    ),
+    (
+        "sabir-mcp",
+        &[
+            "sabir-agent",
+            "sabir-policy",
+            "sabir-workspace",
+            "sabir-check",
+            "sabir-call",
+        ],
+    ),
     (
         "sabir-session",
         &[
@@ -40,10 +62,25 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
     ),
     ("sabir-tui", &["sabir-session"]),
     ("sabir-acp", &["sabir-session"]),
-    ("sabir-gateway", &["sabir-model", "sabir-wire", "sabir-check", "sabir-call"]),
+    (
+        "sabir-gateway",
+        &["sabir-model", "sabir-wire", "sabir-check", "sabir-call"],
+    ),
     ("sabir", &["*"]),
-    ("sabir-testkit", &["sabir-call", "sabir-check", "sabir-wire", "sabir-agent"]),
-    ("sabir-simulate", &["sabir-journal", "sabir-agent", "sabir-policy", "sabir-check", "sabir-call"]),
+    (
+        "sabir-testkit",
+        &["sabir-call", "sabir-check", "sabir-wire", "sabir-agent"],
+    ),
+    (
+        "sabir-simulate",
+        &[
+            "sabir-journal",
+            "sabir-agent",
+            "sabir-policy",
+            "sabir-check",
+            "sabir-call",
+        ],
+    ),
     ("sabir-tidy", &[]),
 ];
 
@@ -60,7 +97,10 @@ const IGNORED_PACKAGES: [&str; 1] = ["allocator-api2"];
 /// Checks every manifest and the size of the lock file.
 pub(crate) fn check_dependencies(tree: &SourceTree, found: &mut Vec<Violation>) {
     for file in &tree.files {
-        if let Some(owner) = file.owning_crate().filter(|owner| file.path == format!("crates/{owner}/Cargo.toml")) {
+        if let Some(owner) = file
+            .owning_crate()
+            .filter(|owner| file.path == format!("crates/{owner}/Cargo.toml"))
+        {
             check_manifest(file, owner, found);
         }
     }
@@ -77,7 +117,8 @@ fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
     };
     for dependency in parse_dependencies(&file.text).filter(|dependency| is_ours(dependency.name)) {
         let ManifestDependency { name, line, is_dev } = dependency;
-        let listed = allowed.contains(&name) || allowed.contains(&"*") && !TESTS_ONLY.contains(&name);
+        let listed =
+            allowed.contains(&name) || allowed.contains(&"*") && !TESTS_ONLY.contains(&name);
         // Tests may use any crate that does not depend on theirs, because that would be a cycle.
         if listed || is_dev && (TESTS_ONLY.contains(&name) || !depends_on(name, owner)) {
             continue;
@@ -94,12 +135,17 @@ fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
 
 /// Returns the dependencies that the table allows for a crate.
 fn allowed_for(owner: &str) -> &'static [&'static str] {
-    ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == owner).map_or(&[], |(_, allowed)| allowed)
+    ALLOWED_DEPENDENCIES
+        .iter()
+        .find(|(name, _)| *name == owner)
+        .map_or(&[], |(_, allowed)| allowed)
 }
 
 /// Reports whether the table allows a crate to depend on another one, directly or not.
 fn depends_on(from: &str, to: &str) -> bool {
-    allowed_for(from).iter().any(|next| *next == "*" || *next == to || depends_on(next, to))
+    allowed_for(from)
+        .iter()
+        .any(|next| *next == "*" || *next == to || depends_on(next, to))
 }
 
 fn is_ours(name: &str) -> bool {
@@ -122,12 +168,21 @@ fn parse_dependencies(text: &str) -> impl Iterator<Item = ManifestDependency<'_>
             section = header.trim_end_matches(']').trim();
             // `[dependencies.name]` is a dependency by itself.
             let (table, name) = section.rsplit_once('.')?;
-            return is_dev_table(table).map(|is_dev| ManifestDependency { name, line: index + 1, is_dev });
+            return is_dev_table(table).map(|is_dev| ManifestDependency {
+                name,
+                line: index + 1,
+                is_dev,
+            });
         }
         let end = line.find(|c: char| c.is_whitespace() || matches!(c, '.' | '='))?;
         let name = line.get(..end)?.trim_matches('"');
-        let is_dev = is_dev_table(section).filter(|_| !name.is_empty() && !name.starts_with('#'))?;
-        Some(ManifestDependency { name, line: index + 1, is_dev })
+        let is_dev =
+            is_dev_table(section).filter(|_| !name.is_empty() && !name.starts_with('#'))?;
+        Some(ManifestDependency {
+            name,
+            line: index + 1,
+            is_dev,
+        })
     })
 }
 
@@ -144,7 +199,9 @@ fn is_dev_table(table: &str) -> Option<bool> {
 fn check_lock_size(tree: &SourceTree, found: &mut Vec<Violation>) {
     let (owner, most) = MAX_LOCKED_PACKAGES;
     let manifest = tree.find_file(&format!("crates/{owner}/Cargo.toml"));
-    let (Some(manifest), Some(lock)) = (manifest, tree.find_file("Cargo.lock")) else { return };
+    let (Some(manifest), Some(lock)) = (manifest, tree.find_file("Cargo.lock")) else {
+        return;
+    };
     let packages = parse_packages(&lock.text);
     // The lock file also lists the dev-dependencies of our crates, so the walk starts at the manifest.
     let direct = parse_dependencies(&manifest.text).filter(|dependency| !dependency.is_dev);
@@ -152,12 +209,18 @@ fn check_lock_size(tree: &SourceTree, found: &mut Vec<Violation>) {
     let mut closure = BTreeSet::from([owner]);
     while let Some(name) = names.pop() {
         if !IGNORED_PACKAGES.contains(&name) && closure.insert(name) {
-            names.extend(packages.iter().filter(|(known, _)| *known == name).flat_map(|(_, needs)| needs));
+            names.extend(
+                packages
+                    .iter()
+                    .filter(|(known, _)| *known == name)
+                    .flat_map(|(_, needs)| needs),
+            );
         }
     }
     if closure.len() > most {
         let list = closure.into_iter().collect::<Vec<_>>().join(", ");
-        let message = format!("`{owner}` locks more than {most} packages ({list}); do without one of them");
+        let message =
+            format!("`{owner}` locks more than {most} packages ({list}); do without one of them");
         found.push(manifest.violation_at(1, message));
     }
 }
@@ -168,7 +231,9 @@ fn parse_packages(text: &str) -> Vec<(&str, Vec<&str>)> {
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("name = \"") {
             packages.push((name.trim_end_matches('"'), Vec::new()));
-        } else if let (Some(need), Some((_, needs))) = (line.strip_prefix(" \""), packages.last_mut()) {
+        } else if let (Some(need), Some((_, needs))) =
+            (line.strip_prefix(" \""), packages.last_mut())
+        {
             needs.extend(need.split([' ', '"']).next());
         }
     }
@@ -202,23 +267,48 @@ mod tests {
         ] {
             let said = said(&[("crates/sabir-check/Cargo.toml", bad)]);
             assert_eq!(said.len(), 1, "{bad}");
-            assert!(
-                said[0].starts_with("crates/sabir-check/Cargo.toml:3: `sabir-check` must not depend on `sabir-agent`")
-            );
+            assert!(said[0].starts_with(
+                "crates/sabir-check/Cargo.toml:3: `sabir-check` must not depend on `sabir-agent`"
+            ));
         }
-        let said_of = |owner: &str, bad: &str| said(&[(&format!("crates/{owner}/Cargo.toml"), bad)]).join("\n");
-        assert!(said_of("sabir", "[dependencies]\nsabir-testkit.workspace = true\n").contains("for tests only"));
+        let said_of = |owner: &str, bad: &str| {
+            said(&[(&format!("crates/{owner}/Cargo.toml"), bad)]).join("\n")
+        };
+        assert!(
+            said_of("sabir", "[dependencies]\nsabir-testkit.workspace = true\n")
+                .contains("for tests only")
+        );
         assert!(said_of("sabir-odd", "").contains("no row"));
-        assert!(said_of("sabir-call", "[build-dependencies]\nsabir-wire = \"1\"\n").contains("must not depend"));
+        assert!(
+            said_of("sabir-call", "[build-dependencies]\nsabir-wire = \"1\"\n")
+                .contains("must not depend")
+        );
     }
 
     #[test]
     fn the_lock_of_the_first_crate_is_small() {
         let many: String = (0..20)
-            .map(|index| format!("[[package]]\nname = \"p{index}\"\ndependencies = [\n \"p{} 1.0\",\n]\n", index + 1))
+            .map(|index| {
+                format!(
+                    "[[package]]\nname = \"p{index}\"\ndependencies = [\n \"p{} 1.0\",\n]\n",
+                    index + 1
+                )
+            })
             .collect();
-        let manifest = |text: &str| said(&[("crates/sabir-call/Cargo.toml", text), ("Cargo.lock", &many)]);
-        assert!(manifest("[dependencies]\np0 = \"1\"\n").join("").contains("locks more than 20"));
-        assert_eq!(manifest("[dependencies]\np2 = \"1\"\n[dev-dependencies]\np0 = \"1\"\n"), [""; 0]);
+        let manifest = |text: &str| {
+            said(&[
+                ("crates/sabir-call/Cargo.toml", text),
+                ("Cargo.lock", &many),
+            ])
+        };
+        assert!(
+            manifest("[dependencies]\np0 = \"1\"\n")
+                .join("")
+                .contains("locks more than 20")
+        );
+        assert_eq!(
+            manifest("[dependencies]\np2 = \"1\"\n[dev-dependencies]\np0 = \"1\"\n"),
+            [""; 0]
+        );
     }
 }

@@ -11,8 +11,7 @@ use crate::import_cycles::largest_import_cycle;
 use crate::{SourceFile, SourceTree};
 
 /// A word with which a doc should not begin: a doc that says "What the …" or "Whether it …" does not name the thing.
-const WH_WORD: &str =
-    r"^(?i:what|who|whoever|whose|whether|which|where|when|why|how|of|those|that which|the one|as|from)\b";
+const WH_WORD: &str = r"^(?i:what|who|whoever|whose|whether|which|where|when|why|how|of|those|that which|the one|as|from)\b";
 
 /// The counts of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -74,12 +73,18 @@ pub fn measure_tree(tree: &SourceTree) -> TreeFigures {
 pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
     let patterns = Patterns::new();
     let measured: Vec<&SourceFile> = tree.files.iter().filter(|file| is_measured(file)).collect();
-    let mut names: Vec<&str> = measured.iter().filter_map(|file| file.owning_crate()).collect();
+    let mut names: Vec<&str> = measured
+        .iter()
+        .filter_map(|file| file.owning_crate())
+        .collect();
     names.sort_unstable();
     names.dedup();
     let measure = |name: &str| {
-        let files: Vec<&SourceFile> =
-            measured.iter().copied().filter(|file| file.owning_crate() == Some(name)).collect();
+        let files: Vec<&SourceFile> = measured
+            .iter()
+            .copied()
+            .filter(|file| file.owning_crate() == Some(name))
+            .collect();
         let mut figures = TreeFigures::default();
         let mut lines = 0;
         for file in &files {
@@ -87,8 +92,10 @@ pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
             lines += text.lines().count();
             patterns.add_file(text, &mut figures);
         }
-        let sources: Vec<(&str, &str)> =
-            files.iter().map(|file| (file.path.as_str(), without_inline_tests(&file.text))).collect();
+        let sources: Vec<(&str, &str)> = files
+            .iter()
+            .map(|file| (file.path.as_str(), without_inline_tests(&file.text)))
+            .collect();
         CrateFigures {
             name: name.to_owned(),
             lines,
@@ -102,39 +109,71 @@ pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
 impl TreeFigures {
     /// Returns the figures as rows of a table: a name and a formatted value each.
     pub fn table_rows(&self) -> Vec<(&'static str, String)> {
-        let percent = |part: usize, whole: usize| format!("{:.1}", 100.0 * part as f64 / whole.max(1) as f64);
+        let percent =
+            |part: usize, whole: usize| format!("{:.1}", 100.0 * part as f64 / whole.max(1) as f64);
         vec![
             ("code lines", self.code_lines.to_string()),
             ("functions", self.functions.to_string()),
-            ("functions with one-word names, %", percent(self.one_word_functions, self.functions)),
+            (
+                "functions with one-word names, %",
+                percent(self.one_word_functions, self.functions),
+            ),
             ("types", self.types.to_string()),
-            ("types with one-word names, %", percent(self.one_word_types, self.types)),
-            ("module docs that begin with a wh-word, %", percent(self.wh_module_docs, self.module_docs)),
-            ("item docs that begin with a wh-word, %", percent(self.wh_item_docs, self.item_docs)),
+            (
+                "types with one-word names, %",
+                percent(self.one_word_types, self.types),
+            ),
+            (
+                "module docs that begin with a wh-word, %",
+                percent(self.wh_module_docs, self.module_docs),
+            ),
+            (
+                "item docs that begin with a wh-word, %",
+                percent(self.wh_item_docs, self.item_docs),
+            ),
             ("tuple parameters", self.tuple_parameters.to_string()),
             ("tuple lets", self.tuple_lets.to_string()),
             ("results with String errors", self.string_errors.to_string()),
-            ("comment lines per 100 code lines", percent(self.comment_lines, self.code_lines)),
-            ("doc lines per 100 code lines", percent(self.doc_lines, self.code_lines)),
+            (
+                "comment lines per 100 code lines",
+                percent(self.comment_lines, self.code_lines),
+            ),
+            (
+                "doc lines per 100 code lines",
+                percent(self.doc_lines, self.code_lines),
+            ),
         ]
     }
 }
 
 impl fmt::Display for CrateFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, lines, code_lines, largest_cycle } = self;
-        write!(f, "{name:<20} {lines:>7} {code_lines:>7} {:>7}", largest_cycle.len())
+        let Self {
+            name,
+            lines,
+            code_lines,
+            largest_cycle,
+        } = self;
+        write!(
+            f,
+            "{name:<20} {lines:>7} {code_lines:>7} {:>7}",
+            largest_cycle.len()
+        )
     }
 }
 
 /// Reports whether a file counts: Rust code of a crate that is not test code.
 fn is_measured(file: &SourceFile) -> bool {
-    file.is_rust() && file.owning_crate().is_some() && !file.is_test() && !file.path.ends_with("_tests.rs")
+    file.is_rust()
+        && file.owning_crate().is_some()
+        && !file.is_test()
+        && !file.path.ends_with("_tests.rs")
 }
 
 /// Cuts off the inline test module, which ends a file by convention.
 fn without_inline_tests(text: &str) -> &str {
-    text.split_once("\n#[cfg(test)]\nmod ").map_or(text, |(code, _)| code)
+    text.split_once("\n#[cfg(test)]\nmod ")
+        .map_or(text, |(code, _)| code)
 }
 
 /// The compiled patterns of everything that is counted.
@@ -164,15 +203,27 @@ impl Patterns {
 
     /// Adds the counts of one file.
     fn add_file(&self, text: &str, figures: &mut TreeFigures) {
-        if let Some(doc) = self.module_doc.captures(text).and_then(|found| found.get(1)) {
+        if let Some(doc) = self
+            .module_doc
+            .captures(text)
+            .and_then(|found| found.get(1))
+        {
             figures.module_docs += 1;
             figures.wh_module_docs += usize::from(self.begins_with_wh_word(doc.as_str()));
         }
-        for (_, [name]) in self.function.captures_iter(text).map(|found| found.extract()) {
+        for (_, [name]) in self
+            .function
+            .captures_iter(text)
+            .map(|found| found.extract())
+        {
             figures.functions += 1;
             figures.one_word_functions += usize::from(!name.trim_matches('_').contains('_'));
         }
-        for (_, [name]) in self.type_definition.captures_iter(text).map(|found| found.extract()) {
+        for (_, [name]) in self
+            .type_definition
+            .captures_iter(text)
+            .map(|found| found.extract())
+        {
             figures.types += 1;
             let capitals = name.chars().filter(char::is_ascii_uppercase).count();
             figures.one_word_types += usize::from(capitals == 1);
@@ -208,7 +259,10 @@ impl Patterns {
     }
 }
 
-#[expect(clippy::expect_used, reason = "the patterns are constants, and every unit test compiles all of them")]
+#[expect(
+    clippy::expect_used,
+    reason = "the patterns are constants, and every unit test compiles all of them"
+)]
 fn compile(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a constant pattern is valid")
 }
@@ -225,16 +279,18 @@ mod tests {
 
     #[test]
     fn names_are_counted_by_their_words() {
-        let figures =
-            measure("fn read() {}\nfn _read_() {}\nfn read_line() {}\nstruct Desk;\nenum FileKind {}\ntrait IO {}\n");
+        let figures = measure(
+            "fn read() {}\nfn _read_() {}\nfn read_line() {}\nstruct Desk;\nenum FileKind {}\ntrait IO {}\n",
+        );
         assert_eq!((figures.functions, figures.one_word_functions), (3, 2));
         assert_eq!((figures.types, figures.one_word_types), (3, 1));
     }
 
     #[test]
     fn wh_words_are_counted_at_the_first_line_of_a_doc() {
-        let figures =
-            measure("//! What it is.\n/// `Whether` it is.\n/// How it is.\nfn f() {}\n/// Asks.\nfn g() {}\n");
+        let figures = measure(
+            "//! What it is.\n/// `Whether` it is.\n/// How it is.\nfn f() {}\n/// Asks.\nfn g() {}\n",
+        );
         assert_eq!((figures.module_docs, figures.wh_module_docs), (1, 1));
         assert_eq!((figures.item_docs, figures.wh_item_docs), (2, 1));
         assert_eq!(figures.doc_lines, 4);
@@ -242,8 +298,13 @@ mod tests {
 
     #[test]
     fn lines_are_docs_comments_code_or_blank() {
-        let figures = measure("//! Doc.\n\n// A comment.\nfn f() {\n    // Another.\n    g(); // not counted\n}\n");
-        assert_eq!((figures.doc_lines, figures.comment_lines, figures.code_lines), (1, 2, 3));
+        let figures = measure(
+            "//! Doc.\n\n// A comment.\nfn f() {\n    // Another.\n    g(); // not counted\n}\n",
+        );
+        assert_eq!(
+            (figures.doc_lines, figures.comment_lines, figures.code_lines),
+            (1, 2, 3)
+        );
     }
 
     #[test]
@@ -252,15 +313,29 @@ mod tests {
             "fn f(a: u8, (b, c): (u8, u8)) -> Result<Vec<u8>, String> {\n    let (d, e) = (b, c);\n    let (g, h) = f();\n}\n\
              fn g() -> Result<(), Error> {}\n",
         );
-        assert_eq!((figures.tuple_parameters, figures.tuple_lets, figures.string_errors), (1, 1, 1));
+        assert_eq!(
+            (
+                figures.tuple_parameters,
+                figures.tuple_lets,
+                figures.string_errors
+            ),
+            (1, 1, 1)
+        );
     }
 
     #[test]
     fn tests_are_left_out() {
-        assert_eq!(measure("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n").functions, 1);
-        for path in
-            ["crates/a/tests/x.rs", "crates/a/src/b/tests.rs", "crates/a/src/b_tests.rs", "crates/a/x.md", "x.rs"]
-        {
+        assert_eq!(
+            measure("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n").functions,
+            1
+        );
+        for path in [
+            "crates/a/tests/x.rs",
+            "crates/a/src/b/tests.rs",
+            "crates/a/src/b_tests.rs",
+            "crates/a/x.md",
+            "x.rs",
+        ] {
             let mut tree = SourceTree::default();
             tree.add_file(path, "fn f() {}\n");
             assert_eq!(measure_tree(&tree), TreeFigures::default(), "{path}");
@@ -270,9 +345,20 @@ mod tests {
     #[test]
     fn percentages_of_nothing_are_zero() {
         let rows = TreeFigures::default().table_rows();
-        assert!(rows.iter().all(|(_, value)| value.parse() == Ok(0.0)), "{rows:?}");
-        let figures = TreeFigures { functions: 3, one_word_functions: 1, ..TreeFigures::default() };
-        assert!(figures.table_rows().contains(&("functions with one-word names, %", "33.3".to_owned())));
+        assert!(
+            rows.iter().all(|(_, value)| value.parse() == Ok(0.0)),
+            "{rows:?}"
+        );
+        let figures = TreeFigures {
+            functions: 3,
+            one_word_functions: 1,
+            ..TreeFigures::default()
+        };
+        assert!(
+            figures
+                .table_rows()
+                .contains(&("functions with one-word names, %", "33.3".to_owned()))
+        );
     }
 
     #[test]
@@ -282,10 +368,16 @@ mod tests {
         tree.add_file("crates/b/src/x.rs", "use crate::y::Y;\n");
         tree.add_file("crates/b/src/y.rs", "use crate::x::X;\n");
         tree.add_file("crates/a/src/lib.rs", "fn f() {}\n");
-        let shown: Vec<String> = measure_crates(&tree).iter().map(|one| one.to_string()).collect();
+        let shown: Vec<String> = measure_crates(&tree)
+            .iter()
+            .map(|one| one.to_string())
+            .collect();
         assert_eq!(
             shown,
-            ["a                          1       1       0", "b                          6       4       2"]
+            [
+                "a                          1       1       0",
+                "b                          6       4       2"
+            ]
         );
     }
 }

@@ -40,24 +40,38 @@ pub(crate) fn largest_import_cycle(source_folder: &str, sources: &[(&str, &str)]
     }
     let edges = modules.iter().map(|(module, (_, imports))| {
         let imports = imports.iter().filter(|import| !import.is_public);
-        let targets = imports.filter_map(|import| resolve_import(module, &import.path, &modules, MAX_REEXPORTS));
-        (module.clone(), targets.filter(|target| target != module).collect())
+        let targets = imports
+            .filter_map(|import| resolve_import(module, &import.path, &modules, MAX_REEXPORTS));
+        (
+            module.clone(),
+            targets.filter(|target| target != module).collect(),
+        )
     });
     let component = largest_component(&edges.collect());
-    let mut files: Vec<String> =
-        component.iter().filter_map(|module| modules.get(module)).map(|(path, _)| (*path).to_owned()).collect();
+    let mut files: Vec<String> = component
+        .iter()
+        .filter_map(|module| modules.get(module))
+        .map(|(path, _)| (*path).to_owned())
+        .collect();
     files.sort();
     files
 }
 
 /// Returns the module of a file. `None` for a file outside of the source folder and for the root of another binary.
 fn module_of(source_folder: &str, path: &str) -> Option<ModulePath> {
-    let relative = path.strip_prefix(source_folder)?.strip_prefix('/')?.strip_suffix(".rs")?;
+    let relative = path
+        .strip_prefix(source_folder)?
+        .strip_prefix('/')?
+        .strip_suffix(".rs")?;
     if relative.starts_with("bin/") {
         return None;
     }
     let names = relative.split('/').map(str::to_owned).collect();
-    if matches!(relative, "lib" | "main") { Some(ModulePath::new()) } else { Some(names) }
+    if matches!(relative, "lib" | "main") {
+        Some(ModulePath::new())
+    } else {
+        Some(names)
+    }
 }
 
 /// Parses the `use` declarations of a file.
@@ -70,7 +84,12 @@ fn parse_imports(text: &str) -> Vec<Import> {
         offset += line.len();
         let is_public = declaration.starts_with("pub");
         let visible = strip_visibility(declaration);
-        let Some((tree, _)) = visible.strip_prefix("use ").and_then(|rest| rest.split_once(';')) else { continue };
+        let Some((tree, _)) = visible
+            .strip_prefix("use ")
+            .and_then(|rest| rest.split_once(';'))
+        else {
+            continue;
+        };
         // A blank line would find the declaration behind it, which is found again at its own line.
         if !line.trim().is_empty() {
             expand_use_tree(tree, &[], is_public, &mut imports);
@@ -81,7 +100,9 @@ fn parse_imports(text: &str) -> Vec<Import> {
 
 /// Strips `pub` or `pub(…)` from the front of a declaration.
 fn strip_visibility(declaration: &str) -> &str {
-    let Some(rest) = declaration.strip_prefix("pub") else { return declaration };
+    let Some(rest) = declaration.strip_prefix("pub") else {
+        return declaration;
+    };
     let rest = match rest.strip_prefix('(') {
         Some(scope) => scope.split_once(')').map_or(rest, |(_, rest)| rest),
         None => rest,
@@ -94,23 +115,39 @@ fn expand_use_tree(tree: &str, prefix: &[String], is_public: bool, imports: &mut
     let tree = tree.trim();
     if let Some((head, group)) = tree.split_once('{') {
         let mut path = prefix.to_vec();
-        path.extend(head.split("::").map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned));
+        path.extend(
+            head.split("::")
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned),
+        );
         let group = group.trim_end().strip_suffix('}').unwrap_or(group);
-        split_group(group).into_iter().for_each(|item| expand_use_tree(item, &path, is_public, imports));
+        split_group(group)
+            .into_iter()
+            .for_each(|item| expand_use_tree(item, &path, is_public, imports));
         return;
     }
     if tree.is_empty() {
         return;
     }
-    let (path_text, alias) = tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias)));
+    let (path_text, alias) = tree
+        .split_once(" as ")
+        .map_or((tree, None), |(path, alias)| (path, Some(alias)));
     let mut path = prefix.to_vec();
     path.extend(path_text.split("::").map(|name| name.trim().to_owned()));
     // `a::{self}` imports `a`.
     if path.len() > 1 && path.last().is_some_and(|name| name == "self") {
         path.pop();
     }
-    let name = alias.map(|alias| alias.trim().to_owned()).or_else(|| path.last().cloned()).unwrap_or_default();
-    imports.push(Import { path, name, is_public });
+    let name = alias
+        .map(|alias| alias.trim().to_owned())
+        .or_else(|| path.last().cloned())
+        .unwrap_or_default();
+    imports.push(Import {
+        path,
+        name,
+        is_public,
+    });
 }
 
 /// Splits the inside of a group at its commas; inner groups stay whole.
@@ -156,7 +193,11 @@ fn resolve_import(
         first => {
             let mut child = from.clone();
             child.push(first.to_owned());
-            let imported = modules.get(from)?.1.iter().any(|import| import.name == first && import.path != path);
+            let imported = modules
+                .get(from)?
+                .1
+                .iter()
+                .any(|import| import.name == first && import.path != path);
             if !modules.contains_key(&child) && !imported {
                 return None;
             }
@@ -172,7 +213,10 @@ fn resolve_import(
         }
         // The item may be re-exported from another module.
         let imports = &modules.get(&module)?.1;
-        let reexport = imports.iter().find(|import| import.name == *name).filter(|_| reexports_left > 0);
+        let reexport = imports
+            .iter()
+            .find(|import| import.name == *name)
+            .filter(|_| reexports_left > 0);
         let Some(reexport) = reexport else { break };
         let mut target = reexport.path.clone();
         target.extend(names.as_slice().iter().cloned());
@@ -184,12 +228,22 @@ fn resolve_import(
 /// Returns the largest strongly connected component with more than one node; the first one among equals.
 fn largest_component(edges: &BTreeMap<ModulePath, BTreeSet<ModulePath>>) -> BTreeSet<ModulePath> {
     // A crate has at most some hundred files, so reachability from every node is fast enough.
-    let reachable: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> =
-        edges.keys().map(|node| (node, reachable_from(node, edges))).collect();
+    let reachable: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> = edges
+        .keys()
+        .map(|node| (node, reachable_from(node, edges)))
+        .collect();
     let mut largest = BTreeSet::new();
     for (node, reached) in &reachable {
-        let returns = |other: &&&ModulePath| reachable.get(**other).is_some_and(|back| back.contains(node));
-        let component: BTreeSet<ModulePath> = reached.iter().filter(returns).map(|other| (*other).clone()).collect();
+        let returns = |other: &&&ModulePath| {
+            reachable
+                .get(**other)
+                .is_some_and(|back| back.contains(node))
+        };
+        let component: BTreeSet<ModulePath> = reached
+            .iter()
+            .filter(returns)
+            .map(|other| (*other).clone())
+            .collect();
         if component.len() > largest.len().max(1) {
             largest = component;
         }
@@ -217,25 +271,45 @@ mod tests {
 
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: &[&str]) {
-        let sources: Vec<(String, &str)> =
-            files.iter().map(|(name, text)| (format!("crates/c/src/{name}.rs"), *text)).collect();
-        let sources: Vec<(&str, &str)> = sources.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let sources: Vec<(String, &str)> = files
+            .iter()
+            .map(|(name, text)| (format!("crates/c/src/{name}.rs"), *text))
+            .collect();
+        let sources: Vec<(&str, &str)> = sources
+            .iter()
+            .map(|(path, text)| (path.as_str(), *text))
+            .collect();
         let found = largest_import_cycle("crates/c/src", &sources);
-        let names: Vec<&str> =
-            found.iter().filter_map(|path| path.strip_prefix("crates/c/src/")?.strip_suffix(".rs")).collect();
+        let names: Vec<&str> = found
+            .iter()
+            .filter_map(|path| path.strip_prefix("crates/c/src/")?.strip_suffix(".rs"))
+            .collect();
         assert_eq!(names, expected, "{files:?}");
     }
 
     #[test]
     fn cycles_are_found_through_any_path() {
         check(&[("a", "use crate::b::B;"), ("b", "use std::fmt;")], &[]);
-        check(&[("a", "use crate::b::B;"), ("b", "use super::a::A;")], &["a", "b"]);
         check(
-            &[("a", "use crate::{b::{B, D as E}, x};"), ("b", "use crate::c;"), ("c", "use crate::a::*;")],
+            &[("a", "use crate::b::B;"), ("b", "use super::a::A;")],
+            &["a", "b"],
+        );
+        check(
+            &[
+                ("a", "use crate::{b::{B, D as E}, x};"),
+                ("b", "use crate::c;"),
+                ("c", "use crate::a::*;"),
+            ],
             &["a", "b", "c"],
         );
-        check(&[("a", "use self::b::B;"), ("a/b", "use super::A;")], &["a", "a/b"]);
-        check(&[("a", "use b::{self, B};"), ("a/b", "use crate::a;")], &["a", "a/b"]);
+        check(
+            &[("a", "use self::b::B;"), ("a/b", "use super::A;")],
+            &["a", "a/b"],
+        );
+        check(
+            &[("a", "use b::{self, B};"), ("a/b", "use crate::a;")],
+            &["a", "a/b"],
+        );
     }
 
     #[test]
@@ -254,20 +328,57 @@ mod tests {
     fn reexports_lead_to_the_definition() {
         let root = ("lib", "mod a;\nmod b;\npub use a::A;\npub use b::B;");
         check(&[root, ("a", "use crate::B;"), ("b", "use super::C;")], &[]);
-        check(&[root, ("a", "use crate::B;"), ("b", "use super::{A, C};")], &["a", "b"]);
-        check(&[("lib", "use a::A;"), ("a", "use crate::Root;")], &["a", "lib"]);
+        check(
+            &[root, ("a", "use crate::B;"), ("b", "use super::{A, C};")],
+            &["a", "b"],
+        );
+        check(
+            &[("lib", "use a::A;"), ("a", "use crate::Root;")],
+            &["a", "lib"],
+        );
         // Re-exports in a circle end somewhere.
         check(
-            &[("a", "pub use crate::b::X;\nuse crate::b::Y;"), ("b", "pub use crate::a::X;\npub use crate::a::Y;")],
+            &[
+                ("a", "pub use crate::b::X;\nuse crate::b::Y;"),
+                ("b", "pub use crate::a::X;\npub use crate::a::Y;"),
+            ],
             &[],
         );
     }
 
     #[test]
     fn only_use_declarations_of_the_code_count() {
-        check(&[("a", "// use crate::b::B;\nconst X: &str = \"use crate::b::B;\";"), ("b", "use crate::a::A;")], &[]);
-        check(&[("a", "fn f() {\n    use crate::b::B;\n}"), ("b", "\n\nuse crate::{\n    a::A,\n};")], &["a", "b"]);
-        check(&[("lib", "pub mod a;"), ("main", "use crate::a::A;"), ("a", "use crate::Root;")], &[]);
-        check(&[("bin/x", "use crate::a::A;"), ("a", "use crate::bin::x::X;")], &[]);
+        check(
+            &[
+                (
+                    "a",
+                    "// use crate::b::B;\nconst X: &str = \"use crate::b::B;\";",
+                ),
+                ("b", "use crate::a::A;"),
+            ],
+            &[],
+        );
+        check(
+            &[
+                ("a", "fn f() {\n    use crate::b::B;\n}"),
+                ("b", "\n\nuse crate::{\n    a::A,\n};"),
+            ],
+            &["a", "b"],
+        );
+        check(
+            &[
+                ("lib", "pub mod a;"),
+                ("main", "use crate::a::A;"),
+                ("a", "use crate::Root;"),
+            ],
+            &[],
+        );
+        check(
+            &[
+                ("bin/x", "use crate::a::A;"),
+                ("a", "use crate::bin::x::X;"),
+            ],
+            &[],
+        );
     }
 }

@@ -64,7 +64,10 @@ pub struct Violation {
 impl SourceTree {
     /// Adds a file; `path` is relative to the root, with `/` between its parts.
     pub fn add_file(&mut self, path: impl Into<String>, text: impl Into<String>) {
-        self.files.push(SourceFile { path: path.into(), text: text.into() });
+        self.files.push(SourceFile {
+            path: path.into(),
+            text: text.into(),
+        });
     }
 
     /// Returns the number of Rust files. A tree without any was read from the wrong folder.
@@ -90,12 +93,21 @@ impl SourceFile {
     /// Reports whether the whole file is test code.
     fn is_test(&self) -> bool {
         let aside = ["tests", "benches", "examples", "fuzz"];
-        let inside = self.path.split('/').rev().skip(1).any(|part| aside.contains(&part));
+        let inside = self
+            .path
+            .split('/')
+            .rev()
+            .skip(1)
+            .any(|part| aside.contains(&part));
         inside || self.path.ends_with("/tests.rs")
     }
 
     fn violation_at(&self, line: usize, message: impl Into<String>) -> Violation {
-        Violation { path: self.path.clone(), line, message: message.into() }
+        Violation {
+            path: self.path.clone(),
+            line,
+            message: message.into(),
+        }
     }
 }
 

@@ -69,25 +69,41 @@ const STARTERS: [&str; 24] = [
 /// Checks all files against the table.
 pub(crate) fn check_processes(tree: &SourceTree, found: &mut Vec<Violation>) {
     let rows = parse_table(tree, found);
-    let sources = tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.owning_crate().is_some());
+    let sources = tree
+        .files
+        .iter()
+        .filter(|file| file.is_rust() && !file.is_test() && file.owning_crate().is_some());
     for file in sources.filter(|file| file.path.contains("/src/")) {
         let lines = process_start_lines(file);
         let known = rows.iter().filter(|row| row.path == file.path).count();
         if lines.len() > known {
-            let message = format!("{} processes are started here, and {TABLE} knows {known}; add a row", lines.len());
+            let message = format!(
+                "{} processes are started here, and {TABLE} knows {known}; add a row",
+                lines.len()
+            );
             found.push(file.violation_at(lines.last().copied().unwrap_or(1), message));
         }
         if lines.len() < known {
-            let message =
-                format!("{} processes are started here, and {TABLE} knows {known}; take one out", lines.len());
+            let message = format!(
+                "{} processes are started here, and {TABLE} knows {known}; take one out",
+                lines.len()
+            );
             found.push(file.violation_at(1, message));
         }
     }
     for row in rows.iter().filter(|row| tree.find_file(row.path).is_none()) {
         let message = format!("{} is not there", row.path);
-        found.push(Violation { path: TABLE.to_owned(), line: row.line, message });
+        found.push(Violation {
+            path: TABLE.to_owned(),
+            line: row.line,
+            message,
+        });
     }
-    for file in tree.files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
+    for file in tree
+        .files
+        .iter()
+        .filter(|file| file.path.ends_with("Cargo.toml"))
+    {
         check_manifest(file, found);
     }
 }
@@ -100,18 +116,28 @@ struct ProcessRow<'a> {
 
 /// Returns the rows of the table that name a file of this tree, and reports rows with missing or empty fields.
 fn parse_table<'a>(tree: &'a SourceTree, found: &mut Vec<Violation>) -> Vec<ProcessRow<'a>> {
-    let Some(table) = tree.find_file(TABLE) else { return Vec::new() };
+    let Some(table) = tree.find_file(TABLE) else {
+        return Vec::new();
+    };
     let mut rows = Vec::new();
     for (index, line) in table.text.lines().enumerate() {
-        let Some(inside) = line.strip_prefix("| `crates/").and_then(|_| line.strip_prefix('|')?.strip_suffix('|'))
+        let Some(inside) = line
+            .strip_prefix("| `crates/")
+            .and_then(|_| line.strip_prefix('|')?.strip_suffix('|'))
         else {
             continue;
         };
         let fields: Vec<&str> = inside.split('|').map(str::trim).collect();
         if fields.len() != COLUMNS || fields.iter().any(|field| field.is_empty()) {
-            found.push(table.violation_at(index + 1, format!("a row has {COLUMNS} fields, and none is empty")));
+            found.push(table.violation_at(
+                index + 1,
+                format!("a row has {COLUMNS} fields, and none is empty"),
+            ));
         }
-        rows.extend(fields.first().map(|path| ProcessRow { line: index + 1, path: path.trim_matches('`') }));
+        rows.extend(fields.first().map(|path| ProcessRow {
+            line: index + 1,
+            path: path.trim_matches('`'),
+        }));
     }
     rows
 }
@@ -119,24 +145,40 @@ fn parse_table<'a>(tree: &'a SourceTree, found: &mut Vec<Violation>) -> Vec<Proc
 /// Returns the line numbers outside of tests where a process is started. A line with two starts is listed twice.
 fn process_start_lines(file: &SourceFile) -> Vec<usize> {
     let code = crate::source::blank_non_code(&file.text);
-    let last = without_tests(&file.text).map(|(line, _)| line).last().unwrap_or(0);
+    let last = without_tests(&file.text)
+        .map(|(line, _)| line)
+        .last()
+        .unwrap_or(0);
     let is_start = |text: &str, at: usize| {
-        !text.get(..at).is_some_and(|head| head.ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+        !text
+            .get(..at)
+            .is_some_and(|head| head.ends_with(|c: char| c.is_alphanumeric() || c == '_'))
     };
     let count = |line: &str| -> usize {
-        let found = STARTS.iter().map(|start| line.match_indices(start).filter(|(at, _)| is_start(line, *at)).count());
+        let found = STARTS.iter().map(|start| {
+            line.match_indices(start)
+                .filter(|(at, _)| is_start(line, *at))
+                .count()
+        });
         found.sum()
     };
     let lines = code.lines().take(last).enumerate();
-    lines.flat_map(|(index, line)| std::iter::repeat_n(index + 1, count(line))).collect()
+    lines
+        .flat_map(|(index, line)| std::iter::repeat_n(index + 1, count(line)))
+        .collect()
 }
 
 /// Checks that a manifest lists no package that starts programs.
 fn check_manifest(file: &SourceFile, found: &mut Vec<Violation>) {
     for (index, line) in file.text.lines().enumerate() {
-        let name = line.split(['=', '.', ' ']).next().unwrap_or_default().trim_matches('"');
+        let name = line
+            .split(['=', '.', ' '])
+            .next()
+            .unwrap_or_default()
+            .trim_matches('"');
         if STARTERS.contains(&name) && line.contains('=') {
-            let message = format!("`{name}` starts programs, which only the workspace does; see {TABLE}");
+            let message =
+                format!("`{name}` starts programs, which only the workspace does; see {TABLE}");
             found.push(file.violation_at(index + 1, message));
         }
     }
@@ -156,7 +198,14 @@ mod tests {
         let said: String = check_tree(&tree)
             .iter()
             .filter(|found| found.message.contains("processes") || found.path.ends_with(".md"))
-            .map(|found| format!("{}:{} {}; ", found.path, found.line, found.message.split(',').next().unwrap_or("")))
+            .map(|found| {
+                format!(
+                    "{}:{} {}; ",
+                    found.path,
+                    found.line,
+                    found.message.split(',').next().unwrap_or("")
+                )
+            })
             .collect();
         assert_eq!(said, expected, "{code}");
     }
@@ -168,14 +217,26 @@ mod tests {
         let new = format!("{FILE}:2 1 processes are started here; ");
         said(start, "", &new);
         said(start, &row, "");
-        said("", &row, &format!("{FILE}:1 0 processes are started here; "));
+        said(
+            "",
+            &row,
+            &format!("{FILE}:1 0 processes are started here; "),
+        );
         said(
             start,
             "| `crates/a.rs` | true | probe | nothing | nobody | yes |\n",
             &format!("{new}docs/processes.md:1 crates/a.rs is not there; "),
         );
-        said(start, &row.replace("nobody", ""), "docs/processes.md:1 a row has 6 fields; ");
-        said(&format!("{start}\n{start}"), &row, &format!("{FILE}:3 2 processes are started here; "));
+        said(
+            start,
+            &row.replace("nobody", ""),
+            "docs/processes.md:1 a row has 6 fields; ",
+        );
+        said(
+            &format!("{start}\n{start}"),
+            &row,
+            &format!("{FILE}:3 2 processes are started here; "),
+        );
         for other in [
             "let x = map(std::process::Command::new);",
             "let command = ShellCommand::new(line, &helper);",
@@ -186,16 +247,32 @@ mod tests {
         ] {
             said(other, "", &new);
         }
-        said("// Command::new\nlet x = \"Command::new\"; MyCommand::new()", "", "");
-        said("#[cfg(test)]\nmod tests {\n    fn f() { Command::new(\"x\"); }\n}", "", "");
+        said(
+            "// Command::new\nlet x = \"Command::new\"; MyCommand::new()",
+            "",
+            "",
+        );
+        said(
+            "#[cfg(test)]\nmod tests {\n    fn f() { Command::new(\"x\"); }\n}",
+            "",
+            "",
+        );
     }
 
     #[test]
     fn packages_that_start_programs() {
         let mut tree = SourceTree::default();
-        tree.add_file("Cargo.toml", "[workspace.dependencies]\nopen = \"5\"\nopener-like = \"1\"\n");
+        tree.add_file(
+            "Cargo.toml",
+            "[workspace.dependencies]\nopen = \"5\"\nopener-like = \"1\"\n",
+        );
         let found = check_tree(&tree);
-        assert!(found.iter().any(|found| found.line == 2 && found.message.starts_with("`open` starts")), "{found:?}");
+        assert!(
+            found
+                .iter()
+                .any(|found| found.line == 2 && found.message.starts_with("`open` starts")),
+            "{found:?}"
+        );
         assert!(!found.iter().any(|found| found.line == 3), "{found:?}");
     }
 }

@@ -7,7 +7,9 @@ pub(crate) fn blank_non_code(text: &str) -> String {
     let mut before = ' ';
     while let Some(c) = rest.chars().next() {
         let skipped = skip_length(rest, c, before);
-        let (piece, after) = rest.split_at_checked(skipped.unwrap_or(c.len_utf8())).unwrap_or((rest, ""));
+        let (piece, after) = rest
+            .split_at_checked(skipped.unwrap_or(c.len_utf8()))
+            .unwrap_or((rest, ""));
         match skipped {
             Some(_) => out.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
             None => out.push_str(piece),
@@ -23,7 +25,8 @@ pub(crate) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut lines = text.lines().enumerate().peekable();
     std::iter::from_fn(move || {
         let (index, line) = lines.next()?;
-        let module = |next: &(usize, &str)| next.1.trim_start().starts_with("mod ") && next.1.ends_with('{');
+        let module =
+            |next: &(usize, &str)| next.1.trim_start().starts_with("mod ") && next.1.ends_with('{');
         let tests = line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(module);
         (!tests).then_some((index + 1, line))
     })
@@ -31,7 +34,9 @@ pub(crate) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Returns the identifier at the front of `text`; empty if there is none.
 pub(crate) fn leading_word(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
 }
 
@@ -63,11 +68,19 @@ fn string_length(rest: &str) -> usize {
 
 /// Returns the length of a raw string literal such as `r#"…"#`.
 fn raw_string_length(rest: &str) -> Option<usize> {
-    let hashes = rest.strip_prefix('r')?.chars().take_while(|c| *c == '#').count();
+    let hashes = rest
+        .strip_prefix('r')?
+        .chars()
+        .take_while(|c| *c == '#')
+        .count();
     rest.get(1 + hashes..)?.strip_prefix('"')?;
     let close = format!("\"{}", "#".repeat(hashes));
     let from = hashes + 2;
-    Some(rest.get(from..)?.find(&close).map_or(rest.len(), |at| from + at + close.len()))
+    Some(
+        rest.get(from..)?
+            .find(&close)
+            .map_or(rest.len(), |at| from + at + close.len()),
+    )
 }
 
 /// Returns the length of a character literal. `None` for a lifetime, which has no closing quote.
@@ -78,7 +91,10 @@ fn char_literal_length(rest: &str) -> Option<usize> {
         chars.next();
         return chars.find(|(_, c)| *c == '\'').map(|(at, _)| at + 1);
     }
-    chars.next().filter(|(_, c)| *c == '\'').map(|(at, _)| at + 1)
+    chars
+        .next()
+        .filter(|(_, c)| *c == '\'')
+        .map(|(at, _)| at + 1)
 }
 
 #[cfg(test)]
@@ -86,21 +102,39 @@ mod tests {
     use super::{blank_non_code, without_tests};
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(blank_non_code(text).split_whitespace().collect::<Vec<_>>().join(" "), expected, "{text}");
+        assert_eq!(
+            blank_non_code(text)
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" "),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
     fn comments_and_literals_are_no_code() {
         check("a // std::fs\nb /* std::env */ c", "a b c");
-        check("f(\"x \\\" // y\", 'z', '\\'', '\"', b\"q\")", "f( , , , , b )");
+        check(
+            "f(\"x \\\" // y\", 'z', '\\'', '\"', b\"q\")",
+            "f( , , , , b )",
+        );
         check("r#\"a \" b\"# + r\"c\\\" + for_\"x\"", "+ + for_");
         check("fn f<'a>(x: &'a str)", "fn f<'a>(x: &'a str)");
     }
 
     #[test]
     fn tests_end_a_file() {
-        let lines = |text: &str| without_tests(text).map(|(_, line)| line.to_owned()).collect::<Vec<_>>().join("|");
+        let lines = |text: &str| {
+            without_tests(text)
+                .map(|(_, line)| line.to_owned())
+                .collect::<Vec<_>>()
+                .join("|")
+        };
         assert_eq!(lines("a\n#[cfg(test)]\nmod tests {\n}\n"), "a");
-        assert_eq!(lines("a\n#[cfg(test)]\nmod tests;\nb\n"), "a|#[cfg(test)]|mod tests;|b");
+        assert_eq!(
+            lines("a\n#[cfg(test)]\nmod tests;\nb\n"),
+            "a|#[cfg(test)]|mod tests;|b"
+        );
     }
 }

@@ -25,11 +25,19 @@ pub fn read_tree(root: &Path) -> io::Result<SourceTree> {
 fn read_folder(root: &Path, folder: &Path, tree: &mut SourceTree) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if path.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
             read_folder(root, &path, tree)?;
         } else if name.ends_with(".rs") || READ_FILES.contains(&name.as_str()) {
-            let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+            let relative = path
+                .strip_prefix(root)
+                .unwrap_or(&path)
+                .to_string_lossy()
+                .replace('\\', "/");
             tree.add_file(relative, fs::read_to_string(&path)?);
         }
     }

@@ -51,9 +51,14 @@ impl TypedTool for ApplyPatch {
     fn access(&self, input: &Input) -> Access {
         match Patch::parse(&input.patch) {
             Ok(patch) => {
-                let mut all: Vec<_> = written_paths(&patch).map(|path| self.0.write_access(path)).collect();
+                let mut all: Vec<_> = written_paths(&patch)
+                    .map(|path| self.0.write_access(path))
+                    .collect();
                 // One path that is none makes the whole patch one that cannot be applied.
-                match all.iter().position(|access| matches!(access, Access::Invalid { .. })) {
+                match all
+                    .iter()
+                    .position(|access| matches!(access, Access::Invalid { .. }))
+                {
                     Some(at) => all.swap_remove(at),
                     None => Access::Several(all),
                 }
@@ -74,7 +79,12 @@ impl TypedTool for ApplyPatch {
         preview::preview_patch(&self.0, &Patch::parse(&input.patch).ok()?)
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<EditOutcome, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<EditOutcome, String> {
         text::run_blocking(move || apply_patch(&self.0, &input)).await
     }
 }
@@ -102,20 +112,26 @@ struct PatchPlan {
 }
 
 fn apply_patch(ground: &FileTracker, input: &Input) -> Result<EditOutcome, String> {
-    let patch =
-        Patch::parse(&input.patch).map_err(|faults| format!("The patch was not applied:{}", list_faults(&faults)))?;
+    let patch = Patch::parse(&input.patch)
+        .map_err(|faults| format!("The patch was not applied:{}", list_faults(&faults)))?;
     let (mut plan, mut wrong) = (PatchPlan::default(), Vec::new());
     for file in &patch.files {
         let planned = match &file.action {
             FileAction::Add(content) => plan.plan_add(ground, &file.path, content),
             FileAction::Delete => plan.plan_delete(ground, &file.path),
             FileAction::Update(update) => plan.plan_update(ground, &file.path, update),
-            _ => Err(format!("`{}`: such a change of a file is not known.", file.path)),
+            _ => Err(format!(
+                "`{}`: such a change of a file is not known.",
+                file.path
+            )),
         };
         wrong.extend(planned.err());
     }
     if !wrong.is_empty() {
-        return Err(format!("The patch was not applied, and no file was changed:\n{}", wrong.join("\n")));
+        return Err(format!(
+            "The patch was not applied, and no file was changed:\n{}",
+            wrong.join("\n")
+        ));
     }
     let contents: Vec<_> = plan.contents.iter().map(String::as_str).collect();
     ground.apply_changes(&plan.changes, &contents)?;
@@ -125,16 +141,27 @@ fn apply_patch(ground: &FileTracker, input: &Input) -> Result<EditOutcome, Strin
 impl PatchPlan {
     fn plan_add(&mut self, ground: &FileTracker, path: &str, content: &str) -> Result<(), String> {
         let path = self.resolve_target(ground, path)?;
-        if ground.workspace().exists(&path).map_err(|error| ground.explain_error(&error))? {
+        if ground
+            .workspace()
+            .exists(&path)
+            .map_err(|error| ground.explain_error(&error))?
+        {
             return Err(format!(
                 "`{path}` exists already, so it cannot be added. Use `*** Update File`, or write_to_file for the whole of it."
             ));
         }
         self.push_change(
-            FileChange::write(path.clone(), content.as_bytes().to_vec(), WritePrecondition::Missing),
+            FileChange::write(
+                path.clone(),
+                content.as_bytes().to_vec(),
+                WritePrecondition::Missing,
+            ),
             content,
         );
-        self.done.push(FileEdit::Added { path, lines: content.lines().count() });
+        self.done.push(FileEdit::Added {
+            path,
+            lines: content.lines().count(),
+        });
         Ok(())
     }
 
@@ -146,18 +173,35 @@ impl PatchPlan {
         Ok(())
     }
 
-    fn plan_update(&mut self, ground: &FileTracker, path: &str, update: &FileUpdate) -> Result<(), String> {
+    fn plan_update(
+        &mut self,
+        ground: &FileTracker,
+        path: &str,
+        update: &FileUpdate,
+    ) -> Result<(), String> {
         let file = TextFile::open(ground, self.resolve_target(ground, path)?)?;
-        let edited =
-            update.apply(&file.content).map_err(|faults| format!("`{}`:{}", file.path, list_faults(&faults)))?;
-        let target = update.move_to.as_deref().map(|to| ground.write_target(to)).transpose()?;
+        let edited = update
+            .apply(&file.content)
+            .map_err(|faults| format!("`{}`:{}", file.path, list_faults(&faults)))?;
+        let target = update
+            .move_to
+            .as_deref()
+            .map(|to| ground.write_target(to))
+            .transpose()?;
         let target = target.filter(|to| *to != file.path);
         match &target {
             None if edited.content == file.content => return Err(unchanged_message(&file.path)),
             None => self.push_change(file.content_change(&edited.content)?, &edited.content),
             Some(to) => {
-                if ground.workspace().exists(to).map_err(|error| ground.explain_error(&error))? {
-                    return Err(format!("`{to}` exists already, so `{}` cannot be moved there.", file.path));
+                if ground
+                    .workspace()
+                    .exists(to)
+                    .map_err(|error| ground.explain_error(&error))?
+                {
+                    return Err(format!(
+                        "`{to}` exists already, so `{}` cannot be moved there.",
+                        file.path
+                    ));
                 }
                 self.claim_path(to)?;
                 let [written, deleted] = file.move_change(to.clone(), &edited.content)?;
@@ -166,7 +210,10 @@ impl PatchPlan {
             }
         }
         let changed = ChangedFile::new(file.path, &file.content, &edited, "hunk");
-        self.done.push(FileEdit::Changed(ChangedFile { moved_to: target, ..changed }));
+        self.done.push(FileEdit::Changed(ChangedFile {
+            moved_to: target,
+            ..changed
+        }));
         Ok(())
     }
 
@@ -186,6 +233,8 @@ impl PatchPlan {
         if self.places.insert(place.clone()) {
             return Ok(());
         }
-        Err(format!("`{place}` is changed twice. Put all changes of a file under one `*** Update File`."))
+        Err(format!(
+            "`{place}` is changed twice. Put all changes of a file under one `*** Update File`."
+        ))
     }
 }

@@ -37,18 +37,37 @@ pub(crate) struct CodeDefinition {
 
 /// The outline of a text. `None`: it could not be parsed before the deadline. A count of the parser's actions would not do, for
 /// in a text that is made to be slow (an unclosed quote, a hundred thousand times) each action goes through the rest of it.
-pub(crate) fn parse_outline(text: &str, language: &Language, deadline: Instant) -> Option<FileOutline> {
+pub(crate) fn parse_outline(
+    text: &str,
+    language: &Language,
+    deadline: Instant,
+) -> Option<FileOutline> {
     let mut parser = Parser::new();
     parser.set_language(&language.grammar.into()).ok()?;
     let mut progress = |_: &tree_sitter::ParseState| {
-        if Instant::now() < deadline { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if Instant::now() < deadline {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     };
     let options = ParseOptions::new().progress_callback(&mut progress);
-    let tree =
-        parser.parse_with_options(&mut |at, _| text.as_bytes().get(at..).unwrap_or_default(), None, Some(options))?;
-    let mut walk = OutlineBuilder { text, language, open: Vec::new(), definitions: Vec::new() };
+    let tree = parser.parse_with_options(
+        &mut |at, _| text.as_bytes().get(at..).unwrap_or_default(),
+        None,
+        Some(options),
+    )?;
+    let mut walk = OutlineBuilder {
+        text,
+        language,
+        open: Vec::new(),
+        definitions: Vec::new(),
+    };
     walk.visit_tree(&mut tree.walk());
-    Some(FileOutline { definitions: walk.definitions, errors: tree.root_node().has_error() })
+    Some(FileOutline {
+        definitions: walk.definitions,
+        errors: tree.root_node().has_error(),
+    })
 }
 
 struct OutlineBuilder<'a> {
@@ -86,7 +105,11 @@ impl OutlineBuilder<'_> {
         let depth = self.open.iter().filter(|defines| **defines).count();
         // A node that takes in the line's end does not reach into the next line.
         let last = node.end_position();
-        let last = if last.column == 0 && last.row > node.start_position().row { last.row } else { last.row + 1 };
+        let last = if last.column == 0 && last.row > node.start_position().row {
+            last.row
+        } else {
+            last.row + 1
+        };
         CodeDefinition {
             depth,
             lines: (node.start_position().row + 1, last),
@@ -99,11 +122,17 @@ impl OutlineBuilder<'_> {
         let start = node.start_byte();
         let before = self.text.get(..start).unwrap_or_default();
         let line = before.rfind('\n').map_or(0, |at| at + 1);
-        let shared = before.get(line..).is_some_and(|prefix| prefix.contains(['{', '}', ';']));
+        let shared = before
+            .get(line..)
+            .is_some_and(|prefix| prefix.contains(['{', '}', ';']));
         let start = if shared { start } else { line };
         let rest = self.text.get(start..node.end_byte()).unwrap_or_default();
-        let held = ["value", "right"].iter().find_map(|field| node.child_by_field_name(field));
-        let body = node.child_by_field_name("body").or_else(|| held?.child_by_field_name("body"));
+        let held = ["value", "right"]
+            .iter()
+            .find_map(|field| node.child_by_field_name(field));
+        let body = node
+            .child_by_field_name("body")
+            .or_else(|| held?.child_by_field_name("body"));
         let text = match body.and_then(|body| rest.get(..body.start_byte().checked_sub(start)?)) {
             Some(head) => head,
             None => rest.lines().next().unwrap_or_default(),

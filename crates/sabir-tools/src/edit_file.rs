@@ -63,11 +63,20 @@ impl TypedTool for EditFile {
 
     fn preview(&self, input: &Input) -> Option<String> {
         preview::preview_edit(&self.0, &input.path, |old| {
-            Some(sabir_edit::apply_string(old, &input.replacement()).ok()?.content)
+            Some(
+                sabir_edit::apply_string(old, &input.replacement())
+                    .ok()?
+                    .content,
+            )
         })
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<EditOutcome, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<EditOutcome, String> {
         text::run_blocking(move || replace_text(&self.0, &input)).await
     }
 }
@@ -75,13 +84,22 @@ impl TypedTool for EditFile {
 impl Input {
     fn replacement(&self) -> StringReplacement {
         let count = (!self.replace_all).then_some(1);
-        StringReplacement { old: self.old_string.clone(), new: self.new_string.clone(), count }
+        StringReplacement {
+            old: self.old_string.clone(),
+            new: self.new_string.clone(),
+            count,
+        }
     }
 }
 
 fn replace_text(ground: &FileTracker, input: &Input) -> Result<EditOutcome, String> {
     let path = ground.write_target(&input.path)?;
-    if input.old_string.is_empty() && !ground.workspace().exists(&path).map_err(|error| ground.explain_error(&error))? {
+    if input.old_string.is_empty()
+        && !ground
+            .workspace()
+            .exists(&path)
+            .map_err(|error| ground.explain_error(&error))?
+    {
         return create_file(ground, path, &input.new_string);
     }
     let file = TextFile::open(ground, path)?;
@@ -90,7 +108,14 @@ fn replace_text(ground: &FileTracker, input: &Input) -> Result<EditOutcome, Stri
 }
 
 fn create_file(ground: &FileTracker, path: WorkPath, content: &str) -> Result<EditOutcome, String> {
-    let change = FileChange::write(path.clone(), content.as_bytes().to_vec(), WritePrecondition::Missing);
+    let change = FileChange::write(
+        path.clone(),
+        content.as_bytes().to_vec(),
+        WritePrecondition::Missing,
+    );
     ground.apply_changes(&[change], &[content])?;
-    Ok(EditOutcome(vec![FileEdit::Added { path, lines: content.lines().count() }]))
+    Ok(EditOutcome(vec![FileEdit::Added {
+        path,
+        lines: content.lines().count(),
+    }]))
 }

@@ -44,14 +44,23 @@ impl FromStr for EditTool {
     type Err = EditToolError;
 
     fn from_str(name: &str) -> Result<Self, EditToolError> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| EditToolError(name.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|tool| tool.name() == name)
+            .ok_or_else(|| EditToolError(name.to_owned()))
     }
 }
 
 impl fmt::Display for EditToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = EditTool::ALL.map(|tool| format!("`{}`", tool.name())).join(", ");
-        write!(f, "`{}` is no edit tool: the edit tools are {names}", self.0)
+        let names = EditTool::ALL
+            .map(|tool| format!("`{}`", tool.name()))
+            .join(", ");
+        write!(
+            f,
+            "`{}` is no edit tool: the edit tools are {names}",
+            self.0
+        )
     }
 }
 

@@ -47,11 +47,25 @@ impl ChangedFile {
     /// A text before and after its change.
     pub(crate) fn new(path: WorkPath, old: &str, edited: &EditedText, noun: &'static str) -> Self {
         let diff = text::render_diff(old, &edited.content);
-        Self { path, moved_to: None, count: edited.hunks.len(), noun, diff, notes: match_notes(edited, noun) }
+        Self {
+            path,
+            moved_to: None,
+            count: edited.hunks.len(),
+            noun,
+            diff,
+            notes: match_notes(edited, noun),
+        }
     }
 
     fn describe_change(&self, room: usize) -> String {
-        let Self { path, moved_to, count: times, noun, diff, notes } = self;
+        let Self {
+            path,
+            moved_to,
+            count: times,
+            noun,
+            diff,
+            notes,
+        } = self;
         let times = count_noun(*times, noun);
         let mut words = match moved_to {
             None => format!("Changed `{path}`, {times}"),
@@ -71,11 +85,21 @@ impl ChangedFile {
 /// What is to be said of parts that were not found exactly as the model wrote them.
 fn match_notes(edited: &EditedText, noun: &str) -> Vec<String> {
     let inexact = [
-        (MatchLevel::Normalised, "but for white space at the ends of lines or around it, or typographic characters"),
-        (MatchLevel::Shifted, "with other indentation, to which the new lines were shifted"),
+        (
+            MatchLevel::Normalised,
+            "but for white space at the ends of lines or around it, or typographic characters",
+        ),
+        (
+            MatchLevel::Shifted,
+            "with other indentation, to which the new lines were shifted",
+        ),
     ];
     let note = |(level, how)| {
-        let found = edited.hunks.iter().filter(|hunk| hunk.level == level).map(|hunk| hunk.block);
+        let found = edited
+            .hunks
+            .iter()
+            .filter(|hunk| hunk.level == level)
+            .map(|hunk| hunk.block);
         let numbers: BTreeSet<_> = found.collect();
         let numbers: Vec<_> = numbers.iter().map(usize::to_string).collect();
         match numbers.as_slice() {
@@ -83,7 +107,10 @@ fn match_notes(edited: &EditedText, noun: &str) -> Vec<String> {
             [_] if edited.hunks.iter().all(|hunk| hunk.level == level) => {
                 Some(format!("Found {how}. Check the result."))
             }
-            numbers => Some(format!("Found {how}: {noun} {}. Check the result.", numbers.join(", "))),
+            numbers => Some(format!(
+                "Found {how}: {noun} {}. Check the result.",
+                numbers.join(", ")
+            )),
         }
     };
     inexact.into_iter().filter_map(note).collect()
@@ -95,7 +122,10 @@ impl From<EditOutcome> for ToolOutput {
         for done in &all {
             words.push(match done {
                 FileEdit::Added { path, lines } => {
-                    format!("Wrote {} to the new file `{path}`.", count_noun(*lines, "line"))
+                    format!(
+                        "Wrote {} to the new file `{path}`.",
+                        count_noun(*lines, "line")
+                    )
                 }
                 FileEdit::Deleted { path } => format!("Deleted `{path}`."),
                 FileEdit::Changed(changed) => {
@@ -122,7 +152,12 @@ pub(crate) fn apply_edit(
         return Err(unchanged_message(&file.path));
     }
     ground.apply_changes(&[file.content_change(&edited.content)?], &[&edited.content])?;
-    Ok(EditOutcome(vec![FileEdit::Changed(ChangedFile::new(file.path, &file.content, &edited, noun))]))
+    Ok(EditOutcome(vec![FileEdit::Changed(ChangedFile::new(
+        file.path,
+        &file.content,
+        &edited,
+        noun,
+    ))]))
 }
 
 /// What is wrong with the edit of one file.
@@ -137,7 +172,11 @@ pub(crate) fn unchanged_message(path: &WorkPath) -> String {
 
 /// Faults, a line each and the lines of the text that help.
 pub(crate) fn list_faults(faults: &[EditFault]) -> String {
-    let mut words: String = faults.iter().take(MAX_FAULTS).map(|fault| format!("\n{fault}")).collect();
+    let mut words: String = faults
+        .iter()
+        .take(MAX_FAULTS)
+        .map(|fault| format!("\n{fault}"))
+        .collect();
     if let Some(more @ 1..) = faults.len().checked_sub(MAX_FAULTS) {
         words.push_str(&format!("\n[{more} more of the kind.]"));
     }

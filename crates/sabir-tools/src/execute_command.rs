@@ -6,8 +6,8 @@ use std::time::Duration;
 use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
 use sabir_policy::{Access, Beyond, ToolGroup};
 use sabir_workspace::{
-    CommandExit, CommandOutcome, DenialKind, FinishedCommand, JobState, NetworkAccess, OutputError, OutputStream,
-    Sandbox, SandboxLevel, SandboxReport, ShellCommand, StopFlag, WorkspaceError,
+    CommandExit, CommandOutcome, DenialKind, FinishedCommand, JobState, NetworkAccess, OutputError,
+    OutputStream, Sandbox, SandboxLevel, SandboxReport, ShellCommand, StopFlag, WorkspaceError,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -115,7 +115,9 @@ impl TypedTool for ExecuteCommand {
             .captured_bytes(HEAD_BYTES, TAIL_BYTES)
             .sandbox(sandbox);
         if input.terminal {
-            command = command.with_terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
+            command = command
+                .with_terminal()
+                .env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         if input.background {
             let command = match limit {
@@ -134,7 +136,11 @@ impl TypedTool for ExecuteCommand {
         };
         let command = command.timeout(Duration::from_secs(seconds));
         let on_output = |stream, bytes: &[u8]| preview.push(stream, bytes);
-        let ran = self.0.jobs.run_command(&self.0.workspace, command, &input.command, on_output).await;
+        let ran = self
+            .0
+            .jobs
+            .run_command(&self.0.workspace, command, &input.command, on_output)
+            .await;
         preview.finish();
         ran.map(|ran| CommandResult::Ended { ran, seconds }).map_err(|error| match error {
             WorkspaceError::Missing { .. } => {
@@ -155,7 +161,11 @@ impl ExecuteCommand {
     /// What a call asks for beyond what every command of the task gets.
     fn sandbox_exception(&self, input: &Input) -> Beyond {
         let sandbox = &self.0.sandbox;
-        match (sandbox.is_on(), input.unconfined, input.network && !sandbox.has_network()) {
+        match (
+            sandbox.is_on(),
+            input.unconfined,
+            input.network && !sandbox.has_network(),
+        ) {
             (true, true, _) => Beyond::Unconfined,
             (true, false, true) => Beyond::Network,
             _ => Beyond::Nothing,
@@ -176,7 +186,11 @@ impl ExecuteCommand {
             return Ok(sandbox);
         }
         let workspace = Arc::clone(&self.0.workspace);
-        let look = move |stop: StopFlag| workspace.list_hidden_paths(&stop).map_err(|error| format!("{error}."));
+        let look = move |stop: StopFlag| {
+            workspace
+                .list_hidden_paths(&stop)
+                .map_err(|error| format!("{error}."))
+        };
         match text::run_stoppable(look).await? {
             hidden if hidden.len() > MAX_HIDDEN => Err(format!(
                 "Not run: the user hides {} files here one by one, and a command can be kept from {MAX_HIDDEN} at most. Tell them: \
@@ -189,11 +203,19 @@ impl ExecuteCommand {
 }
 
 /// Starts a job, and waits for its first words.
-async fn start_job(settings: &ToolSettings, command: ShellCommand, text: &str) -> Result<OutputPage, String> {
+async fn start_job(
+    settings: &ToolSettings,
+    command: ShellCommand,
+    text: &str,
+) -> Result<OutputPage, String> {
     let explain = |error: OutputError| format!("{}.", capitalize_first(&error.to_string()));
     let jobs = Arc::clone(&settings.jobs);
-    let number = jobs.start_job(Arc::clone(&settings.workspace), command, text).map_err(explain)?;
-    jobs.wait_for_job(number, FIRST_OUTPUT_WAIT).await.map_err(explain)?;
+    let number = jobs
+        .start_job(Arc::clone(&settings.workspace), command, text)
+        .map_err(explain)?;
+    jobs.wait_for_job(number, FIRST_OUTPUT_WAIT)
+        .await
+        .map_err(explain)?;
     text::run_blocking(move || {
         let reading = read_unshown(&jobs, number).map_err(explain)?;
         match &reading.info().state {
@@ -218,7 +240,10 @@ fn ended_output(ran: &FinishedCommand, seconds: u64) -> ToolOutput {
     let outcome = &ran.outcome;
     let mut words = match outcome.end {
         CommandExit::Exited(code) => format!("Exit code {code}"),
-        CommandExit::TimedOut => format!("Killed after {}, with all that it had started", count_seconds(seconds)),
+        CommandExit::TimedOut => format!(
+            "Killed after {}, with all that it had started",
+            count_seconds(seconds)
+        ),
         CommandExit::Cancelled => "Cancelled, with all that it had started".to_owned(),
         CommandExit::SupervisorLost => {
             "Lost: its supervisor was killed, and what was left of the command too".to_owned()
@@ -234,12 +259,19 @@ fn ended_output(ran: &FinishedCommand, seconds: u64) -> ToolOutput {
         None => String::new(),
     });
     let printed = printed.trim_end_matches('\n');
-    words.push_str(if printed.is_empty() { ", no output." } else { ". Output:\n" });
+    words.push_str(if printed.is_empty() {
+        ", no output."
+    } else {
+        ". Output:\n"
+    });
     words.push_str(printed);
     for note in outcome_notes(outcome) {
         words.push_str(&format!("\n[{note}]"));
     }
-    ToolOutput { failed: outcome.end != CommandExit::Exited(0), ..ToolOutput::done(words) }
+    ToolOutput {
+        failed: outcome.end != CommandExit::Exited(0),
+        ..ToolOutput::done(words)
+    }
 }
 
 /// What is to be known of an end, and what to do.
@@ -270,10 +302,16 @@ fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
         ));
     }
     if let survivors @ 1.. = outcome.survivors {
-        notes.push(format!("{} could not be killed.", count_processes(survivors)));
+        notes.push(format!(
+            "{} could not be killed.",
+            count_processes(survivors)
+        ));
     }
     // That a file is no program has nothing to do with walls, although the shell says so in the same words.
-    let confined = outcome.sandbox.as_ref().filter(|_| outcome.end != CommandExit::Exited(126));
+    let confined = outcome
+        .sandbox
+        .as_ref()
+        .filter(|_| outcome.end != CommandExit::Exited(126));
     notes.extend(confined.and_then(sandbox_note));
     notes
 }
@@ -282,7 +320,9 @@ fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
 pub(crate) fn sandbox_note(confined: &SandboxReport) -> Option<String> {
     let note = confined.note.as_ref()?;
     let advice = match note.kind {
-        DenialKind::Network => "If it cannot do without the network, call again with network: the user is asked.",
+        DenialKind::Network => {
+            "If it cannot do without the network, call again with network: the user is asked."
+        }
         DenialKind::Files => {
             "Work within that; if it cannot be done so, call again with unconfined: the user is asked."
         }
@@ -295,7 +335,9 @@ fn started_output(reading: &OutputPage, alone: bool) -> ToolOutput {
     let printed = reading.first_output();
     let JobState::Ended(ending) = how else {
         let alone = match alone {
-            true => " Other commands do not reach its ports: talk to it on one command line, or give network to both.",
+            true => {
+                " Other commands do not reach its ports: talk to it on one command line, or give network to both."
+            }
             false => "",
         };
         return ToolOutput::done(format!(
@@ -306,7 +348,10 @@ fn started_output(reading: &OutputPage, alone: bool) -> ToolOutput {
     if let Some(note) = reading.info().sandbox.as_ref().and_then(sandbox_note) {
         words.push_str(&format!("\n[{note}]"));
     }
-    ToolOutput { failed: ending.end != CommandExit::Exited(0), ..ToolOutput::done(words) }
+    ToolOutput {
+        failed: ending.end != CommandExit::Exited(0),
+        ..ToolOutput::done(words)
+    }
 }
 
 fn count_seconds(seconds: u64) -> String {
@@ -357,11 +402,16 @@ impl StreamDecoder {
         while !rest.is_empty() {
             let error = std::str::from_utf8(rest).err();
             let (valid, bad) = rest.split_at(error.map_or(rest.len(), |error| error.valid_up_to()));
-            if let Some(text) = std::str::from_utf8(valid).ok().filter(|text| !text.is_empty()) {
+            if let Some(text) = std::str::from_utf8(valid)
+                .ok()
+                .filter(|text| !text.is_empty())
+            {
                 progress(text);
             }
             rest = bad;
-            let Some(length) = error.and_then(|error| error.error_len()) else { break };
+            let Some(length) = error.and_then(|error| error.error_len()) else {
+                break;
+            };
             progress("\u{fffd}");
             rest = bad.get(length..).unwrap_or_default();
         }
@@ -395,6 +445,9 @@ mod tests {
     fn cut_characters_are_joined() {
         check(&[b"a\xc3", b"\xa9b"], "aéb");
         check(&[b"\xf0", b"\x9f", b"\x98\x80", b"x"], "\u{1f600}x");
-        check(&[b"\xffa\xc3(", b"b\xe2\x82"], "\u{fffd}a\u{fffd}(b\u{fffd}");
+        check(
+            &[b"\xffa\xc3(", b"b\xe2\x82"],
+            "\u{fffd}a\u{fffd}(b\u{fffd}",
+        );
     }
 }

@@ -55,7 +55,10 @@ pub(crate) struct Input {
 
 impl FetchUrl {
     pub(crate) fn new(reach: NetworkScope) -> Self {
-        Self { reach, recent_pages: Mutex::default() }
+        Self {
+            reach,
+            recent_pages: Mutex::default(),
+        }
     }
 
     /// The address, if it may be asked as far as can be told before anything is.
@@ -65,7 +68,10 @@ impl FetchUrl {
     }
 
     fn remember_page(&self, page: &Arc<FetchedPage>) {
-        let mut kept = self.recent_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self
+            .recent_pages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         kept.retain(|other| other.asked != page.asked);
         kept.push_front(Arc::clone(page));
         kept.truncate(MAX_KEPT_PAGES);
@@ -73,7 +79,10 @@ impl FetchUrl {
 
     fn find_page(&self, place: &WebUrl) -> Option<Arc<FetchedPage>> {
         let asked = place.to_string();
-        let kept = self.recent_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self
+            .recent_pages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|page| page.asked == asked).cloned()
     }
 }
@@ -94,17 +103,24 @@ impl TypedTool for FetchUrl {
         match self.parse_url(&input.url) {
             // To read on asks nobody, see `run`.
             Ok(_) if input.offset > 0 => Access::Nothing,
-            Ok(place) => Access::Fetch { url: place.to_string() },
+            Ok(place) => Access::Fetch {
+                url: place.to_string(),
+            },
             Err(reason) => Access::Invalid { reason },
         }
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<ToolOutput, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<ToolOutput, String> {
         let place = self.parse_url(&input.url)?;
         if input.offset > 0 {
-            let page = self
-                .find_page(&place)
-                .ok_or_else(|| format!("`{place}` is not at hand any more. Fetch it without offset, then read on."))?;
+            let page = self.find_page(&place).ok_or_else(|| {
+                format!("`{place}` is not at hand any more. Fetch it without offset, then read on.")
+            })?;
             return show_part(&page, input.offset).map(ToolOutput::done);
         }
         let asked = place.to_string();
@@ -112,7 +128,9 @@ impl TypedTool for FetchUrl {
             FetchOutcome::RedirectedElsewhere { from, to } => Ok(ToolOutput::done(format!(
                 "`{from}` redirects to another place, `{to}`, which was not fetched. To read it, call fetch_url with that address."
             ))),
-            FetchOutcome::Answer(answer) => text::run_blocking(move || self.describe_answer(asked, &answer)).await,
+            FetchOutcome::Answer(answer) => {
+                text::run_blocking(move || self.describe_answer(asked, &answer)).await
+            }
         }
     }
 }
@@ -124,19 +142,35 @@ impl FetchUrl {
             return Ok(ToolOutput::failed(status_error(answer)));
         }
         if answer.body.is_empty() {
-            return Ok(ToolOutput::done(format!("`{place}` answered with nothing (status {}).", answer.status)));
+            return Ok(ToolOutput::done(format!(
+                "`{place}` answered with nothing (status {}).",
+                answer.status
+            )));
         }
         Ok(match document::read_document(answer)? {
             WebDocument::Picture(image) => {
-                let content = format!("The picture at `{place}` ({}, {} bytes).", image.media_type, answer.body.len());
-                ToolOutput { images: vec![image], ..ToolOutput::done(content) }
+                let content = format!(
+                    "The picture at `{place}` ({}, {} bytes).",
+                    image.media_type,
+                    answer.body.len()
+                );
+                ToolOutput {
+                    images: vec![image],
+                    ..ToolOutput::done(content)
+                }
             }
             WebDocument::Text { text, .. } if text.trim().is_empty() => ToolOutput::done(format!(
                 "`{place}` holds no words ({} bytes; a page may make them by scripts).",
                 answer.body.len()
             )),
             WebDocument::Text { kind, text } => {
-                let page = Arc::new(FetchedPage { asked, place, kind, text, cut: answer.cut });
+                let page = Arc::new(FetchedPage {
+                    asked,
+                    place,
+                    kind,
+                    text,
+                    cut: answer.cut,
+                });
                 if page.text.len() > MAX_OUTPUT_BYTES {
                     self.remember_page(&page);
                 }
@@ -150,19 +184,36 @@ impl FetchUrl {
 fn show_part(page: &FetchedPage, offset: usize) -> Result<String, String> {
     let total = page.text.len();
     if offset >= total {
-        return Err(format!("`{}` has {total} bytes, so there is nothing at offset {offset}.", page.place));
+        return Err(format!(
+            "`{}` has {total} bytes, so there is nothing at offset {offset}.",
+            page.place
+        ));
     }
     let start = page.text.floor_char_boundary(offset);
-    let limit = page.text.floor_char_boundary(start.saturating_add(MAX_OUTPUT_BYTES).min(total));
+    let limit = page
+        .text
+        .floor_char_boundary(start.saturating_add(MAX_OUTPUT_BYTES).min(total));
     let rest = page.text.get(start..limit).unwrap_or_default();
     // A part ends with a line, unless a line is longer than half of it.
-    let line = rest.rfind('\n').map(|at| at + 1).filter(|at| limit < total && *at > MAX_OUTPUT_BYTES / 2);
+    let line = rest
+        .rfind('\n')
+        .map(|at| at + 1)
+        .filter(|at| limit < total && *at > MAX_OUTPUT_BYTES / 2);
     let rest = rest.get(..line.unwrap_or(rest.len())).unwrap_or_default();
     let end = start + rest.len();
-    let mut words = format!("`{}` ({}):\n{}", page.place, page.kind, wrap_untrusted(rest));
+    let mut words = format!(
+        "`{}` ({}):\n{}",
+        page.place,
+        page.kind,
+        wrap_untrusted(rest)
+    );
     if start > 0 || end < total {
         words.push_str(&format!("\n[Bytes {start} to {end} of {total}."));
-        words.push_str(&if end < total { format!(" Read on with offset {end}.]") } else { "]".to_owned() });
+        words.push_str(&if end < total {
+            format!(" Read on with offset {end}.]")
+        } else {
+            "]".to_owned()
+        });
     }
     if page.cut && end == total {
         words.push_str(&format!(
@@ -185,8 +236,14 @@ fn status_error(answer: &WebResponse) -> String {
     match document::read_document(answer) {
         Ok(WebDocument::Text { text, .. }) if !text.trim().is_empty() => {
             let text = text.trim();
-            let start = text.get(..text.floor_char_boundary(MAX_ERROR_BYTES)).unwrap_or_default();
-            let more = if start.len() < text.len() { " The first of its words:" } else { "" };
+            let start = text
+                .get(..text.floor_char_boundary(MAX_ERROR_BYTES))
+                .unwrap_or_default();
+            let more = if start.len() < text.len() {
+                " The first of its words:"
+            } else {
+                ""
+            };
             format!("{words}.{more}\n{}", wrap_untrusted(start))
         }
         _ => format!("{words}."),
@@ -195,8 +252,9 @@ fn status_error(answer: &WebResponse) -> String {
 
 /// Words that are not ours, between tags that they cannot close.
 fn wrap_untrusted(text: &str) -> String {
-    let mut number =
-        text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let mut number = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
     let mut tag = format!("fetched-{:04x}", number & 0xffff);
     while text.contains(&tag) {
         number = number.wrapping_add(1);

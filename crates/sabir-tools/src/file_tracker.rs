@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_edit::DecodedText;
 use sabir_policy::Access;
-use sabir_workspace::{FileChange, FileVersion, WorkPath, Workspace, WorkspaceError, WritePrecondition};
+use sabir_workspace::{
+    FileChange, FileVersion, WorkPath, Workspace, WorkspaceError, WritePrecondition,
+};
 
 use crate::missing_path;
 use crate::text::{self, MAX_FILE_BYTES};
@@ -39,7 +41,11 @@ struct KnownFiles {
 
 impl FileTracker {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace, known_files: Mutex::default(), approved_targets: Mutex::default() }
+        Self {
+            workspace,
+            known_files: Mutex::default(),
+            approved_targets: Mutex::default(),
+        }
     }
 
     pub(crate) fn workspace(&self) -> &Workspace {
@@ -56,11 +62,19 @@ impl FileTracker {
     /// What reading that path would touch.
     pub(crate) fn read_access(&self, path: &str) -> Access {
         match self.resolve_path(path) {
-            Ok(real) => Access::Read { path: real.to_string(), outside: false },
+            Ok(real) => Access::Read {
+                path: real.to_string(),
+                outside: false,
+            },
             Err(WorkspaceError::PathOutside { .. } | WorkspaceError::LinkLeaves { .. }) => {
-                Access::Read { path: path.to_owned(), outside: true }
+                Access::Read {
+                    path: path.to_owned(),
+                    outside: true,
+                }
             }
-            Err(error) => Access::Invalid { reason: format!("{error}.") },
+            Err(error) => Access::Invalid {
+                reason: format!("{error}."),
+            },
         }
     }
 
@@ -77,15 +91,22 @@ impl FileTracker {
                 let protected = self.workspace.protection_reason(&real).map(str::to_owned);
                 let shown = real.to_string();
                 insert_bounded(&self.approved_targets, path.to_owned(), real);
-                Access::Write { path: shown, protected }
+                Access::Write {
+                    path: shown,
+                    protected,
+                }
             }
-            Err(error) => Access::Invalid { reason: format!("{error}.") },
+            Err(error) => Access::Invalid {
+                reason: format!("{error}."),
+            },
         }
     }
 
     /// The place to write to: the one that was judged, or none.
     pub(crate) fn write_target(&self, path: &str) -> Result<WorkPath, String> {
-        let real = self.resolve_path(path).map_err(|error| self.explain_error(&error))?;
+        let real = self
+            .resolve_path(path)
+            .map_err(|error| self.explain_error(&error))?;
         match get_cloned(&self.approved_targets, path) {
             Some(judged) if judged != real => Err(format!(
                 "`{path}` now leads to `{real}`, and to `{judged}` when the call was approved. Nothing was written. Name the \
@@ -102,7 +123,9 @@ impl FileTracker {
 
     /// Remembers what the model has seen. `text`: the whole content, as far as it is text.
     pub(crate) fn record_version(&self, path: WorkPath, version: FileVersion, text: Option<&str>) {
-        let text = text.filter(|text| text.len() <= MAX_KEPT_BYTES).map(Arc::from);
+        let text = text
+            .filter(|text| text.len() <= MAX_KEPT_BYTES)
+            .map(Arc::from);
         self.lock_known().insert(path, version, text);
     }
 
@@ -113,11 +136,22 @@ impl FileTracker {
 
     /// Fails for a file that is not as the model knows it. The failure says what changed, if that is short; the model then
     /// knows it.
-    pub(crate) fn check_fresh(&self, path: &WorkPath, version: FileVersion, text: Option<&str>) -> Result<(), String> {
+    pub(crate) fn check_fresh(
+        &self,
+        path: &WorkPath,
+        version: FileVersion,
+        text: Option<&str>,
+    ) -> Result<(), String> {
         let known = self.lock_known().files.get(path).cloned();
-        let Some((_, old)) = known.filter(|(known, _)| *known != version) else { return Ok(()) };
-        let change = old.as_deref().zip(text).map(|(old, new)| text::render_diff(old, new));
-        let Some(change) = change.filter(|change| (1..=MAX_TOLD_BYTES).contains(&change.len())) else {
+        let Some((_, old)) = known.filter(|(known, _)| *known != version) else {
+            return Ok(());
+        };
+        let change = old
+            .as_deref()
+            .zip(text)
+            .map(|(old, new)| text::render_diff(old, new));
+        let Some(change) = change.filter(|change| (1..=MAX_TOLD_BYTES).contains(&change.len()))
+        else {
             return Err(stale_message(path));
         };
         self.record_version(path.clone(), version, text);
@@ -128,23 +162,44 @@ impl FileTracker {
     }
 
     fn lock_known(&self) -> MutexGuard<'_, KnownFiles> {
-        self.known_files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known_files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The change that deletes a file, unless it is another than the model knows.
     pub(crate) fn plan_deletion(&self, path: &WorkPath) -> Result<FileChange, String> {
-        let found = self.workspace.read_file(path, MAX_FILE_BYTES).map_err(|error| self.explain_error(&error))?;
-        let text = DecodedText::decode(&found.bytes).ok().filter(|_| !found.truncated);
-        self.check_fresh(path, found.version, text.as_ref().map(|text| text.content.as_str()))?;
-        Ok(FileChange::delete(path.clone(), WritePrecondition::Version(found.version)))
+        let found = self
+            .workspace
+            .read_file(path, MAX_FILE_BYTES)
+            .map_err(|error| self.explain_error(&error))?;
+        let text = DecodedText::decode(&found.bytes)
+            .ok()
+            .filter(|_| !found.truncated);
+        self.check_fresh(
+            path,
+            found.version,
+            text.as_ref().map(|text| text.content.as_str()),
+        )?;
+        Ok(FileChange::delete(
+            path.clone(),
+            WritePrecondition::Version(found.version),
+        ))
     }
 
     /// Makes all changes or none, and remembers what the model knows of the files then: `contents`, one for each change.
-    pub(crate) fn apply_changes(&self, changes: &[FileChange], contents: &[&str]) -> Result<(), String> {
-        let versions = self.workspace.apply_changes(changes).map_err(|error| match error {
-            WorkspaceError::Exists { path } => stale_message(path),
-            error => self.explain_error(&error),
-        })?;
+    pub(crate) fn apply_changes(
+        &self,
+        changes: &[FileChange],
+        contents: &[&str],
+    ) -> Result<(), String> {
+        let versions = self
+            .workspace
+            .apply_changes(changes)
+            .map_err(|error| match error {
+                WorkspaceError::Exists { path } => stale_message(path),
+                error => self.explain_error(&error),
+            })?;
         for ((change, version), content) in changes.iter().zip(versions).zip(contents) {
             match version {
                 Some(version) => self.record_version(change.path.clone(), version, Some(content)),
@@ -169,7 +224,8 @@ impl FileTracker {
 
 /// One access of many. What is invalid is left out where anything else is not.
 fn combine_accesses(all: impl Iterator<Item = Access>) -> Access {
-    let (invalid, mut valid): (Vec<_>, Vec<_>) = all.partition(|access| matches!(access, Access::Invalid { .. }));
+    let (invalid, mut valid): (Vec<_>, Vec<_>) =
+        all.partition(|access| matches!(access, Access::Invalid { .. }));
     match (valid.len(), invalid.into_iter().next()) {
         (0, Some(invalid)) => invalid,
         (1, _) => valid.remove(0),
@@ -219,5 +275,8 @@ fn get_cloned<K: Eq + Hash + std::borrow::Borrow<Q>, Q: Eq + Hash + ?Sized, V: C
     map: &Mutex<HashMap<K, V>>,
     key: &Q,
 ) -> Option<V> {
-    map.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    map.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(key)
+        .cloned()
 }

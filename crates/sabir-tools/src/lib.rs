@@ -103,7 +103,9 @@ use sabir_call::ToolSpec;
 use sabir_workspace::{JobManager, Sandbox, Workspace};
 
 pub use crate::command_facts::gather_facts;
-pub use crate::picture::{MAX_BYTES as MAX_PICTURE_BYTES, decode_picture as encoded_picture, load_picture};
+pub use crate::picture::{
+    MAX_BYTES as MAX_PICTURE_BYTES, decode_picture as encoded_picture, load_picture,
+};
 pub use crate::web::network_scope::NetworkScope;
 
 use crate::apply_patch::ApplyPatch;
@@ -147,7 +149,10 @@ pub struct ToolSettings {
 /// the model has seen. The edit tools that are not the chosen one are there, and [not offered](Tool::is_offered).
 #[must_use]
 pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
-    let (ground, jobs) = (Arc::new(FileTracker::new(Arc::clone(&settings.workspace))), Arc::clone(&settings.jobs));
+    let (ground, jobs) = (
+        Arc::new(FileTracker::new(Arc::clone(&settings.workspace))),
+        Arc::clone(&settings.jobs),
+    );
     let edit_tool = settings.edit_tool;
     vec![
         TypedToolAdapter::into_tool(ReadFile(Arc::clone(&ground))),
@@ -155,8 +160,14 @@ pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
         TypedToolAdapter::into_tool(SearchFiles(Arc::clone(&ground))),
         TypedToolAdapter::into_tool(ListCodeDefinitionNames(Arc::clone(&ground))),
         TypedToolAdapter::into_tool(WriteToFile(Arc::clone(&ground))),
-        TypedToolAdapter::with_offered(ReplaceInFile(Arc::clone(&ground)), edit_tool == EditTool::ReplaceInFile),
-        TypedToolAdapter::with_offered(EditFile(Arc::clone(&ground)), edit_tool == EditTool::EditFile),
+        TypedToolAdapter::with_offered(
+            ReplaceInFile(Arc::clone(&ground)),
+            edit_tool == EditTool::ReplaceInFile,
+        ),
+        TypedToolAdapter::with_offered(
+            EditFile(Arc::clone(&ground)),
+            edit_tool == EditTool::EditFile,
+        ),
         TypedToolAdapter::with_offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
         TypedToolAdapter::into_tool(FetchUrl::new(settings.reach.clone())),
         TypedToolAdapter::into_tool(ExecuteCommand(settings)),

@@ -63,15 +63,29 @@ impl TypedTool for ListCodeDefinitionNames {
         self.0.read_access(&input.path)
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<ToolOutput, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<ToolOutput, String> {
         text::run_blocking(move || list_definitions(&self.0, &input).map(ToolOutput::done)).await
     }
 }
 
 fn list_definitions(ground: &FileTracker, input: &Input) -> Result<String, String> {
-    let path = ground.resolve_path(&input.path).map_err(|error| ground.explain_error(&error))?;
-    let found = ground.workspace().metadata(&path).map_err(|error| ground.explain_error(&error))?;
-    if found.kind == EntryKind::Folder { folder_definitions(ground, &path) } else { file_definitions(ground, &path) }
+    let path = ground
+        .resolve_path(&input.path)
+        .map_err(|error| ground.explain_error(&error))?;
+    let found = ground
+        .workspace()
+        .metadata(&path)
+        .map_err(|error| ground.explain_error(&error))?;
+    if found.kind == EntryKind::Folder {
+        folder_definitions(ground, &path)
+    } else {
+        file_definitions(ground, &path)
+    }
 }
 
 fn file_definitions(ground: &FileTracker, path: &WorkPath) -> Result<String, String> {
@@ -84,10 +98,13 @@ fn file_definitions(ground: &FileTracker, path: &WorkPath) -> Result<String, Str
     match outline_file(ground, path, language, Instant::now() + MAX_TIME)
         .map_err(|error| ground.explain_error(&error))?
     {
-        OutlineResult::Skipped(why) => Err(format!("`{path}` {why}. Use search_files or read_file.")),
-        OutlineResult::Parsed(outline) if outline.definitions.is_empty() => {
-            Ok(format!("`{path}` defines nothing that is listed here.{}", parse_note(&outline)))
+        OutlineResult::Skipped(why) => {
+            Err(format!("`{path}` {why}. Use search_files or read_file."))
         }
+        OutlineResult::Parsed(outline) if outline.definitions.is_empty() => Ok(format!(
+            "`{path}` defines nothing that is listed here.{}",
+            parse_note(&outline)
+        )),
         OutlineResult::Parsed(outline) => {
             let mut words = OutlineText::default();
             words.push_file(path, &outline);
@@ -97,11 +114,22 @@ fn file_definitions(ground: &FileTracker, path: &WorkPath) -> Result<String, Str
 }
 
 fn folder_definitions(ground: &FileTracker, folder: &WorkPath) -> Result<String, String> {
-    let options = ListOptions { max_entries: MAX_ENTRIES, ..ListOptions::default() };
-    let listing = ground.workspace().list_folder(folder, &options).map_err(|error| ground.explain_error(&error))?;
-    let files = listing.entries.iter().filter(|entry| entry.kind == EntryKind::File);
+    let options = ListOptions {
+        max_entries: MAX_ENTRIES,
+        ..ListOptions::default()
+    };
+    let listing = ground
+        .workspace()
+        .list_folder(folder, &options)
+        .map_err(|error| ground.explain_error(&error))?;
+    let files = listing
+        .entries
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::File);
     let sources: Vec<_> = files
-        .filter_map(|entry| Language::for_file(&entry.path.to_string()).map(|language| (&entry.path, language)))
+        .filter_map(|entry| {
+            Language::for_file(&entry.path.to_string()).map(|language| (&entry.path, language))
+        })
         .collect();
     if sources.is_empty() {
         return Ok(format!(
@@ -117,7 +145,10 @@ fn folder_definitions(ground: &FileTracker, folder: &WorkPath) -> Result<String,
             Ok(OutlineResult::Parsed(outline)) if outline.definitions.is_empty() => {}
             Ok(OutlineResult::Parsed(_)) if words.is_full() => words.left_out += 1,
             Ok(OutlineResult::Parsed(outline)) if is_generated(ground, path) => {
-                passed.push(format!("`{path}` is generated ({})", count_noun(outline.definitions.len(), "definition")));
+                passed.push(format!(
+                    "`{path}` is generated ({})",
+                    count_noun(outline.definitions.len(), "definition")
+                ));
             }
             Ok(OutlineResult::Parsed(outline)) => words.push_file(path, &outline),
             Ok(OutlineResult::Skipped(why)) => passed.push(format!("`{path}` {why}")),
@@ -157,19 +188,29 @@ fn outline_file(
         return Ok(OutlineResult::Skipped("is a binary file".to_owned()));
     }
     if text.lines().any(|line| line.len() > MAX_LINE_BYTES) {
-        return Ok(OutlineResult::Skipped("has lines too long for source text, as minified files have".to_owned()));
+        return Ok(OutlineResult::Skipped(
+            "has lines too long for source text, as minified files have".to_owned(),
+        ));
     }
-    Ok(match definitions::parse_outline(&text, language, deadline) {
-        Some(outline) => OutlineResult::Parsed(outline),
-        None => OutlineResult::Skipped("takes too long to parse".to_owned()),
-    })
+    Ok(
+        match definitions::parse_outline(&text, language, deadline) {
+            Some(outline) => OutlineResult::Parsed(outline),
+            None => OutlineResult::Skipped("takes too long to parse".to_owned()),
+        },
+    )
 }
 
 /// Whether the file says that it is not written by hand.
 fn is_generated(ground: &FileTracker, path: &WorkPath) -> bool {
-    let start = ground.workspace().read_file(path, HEAD_BYTES).map(|found| found.bytes).unwrap_or_default();
+    let start = ground
+        .workspace()
+        .read_file(path, HEAD_BYTES)
+        .map(|found| found.bytes)
+        .unwrap_or_default();
     let start = String::from_utf8_lossy(&start);
-    ["@generated", "DO NOT EDIT", "Code generated by"].iter().any(|mark| start.contains(mark))
+    ["@generated", "DO NOT EDIT", "Code generated by"]
+        .iter()
+        .any(|mark| start.contains(mark))
 }
 
 /// The outlines of files as far as they fit.
@@ -187,11 +228,23 @@ impl OutlineText {
     }
 
     fn push_file(&mut self, path: &WorkPath, outline: &FileOutline) {
-        self.text.push_str(&format!("{}{path}{}\n", if self.text.is_empty() { "" } else { "\n" }, parse_note(outline)));
+        self.text.push_str(&format!(
+            "{}{path}{}\n",
+            if self.text.is_empty() { "" } else { "\n" },
+            parse_note(outline)
+        ));
         for definition in &outline.definitions {
             let (first, last) = definition.lines;
-            let lines = if first == last { first.to_string() } else { format!("{first}-{last}") };
-            let line = format!("{}{lines}: {}\n", "  ".repeat(definition.depth), definition.signature);
+            let lines = if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            };
+            let line = format!(
+                "{}{lines}: {}\n",
+                "  ".repeat(definition.depth),
+                definition.signature
+            );
             if self.text.len() + line.len() > MAX_OUTPUT_BYTES {
                 self.definitions_left_out += 1;
             } else {
@@ -209,12 +262,17 @@ impl OutlineText {
             missing.push(count_noun(self.left_out, "more file"));
         }
         if !missing.is_empty() {
-            self.text.push_str(&format!("[{} left out. {hint}]", missing.join(" and ")));
+            self.text
+                .push_str(&format!("[{} left out. {hint}]", missing.join(" and ")));
         }
         self.text.trim_end().to_owned()
     }
 }
 
 fn parse_note(outline: &FileOutline) -> &'static str {
-    if outline.errors { " [has parts that could not be parsed; what they define may be missing]" } else { "" }
+    if outline.errors {
+        " [has parts that could not be parsed; what they define may be missing]"
+    } else {
+        ""
+    }
 }

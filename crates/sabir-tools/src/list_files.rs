@@ -52,18 +52,39 @@ impl TypedTool for ListFiles {
         self.0.read_access(&input.path)
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<ListedFolder, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<ListedFolder, String> {
         text::run_stoppable(move |stop| list_folder(&self.0, &input, stop)).await
     }
 }
 
-fn list_folder(ground: &FileTracker, input: &Input, stop: StopFlag) -> Result<ListedFolder, String> {
-    let folder = ground.resolve_path(&input.path).map_err(|error| ground.explain_error(&error))?;
-    let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES, stop };
-    let listing = ground.workspace().list_folder(&folder, &options).map_err(|error| match error {
-        WorkspaceError::NotAFolder { .. } => format!("`{folder}` is not a folder. Use read_file for files."),
-        error => ground.explain_error(&error),
-    })?;
+fn list_folder(
+    ground: &FileTracker,
+    input: &Input,
+    stop: StopFlag,
+) -> Result<ListedFolder, String> {
+    let folder = ground
+        .resolve_path(&input.path)
+        .map_err(|error| ground.explain_error(&error))?;
+    let options = ListOptions {
+        recursive: input.recursive,
+        max_entries: MAX_ENTRIES,
+        stop,
+    };
+    let listing =
+        ground
+            .workspace()
+            .list_folder(&folder, &options)
+            .map_err(|error| match error {
+                WorkspaceError::NotAFolder { .. } => {
+                    format!("`{folder}` is not a folder. Use read_file for files.")
+                }
+                error => ground.explain_error(&error),
+            })?;
     Ok(ListedFolder { folder, listing })
 }
 
@@ -71,10 +92,15 @@ impl From<ListedFolder> for ToolOutput {
     fn from(ListedFolder { folder, listing }: ListedFolder) -> Self {
         let hidden = match listing.hidden {
             0 => String::new(),
-            hidden => format!("\n[The user hides {}: work without, or ask.]", count_noun(hidden, "more name")),
+            hidden => format!(
+                "\n[The user hides {}: work without, or ask.]",
+                count_noun(hidden, "more name")
+            ),
         };
         if listing.entries.is_empty() {
-            return Self::done(format!("`{folder}` holds no files, or only ignored ones.{hidden}"));
+            return Self::done(format!(
+                "`{folder}` holds no files, or only ignored ones.{hidden}"
+            ));
         }
         let (mut words, mut shown) = (String::new(), 0);
         for entry in &listing.entries {
@@ -92,10 +118,18 @@ impl From<ListedFolder> for ToolOutput {
             shown += 1;
         }
         if listing.truncated || shown < listing.entries.len() {
-            let folders = listing.entries.iter().any(|entry| entry.kind == EntryKind::Folder);
-            let rest =
-                if folders { "List a folder below, or use" } else { "For the rest use execute_command with `ls`, or" };
-            words.push_str(&format!("[Only the first {shown} names. {rest} search_files.]"));
+            let folders = listing
+                .entries
+                .iter()
+                .any(|entry| entry.kind == EntryKind::Folder);
+            let rest = if folders {
+                "List a folder below, or use"
+            } else {
+                "For the rest use execute_command with `ls`, or"
+            };
+            words.push_str(&format!(
+                "[Only the first {shown} names. {rest} search_files.]"
+            ));
         }
         Self::done(format!("{}{hidden}", words.trim_end_matches('\n')))
     }

@@ -47,25 +47,43 @@ pub fn load_picture(bytes: &[u8]) -> Result<Image, String> {
 /// # Errors
 /// As for [`load_picture`], and where it is no base64.
 pub fn decode_picture(base64: &str) -> Result<Image, String> {
-    let bytes = STANDARD.decode(base64).map_err(|error| format!("it is no base64: {error}"))?;
+    let bytes = STANDARD
+        .decode(base64)
+        .map_err(|error| format!("it is no base64: {error}"))?;
     load_picture(&bytes)
 }
 
 impl LoadedPicture {
     /// Takes the whole file. The error says why no model could be shown it: a picture that a provider refuses would make it
     /// refuse every request from then on.
-    pub(crate) fn new((format, media_type): (&'static str, &str), bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn new(
+        (format, media_type): (&'static str, &str),
+        bytes: &[u8],
+    ) -> Result<Self, String> {
         if bytes.len() > MAX_BYTES {
-            return Err(format!("at most {} can be", text::count_bytes(MAX_BYTES as u64)));
+            return Err(format!(
+                "at most {} can be",
+                text::count_bytes(MAX_BYTES as u64)
+            ));
         }
         let size = imagesize::blob_size(bytes).map_err(|_| "it is broken".to_owned())?;
         if size.width == 0 || size.height == 0 {
             return Err("it is empty".to_owned());
         }
         if size.width > MAX_SIDE_PIXELS || size.height > MAX_SIDE_PIXELS {
-            return Err(format!("no side may have more than {MAX_SIDE_PIXELS} pixels"));
+            return Err(format!(
+                "no side may have more than {MAX_SIDE_PIXELS} pixels"
+            ));
         }
-        let image = Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) };
-        Ok(Self { format, width: size.width, height: size.height, image })
+        let image = Image {
+            media_type: media_type.to_owned(),
+            data: STANDARD.encode(bytes),
+        };
+        Ok(Self {
+            format,
+            width: size.width,
+            height: size.height,
+            image,
+        })
     }
 }

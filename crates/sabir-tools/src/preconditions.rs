@@ -22,11 +22,28 @@ const MAX_THINGS: usize = 256;
 const PROGRAM_FILES: &[(&[&str], &[&str])] = &[
     (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
     (&["just"], &["justfile", "Justfile", ".justfile"]),
-    (&["npm", "pnpm", "yarn", "npx", "bun"], &["package.json", ".npmrc"]),
-    (&["cargo"], &["Cargo.toml", "build.rs", ".cargo/config.toml", ".cargo/config"]),
+    (
+        &["npm", "pnpm", "yarn", "npx", "bun"],
+        &["package.json", ".npmrc"],
+    ),
+    (
+        &["cargo"],
+        &[
+            "Cargo.toml",
+            "build.rs",
+            ".cargo/config.toml",
+            ".cargo/config",
+        ],
+    ),
     (&["go"], &["go.mod"]),
-    (&["python", "python3", "pytest", "pip", "uv"], &["pyproject.toml", "setup.py", "conftest.py"]),
-    (&["docker", "podman"], &["Dockerfile", "compose.yaml", "docker-compose.yml"]),
+    (
+        &["python", "python3", "pytest", "pip", "uv"],
+        &["pyproject.toml", "setup.py", "conftest.py"],
+    ),
+    (
+        &["docker", "podman"],
+        &["Dockerfile", "compose.yaml", "docker-compose.yml"],
+    ),
     (
         &["git"],
         &[
@@ -49,7 +66,10 @@ const PROGRAM_FILES: &[(&[&str], &[&str])] = &[
 ];
 
 /// What writing to these paths depends on.
-pub(crate) fn write_preconditions<'a>(ground: &FileTracker, paths: impl IntoIterator<Item = &'a str>) -> Preconditions {
+pub(crate) fn write_preconditions<'a>(
+    ground: &FileTracker,
+    paths: impl IntoIterator<Item = &'a str>,
+) -> Preconditions {
     let mut bound = Preconditions::default();
     for path in paths {
         bound.insert(format!("`{path}`"), file_state(ground.workspace(), path));
@@ -59,20 +79,38 @@ pub(crate) fn write_preconditions<'a>(ground: &FileTracker, paths: impl IntoIter
 
 /// What running a command line depends on.
 pub(crate) fn command_preconditions(settings: &ToolSettings, command: &str) -> Preconditions {
-    let ToolSettings { workspace, environment, .. } = settings;
+    let ToolSettings {
+        workspace,
+        environment,
+        ..
+    } = settings;
     let root = workspace.root();
-    let search = environment.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());
+    let search = environment
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "PATH")
+        .map_or("", |(_, path)| path.as_str());
     let facts = CommandFacts {
         clean_path: is_clean_search_path(search, root),
-        root: root.to_str().map(|root| root.trim_end_matches('/').to_owned()).unwrap_or_default(),
+        root: root
+            .to_str()
+            .map(|root| root.trim_end_matches('/').to_owned())
+            .unwrap_or_default(),
         ..CommandFacts::default()
     };
-    let mut things = PreconditionCollector { bound: Preconditions::default(), seen: HashSet::new(), workspace, search };
+    let mut things = PreconditionCollector {
+        bound: Preconditions::default(),
+        seen: HashSet::new(),
+        workspace,
+        search,
+    };
     let commands = command_dependencies(command, &facts);
     if commands.is_empty() {
         return things.bound;
     }
-    commands.iter().for_each(|command| things.add_command(command));
+    commands
+        .iter()
+        .for_each(|command| things.add_command(command));
     let PreconditionCollector { mut bound, .. } = things;
     bound.insert("the workspace folder", folder_identity(root));
     bound.insert("the environment", hash_environment(environment));
@@ -119,15 +157,26 @@ impl PreconditionCollector<'_> {
             }
             self.add_file(folder, program);
             let name = program.rsplit('/').next().unwrap_or_default();
-            let followed = PROGRAM_FILES.iter().filter(|(programs, _)| programs.contains(&name));
-            followed.flat_map(|(_, files)| *files).for_each(|file| self.add_file(folder, file));
+            let followed = PROGRAM_FILES
+                .iter()
+                .filter(|(programs, _)| programs.contains(&name));
+            followed
+                .flat_map(|(_, files)| *files)
+                .for_each(|file| self.add_file(folder, file));
         }
-        command.operands.iter().for_each(|operand| self.add_file(folder, operand));
+        command
+            .operands
+            .iter()
+            .for_each(|operand| self.add_file(folder, operand));
     }
 
     /// Holds a file of the workspace, if there is one.
     fn add_file(&mut self, folder: &str, name: &str) {
-        let path = if folder == "." || name.starts_with('/') { name.to_owned() } else { format!("{folder}/{name}") };
+        let path = if folder == "." || name.starts_with('/') {
+            name.to_owned()
+        } else {
+            format!("{folder}/{name}")
+        };
         if self.is_new(&path)
             && let Ok(state) = file_version(self.workspace, &path)
         {

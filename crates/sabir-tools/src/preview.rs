@@ -21,7 +21,11 @@ pub(crate) fn preview_edit(
 ) -> Option<String> {
     let old = read_text(ground, path)?;
     let new = edit(&old)?;
-    Some(if new == old { "(nothing changes)".to_owned() } else { text::render_diff(&old, &new) })
+    Some(if new == old {
+        "(nothing changes)".to_owned()
+    } else {
+        text::render_diff(&old, &new)
+    })
 }
 
 /// All changes of a patch.
@@ -53,7 +57,12 @@ fn patch_heading(path: &str, update: &FileUpdate) -> String {
 }
 
 fn read_text(ground: &FileTracker, path: &str) -> Option<String> {
-    let found = ground.workspace().read_file(&ground.resolve_path(path).ok()?, MAX_FILE_BYTES).ok()?;
-    let text = DecodedText::decode(&found.bytes).ok().filter(|_| !found.truncated)?;
+    let found = ground
+        .workspace()
+        .read_file(&ground.resolve_path(path).ok()?, MAX_FILE_BYTES)
+        .ok()?;
+    let text = DecodedText::decode(&found.bytes)
+        .ok()
+        .filter(|_| !found.truncated)?;
     Some(text.content)
 }

@@ -43,7 +43,11 @@ pub(crate) struct Input {
 pub(crate) enum OutputResult {
     List(Vec<OutputInfo>),
     Page(OutputPage),
-    Found { info: OutputInfo, lines: Vec<OutputLine>, more: bool },
+    Found {
+        info: OutputInfo,
+        lines: Vec<OutputLine>,
+        more: bool,
+    },
 }
 
 /// Some lines of an output.
@@ -75,14 +79,21 @@ impl TypedTool for ReadCommandOutput {
         Access::Nothing
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<OutputResult, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<OutputResult, String> {
         text::run_blocking(move || read_output(&self.0, &input)).await
     }
 }
 
 fn read_output(jobs: &JobManager, input: &Input) -> Result<OutputResult, String> {
-    let (explain, search) =
-        (|error: OutputError| format!("{}.", text::capitalize_first(&error.to_string())), &input.search);
+    let (explain, search) = (
+        |error: OutputError| format!("{}.", text::capitalize_first(&error.to_string())),
+        &input.search,
+    );
     let Some(number) = input.output else {
         if input.start_line.is_some() || input.end_line.is_some() || search.is_some() {
             return Err(
@@ -93,14 +104,25 @@ fn read_output(jobs: &JobManager, input: &Input) -> Result<OutputResult, String>
     };
     if let Some(regex) = search {
         if input.start_line.is_some() || input.end_line.is_some() {
-            return Err("Search goes through all lines: give it without start_line and end_line.".to_owned());
+            return Err(
+                "Search goes through all lines: give it without start_line and end_line."
+                    .to_owned(),
+            );
         }
-        let (lines, more) =
-            jobs.search_output(number, regex, MAX_FOUND_LINES, MAX_FOUND_LINE_BYTES).map_err(explain)?;
-        return Ok(OutputResult::Found { info: jobs.job_info(number).map_err(explain)?, lines, more });
+        let (lines, more) = jobs
+            .search_output(number, regex, MAX_FOUND_LINES, MAX_FOUND_LINE_BYTES)
+            .map_err(explain)?;
+        return Ok(OutputResult::Found {
+            info: jobs.job_info(number).map_err(explain)?,
+            lines,
+            more,
+        });
     }
     let info = jobs.job_info(number).map_err(explain)?;
-    let (first, last) = (input.start_line.unwrap_or(info.next_line), input.end_line.unwrap_or(u64::MAX));
+    let (first, last) = (
+        input.start_line.unwrap_or(info.next_line),
+        input.end_line.unwrap_or(u64::MAX),
+    );
     if first == 0 || last < first {
         return Err(format!(
             "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
@@ -108,9 +130,13 @@ fn read_output(jobs: &JobManager, input: &Input) -> Result<OutputResult, String>
     }
     if input.start_line.is_some() && first > info.lines {
         let lines = count_lines(info.lines);
-        return Err(format!("Output {number} has {lines}, so there is no line {first}. Give a smaller start_line."));
+        return Err(format!(
+            "Output {number} has {lines}, so there is no line {first}. Give a smaller start_line."
+        ));
     }
-    read_page(jobs, info, first, last).map(OutputResult::Page).map_err(explain)
+    read_page(jobs, info, first, last)
+        .map(OutputResult::Page)
+        .map_err(explain)
 }
 
 /// The lines of a job that were not shown yet.
@@ -121,17 +147,35 @@ pub(crate) fn read_unshown(jobs: &JobManager, number: u32) -> Result<OutputPage,
 }
 
 /// A page, which is noted as shown.
-fn read_page(jobs: &JobManager, info: OutputInfo, first: u64, last: u64) -> Result<OutputPage, OutputError> {
-    let options = PageOptions { first, last, max_bytes: MAX_PAGE_BYTES, max_line_bytes: MAX_LINE_BYTES };
+fn read_page(
+    jobs: &JobManager,
+    info: OutputInfo,
+    first: u64,
+    last: u64,
+) -> Result<OutputPage, OutputError> {
+    let options = PageOptions {
+        first,
+        last,
+        max_bytes: MAX_PAGE_BYTES,
+        max_line_bytes: MAX_LINE_BYTES,
+    };
     let lines = jobs.read_page(info.number, &options)?;
     // More may have come since the first look.
-    let info = OutputInfo { state: info.state, ..jobs.job_info(info.number)? };
+    let info = OutputInfo {
+        state: info.state,
+        ..jobs.job_info(info.number)?
+    };
     if let Some(line) = lines.last() {
         // A line that may still grow is shown again.
         let whole = line.ended || info.state != JobState::Running;
         jobs.mark_shown(info.number, line.number + u64::from(whole));
     }
-    Ok(OutputPage { info, lines, first, last })
+    Ok(OutputPage {
+        info,
+        lines,
+        first,
+        last,
+    })
 }
 
 /// How it stands with a command, in words that continue a sentence.
@@ -140,7 +184,11 @@ pub(crate) fn describe_state(state: &JobState) -> String {
         JobState::Running => "running".to_owned(),
         JobState::Ended(ending) => match ending.left_running {
             0 => ending.end.to_string(),
-            left => format!("{}, and {} that it left running ended with it", ending.end, count_processes(left)),
+            left => format!(
+                "{}, and {} that it left running ended with it",
+                ending.end,
+                count_processes(left)
+            ),
         },
         JobState::Past(end) => end.clone(),
         JobState::Failed(reason) => format!("not started: {reason}"),
@@ -153,9 +201,17 @@ pub(crate) fn number_lines(lines: &[OutputLine], wanted: u64) -> String {
     let (mut words, mut next) = (String::new(), wanted);
     for line in lines {
         if line.number > next {
-            words.push_str(&format!("[Lines {next} to {} were not kept.]\n", line.number - 1));
+            words.push_str(&format!(
+                "[Lines {next} to {} were not kept.]\n",
+                line.number - 1
+            ));
         }
-        words.push_str(&format!("{:>width$} | {}{}\n", line.number, line.text, cut_note(line)));
+        words.push_str(&format!(
+            "{:>width$} | {}{}\n",
+            line.number,
+            line.text,
+            cut_note(line)
+        ));
         next = line.number + 1;
     }
     words
@@ -178,19 +234,35 @@ impl OutputPage {
         match self.lines.as_slice() {
             [] if self.info.state == JobState::Running => "No output yet.".to_owned(),
             [] => "No output.".to_owned(),
-            lines => format!("Output:\n{}", number_lines(lines, self.first).trim_end_matches('\n')),
+            lines => format!(
+                "Output:\n{}",
+                number_lines(lines, self.first).trim_end_matches('\n')
+            ),
         }
     }
 
     fn describe_page(&self) -> String {
-        let OutputInfo { number, lines: total, .. } = self.info;
-        let (running, state) = (self.info.state == JobState::Running, describe_state(&self.info.state));
+        let OutputInfo {
+            number,
+            lines: total,
+            ..
+        } = self.info;
+        let (running, state) = (
+            self.info.state == JobState::Running,
+            describe_state(&self.info.state),
+        );
         let (Some(first), Some(last)) = (self.lines.first(), self.lines.last()) else {
             return match total {
                 0 if running => format!("Output {number} is empty so far; its command is running."),
                 0 => format!("Output {number} is empty; {state}."),
-                _ if self.first <= total => format!("Lines {} to {} were not kept.", self.first, self.last.min(total)),
-                _ if running => format!("Output {number} has nothing new after line {total}; its command is running."),
+                _ if self.first <= total => format!(
+                    "Lines {} to {} were not kept.",
+                    self.first,
+                    self.last.min(total)
+                ),
+                _ if running => format!(
+                    "Output {number} has nothing new after line {total}; its command is running."
+                ),
                 _ => format!(
                     "All {} of output {number} were shown; {state}. Give start_line to see some again.",
                     count_lines(total)
@@ -200,7 +272,9 @@ impl OutputPage {
         let (first, last) = (first.number, last.number);
         let so_far = if running { " so far" } else { "" };
         let mut words = number_lines(&self.lines, self.first);
-        words.push_str(&format!("[Output {number}: lines {first} to {last} of {total}{so_far}; {state}."));
+        words.push_str(&format!(
+            "[Output {number}: lines {first} to {last} of {total}{so_far}; {state}."
+        ));
         if last < total.min(self.last) {
             words.push_str(&format!(" Read on with start_line {}.", last + 1));
         }
@@ -232,12 +306,20 @@ fn list_entry(info: &OutputInfo) -> String {
         short.push('…');
     }
     let (lines, bytes) = (count_lines(info.lines), group_digits(info.bytes));
-    format!("{}: {}; {lines}, {bytes} bytes: {short}", info.number, describe_state(&info.state))
+    format!(
+        "{}: {}; {lines}, {bytes} bytes: {short}",
+        info.number,
+        describe_state(&info.state)
+    )
 }
 
 /// The lines that match, `NUMBER: LINE`, and their context, `NUMBER- LINE`.
 fn show_matches(info: &OutputInfo, lines: &[OutputLine], more: bool) -> String {
-    let OutputInfo { number, lines: total, .. } = *info;
+    let OutputInfo {
+        number,
+        lines: total,
+        ..
+    } = *info;
     let state = describe_state(&info.state);
     if lines.is_empty() {
         return format!(
@@ -255,9 +337,19 @@ fn show_matches(info: &OutputInfo, lines: &[OutputLine], more: bool) -> String {
         words.push('\n');
         next = line.number + 1;
     }
-    let matching = count_noun(lines.iter().filter(|line| line.matched).count(), "matching line");
-    let which = if more { format!("the first {matching}; narrow the regex") } else { matching };
-    words.push_str(&format!("[Output {number}, {}; {state}: {which}.]", count_lines(total)));
+    let matching = count_noun(
+        lines.iter().filter(|line| line.matched).count(),
+        "matching line",
+    );
+    let which = if more {
+        format!("the first {matching}; narrow the regex")
+    } else {
+        matching
+    };
+    words.push_str(&format!(
+        "[Output {number}, {}; {state}: {which}.]",
+        count_lines(total)
+    ));
     words
 }
 

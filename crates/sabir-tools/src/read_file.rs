@@ -73,10 +73,16 @@ impl TypedTool for ReadFile {
 
     fn access(&self, input: &Input) -> Access {
         let wanted = input.requested_files(&self.0);
-        self.0.read_access_all(wanted.iter().map(|wanted| wanted.path.as_str()))
+        self.0
+            .read_access_all(wanted.iter().map(|wanted| wanted.path.as_str()))
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<FileViews, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<FileViews, String> {
         text::run_blocking(move || {
             let wanted = input.requested_files(&self.0);
             if wanted.len() > MAX_FILES {
@@ -85,7 +91,10 @@ impl TypedTool for ReadFile {
                     count_noun(wanted.len(), "file")
                 ));
             }
-            let mut room = OutputBudget { text_bytes: MAX_OUTPUT_BYTES, picture_bytes: picture::MAX_BYTES };
+            let mut room = OutputBudget {
+                text_bytes: MAX_OUTPUT_BYTES,
+                picture_bytes: picture::MAX_BYTES,
+            };
             let files = wanted.into_iter().map(|wanted| {
                 let seen = read_requested(&self.0, &wanted, &mut room);
                 (wanted.path, seen)
@@ -98,12 +107,28 @@ impl TypedTool for ReadFile {
 
 impl Input {
     fn requested_files(&self, ground: &FileTracker) -> Vec<RequestedLines> {
-        let (first, last) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(usize::MAX));
+        let (first, last) = (
+            self.start_line.unwrap_or(1),
+            self.end_line.unwrap_or(usize::MAX),
+        );
         // Where no lines are asked for, they may stand behind this path as behind the others.
         let lines_given = self.start_line.is_some() || self.end_line.is_some();
-        let whole = || RequestedLines { path: self.path.clone(), first, last };
-        let mut all = vec![if lines_given { whole() } else { RequestedLines::parse(ground, &self.path) }];
-        all.extend(self.more_paths.iter().flatten().map(|text| RequestedLines::parse(ground, text)));
+        let whole = || RequestedLines {
+            path: self.path.clone(),
+            first,
+            last,
+        };
+        let mut all = vec![if lines_given {
+            whole()
+        } else {
+            RequestedLines::parse(ground, &self.path)
+        }];
+        all.extend(
+            self.more_paths
+                .iter()
+                .flatten()
+                .map(|text| RequestedLines::parse(ground, text)),
+        );
         all
     }
 }
@@ -111,33 +136,66 @@ impl Input {
 impl RequestedLines {
     /// `PATH` or `PATH:FIRST-LAST`; a file of that very name goes before.
     fn parse(ground: &FileTracker, text: &str) -> Self {
-        let whole = Self { path: text.to_owned(), first: 1, last: usize::MAX };
-        let Some((path, lines)) = text.rsplit_once(':') else { return whole };
+        let whole = Self {
+            path: text.to_owned(),
+            first: 1,
+            last: usize::MAX,
+        };
+        let Some((path, lines)) = text.rsplit_once(':') else {
+            return whole;
+        };
         let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
-        let (Ok(first), Ok(last)) = (first.parse(), last.parse()) else { return whole };
-        let is_name = ground.resolve_path(text).is_ok_and(|real| ground.workspace().exists(&real).unwrap_or(true));
-        if is_name { whole } else { Self { path: path.to_owned(), first, last } }
+        let (Ok(first), Ok(last)) = (first.parse(), last.parse()) else {
+            return whole;
+        };
+        let is_name = ground
+            .resolve_path(text)
+            .is_ok_and(|real| ground.workspace().exists(&real).unwrap_or(true));
+        if is_name {
+            whole
+        } else {
+            Self {
+                path: path.to_owned(),
+                first,
+                last,
+            }
+        }
     }
 }
 
-fn read_requested(ground: &FileTracker, wanted: &RequestedLines, room: &mut OutputBudget) -> Result<FileView, String> {
+fn read_requested(
+    ground: &FileTracker,
+    wanted: &RequestedLines,
+    room: &mut OutputBudget,
+) -> Result<FileView, String> {
     let RequestedLines { path, first, last } = wanted;
     if *first == 0 || last < first {
         return Err(format!(
             "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
         ));
     }
-    let path = ground.resolve_path(path).map_err(|error| ground.explain_error(&error))?;
-    let found = ground.workspace().read_file(&path, MAX_FILE_BYTES).map_err(|error| match error {
-        WorkspaceError::NotAFile { found: "a folder", .. } => format!("`{path}` is a folder. Use list_files for it."),
-        error => ground.explain_error(&error),
-    })?;
+    let path = ground
+        .resolve_path(path)
+        .map_err(|error| ground.explain_error(&error))?;
+    let found = ground
+        .workspace()
+        .read_file(&path, MAX_FILE_BYTES)
+        .map_err(|error| match error {
+            WorkspaceError::NotAFile {
+                found: "a folder", ..
+            } => format!("`{path}` is a folder. Use list_files for it."),
+            error => ground.explain_error(&error),
+        })?;
     if let Some(format) = picture::detect_format(&found.bytes) {
         return load_image(&path, &found, format, room);
     }
     let text = decode_text(&path, &found)?;
     let seen = select_lines(&path, &found, &text, (*first, *last), room)?;
-    ground.record_version(path, found.version, (!found.truncated).then_some(text.content.as_str()));
+    ground.record_version(
+        path,
+        found.version,
+        (!found.truncated).then_some(text.content.as_str()),
+    );
     Ok(seen)
 }
 
@@ -162,7 +220,11 @@ fn load_image(
         ));
     }
     room.picture_bytes -= found.bytes.len();
-    Ok(FileView::Picture { path: path.to_string(), size, picture })
+    Ok(FileView::Picture {
+        path: path.to_string(),
+        size,
+        picture,
+    })
 }
 
 /// What the file says.
@@ -176,7 +238,10 @@ fn decode_text(path: &WorkPath, found: &FileContent) -> Result<DecodedText, Stri
     let mut whole = found.bytes.as_slice();
     if found.truncated {
         // A character may have been cut; a line may, anyway.
-        let end = whole.iter().rposition(|byte| *byte == b'\n').map_or(whole.len(), |at| at + 1);
+        let end = whole
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(whole.len(), |at| at + 1);
         whole = whole.get(..end).unwrap_or(whole);
     }
     DecodedText::decode(whole).map_err(|_| {
@@ -197,7 +262,9 @@ fn select_lines(
 ) -> Result<FileView, String> {
     let total = text.content.lines().count();
     if total == 0 {
-        return Ok(FileView::Empty { path: path.to_string() });
+        return Ok(FileView::Empty {
+            path: path.to_string(),
+        });
     }
     if first > total {
         return Err(format!(
@@ -213,7 +280,11 @@ fn select_lines(
     }
     let wanted = last.min(total);
     let mut lines = Vec::new();
-    for (number, line) in (1..=wanted).zip(text.content.lines()).skip(first - 1).take(MAX_LINES) {
+    for (number, line) in (1..=wanted)
+        .zip(text.content.lines())
+        .skip(first - 1)
+        .take(MAX_LINES)
+    {
         let line = text::cut_line(line, MAX_LINE_BYTES);
         // The number, the bar and the end of the line.
         let needed = line.len() + wanted.to_string().len() + 4;

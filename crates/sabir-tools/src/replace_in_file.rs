@@ -60,7 +60,12 @@ impl TypedTool for ReplaceInFile {
         })
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<EditOutcome, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<EditOutcome, String> {
         text::run_blocking(move || replace_blocks(&self.0, &input)).await
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
 use sabir_policy::{Access, ToolGroup};
-use sabir_workspace::{CommandExit, JobManager, JobState, OutputError, OutputInfo, OutputLine, PageOptions};
+use sabir_workspace::{
+    CommandExit, JobManager, JobState, OutputError, OutputInfo, OutputLine, PageOptions,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,10 +56,17 @@ impl TypedTool for StopCommand {
         Access::Nothing
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<StopResult, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<StopResult, String> {
         let explain = |error: OutputError| match error {
             OutputError::Missing { number, .. } => {
-                format!("There is no job {number}. read_command_output without arguments lists what there is.")
+                format!(
+                    "There is no job {number}. read_command_output without arguments lists what there is."
+                )
             }
             error => format!("{}.", text::capitalize_first(&error.to_string())),
         };
@@ -67,19 +76,35 @@ impl TypedTool for StopCommand {
         let jobs = Arc::clone(&self.0);
         text::run_blocking(move || {
             let first = info.lines.saturating_sub(LAST_LINES) + 1;
-            let options = PageOptions { first, last: u64::MAX, max_bytes: MAX_BYTES, max_line_bytes: MAX_LINE_BYTES };
+            let options = PageOptions {
+                first,
+                last: u64::MAX,
+                max_bytes: MAX_BYTES,
+                max_line_bytes: MAX_LINE_BYTES,
+            };
             // What it printed is only an addition: that it ended is told in any case.
             let lines = jobs.read_page(info.number, &options).unwrap_or_default();
-            Ok(StopResult { ended_already: before.state != JobState::Running, info, lines })
+            Ok(StopResult {
+                ended_already: before.state != JobState::Running,
+                info,
+                lines,
+            })
         })
         .await
     }
 }
 
 impl From<StopResult> for ToolOutput {
-    fn from(StopResult { ended_already, info, lines }: StopResult) -> Self {
+    fn from(
+        StopResult {
+            ended_already,
+            info,
+            lines,
+        }: StopResult,
+    ) -> Self {
         let (number, state) = (info.number, describe_state(&info.state));
-        let stopped = matches!(&info.state, JobState::Ended(ending) if ending.end == CommandExit::Cancelled);
+        let stopped =
+            matches!(&info.state, JobState::Ended(ending) if ending.end == CommandExit::Cancelled);
         let mut words = match ended_already {
             true => format!("Job {number} had ended already: {state}."),
             false if stopped => format!("Job {number} was stopped, with all that it had started."),

@@ -9,12 +9,16 @@ pub(crate) const MAX_FILE_BYTES: usize = 32 << 20;
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    let broken = "The tool broke down, which is a defect of Sabir and not of the call. Try another way.";
+    let broken =
+        "The tool broke down, which is a defect of Sabir and not of the call. Try another way.";
     // Where the system gives no thread for it, the runtime panics at once.
-    let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tokio::task::spawn_blocking(work)));
-    let none =
-        "The system allows no more processes and threads, so nothing was done. Stop what runs, or try again later.";
-    let Ok(work) = begun else { return Err(none.to_owned()) };
+    let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        tokio::task::spawn_blocking(work)
+    }));
+    let none = "The system allows no more processes and threads, so nothing was done. Stop what runs, or try again later.";
+    let Ok(work) = begun else {
+        return Err(none.to_owned());
+    };
     work.await.unwrap_or_else(|_| Err(broken.to_owned()))
 }
 
@@ -81,12 +85,16 @@ pub(crate) fn group_digits(number: u64) -> String {
 /// A sentence that begins with a capital.
 pub(crate) fn capitalize_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), chars.as_str()))
+    chars.next().map_or_else(String::new, |first| {
+        format!("{}{}", first.to_uppercase(), chars.as_str())
+    })
 }
 
 /// The start of a line that is too long, and how much is missing.
 pub(crate) fn cut_line(line: &str, max_bytes: usize) -> String {
-    let kept = line.get(..line.floor_char_boundary(max_bytes)).unwrap_or_default();
+    let kept = line
+        .get(..line.floor_char_boundary(max_bytes))
+        .unwrap_or_default();
     match line.len() - kept.len() {
         0 => line.to_owned(),
         missing => format!("{kept}… [{missing} bytes of this line left out]"),
@@ -99,14 +107,21 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_failed_output() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let words = runtime.block_on(run_blocking::<()>(|| panic!("on purpose"))).unwrap_err();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let words = runtime
+            .block_on(run_blocking::<()>(|| panic!("on purpose")))
+            .unwrap_err();
         assert!(words.starts_with("The tool broke down"), "{words}");
     }
 
     #[test]
     fn numbers() {
-        assert_eq!([0, 999, 1000, 1_048_576].map(group_digits), ["0", "999", "1,000", "1,048,576"]);
+        assert_eq!(
+            [0, 999, 1000, 1_048_576].map(group_digits),
+            ["0", "999", "1,000", "1,048,576"]
+        );
         assert_eq!([1, 2].map(count_processes), ["1 process", "2 processes"]);
     }
 

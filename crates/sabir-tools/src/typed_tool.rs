@@ -7,7 +7,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sabir_agent::{
-    CallArguments, CallPermit, InvalidCall, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+    CallArguments, CallPermit, InvalidCall, Preconditions, PreparedCall, ProgressSink, Tool,
+    ToolOutput, ToolWork,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -73,7 +74,10 @@ impl<T: TypedTool> TypedToolAdapter<T> {
 
     /// A tool that models are shown, or not.
     pub(crate) fn with_offered(tool: T, offered: bool) -> Arc<dyn Tool> {
-        Arc::new(Self { tool: Arc::new(tool), offered })
+        Arc::new(Self {
+            tool: Arc::new(tool),
+            offered,
+        })
     }
 }
 
@@ -100,9 +104,14 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
         match T::Input::deserialize(arguments) {
-            Ok(input) => Box::new(TypedCall { tool: Arc::clone(&self.tool), input }),
+            Ok(input) => Box::new(TypedCall {
+                tool: Arc::clone(&self.tool),
+                input,
+            }),
             // The gates have checked the arguments, so this is a mistake of the caller's.
-            Err(error) => InvalidCall::boxed(format!("The arguments do not fit the tool: {error}.")),
+            Err(error) => {
+                InvalidCall::boxed(format!("The arguments do not fit the tool: {error}."))
+            }
         }
     }
 }
@@ -126,21 +135,44 @@ impl<T: TypedTool> PreparedCall for TypedCall<T> {
         self.tool.preview(&self.input)
     }
 
-    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(
+        self: Box<Self>,
+        permit: &'a CallPermit,
+        progress: ProgressSink<'a>,
+    ) -> ToolWork<'a> {
         let Self { tool, input } = *self;
-        Box::pin(async move { tool.run(permit, input, progress).await.map_or_else(ToolOutput::failed, Into::into) })
+        Box::pin(async move {
+            tool.run(permit, input, progress)
+                .await
+                .map_or_else(ToolOutput::failed, Into::into)
+        })
     }
 }
 
 /// What a model reads of a tool.
 pub(crate) fn typed_spec<T: TypedTool>() -> ToolSpec {
-    let generator = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator();
+    let generator = SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator();
     let mut schema = generator.into_root_schema_for::<T::Input>().to_value();
     clean_schema(&mut schema);
-    let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-    let description = description.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-    let example = if let Value::Object(example) = T::example() { example } else { Map::new() };
-    ToolSpec { examples: vec![example], ..ToolSpec::new(T::NAME, description, schema) }
+    let description = schema
+        .as_object_mut()
+        .and_then(|schema| schema.remove("description"));
+    let description = description
+        .as_ref()
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    let example = if let Value::Object(example) = T::example() {
+        example
+    } else {
+        Map::new()
+    };
+    ToolSpec {
+        examples: vec![example],
+        ..ToolSpec::new(T::NAME, description, schema)
+    }
 }
 
 /// Takes out what is of no use to a model: titles, number formats, and `null` for what may be left out; lines of a doc comment
@@ -161,7 +193,9 @@ fn clean_schema(schema: &mut Value) {
                 fields.remove("minimum");
             }
             if let Some(Value::String(description)) = fields.get_mut("description") {
-                let paragraphs = description.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+                let paragraphs = description
+                    .split("\n\n")
+                    .map(|paragraph| paragraph.replace('\n', " "));
                 *description = paragraphs.collect::<Vec<_>>().join("\n\n");
             }
             if let Some(Value::Array(types)) = fields.get_mut("type") {
@@ -219,7 +253,12 @@ mod tests {
             Access::Nothing
         }
 
-        async fn run(self: Arc<Self>, _: &CallPermit, _: Input, _: ProgressSink<'_>) -> Result<ToolOutput, String> {
+        async fn run(
+            self: Arc<Self>,
+            _: &CallPermit,
+            _: Input,
+            _: ProgressSink<'_>,
+        ) -> Result<ToolOutput, String> {
             Ok(ToolOutput::done("seen"))
         }
     }
@@ -227,7 +266,10 @@ mod tests {
     #[test]
     fn the_types_are_the_words() {
         let spec = typed_spec::<Look>();
-        assert_eq!((spec.name.as_str(), spec.description.as_str()), ("look", "Looks at things."));
+        assert_eq!(
+            (spec.name.as_str(), spec.description.as_str()),
+            ("look", "Looks at things.")
+        );
         assert_eq!(
             spec.parameters,
             json!({
@@ -247,6 +289,9 @@ mod tests {
     fn arguments_that_do_not_fit_are_told() {
         let tool = TypedToolAdapter::into_tool(Look);
         let arguments = json!({"path": 1}).as_object().unwrap().clone();
-        assert!(matches!(tool.prepare(&arguments).access(), Access::Invalid { .. }));
+        assert!(matches!(
+            tool.prepare(&arguments).access(),
+            Access::Invalid { .. }
+        ));
     }
 }

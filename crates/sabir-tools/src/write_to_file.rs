@@ -80,24 +80,44 @@ impl TypedTool for WriteToFile {
         preview::preview_write(&self.0, &input.path, &input.content)
     }
 
-    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<WrittenFile, String> {
+    async fn run(
+        self: Arc<Self>,
+        _: &CallPermit,
+        input: Input,
+        _: ProgressSink<'_>,
+    ) -> Result<WrittenFile, String> {
         text::run_blocking(move || write_file(&self.0, &input)).await
     }
 }
 
 impl From<WrittenFile> for ToolOutput {
     fn from(written: WrittenFile) -> Self {
-        let WrittenFile { path, lines, before, lost_crlf } = written;
+        let WrittenFile {
+            path,
+            lines,
+            before,
+            lost_crlf,
+        } = written;
         let lines = count_noun(lines, "line");
         let unread = |read| if read { "" } else { ", which you had not read" };
         let mut words = match before {
             PreviousContent::Nothing => format!("Wrote {lines} to the new file `{path}`."),
-            PreviousContent::Same => format!("`{path}` holds exactly this content already; nothing was written."),
+            PreviousContent::Same => {
+                format!("`{path}` holds exactly this content already; nothing was written.")
+            }
             PreviousContent::Lines { lines: old, read } => {
-                format!("Wrote {lines} to `{path}`, in place of its {}{}.", count_noun(old, "line"), unread(read))
+                format!(
+                    "Wrote {lines} to `{path}`, in place of its {}{}.",
+                    count_noun(old, "line"),
+                    unread(read)
+                )
             }
             PreviousContent::Bytes { bytes, read } => {
-                format!("Wrote {lines} to `{path}`, in place of its {}{}.", text::count_bytes(bytes), unread(read))
+                format!(
+                    "Wrote {lines} to `{path}`, in place of its {}{}.",
+                    text::count_bytes(bytes),
+                    unread(read)
+                )
             }
         };
         if lost_crlf {
@@ -116,28 +136,62 @@ fn write_file(ground: &FileTracker, input: &Input) -> Result<WrittenFile, String
     };
     let lines = input.content.lines().count();
     let Some(old) = old else {
-        let change = FileChange::write(path.clone(), input.content.as_bytes().to_vec(), WritePrecondition::Missing);
+        let change = FileChange::write(
+            path.clone(),
+            input.content.as_bytes().to_vec(),
+            WritePrecondition::Missing,
+        );
         ground.apply_changes(&[change], &[&input.content])?;
-        return Ok(WrittenFile { path, lines, before: PreviousContent::Nothing, lost_crlf: false });
+        return Ok(WrittenFile {
+            path,
+            lines,
+            before: PreviousContent::Nothing,
+            lost_crlf: false,
+        });
     };
-    let text = DecodedText::decode(&old.bytes).ok().filter(|_| !old.truncated);
-    ground.check_fresh(&path, old.version, text.as_ref().map(|text| text.content.as_str()))?;
-    let encoding = text.as_ref().map_or(TextEncoding::Utf8, |text| text.encoding);
+    let text = DecodedText::decode(&old.bytes)
+        .ok()
+        .filter(|_| !old.truncated);
+    ground.check_fresh(
+        &path,
+        old.version,
+        text.as_ref().map(|text| text.content.as_str()),
+    )?;
+    let encoding = text
+        .as_ref()
+        .map_or(TextEncoding::Utf8, |text| text.encoding);
     let bytes = encode_content(&path, encoding, &input.content)?;
     if old.bytes == bytes && !old.truncated {
         ground.record_version(path.clone(), old.version, Some(&input.content));
-        return Ok(WrittenFile { path, lines, before: PreviousContent::Same, lost_crlf: false });
+        return Ok(WrittenFile {
+            path,
+            lines,
+            before: PreviousContent::Same,
+            lost_crlf: false,
+        });
     }
     let before = previous_content(&old, text.as_ref(), ground.is_known(&path));
-    let lost_crlf = text.is_some_and(|text| text.content.contains("\r\n")) && !input.content.contains("\r\n");
+    let lost_crlf =
+        text.is_some_and(|text| text.content.contains("\r\n")) && !input.content.contains("\r\n");
     let change = FileChange::write(path.clone(), bytes, WritePrecondition::Version(old.version));
     ground.apply_changes(&[change], &[&input.content])?;
-    Ok(WrittenFile { path, lines, before, lost_crlf })
+    Ok(WrittenFile {
+        path,
+        lines,
+        before,
+        lost_crlf,
+    })
 }
 
 fn previous_content(old: &FileContent, text: Option<&DecodedText>, read: bool) -> PreviousContent {
     match text {
-        Some(text) => PreviousContent::Lines { lines: text.content.lines().count(), read },
-        None => PreviousContent::Bytes { bytes: old.size_bytes, read },
+        Some(text) => PreviousContent::Lines {
+            lines: text.content.lines().count(),
+            read,
+        },
+        None => PreviousContent::Bytes {
+            bytes: old.size_bytes,
+            read,
+        },
     }
 }

@@ -17,18 +17,38 @@ fn request(turns: usize) -> Request {
     let mut messages = vec![Message::user("Look.")];
     for turn in 0..turns {
         let id = CallId::new(format!("call_{turn}"));
-        let arguments = json!({"path": format!("src/file_{turn}.rs")}).as_object().cloned().unwrap_or_default();
-        let call = Call { id: id.clone(), name: "read_file".to_owned(), arguments, dialect: None };
+        let arguments = json!({"path": format!("src/file_{turn}.rs")})
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        let call = Call {
+            id: id.clone(),
+            name: "read_file".to_owned(),
+            arguments,
+            dialect: None,
+        };
         let content = format!("{turn:>6} | let line = \"of a file\";\n").repeat(12);
-        let result =
-            CallResult { id, name: call.name.clone(), ending: ToolResultStatus::Done, content, images: Vec::new() };
+        let result = CallResult {
+            id,
+            name: call.name.clone(),
+            ending: ToolResultStatus::Done,
+            content,
+            images: Vec::new(),
+        };
         messages.push(Message {
             role: Role::Assistant,
             parts: vec![MessagePart::text("I look."), MessagePart::Call(call)],
         });
-        messages.push(Message { role: Role::User, parts: vec![MessagePart::Result(result)] });
+        messages.push(Message {
+            role: Role::User,
+            parts: vec![MessagePart::Result(result)],
+        });
     }
-    Request { model: "m".to_owned(), messages: messages.into(), ..Request::default() }
+    Request {
+        model: "m".to_owned(),
+        messages: messages.into(),
+        ..Request::default()
+    }
 }
 
 /// Encodes the body as it is sent.
@@ -39,7 +59,9 @@ fn written(wire: Wire, request: &Request) -> Vec<u8> {
 fn write(bencher: divan::Bencher<'_, '_>, wire: Wire, turns: usize) {
     let request = request(turns);
     let bytes = written(wire, &request).len();
-    bencher.counter(BytesCount::new(bytes)).bench_local(|| written(wire, &request));
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench_local(|| written(wire, &request));
 }
 
 #[divan::bench(args = TURNS)]

@@ -60,7 +60,11 @@ impl ArgumentWriter {
             self.state = WriterState::Rest;
             return;
         }
-        out.push(if self.state == WriterState::Nothing { '{' } else { ',' });
+        out.push(if self.state == WriterState::Nothing {
+            '{'
+        } else {
+            ','
+        });
         out.push('"');
         escape_json(name, out);
         out.push_str("\":");
@@ -95,7 +99,9 @@ impl ArgumentWriter {
                 self.raw = String::new();
             }
             // The quote or bracket that closes these is written at the end of the call.
-            WriterState::Bare | WriterState::Rest | WriterState::Nothing | WriterState::Object => return,
+            WriterState::Bare | WriterState::Rest | WriterState::Nothing | WriterState::Object => {
+                return;
+            }
         }
         self.state = WriterState::Object;
     }
@@ -122,10 +128,14 @@ impl ArgumentWriter {
 /// Returns a draft's arguments as an object. JSON source that does not parse becomes a string.
 pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value> {
     let value = |argument: &DraftArgument| match argument.form {
-        ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_else(|_| Value::from(argument.text.as_str())),
+        ArgForm::Json => serde_json::from_str(&argument.text)
+            .unwrap_or_else(|_| Value::from(argument.text.as_str())),
         _ => Value::from(argument.text.as_str()),
     };
-    arguments.iter().map(|argument| (argument.name.clone(), value(argument))).collect()
+    arguments
+        .iter()
+        .map(|argument| (argument.name.clone(), value(argument)))
+        .collect()
 }
 
 /// Parses the text of arguments as an object. Any other text becomes one argument without a name,
@@ -150,7 +160,10 @@ mod tests {
         let string = ArgForm::String;
         let rows = [
             (vec![("", json, "{'a': 'b'}")], "{'a': 'b'}"),
-            (vec![("a", json, "1"), ("", json, "'b': 'c'}")], r#"{"a":1,'b': 'c'}"#),
+            (
+                vec![("a", json, "1"), ("", json, "'b': 'c'}")],
+                r#"{"a":1,'b': 'c'}"#,
+            ),
             (vec![("a", string, "b"), ("", json, "}")], r#"{"a":"b",}"#),
         ];
         for (arguments, expected) in rows {

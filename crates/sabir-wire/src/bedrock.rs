@@ -21,7 +21,10 @@ pub(crate) const NAME: &str = "bedrock";
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
-    endpoint_patterns: ["/model/{segment}/converse", "/model/{segment}/converse-stream"],
+    endpoint_patterns: [
+        "/model/{segment}/converse",
+        "/model/{segment}/converse-stream",
+    ],
     // This is for API keys. Requests with AWS credentials are signed instead, which one header
     // cannot express.
     key_header: ("authorization", "Bearer "),

@@ -43,20 +43,33 @@ impl CallPairing {
             self.open.clear();
         }
         // A repeated id belongs to a call of an earlier turn.
-        let id = if native.is_empty() || self.used.contains(native) { self.fresh_id() } else { native.to_owned() };
+        let id = if native.is_empty() || self.used.contains(native) {
+            self.fresh_id()
+        } else {
+            native.to_owned()
+        };
         self.used.insert(id.clone());
         let id = CallId::new(id);
-        self.open.push(UnansweredCall { native: native.to_owned(), name: name.to_owned(), id: id.clone() });
+        self.open.push(UnansweredCall {
+            native: native.to_owned(),
+            name: name.to_owned(),
+            id: id.clone(),
+        });
         id
     }
 
     /// Returns the id and the tool's name of the call that a result answers. Without a match, the
     /// result keeps its own.
     pub(crate) fn match_result(&mut self, native: &str, name: &str) -> (CallId, String) {
-        let by_id = || self.open.iter().position(|call| !native.is_empty() && call.native == native);
+        let by_id = || {
+            self.open
+                .iter()
+                .position(|call| !native.is_empty() && call.native == native)
+        };
         let by_name = || self.open.iter().position(|call| call.name == name);
         // A result without an id and a name can only be matched by its position.
-        let by_place = || (native.is_empty() && name.is_empty() && !self.open.is_empty()).then_some(0);
+        let by_place =
+            || (native.is_empty() && name.is_empty() && !self.open.is_empty()).then_some(0);
         // The id is most reliable. The name matters for Gemini, where ids may be missing.
         match by_id().or_else(by_name).or_else(by_place) {
             Some(position) => {
@@ -108,11 +121,17 @@ mod tests {
         // Ids that repeat from turn to turn.
         check("0=f | 0>f 0=g | 0>g", "0 0:f call_0 call_0:g");
         // No ids: by name, then in order.
-        check("=f =g =f | >f >g >f", "call_0 call_1 call_2 call_0:f call_1:g call_2:f");
+        check(
+            "=f =g =f | >f >g >f",
+            "call_0 call_1 call_2 call_0:f call_1:g call_2:f",
+        );
         check("=f =g | > >", "call_0 call_1 call_0:f call_1:g");
         // One id twice in one turn, and an id that looks like one of ours.
         check("x=f x=f | x>f x>f", "x call_0 x:f call_0:f");
-        check("call_0=f =f | >f call_0>f", "call_0 call_1 call_0:f call_1:f");
+        check(
+            "call_0=f =f | >f call_0>f",
+            "call_0 call_1 call_0:f call_1:f",
+        );
         // A call without a result takes none of a later turn.
         check("=f | =f | >f", "call_0 call_1 call_1:f");
         // A result without any call.

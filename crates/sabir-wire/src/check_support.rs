@@ -2,8 +2,8 @@
 //! sent there at all.
 
 use sabir_call::{
-    CacheControl, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role, ToolChoice,
-    ToolProtocol,
+    CacheControl, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role,
+    ToolChoice, ToolProtocol,
 };
 
 use crate::client_request::{LossNote, RequestError};
@@ -40,40 +40,61 @@ impl SupportChecker<'_> {
         notes.push(LossNote::new(path, format!("{} {what}", self.wire)));
     }
 
-    fn check_tools(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+    fn check_tools(
+        &self,
+        request: &Request,
+        notes: &mut Vec<LossNote>,
+    ) -> Result<(), RequestError> {
         // In a prompted request the tools are described as text, so native tools cannot be passed
         // on to any wire.
         let prompted = request.protocol != ToolProtocol::Native;
         let mut lost = Vec::new();
-        for tool in request.options.native.iter().filter(|tool| prompted || tool.wire != self.wire) {
+        for tool in request
+            .options
+            .native
+            .iter()
+            .filter(|tool| prompted || tool.wire != self.wire)
+        {
             let word = native_tools::tool_type(tool);
             let wire = &tool.wire;
             match native_tools::tool_kind(tool) {
                 NativeToolKind::Freeform if native_tools::has_grammar(tool) => {
                     let name = native_tools::tool_name(tool).unwrap_or_default();
-                    let what = format!("the grammar of `{name}` is told in words: {} cannot be held to it", self.wire);
+                    let what = format!(
+                        "the grammar of `{name}` is told in words: {} cannot be held to it",
+                        self.wire
+                    );
                     notes.push(LossNote::new("tools", what));
                 }
                 // Their tools are offered as ordinary ones as well.
                 NativeToolKind::Freeform | NativeToolKind::Namespace => {}
                 NativeToolKind::Client => {
-                    let what =
-                        format!("`{word}` has no schema, and only models of {wire} know it: offer it as a function");
+                    let what = format!(
+                        "`{word}` has no schema, and only models of {wire} know it: offer it as a function"
+                    );
                     return Err(RequestError::new("tools", what));
                 }
                 NativeToolKind::Server => {
-                    notes.push(LossNote::new("tools", format!("left out: `{word}` is run by providers of {wire}")));
+                    notes.push(LossNote::new(
+                        "tools",
+                        format!("left out: `{word}` is run by providers of {wire}"),
+                    ));
                     lost.push((word, native_tools::tool_name(tool)));
                 }
             }
         }
         // A tool choice may name a server tool by its type or by its name.
-        let forced = |name: &String| lost.iter().any(|(word, known)| word == name || *known == Some(name.as_str()));
+        let forced = |name: &String| {
+            lost.iter()
+                .any(|(word, known)| word == name || *known == Some(name.as_str()))
+        };
         let asked = matches!(&request.tool_choice, ToolChoice::Tool(name) if forced(name));
         // Without any other tool, the request would silently lose its purpose.
         let alone = request.tools.is_empty() && request.options.native.len() == lost.len();
         if let Some((word, _)) = lost.first().filter(|_| asked || alone) {
-            let what = format!("`{word}` is run by its provider and by nobody here, and no other tool is asked for");
+            let what = format!(
+                "`{word}` is run by its provider and by nobody here, and no other tool is asked for"
+            );
             return Err(RequestError::new("tools", what));
         }
         if prompted || request.tools.is_empty() {
@@ -81,10 +102,18 @@ impl SupportChecker<'_> {
         }
         match &request.tool_choice {
             ToolChoice::Required if self.is_unsupported(UnsupportedFeature::ForcedCall) => {
-                self.push_note("tool_choice", "cannot be told that a call must be made; the model may choose", notes);
+                self.push_note(
+                    "tool_choice",
+                    "cannot be told that a call must be made; the model may choose",
+                    notes,
+                );
             }
             ToolChoice::Tool(_) if self.is_unsupported(UnsupportedFeature::ForcedCall) => {
-                self.push_note("tool_choice", "cannot be told which call to make; only that tool is offered", notes);
+                self.push_note(
+                    "tool_choice",
+                    "cannot be told which call to make; only that tool is offered",
+                    notes,
+                );
             }
             _ => {}
         }
@@ -93,10 +122,20 @@ impl SupportChecker<'_> {
             && request.tool_choice != ToolChoice::None
             && self.is_unsupported(UnsupportedFeature::SingleCall)
         {
-            self.push_note("parallel_tool_calls", "cannot be told to make one call at a time", notes);
+            self.push_note(
+                "parallel_tool_calls",
+                "cannot be told to make one call at a time",
+                notes,
+            );
         }
-        if !request.options.strict.is_empty() && self.is_unsupported(UnsupportedFeature::StrictArguments) {
-            self.push_note("tools", "cannot be told to hold arguments to their schema (`strict`)", notes);
+        if !request.options.strict.is_empty()
+            && self.is_unsupported(UnsupportedFeature::StrictArguments)
+        {
+            self.push_note(
+                "tools",
+                "cannot be told to hold arguments to their schema (`strict`)",
+                notes,
+            );
         }
         Ok(())
     }
@@ -104,41 +143,71 @@ impl SupportChecker<'_> {
     fn check_options(&self, request: &Request, notes: &mut Vec<LossNote>) {
         match request.options.format {
             ResponseFormat::Json if self.is_unsupported(UnsupportedFeature::JsonFormat) => {
-                self.push_note("response_format", "has no word for an answer in JSON; left out", notes);
+                self.push_note(
+                    "response_format",
+                    "has no word for an answer in JSON; left out",
+                    notes,
+                );
             }
-            ResponseFormat::Schema { .. } if self.is_unsupported(UnsupportedFeature::SchemaFormat) => {
-                self.push_note("response_format", "has no word for an answer of a schema; left out", notes);
+            ResponseFormat::Schema { .. }
+                if self.is_unsupported(UnsupportedFeature::SchemaFormat) =>
+            {
+                self.push_note(
+                    "response_format",
+                    "has no word for an answer of a schema; left out",
+                    notes,
+                );
             }
             _ => {}
         }
-        if request.options.cache == CacheControl::Marked && self.is_unsupported(UnsupportedFeature::CacheMarks) {
-            self.push_note("cache_control", "has no marks; it caches on its own or not at all", notes);
+        if request.options.cache == CacheControl::Marked
+            && self.is_unsupported(UnsupportedFeature::CacheMarks)
+        {
+            self.push_note(
+                "cache_control",
+                "has no marks; it caches on its own or not at all",
+                notes,
+            );
         }
     }
 
-    fn check_history(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+    fn check_history(
+        &self,
+        request: &Request,
+        notes: &mut Vec<LossNote>,
+    ) -> Result<(), RequestError> {
         let mut lost = 0;
         let mut failed = 0;
         // A prompted request tells failures in its text.
-        let unsaid = request.protocol == ToolProtocol::Native && self.is_unsupported(UnsupportedFeature::FailedResult);
+        let unsaid = request.protocol == ToolProtocol::Native
+            && self.is_unsupported(UnsupportedFeature::FailedResult);
         for (index, message) in request.messages.iter().enumerate() {
             for (at, part) in message.parts.iter().enumerate() {
                 if let Some(problem) = self.user_part_problem(request, message, part) {
-                    return Err(RequestError::new(format!("messages[{index}], part {at}"), problem));
+                    return Err(RequestError::new(
+                        format!("messages[{index}], part {at}"),
+                        problem,
+                    ));
                 }
-                lost += usize::from(message.role == Role::Assistant && self.is_part_lost(request, part));
-                let is_failed = matches!(part, MessagePart::Result(result) if result.ending.is_error());
+                lost += usize::from(
+                    message.role == Role::Assistant && self.is_part_lost(request, part),
+                );
+                let is_failed =
+                    matches!(part, MessagePart::Result(result) if result.ending.is_error());
                 failed += usize::from(unsaid && is_failed);
             }
         }
         if failed > 0 {
-            let what =
-                format!("has no word for a result that failed (`is_error`): the words of {failed} have to say it");
+            let what = format!(
+                "has no word for a result that failed (`is_error`): the words of {failed} have to say it"
+            );
             self.push_note("messages", &what, notes);
         }
         if lost > 0 {
-            let what =
-                format!("left out: {lost} thoughts or other state of a provider, which {} does not take", self.wire);
+            let what = format!(
+                "left out: {lost} thoughts or other state of a provider, which {} does not take",
+                self.wire
+            );
             notes.push(LossNote::new("messages", what));
         }
         Ok(())
@@ -146,13 +215,26 @@ impl SupportChecker<'_> {
 
     /// Returns the reason why the provider cannot see a part from the user, with advice; `None` if
     /// it can.
-    fn user_part_problem(&self, request: &Request, message: &Message, part: &MessagePart) -> Option<String> {
+    fn user_part_problem(
+        &self,
+        request: &Request,
+        message: &Message,
+        part: &MessagePart,
+    ) -> Option<String> {
         match part {
             MessagePart::ImageUrl { .. } if self.is_unsupported(UnsupportedFeature::ImageUrl) => {
-                Some(format!("{} takes pictures as base64, not by their address: send the picture itself", self.wire))
+                Some(format!(
+                    "{} takes pictures as base64, not by their address: send the picture itself",
+                    self.wire
+                ))
             }
-            MessagePart::Opaque(state) if message.role == Role::User && !self.can_take_state(request, state) => {
-                Some(format!("only providers of {} can read this document: send its text", state.wire))
+            MessagePart::Opaque(state)
+                if message.role == Role::User && !self.can_take_state(request, state) =>
+            {
+                Some(format!(
+                    "only providers of {} can read this document: send its text",
+                    state.wire
+                ))
             }
             _ => None,
         }
@@ -161,9 +243,11 @@ impl SupportChecker<'_> {
     /// Returns true if a part of an assistant message is not sent back.
     fn is_part_lost(&self, request: &Request, part: &MessagePart) -> bool {
         match part {
-            MessagePart::Thought { opaque: Some(state), .. } | MessagePart::Opaque(state) => {
-                !self.can_take_state(request, state)
+            MessagePart::Thought {
+                opaque: Some(state),
+                ..
             }
+            | MessagePart::Opaque(state) => !self.can_take_state(request, state),
             MessagePart::Thought { opaque: None, .. } => {
                 let kept = self.wire == ollama::NAME
                     || (self.wire == openai_chat::NAME && self.options.thought_field.is_some());

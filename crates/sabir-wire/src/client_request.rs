@@ -86,7 +86,12 @@ pub struct ResponseMetadata {
 impl DecodedRequest {
     /// Creates a decoded request of which nothing was left out.
     pub fn new(request: Request, streamed: bool) -> Self {
-        Self { request, streamed, preferences: ResponsePreferences::default(), notes: Vec::new() }
+        Self {
+            request,
+            streamed,
+            preferences: ResponsePreferences::default(),
+            notes: Vec::new(),
+        }
     }
 
     /// Builds the metadata of the response to this request. `id` is the response's own, `created`
@@ -110,23 +115,35 @@ impl DecodedRequest {
     /// # Errors
     /// The tool choice demands a call of a tool that is not offered, or of any tool where none is.
     pub(crate) fn validate_tool_choice(self) -> Result<Self, RequestError> {
-        let Request { tools, options, tool_choice: choice, .. } = &self.request;
+        let Request {
+            tools,
+            options,
+            tool_choice: choice,
+            ..
+        } = &self.request;
         // A native tool is chosen by its name or, if it has none, by its type.
         let own = |name: &str| {
-            options
-                .native
-                .iter()
-                .any(|tool| [native_tools::tool_name(tool), Some(native_tools::tool_type(tool))].contains(&Some(name)))
+            options.native.iter().any(|tool| {
+                [
+                    native_tools::tool_name(tool),
+                    Some(native_tools::tool_type(tool)),
+                ]
+                .contains(&Some(name))
+            })
         };
         match choice {
-            ToolChoice::Tool(name) if !tools.is_tool_offered(name) && !own(name) => Err(RequestError::new(
-                "tool_choice",
-                format!("`{name}` is not among the tools: offer it, or let the model choose"),
-            )),
-            ToolChoice::Required if tools.is_empty() && options.native.is_empty() => Err(RequestError::new(
-                "tool_choice",
-                "a call is to be made, and there are no tools: offer some in `tools`",
-            )),
+            ToolChoice::Tool(name) if !tools.is_tool_offered(name) && !own(name) => {
+                Err(RequestError::new(
+                    "tool_choice",
+                    format!("`{name}` is not among the tools: offer it, or let the model choose"),
+                ))
+            }
+            ToolChoice::Required if tools.is_empty() && options.native.is_empty() => {
+                Err(RequestError::new(
+                    "tool_choice",
+                    "a call is to be made, and there are no tools: offer some in `tools`",
+                ))
+            }
             _ => Ok(self),
         }
     }
@@ -142,7 +159,10 @@ impl ResponseMetadata {
 
 impl LossNote {
     pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
+        Self {
+            path: path.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -154,6 +174,9 @@ impl std::fmt::Display for LossNote {
 
 impl RequestError {
     pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
+        Self {
+            path: path.into(),
+            message: message.into(),
+        }
     }
 }

@@ -46,8 +46,18 @@ impl DeltaTemplate {
         // Wires without numbers render the same bytes for both.
         let counted = (first != other).then(|| split_around_difference(&before, &other));
         match counted {
-            Some((counted, before)) => Self { key, before_number: Some(counted), before, after },
-            None => Self { key, before_number: None, before, after },
+            Some((counted, before)) => Self {
+                key,
+                before_number: Some(counted),
+                before,
+                after,
+            },
+            None => Self {
+                key,
+                before_number: None,
+                before,
+                after,
+            },
         }
     }
 
@@ -66,8 +76,15 @@ impl DeltaTemplate {
 
 /// Returns the bytes before and after the one byte in which two renderings differ.
 fn split_around_difference(text: &[u8], other: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let hole = text.iter().zip(other).position(|(one, other)| one != other).unwrap_or(text.len());
-    (text.get(..hole).unwrap_or_default().to_vec(), text.get(hole + 1..).unwrap_or_default().to_vec())
+    let hole = text
+        .iter()
+        .zip(other)
+        .position(|(one, other)| one != other)
+        .unwrap_or(text.len());
+    (
+        text.get(..hole).unwrap_or_default().to_vec(),
+        text.get(hole + 1..).unwrap_or_default().to_vec(),
+    )
 }
 
 /// Appends a delta with the template in `slot`, which is replaced if it belongs to another block.
@@ -98,7 +115,10 @@ fn for_each_escaped_run(text: &str, mut put: impl FnMut(&str)) {
     let mut rest = text;
     // Only bytes below 0x20, quotes and backslashes need escapes; all are ASCII, so a split there
     // is valid UTF-8.
-    while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+    while let Some(at) = rest
+        .bytes()
+        .position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
+    {
         let (run, after) = rest.split_at(at);
         put(run);
         match after.as_bytes().first().copied().unwrap_or_default() {
@@ -127,22 +147,41 @@ mod tests {
         let all: String = ('\0'..='\u{2ff}').chain(['\u{2028}', '€', '😀']).collect();
         let mut inside = String::new();
         escape_json(&all, &mut inside);
-        assert_eq!(serde_json::from_str::<String>(&format!("\"{inside}\"")).unwrap(), all);
-        assert_eq!(format!("\"{inside}\""), serde_json::to_string(&all).unwrap());
+        assert_eq!(
+            serde_json::from_str::<String>(&format!("\"{inside}\"")).unwrap(),
+            all
+        );
+        assert_eq!(
+            format!("\"{inside}\""),
+            serde_json::to_string(&all).unwrap()
+        );
     }
 
     #[test]
     fn templates_render_the_same_bytes_as_the_encoder() {
         // The bytes around the gaps may contain anything, even the texts that are used to find them.
-        let plain = |key: u64, _: u64, text: &str| format!("a{key}b1 {}", json!({"b": "a", "t": text, "a": "b2"}));
-        let counted = |key: u64, number: u64, text: &str| format!("1{key} {}", json!({"n": number, "t": text, "a": 1}));
+        let plain = |key: u64, _: u64, text: &str| {
+            format!("a{key}b1 {}", json!({"b": "a", "t": text, "a": "b2"}))
+        };
+        let counted = |key: u64, number: u64, text: &str| {
+            format!("1{key} {}", json!({"n": number, "t": text, "a": 1}))
+        };
         for write in [plain, counted] {
             let mut slot = None;
-            for (key, number, text) in [(1, 1, "x"), (1, 9, "\"\\\n"), (2, 10, ""), (1, 123, "aab"), (1, 0, "€")] {
+            for (key, number, text) in [
+                (1, 1, "x"),
+                (1, 9, "\"\\\n"),
+                (2, 10, ""),
+                (1, 123, "aab"),
+                (1, 0, "€"),
+            ] {
                 let mut out = Vec::new();
-                write_delta(&mut slot, TextDelta { key, number, text }, &mut out, |number, text| {
-                    write(key, number, text).into_bytes()
-                });
+                write_delta(
+                    &mut slot,
+                    TextDelta { key, number, text },
+                    &mut out,
+                    |number, text| write(key, number, text).into_bytes(),
+                );
                 assert_eq!(String::from_utf8(out).unwrap(), write(key, number, text));
             }
         }

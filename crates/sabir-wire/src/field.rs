@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use sabir_call::{
-    Call, CallId, CallResult, Image, Message, MessagePart, RequestOptions, ResponseFormat, Role, ToolChoice,
-    ToolResultStatus, ToolSet, ToolSpec,
+    Call, CallId, CallResult, Image, Message, MessagePart, RequestOptions, ResponseFormat, Role,
+    ToolChoice, ToolResultStatus, ToolSet, ToolSpec,
 };
 
 use crate::client_request::RequestError;
@@ -21,13 +21,23 @@ const NULL: &Value = &Value::Null;
 impl<'a> JsonField<'a> {
     /// Returns the whole body.
     pub(crate) fn root(value: &'a Value) -> Self {
-        Self { path: String::new(), value }
+        Self {
+            path: String::new(),
+            value,
+        }
     }
 
     /// Returns a member; JSON `null` if it is missing.
     pub(crate) fn get(&self, key: &str) -> Self {
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        Self { path, value: self.value.get(key).unwrap_or(NULL) }
+        let path = if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        };
+        Self {
+            path,
+            value: self.value.get(key).unwrap_or(NULL),
+        }
     }
 
     /// Returns true if the value is missing or `null`.
@@ -40,7 +50,10 @@ impl<'a> JsonField<'a> {
         match self.value {
             Value::Null => Ok(Vec::new()),
             Value::Array(items) => {
-                let field = |(index, value)| Self { path: format!("{}[{index}]", self.path), value };
+                let field = |(index, value)| Self {
+                    path: format!("{}[{index}]", self.path),
+                    value,
+                };
                 Ok(items.iter().enumerate().map(field).collect())
             }
             _ => Err(self.mismatch_error("a list")),
@@ -49,12 +62,18 @@ impl<'a> JsonField<'a> {
 
     /// Returns a string.
     pub(crate) fn required_text(&self) -> Result<&'a str, RequestError> {
-        self.value.as_str().ok_or_else(|| self.mismatch_error("a string"))
+        self.value
+            .as_str()
+            .ok_or_else(|| self.mismatch_error("a string"))
     }
 
     /// Returns a string; an empty one if it is missing.
     pub(crate) fn text_or_empty(&self) -> Result<&'a str, RequestError> {
-        if self.is_absent() { Ok("") } else { self.required_text() }
+        if self.is_absent() {
+            Ok("")
+        } else {
+            self.required_text()
+        }
     }
 
     /// Returns an object; an empty one if it is missing.
@@ -71,7 +90,10 @@ impl<'a> JsonField<'a> {
         if let Value::String(text) = self.value {
             return Ok(vec![text.clone()]);
         }
-        self.list_items()?.iter().map(|item| item.required_text().map(str::to_owned)).collect()
+        self.list_items()?
+            .iter()
+            .map(|item| item.required_text().map(str::to_owned))
+            .collect()
     }
 
     /// Returns a whole number; `None` if it is missing.
@@ -79,7 +101,10 @@ impl<'a> JsonField<'a> {
         if self.is_absent() {
             return Ok(None);
         }
-        self.value.as_u64().map(Some).ok_or_else(|| self.mismatch_error("a whole number"))
+        self.value
+            .as_u64()
+            .map(Some)
+            .ok_or_else(|| self.mismatch_error("a whole number"))
     }
 
     /// Returns a number; `None` if it is missing.
@@ -87,7 +112,10 @@ impl<'a> JsonField<'a> {
         if self.is_absent() {
             return Ok(None);
         }
-        self.value.as_f64().map(Some).ok_or_else(|| self.mismatch_error("a number"))
+        self.value
+            .as_f64()
+            .map(Some)
+            .ok_or_else(|| self.mismatch_error("a number"))
     }
 
     /// Returns true if the value is `true`.
@@ -99,7 +127,11 @@ impl<'a> JsonField<'a> {
     pub(crate) fn mismatch_error(&self, expected: &str) -> RequestError {
         // A mismatch may be a whole document: 80 characters show what it is.
         let found: String = self.value.to_string().chars().take(80).collect();
-        let path = if self.path.is_empty() { "body" } else { &self.path };
+        let path = if self.path.is_empty() {
+            "body"
+        } else {
+            &self.path
+        };
         RequestError::new(path, format!("expected {expected}, found {found}"))
     }
 }
@@ -107,12 +139,23 @@ impl<'a> JsonField<'a> {
 /// Decodes an image given as a `data:` URL or by its address.
 pub(crate) fn decode_image_url(url: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let text = url.required_text()?;
-    if ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme)) {
-        return Ok(MessagePart::ImageUrl { url: text.to_owned() });
+    if ["https://", "http://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme))
+    {
+        return Ok(MessagePart::ImageUrl {
+            url: text.to_owned(),
+        });
     }
-    let picture = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let (media_type, data) = picture.ok_or_else(|| url.mismatch_error("a base64 data URL, or an address"))?;
-    Ok(MessagePart::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
+    let picture = text
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    let (media_type, data) =
+        picture.ok_or_else(|| url.mismatch_error("a base64 data URL, or an address"))?;
+    Ok(MessagePart::Image(Image {
+        media_type: media_type.to_owned(),
+        data: data.to_owned(),
+    }))
 }
 
 /// Splits parts into their joined text and their images.
@@ -137,9 +180,16 @@ pub(crate) fn split_text_and_images(
 }
 
 /// Joins parts of which only text is allowed.
-pub(crate) fn require_text_only(content: &JsonField<'_>, parts: Vec<MessagePart>) -> Result<String, RequestError> {
+pub(crate) fn require_text_only(
+    content: &JsonField<'_>,
+    parts: Vec<MessagePart>,
+) -> Result<String, RequestError> {
     let (words, images) = split_text_and_images(content, parts)?;
-    if images.is_empty() { Ok(words) } else { Err(content.mismatch_error("text only")) }
+    if images.is_empty() {
+        Ok(words)
+    } else {
+        Err(content.mismatch_error("text only"))
+    }
 }
 
 /// Decodes a tool in the form of an OpenAI function, which other APIs copied.
@@ -152,7 +202,11 @@ pub(crate) fn decode_function_tool(
     if described.get("strict").is_true() {
         options.strict.push(name.to_owned());
     }
-    Ok(ToolSpec::new(name, described.get("description").text_or_empty()?, schema))
+    Ok(ToolSpec::new(
+        name,
+        described.get("description").text_or_empty()?,
+        schema,
+    ))
 }
 
 /// Decodes a response format as OpenAI writes it; `inside` is the object that holds the schema.
@@ -219,16 +273,40 @@ impl HistoryBuilder {
 
     /// Builds the result of a call from its text and images. It gets the tool's name from the
     /// latest call with this id.
-    pub(crate) fn build_result(&self, id: &str, failed: bool, content: String, images: Vec<Image>) -> MessagePart {
+    pub(crate) fn build_result(
+        &self,
+        id: &str,
+        failed: bool,
+        content: String,
+        images: Vec<Image>,
+    ) -> MessagePart {
         // The latest call counts, because ids may repeat in a long history.
         let mut calls = self.messages.iter().rev().flat_map(Message::calls);
-        let name = calls.find(|call| call.id.as_str() == id).map(|call| call.name.clone()).unwrap_or_default();
-        let ending = if failed { ToolResultStatus::Failed } else { ToolResultStatus::Done };
-        MessagePart::Result(CallResult { id: CallId::new(id), name, ending, content, images })
+        let name = calls
+            .find(|call| call.id.as_str() == id)
+            .map(|call| call.name.clone())
+            .unwrap_or_default();
+        let ending = if failed {
+            ToolResultStatus::Failed
+        } else {
+            ToolResultStatus::Done
+        };
+        MessagePart::Result(CallResult {
+            id: CallId::new(id),
+            name,
+            ending,
+            content,
+            images,
+        })
     }
 }
 
 /// Builds a native call.
 pub(crate) fn build_call(id: &str, name: &str, arguments: Map<String, Value>) -> MessagePart {
-    MessagePart::Call(Call { id: CallId::new(id), name: name.to_owned(), arguments, dialect: None })
+    MessagePart::Call(Call {
+        id: CallId::new(id),
+        name: name.to_owned(),
+        arguments,
+        dialect: None,
+    })
 }

@@ -36,7 +36,9 @@ pub(crate) fn check_members(
     notes: &mut Vec<LossNote>,
 ) -> Result<(), RequestError> {
     // A body of another type fails where its members are decoded.
-    let Some(found) = body.value.as_object() else { return Ok(()) };
+    let Some(found) = body.value.as_object() else {
+        return Ok(());
+    };
     for (key, value) in found {
         // Clients send unused options as `null`, `false` or an empty list. Those must not be
         // refused.
@@ -44,9 +46,15 @@ pub(crate) fn check_members(
             continue;
         }
         let field = body.get(key);
-        match members.iter().find(|(known, _)| known == key).map(|(_, disposition)| *disposition) {
+        match members
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, disposition)| *disposition)
+        {
             Some(FieldDisposition::Read | FieldDisposition::Harmless) => {}
-            Some(FieldDisposition::LeftOut(why)) => notes.push(LossNote::new(field.path, format!("left out: {why}"))),
+            Some(FieldDisposition::LeftOut(why)) => {
+                notes.push(LossNote::new(field.path, format!("left out: {why}")))
+            }
             Some(FieldDisposition::Refused(instead)) => {
                 return Err(field.mismatch_error(&format!("nothing ({instead})")));
             }
@@ -81,17 +89,25 @@ mod tests {
         let fronts = [
             (anthropic::NAME, anthropic::decode_request::MEMBERS),
             (openai_chat::NAME, openai_chat::decode_request::MEMBERS),
-            (openai_responses::NAME, openai_responses::decode_request::MEMBERS),
+            (
+                openai_responses::NAME,
+                openai_responses::decode_request::MEMBERS,
+            ),
             (ollama::NAME, ollama::decode_request::MEMBERS),
         ];
         for (name, members) in fronts {
-            let (_, paragraph) =
-                document.split_once(&format!("\n`{name}`: ")).unwrap_or_else(|| panic!("no paragraph of {name}"));
+            let (_, paragraph) = document
+                .split_once(&format!("\n`{name}`: "))
+                .unwrap_or_else(|| panic!("no paragraph of {name}"));
             let paragraph = paragraph.split("\n\n").next().unwrap_or_default();
             // Four sentences: what is read, what says nothing, what is left out, what is refused.
             let sentence = |word: &str| {
                 let text = paragraph.replace('\n', " ");
-                let found: Vec<_> = text.split(". ").filter(|it| it.contains(word)).map(str::to_owned).collect();
+                let found: Vec<_> = text
+                    .split(". ")
+                    .filter(|it| it.contains(word))
+                    .map(str::to_owned)
+                    .collect();
                 found.join(" ")
             };
             for (member, disposition) in members {
@@ -101,7 +117,10 @@ mod tests {
                     FieldDisposition::LeftOut(_) => "left out",
                     FieldDisposition::Refused(_) => "refused",
                 };
-                assert!(sentence(word).contains(&format!("`{member}`")), "{name}: `{member}` is {word}");
+                assert!(
+                    sentence(word).contains(&format!("`{member}`")),
+                    "{name}: `{member}` is {word}"
+                );
             }
         }
     }
@@ -117,10 +136,23 @@ mod tests {
             let mut notes = Vec::new();
             check_members(&JsonField::root(&body), members, &mut notes).map(|()| notes.len())
         };
-        for nothing in [json!(null), json!(false), json!(0), json!(""), json!([]), json!({})] {
-            assert_eq!(look(json!({"no": nothing, "old": nothing, "unknown": nothing, "ok": 1})), Ok(0));
+        for nothing in [
+            json!(null),
+            json!(false),
+            json!(0),
+            json!(""),
+            json!([]),
+            json!({}),
+        ] {
+            assert_eq!(
+                look(json!({"no": nothing, "old": nothing, "unknown": nothing, "ok": 1})),
+                Ok(0)
+            );
         }
         assert_eq!(look(json!({"old": 1, "unknown": [1]})), Ok(2));
-        assert_eq!(look(json!({"no": true})).map_err(|error| error.path), Err("no".to_owned()));
+        assert_eq!(
+            look(json!({"no": true})).map_err(|error| error.path),
+            Err("no".to_owned())
+        );
     }
 }

@@ -86,7 +86,9 @@ pub enum HeaderValue<'a> {
 
 /// The error of data that exceeds a limit: the frame [`MAX_EVENT`], or a header its own limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a frame holds at most {MAX_EVENT} bytes, and a header a name of 1 to 255 and a value of at most 65535 bytes")]
+#[error(
+    "a frame holds at most {MAX_EVENT} bytes, and a header a name of 1 to 255 and a value of at most 65535 bytes"
+)]
 pub struct FrameError;
 
 /// An incremental decoder without I/O. Memory is bounded by [`MAX_EVENT`].
@@ -120,7 +122,9 @@ impl FrameDecoder {
         let mut rest = chunk;
         while !rest.is_empty() {
             if self.skip > 0 {
-                let skip = usize::try_from(self.skip).unwrap_or(usize::MAX).min(rest.len());
+                let skip = usize::try_from(self.skip)
+                    .unwrap_or(usize::MAX)
+                    .min(rest.len());
                 rest = rest.get(skip..).unwrap_or_default();
                 self.skip -= skip as u64;
             } else if self.held.is_empty() {
@@ -141,7 +145,11 @@ impl FrameDecoder {
     }
 
     /// Reads at the start of a frame and returns the remaining bytes.
-    fn read_new_frame<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
+    fn read_new_frame<'c>(
+        &mut self,
+        bytes: &'c [u8],
+        out: &mut impl FnMut(FrameEvent<'_>),
+    ) -> &'c [u8] {
         let Some(prelude) = bytes.get(..PRELUDE) else {
             self.held.extend_from_slice(bytes);
             return &[];
@@ -163,10 +171,18 @@ impl FrameDecoder {
     }
 
     /// Adds bytes to the held frame and returns the remaining bytes.
-    fn extend_held_frame<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
+    fn extend_held_frame<'c>(
+        &mut self,
+        bytes: &'c [u8],
+        out: &mut impl FnMut(FrameEvent<'_>),
+    ) -> &'c [u8] {
         // A complete held prelude was checked when its last byte arrived.
         let known = self.held.len() >= PRELUDE;
-        let wanted = if known { read_u32(&self.held) as usize } else { PRELUDE };
+        let wanted = if known {
+            read_u32(&self.held) as usize
+        } else {
+            PRELUDE
+        };
         let missing = wanted.saturating_sub(self.held.len());
         let (more, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, &[]));
         self.held.extend_from_slice(more);
@@ -195,7 +211,11 @@ impl FrameDecoder {
 
     /// Returns the length of the frame that a prelude begins; `None` for an invalid prelude or a
     /// frame to be skipped.
-    fn frame_length(&mut self, prelude: &[u8], out: &mut impl FnMut(FrameEvent<'_>)) -> Option<usize> {
+    fn frame_length(
+        &mut self,
+        prelude: &[u8],
+        out: &mut impl FnMut(FrameEvent<'_>),
+    ) -> Option<usize> {
         match check_prelude(prelude) {
             PreludeCheck::Total(total) => {
                 self.lost = false;
@@ -231,10 +251,12 @@ impl<'a> EventFrame<'a> {
 
     /// Returns the first header of this name, if it is text.
     pub fn text_header(&self, name: &str) -> Option<&'a str> {
-        self.headers().find(|(known, _)| *known == name).and_then(|(_, value)| match value {
-            HeaderValue::Text(text) => Some(text),
-            _ => None,
-        })
+        self.headers()
+            .find(|(known, _)| *known == name)
+            .and_then(|(_, value)| match value {
+                HeaderValue::Text(text) => Some(text),
+                _ => None,
+            })
     }
 }
 
@@ -242,10 +264,19 @@ impl<'a> EventFrame<'a> {
 ///
 /// # Errors
 /// A limit is exceeded; nothing was written then.
-pub fn encode_frame(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+pub fn encode_frame(
+    headers: &[(&str, HeaderValue<'_>)],
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), FrameError> {
     let mut head = Vec::new();
     for (name, value) in headers {
-        head.push(u8::try_from(name.len()).ok().filter(|length| *length > 0).ok_or(FrameError)?);
+        head.push(
+            u8::try_from(name.len())
+                .ok()
+                .filter(|length| *length > 0)
+                .ok_or(FrameError)?,
+        );
         head.extend_from_slice(name.as_bytes());
         write_value(*value, &mut head)?;
     }
@@ -303,7 +334,9 @@ fn check_prelude(prelude: &[u8]) -> PreludeCheck {
     let headers = read_u32(prelude.get(4..).unwrap_or_default());
     let sum = read_u32(prelude.get(8..).unwrap_or_default());
     // The headers must fit into the frame. Together with the checksum this rejects random bytes.
-    let fits = (total as usize).checked_sub(MIN_FRAME_BYTES).is_some_and(|room| headers as usize <= room);
+    let fits = (total as usize)
+        .checked_sub(MIN_FRAME_BYTES)
+        .is_some_and(|room| headers as usize <= room);
     if !fits || prelude.get(..8).map(hash) != Some(sum) {
         return PreludeCheck::Invalid;
     }
@@ -317,7 +350,9 @@ fn check_prelude(prelude: &[u8]) -> PreludeCheck {
 /// Decodes a complete frame with a valid prelude.
 fn decode_frame(frame: &[u8]) -> FrameEvent<'_> {
     let parts = frame.split_last_chunk().and_then(|(body, sum)| {
-        let (headers, payload) = body.get(PRELUDE..)?.split_at_checked(read_u32(body.get(4..)?) as usize)?;
+        let (headers, payload) = body
+            .get(PRELUDE..)?
+            .split_at_checked(read_u32(body.get(4..)?) as usize)?;
         Some((body, u32::from_be_bytes(*sum), headers, payload))
     });
     let Some((_, _, headers, payload)) = parts.filter(|(body, sum, ..)| hash(body) == *sum) else {
@@ -375,5 +410,7 @@ fn decode_fixed<'a, const N: usize>(
 
 /// Returns the number at the start, or 0 if there are not enough bytes.
 fn read_u32(bytes: &[u8]) -> u32 {
-    bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }

@@ -48,8 +48,14 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::TopP, "generationConfig.topP"),
         (RequestParam::TopK, "generationConfig.topK"),
         (RequestParam::Seed, "generationConfig.seed"),
-        (RequestParam::PresencePenalty, "generationConfig.presencePenalty"),
-        (RequestParam::FrequencyPenalty, "generationConfig.frequencyPenalty"),
+        (
+            RequestParam::PresencePenalty,
+            "generationConfig.presencePenalty",
+        ),
+        (
+            RequestParam::FrequencyPenalty,
+            "generationConfig.frequencyPenalty",
+        ),
         (RequestParam::Stop, "generationConfig.stopSequences"),
         (RequestParam::Temperature, "generation_config.temperature"),
         (RequestParam::TopP, "generation_config.top_p"),
@@ -99,7 +105,10 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     if reason == StopReason::Other {
         // The official clients parse the word as an enum constant. Words of other wires are in
         // lower case.
-        let is_word = !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        let is_word = !raw.is_empty()
+            && raw
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         return if is_word { raw } else { "OTHER" };
     }
     if STOP_REASONS.contains(&(raw, reason)) {
@@ -118,10 +127,16 @@ const EFFORTS: [(&str, ReasoningEffort); 4] = [
 
 /// Returns the word for an effort.
 fn encode_effort_level(effort: ReasoningEffort) -> &'static str {
-    EFFORTS.iter().find(|(_, known)| *known == effort).map_or("MEDIUM", |(word, _)| word)
+    EFFORTS
+        .iter()
+        .find(|(_, known)| *known == effort)
+        .map_or("MEDIUM", |(word, _)| word)
 }
 
 /// Returns the effort of a word.
 fn decode_effort_level(word: &str) -> Option<ReasoningEffort> {
-    EFFORTS.iter().find(|(known, _)| *known == word).map(|(_, effort)| *effort)
+    EFFORTS
+        .iter()
+        .find(|(known, _)| *known == word)
+        .map(|(_, effort)| *effort)
 }

@@ -28,12 +28,16 @@ fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
         return Cow::Borrowed(id);
     }
     // A readable start helps people who read logs; the hash makes the id unique.
-    let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT_CHARS).collect();
+    let mut text: String = id
+        .chars()
+        .map(|c| if allowed(c) { c } else { '_' })
+        .take(KEPT_CHARS)
+        .collect();
     // FNV-1a is fixed for all time, unlike the standard library's hashers, so resumed sessions send
     // the same ids.
-    let hash = id
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     let _ = write!(text, "_{hash:016x}");
     Cow::Owned(text)
 }
@@ -48,7 +52,10 @@ mod tests {
         for id in ["", "functions.f:0", "ü", &"x".repeat(41)] {
             let mapped = portable_id(id);
             assert!(
-                mapped.len() <= MAX_LENGTH && mapped.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
+                mapped.len() <= MAX_LENGTH
+                    && mapped
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || c == '_'),
                 "{id}"
             );
         }

@@ -109,7 +109,9 @@ impl ValueSplitter {
                         out(JsonValue::Stray);
                     }
                 }
-                SplitAction::End => self.deliver_object(chunk.get(start..at).unwrap_or_default(), out),
+                SplitAction::End => {
+                    self.deliver_object(chunk.get(start..at).unwrap_or_default(), out)
+                }
             }
         }
         if self.is_inside() {
@@ -159,7 +161,9 @@ impl ValueSplitter {
 fn next_state(state: SplitterState, byte: u8) -> (SplitterState, SplitAction) {
     let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
     match (state, byte) {
-        (SplitterState::Between | SplitterState::Stray, b'{') => (SplitterState::Opened, SplitAction::Begin),
+        (SplitterState::Between | SplitterState::Stray, b'{') => {
+            (SplitterState::Opened, SplitAction::Begin)
+        }
         (SplitterState::Between, b'[' | b',' | b']') => (SplitterState::Between, SplitAction::On),
         (SplitterState::Between, _) if space => (SplitterState::Between, SplitAction::On),
         (SplitterState::Between, _) => (SplitterState::Stray, SplitAction::Stray),
@@ -171,13 +175,17 @@ fn next_state(state: SplitterState, byte: u8) -> (SplitterState, SplitAction) {
         (SplitterState::Opened, _) if space => (SplitterState::Opened, SplitAction::On),
         // The second bracket may begin a real object, so it starts over there.
         (SplitterState::Opened, b'{') => (SplitterState::Opened, SplitAction::Stray),
-        (SplitterState::Opened, _) | (SplitterState::Quoted(_) | SplitterState::Escaped(_), b'\n') => {
+        (SplitterState::Opened, _)
+        | (SplitterState::Quoted(_) | SplitterState::Escaped(_), b'\n') => {
             (SplitterState::Stray, SplitAction::Stray)
         }
-        (SplitterState::Inside(depth), b'{' | b'[') => {
-            (SplitterState::Inside(depth.saturating_add(1)), SplitAction::On)
+        (SplitterState::Inside(depth), b'{' | b'[') => (
+            SplitterState::Inside(depth.saturating_add(1)),
+            SplitAction::On,
+        ),
+        (SplitterState::Inside(depth), b'}' | b']') => {
+            (SplitterState::Inside(depth - 1), SplitAction::On)
         }
-        (SplitterState::Inside(depth), b'}' | b']') => (SplitterState::Inside(depth - 1), SplitAction::On),
         (SplitterState::Inside(depth), b'"') => (SplitterState::Quoted(depth), SplitAction::On),
         (SplitterState::Quoted(depth), b'"') | (SplitterState::Inside(depth), _) => {
             (SplitterState::Inside(depth), SplitAction::On)
@@ -209,9 +217,16 @@ mod tests {
 
     /// The values of a body, and whether it ends inside one, in every split and byte by byte.
     fn check(body: &str, expected: &[&str], inside: bool) {
-        let expected: (Vec<_>, _) = (expected.iter().map(|text| (*text).to_owned()).collect(), inside);
+        let expected: (Vec<_>, _) = (
+            expected.iter().map(|text| (*text).to_owned()).collect(),
+            inside,
+        );
         assert_eq!(values([body.as_bytes()]), expected, "{body:?}");
-        assert_eq!(values(body.as_bytes().chunks(1)), expected, "{body:?} bytewise");
+        assert_eq!(
+            values(body.as_bytes().chunks(1)),
+            expected,
+            "{body:?} bytewise"
+        );
         for split in 0..=body.len() {
             let (head, tail) = body.as_bytes().split_at(split);
             assert_eq!(values([head, tail]), expected, "{body:?} split at {split}");
@@ -222,22 +237,38 @@ mod tests {
     fn objects_in_a_row_are_split() {
         check("", &[], false);
         check("{}\n{\"a\":1}\r\n", &["{}", "{\"a\":1}"], false);
-        check("{}{ \"a\" : [ { } ] }", &["{}", "{ \"a\" : [ { } ] }"], false);
-        check(r#"{"a":"}\"{\\"}{"b":"ü😀"}"#, &[r#"{"a":"}\"{\\"}"#, r#"{"b":"ü😀"}"#], false);
+        check(
+            "{}{ \"a\" : [ { } ] }",
+            &["{}", "{ \"a\" : [ { } ] }"],
+            false,
+        );
+        check(
+            r#"{"a":"}\"{\\"}{"b":"ü😀"}"#,
+            &[r#"{"a":"}\"{\\"}"#, r#"{"b":"ü😀"}"#],
+            false,
+        );
         check("{\"a\":", &[], true);
         check("{}{", &["{}"], true);
     }
 
     #[test]
     fn lists_are_split_into_objects() {
-        check("[{\n  \"a\": 1\n}\n,\n{}]\n", &["{\n  \"a\": 1\n}", "{}"], false);
+        check(
+            "[{\n  \"a\": 1\n}\n,\n{}]\n",
+            &["{\n  \"a\": 1\n}", "{}"],
+            false,
+        );
         check("[{\"a\":[{}]},{\"b\":", &["{\"a\":[{}]}"], true);
         check("[]", &[], false);
     }
 
     #[test]
     fn stray_bytes_are_reported_once() {
-        check("{}oops, not {json\n{\"a\":1}", &["{}", "Stray", "{\"a\":1}"], false);
+        check(
+            "{}oops, not {json\n{\"a\":1}",
+            &["{}", "Stray", "{\"a\":1}"],
+            false,
+        );
         check("[1,2,{}] x", &["Stray", "{}", "Stray"], false);
         check("{{\"a\":1}", &["Stray", "{\"a\":1}"], false);
         check("{\"a\":\"no end\n{\"b\":1}", &["Stray", "{\"b\":1}"], false);

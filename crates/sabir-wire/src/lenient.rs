@@ -76,7 +76,10 @@ impl LenientContent<'_> {
             Self::Text(text) => take(thought, text),
             Self::Parts(parts) => {
                 for part in parts {
-                    take(thought || part.kind.as_str() == "reasoning", part.text.as_str());
+                    take(
+                        thought || part.kind.as_str() == "reasoning",
+                        part.text.as_str(),
+                    );
                     part.thinking.for_each_text(true, take);
                 }
             }
@@ -223,7 +226,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Ok(LenientList(vec![T::deserialize(MapAccessDeserializer::new(map))?]))
+        Ok(LenientList(vec![T::deserialize(
+            MapAccessDeserializer::new(map),
+        )?]))
     }
 }
 
@@ -244,7 +249,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     absent_seq!();
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Ok(LenientObject(Some(T::deserialize(MapAccessDeserializer::new(map))?)))
+        Ok(LenientObject(Some(T::deserialize(
+            MapAccessDeserializer::new(map),
+        )?)))
     }
 }
 
@@ -273,14 +280,18 @@ impl<'de> Visitor<'de> for ContentVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut parts = Vec::new();
-        while let Some(LenientObject(part)) = seq.next_element::<LenientObject<LenientPart<'de>>>()? {
+        while let Some(LenientObject(part)) =
+            seq.next_element::<LenientObject<LenientPart<'de>>>()?
+        {
             parts.extend(part);
         }
         Ok(LenientContent::Parts(parts))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Ok(LenientContent::Parts(vec![LenientPart::deserialize(MapAccessDeserializer::new(map))?]))
+        Ok(LenientContent::Parts(vec![LenientPart::deserialize(
+            MapAccessDeserializer::new(map),
+        )?]))
     }
 }
 
@@ -310,12 +321,24 @@ mod tests {
 
     #[test]
     fn no_type_is_fatal() {
-        for value in ["null", "true", "1", "-1", "1.5", "\"x\"", "\"\\n\"", "[]", "[1,[2],{}]", "{}", "{\"type\":[1]}"]
-        {
+        for value in [
+            "null",
+            "true",
+            "1",
+            "-1",
+            "1.5",
+            "\"x\"",
+            "\"\\n\"",
+            "[]",
+            "[1,[2],{}]",
+            "{}",
+            "{\"type\":[1]}",
+        ] {
             let json = format!(
                 r#"{{"text":{value},"count":{value},"list":{value},"one":{value},"content":{value},"else":{value}}}"#
             );
-            serde_json::from_str::<Sample<'_>>(&json).unwrap_or_else(|error| panic!("{value}: {error}"));
+            serde_json::from_str::<Sample<'_>>(&json)
+                .unwrap_or_else(|error| panic!("{value}: {error}"));
         }
     }
 
@@ -330,19 +353,27 @@ mod tests {
             ("1.5", None),
             ("-1", None),
         ] {
-            assert_eq!(serde_json::from_str::<LenientCount>(json).unwrap().0, expected, "{json}");
+            assert_eq!(
+                serde_json::from_str::<LenientCount>(json).unwrap().0,
+                expected,
+                "{json}"
+            );
         }
     }
 
     #[test]
     fn plain_text_is_borrowed() {
-        let sample: Sample<'_> =
-            serde_json::from_str(r#"{"text":"a","count":"7","list":{"text":"b"},"one":{"text":"c"},"content":"d"}"#)
-                .unwrap();
+        let sample: Sample<'_> = serde_json::from_str(
+            r#"{"text":"a","count":"7","list":{"text":"b"},"one":{"text":"c"},"content":"d"}"#,
+        )
+        .unwrap();
         assert!(matches!(sample.text.0, Some(Cow::Borrowed("a"))));
         assert_eq!(sample.count.0, Some(7));
         assert!(matches!(sample.list.0.as_slice(), [piece] if piece.text.as_str() == "b"));
         assert!(sample.one.0.is_some_and(|piece| piece.text.as_str() == "c"));
-        assert!(matches!(sample.content, LenientContent::Text(Cow::Borrowed("d"))));
+        assert!(matches!(
+            sample.content,
+            LenientContent::Text(Cow::Borrowed("d"))
+        ));
     }
 }

@@ -42,7 +42,11 @@ pub enum InfoRequest {
 
 /// Returns the information request of a path. A query is ignored.
 pub fn match_info_path(path: &str) -> Option<InfoRequest> {
-    let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let path = path
+        .split(['?', '#'])
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('/');
     let fixed = [
         ("/v1/messages/count_tokens", InfoRequest::CountTokens),
         ("/api/tags", InfoRequest::Tags),
@@ -50,7 +54,10 @@ pub fn match_info_path(path: &str) -> Option<InfoRequest> {
         ("/api/version", InfoRequest::Version),
         ("/models", InfoRequest::Models),
     ];
-    let known = fixed.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, asked)| asked);
+    let known = fixed
+        .into_iter()
+        .find(|(end, _)| path.ends_with(end))
+        .map(|(_, asked)| asked);
     known.or_else(|| {
         let (_, name) = path.split_once("/models/")?;
         // Gemini appends the method to the model: `generateContent` or `streamGenerateContent`.
@@ -92,16 +99,22 @@ pub fn encode_ollama_tags(list: &[ListedModel]) -> Value {
 /// Returns the model's name from the body of Ollama's `show` request.
 pub fn ollama_show_name(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
-    let name = ["model", "name"].iter().find_map(|key| body.get(key)?.as_str())?;
+    let name = ["model", "name"]
+        .iter()
+        .find_map(|key| body.get(key)?.as_str())?;
     Some(name.to_owned())
 }
 
 /// Encodes one model for clients of Ollama. Tools are always among its capabilities, because the
 /// gateway adds them.
 pub fn encode_ollama_show(listed: &ListedModel) -> Value {
-    let context = listed.context.map(|tokens| ("general.context_length".to_owned(), json!(tokens)));
-    let info: serde_json::Map<_, _> =
-        [("general.architecture".to_owned(), json!("general"))].into_iter().chain(context).collect();
+    let context = listed
+        .context
+        .map(|tokens| ("general.context_length".to_owned(), json!(tokens)));
+    let info: serde_json::Map<_, _> = [("general.architecture".to_owned(), json!("general"))]
+        .into_iter()
+        .chain(context)
+        .collect();
     json!({
         "license": "", "modelfile": "", "parameters": "", "template": "", "details": ollama_model_details(), "model_info": info,
         "capabilities": ["completion", "tools"], "modified_at": format_timestamp(listed.created),
@@ -123,19 +136,29 @@ pub fn estimate_tokens(request: &Request) -> u64 {
     let part = |part: &MessagePart| match part {
         MessagePart::Text { text } | MessagePart::Thought { text, .. } => to_u64(text.len()),
         MessagePart::Image(_) | MessagePart::ImageUrl { .. } => IMAGE_TOKENS * BYTES_PER_TOKEN,
-        MessagePart::Call(call) => to_u64(call.name.len() + Value::Object(call.arguments.clone()).to_string().len()),
+        MessagePart::Call(call) => {
+            to_u64(call.name.len() + Value::Object(call.arguments.clone()).to_string().len())
+        }
         MessagePart::Result(result) => {
-            to_u64(result.content.len()) + result.images.len() as u64 * IMAGE_TOKENS * BYTES_PER_TOKEN
+            to_u64(result.content.len())
+                + result.images.len() as u64 * IMAGE_TOKENS * BYTES_PER_TOKEN
         }
         MessagePart::Opaque(opaque) => to_u64(opaque.data.to_string().len()),
         // Parts that this crate does not know yet cannot be estimated.
         _ => 0,
     };
-    let history: u64 = request.messages.iter().flat_map(|message| &message.parts).map(part).sum();
+    let history: u64 = request
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .map(part)
+        .sum();
     let tools: u64 = request
         .tools
         .iter()
-        .map(|tool| to_u64(tool.name.len() + tool.description.len() + tool.parameters.to_string().len()))
+        .map(|tool| {
+            to_u64(tool.name.len() + tool.description.len() + tool.parameters.to_string().len())
+        })
         .sum();
     // Rounded up, because an estimate that is too low costs a refused request.
     (to_u64(request.system.len()) + history + tools).div_ceil(BYTES_PER_TOKEN)
@@ -161,16 +184,33 @@ mod tests {
 
     #[test]
     fn paths_identify_the_information_request() {
-        let check = |path: &str, expected: Option<InfoRequest>| assert_eq!(match_info_path(path), expected, "{path}");
+        let check = |path: &str, expected: Option<InfoRequest>| {
+            assert_eq!(match_info_path(path), expected, "{path}")
+        };
         check("/v1/models", Some(InfoRequest::Models));
         check("/v1/models?limit=1000", Some(InfoRequest::Models));
-        check("/v1/models/a%2Fb:c", Some(InfoRequest::Model("a/b:c".into())));
-        check("/v1/models/org/name", Some(InfoRequest::Model("org/name".into())));
-        check("/v1/messages/count_tokens?beta=true", Some(InfoRequest::CountTokens));
+        check(
+            "/v1/models/a%2Fb:c",
+            Some(InfoRequest::Model("a/b:c".into())),
+        );
+        check(
+            "/v1/models/org/name",
+            Some(InfoRequest::Model("org/name".into())),
+        );
+        check(
+            "/v1/messages/count_tokens?beta=true",
+            Some(InfoRequest::CountTokens),
+        );
         check("/api/tags", Some(InfoRequest::Tags));
         check("/api/show", Some(InfoRequest::Show));
         check("/api/version", Some(InfoRequest::Version));
-        for other in ["", "/", "/v1/messages", "/api/chat", "/v1beta/models/gemini-x:generateContent"] {
+        for other in [
+            "",
+            "/",
+            "/v1/messages",
+            "/api/chat",
+            "/v1beta/models/gemini-x:generateContent",
+        ] {
             check(other, None);
         }
     }
@@ -178,8 +218,15 @@ mod tests {
     #[test]
     fn a_list_has_the_members_of_both() {
         let list = [
-            ListedModel { name: "a".into(), created: 951_782_400, context: Some(9) },
-            ListedModel { name: "b".into(), ..ListedModel::default() },
+            ListedModel {
+                name: "a".into(),
+                created: 951_782_400,
+                context: Some(9),
+            },
+            ListedModel {
+                name: "b".into(),
+                ..ListedModel::default()
+            },
         ];
         let body = encode_model_list(&list);
         assert_eq!(
@@ -193,7 +240,10 @@ mod tests {
         );
         assert_eq!(encode_model_list(&[])["first_id"], Value::Null);
         assert_eq!(encode_ollama_tags(&list)["models"][1]["model"], "b");
-        assert_eq!(encode_ollama_show(&list[0])["model_info"]["general.context_length"], 9);
+        assert_eq!(
+            encode_ollama_show(&list[0])["model_info"]["general.context_length"],
+            9
+        );
         assert_eq!(ollama_show_name(br#"{"name": "x"}"#), Some("x".into()));
         assert_eq!(ollama_show_name(b"{"), None);
         assert_eq!(encode_ollama_version("0.1"), json!({"version": "0.1"}));
@@ -201,9 +251,15 @@ mod tests {
 
     #[test]
     fn tokens_grow_with_the_bytes() {
-        let request = |text: &str| Request { messages: vec![Message::user(text)].into(), ..Request::default() };
+        let request = |text: &str| Request {
+            messages: vec![Message::user(text)].into(),
+            ..Request::default()
+        };
         assert_eq!(estimate_tokens(&Request::default()), 0);
-        assert_eq!(estimate_tokens(&request(&"x".repeat(400))), 400_u64.div_ceil(BYTES_PER_TOKEN));
+        assert_eq!(
+            estimate_tokens(&request(&"x".repeat(400))),
+            400_u64.div_ceil(BYTES_PER_TOKEN)
+        );
         assert_eq!(encode_token_count(&request(""))["input_tokens"], 0);
     }
 }

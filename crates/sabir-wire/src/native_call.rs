@@ -110,8 +110,13 @@ impl NativeCall {
             return;
         }
         if let Some((index, _)) = &self.started {
-            let message = format!("the provider changed the name of the call from `{}` to `{name}`", self.name);
-            out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message).in_call(*index)));
+            let message = format!(
+                "the provider changed the name of the call from `{}` to `{name}`",
+                self.name
+            );
+            out.push_event(Event::Fault(
+                &Fault::error(FaultKind::Provider, Span::default(), message).in_call(*index),
+            ));
             return;
         }
         self.name = name.to_owned();
@@ -124,7 +129,14 @@ impl NativeCall {
         let index = *next;
         *next += 1;
         let id = Some(self.id.as_str()).filter(|id| !id.is_empty());
-        out.push_event(Event::CallStart { index, id, name: &self.name, dialect: None, at: 0, name_at: 0 });
+        out.push_event(Event::CallStart {
+            index,
+            id,
+            name: &self.name,
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        });
         let mut scanner = ArgumentScanner::new(index);
         // Arguments that came before the name follow the start at once.
         let held = std::mem::take(&mut self.held);
@@ -148,8 +160,14 @@ impl NativeCall {
             None if self.held.len() + text.len() <= MAX_HELD => self.held.push_str(text),
             None => {
                 self.damaged = true;
-                let message = format!("more than {MAX_HELD} bytes of arguments came before the name of their call");
-                out.push_event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+                let message = format!(
+                    "more than {MAX_HELD} bytes of arguments came before the name of their call"
+                );
+                out.push_event(Event::Fault(&Fault::error(
+                    FaultKind::Limit,
+                    Span::default(),
+                    message,
+                )));
                 // Report it only once: leaving the open state makes further pieces return early,
                 // and the call is truncated.
                 self.state = NativeCallState::Waiting(ScanOutcome::Incomplete);
@@ -170,7 +188,10 @@ impl NativeCall {
         } else if !self.has_arguments() {
             self.state = NativeCallState::Waiting(ScanOutcome::Complete);
         } else {
-            let whole = self.started.as_mut().map_or(ScanOutcome::Incomplete, |(_, scanner)| scanner.finish(out));
+            let whole = self
+                .started
+                .as_mut()
+                .map_or(ScanOutcome::Incomplete, |(_, scanner)| scanner.finish(out));
             // The cause is not known yet: the stop reason tells whether the limit cut the call.
             if whole == ScanOutcome::Incomplete {
                 self.state = NativeCallState::Waiting(ScanOutcome::Incomplete);
@@ -189,21 +210,41 @@ impl NativeCall {
     }
 
     /// Applies the stop reason, which decides calls that wait for it.
-    pub(crate) fn apply_stop_reason(&mut self, reason: StopReason, next: &mut u32, out: &mut dyn EventSink) {
-        let why = if reason == StopReason::Length { Truncation::Limit } else { Truncation::Ended };
+    pub(crate) fn apply_stop_reason(
+        &mut self,
+        reason: StopReason,
+        next: &mut u32,
+        out: &mut dyn EventSink,
+    ) {
+        let why = if reason == StopReason::Length {
+            Truncation::Limit
+        } else {
+            Truncation::Ended
+        };
         match self.state {
-            NativeCallState::Waiting(ScanOutcome::Complete) if why == Truncation::Ended => self.finish_empty(out),
+            NativeCallState::Waiting(ScanOutcome::Complete) if why == Truncation::Ended => {
+                self.finish_empty(out)
+            }
             NativeCallState::Waiting(_) => self.truncate_call(why, next, out),
             NativeCallState::Open | NativeCallState::Closed => {}
         }
     }
 
     /// Closes the call as truncated unless it is closed already.
-    pub(crate) fn truncate_call(&mut self, why: Truncation, next: &mut u32, out: &mut dyn EventSink) {
+    pub(crate) fn truncate_call(
+        &mut self,
+        why: Truncation,
+        next: &mut u32,
+        out: &mut dyn EventSink,
+    ) {
         if self.state != NativeCallState::Closed {
             let index = self.ensure_started(next, out);
             self.state = NativeCallState::Closed;
-            out.push_event(Event::CallCut { index, why, at: self.length });
+            out.push_event(Event::CallCut {
+                index,
+                why,
+                at: self.length,
+            });
         }
     }
 
@@ -212,9 +253,13 @@ impl NativeCall {
         if self.started.is_none() {
             self.emit_start(next, out);
             let index = *next - 1;
-            let fault = Fault::error(FaultKind::MissingName, Span::default(), "the call has no name")
-                .in_call(index)
-                .with_hint("name the tool that is to be called");
+            let fault = Fault::error(
+                FaultKind::MissingName,
+                Span::default(),
+                "the call has no name",
+            )
+            .in_call(index)
+            .with_hint("name the tool that is to be called");
             out.push_event(Event::Fault(&fault));
         }
         self.started.as_ref().map_or(0, |(index, _)| *index)
@@ -231,7 +276,10 @@ impl NativeCall {
     fn emit_end(&mut self, index: u32, out: &mut dyn EventSink) {
         self.state = NativeCallState::Closed;
         // The offset counts the argument text, since a native call has no source text.
-        out.push_event(Event::CallEnd { index, at: self.length });
+        out.push_event(Event::CallEnd {
+            index,
+            at: self.length,
+        });
     }
 }
 

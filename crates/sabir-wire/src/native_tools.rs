@@ -64,13 +64,22 @@ pub(crate) fn tool_kind(tool: &OpaqueState) -> NativeToolKind {
         _ => {}
     }
     // Types carry a version (`bash_20250124`), so only their beginning is compared.
-    let client = CLIENT_TOOL_PREFIXES.iter().any(|(wire, start)| tool.wire == *wire && word.starts_with(start));
-    if client { NativeToolKind::Client } else { NativeToolKind::Server }
+    let client = CLIENT_TOOL_PREFIXES
+        .iter()
+        .any(|(wire, start)| tool.wire == *wire && word.starts_with(start));
+    if client {
+        NativeToolKind::Client
+    } else {
+        NativeToolKind::Server
+    }
 }
 
 /// Returns the tool's type as its wire spells it, or an empty string.
 pub(crate) fn tool_type(tool: &OpaqueState) -> &str {
-    tool.data.get("type").and_then(Value::as_str).unwrap_or_default()
+    tool.data
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// Returns the tool's name, if it has one.
@@ -80,12 +89,22 @@ pub(crate) fn tool_name(tool: &OpaqueState) -> Option<&str> {
 
 /// Returns true if a grammar constrains the tool's input.
 pub(crate) fn has_grammar(tool: &OpaqueState) -> bool {
-    tool.data.get("format").and_then(|format| format.get("type")).is_some_and(|kind| kind == "grammar")
+    tool.data
+        .get("format")
+        .and_then(|format| format.get("type"))
+        .is_some_and(|kind| kind == "grammar")
 }
 
 /// Iterates over the tools of a wire in a request.
-pub(crate) fn tools_of_wire<'r>(request: &'r Request, wire: &'r str) -> impl Iterator<Item = &'r OpaqueState> {
-    request.options.native.iter().filter(move |tool| tool.wire == wire)
+pub(crate) fn tools_of_wire<'r>(
+    request: &'r Request,
+    wire: &'r str,
+) -> impl Iterator<Item = &'r OpaqueState> {
+    request
+        .options
+        .native
+        .iter()
+        .filter(move |tool| tool.wire == wire)
 }
 
 /// Returns the names of the tools whose input is one text.
@@ -110,9 +129,16 @@ pub(crate) fn joined_tool_name(namespace: &str, name: &str) -> String {
 /// Returns the tools of all namespaces in a request.
 pub(crate) fn namespaced_tools(request: &Request, wire: &str) -> Vec<NamespacedTool> {
     let mut found = Vec::new();
-    for tool in tools_of_wire(request, wire).filter(|tool| tool_kind(tool) == NativeToolKind::Namespace) {
+    for tool in
+        tools_of_wire(request, wire).filter(|tool| tool_kind(tool) == NativeToolKind::Namespace)
+    {
         let namespace = tool_name(tool).unwrap_or_default();
-        let inside = tool.data.get("tools").and_then(Value::as_array).into_iter().flatten();
+        let inside = tool
+            .data
+            .get("tools")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let names = inside.filter_map(|tool| tool.get("name").and_then(Value::as_str));
         found.extend(names.map(|name| NamespacedTool {
             offered_name: joined_tool_name(namespace, name),

@@ -35,14 +35,29 @@ impl<B: OpenBlock> OpenBlocks<B> {
         out: &mut dyn EventSink,
     ) -> bool {
         // Without an index nothing can be repeated: the block is a new one.
-        let Some(at) = self.0.iter().position(|(known, _)| label.is_some() && *known == label) else { return true };
-        let call = self.0.get(at).and_then(|(_, block)| block.call_position()).and_then(|call| calls.list.get(call));
+        let Some(at) = self
+            .0
+            .iter()
+            .position(|(known, _)| label.is_some() && *known == label)
+        else {
+            return true;
+        };
+        let call = self
+            .0
+            .get(at)
+            .and_then(|(_, block)| block.call_position())
+            .and_then(|call| calls.list.get(call));
         // Some gateways send a start twice. The deltas go on with the first one.
         if !id.is_empty() && call.is_some_and(|call| call.id == id) {
             return false;
         }
-        let message = "a content block was started while the one before it with the same index was open";
-        out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+        let message =
+            "a content block was started while the one before it with the same index was open";
+        out.push_event(Event::Fault(&Fault::warning(
+            FaultKind::Provider,
+            Span::default(),
+            message,
+        )));
         self.abandon_block(at, calls);
         true
     }
@@ -56,7 +71,11 @@ impl<B: OpenBlock> OpenBlocks<B> {
         out: &mut dyn EventSink,
     ) {
         if self.0.len() >= MAX_OPEN {
-            let fault = Fault::error(FaultKind::Limit, Span::default(), "too many content blocks are open");
+            let fault = Fault::error(
+                FaultKind::Limit,
+                Span::default(),
+                "too many content blocks are open",
+            );
             out.push_event(Event::Fault(&fault));
             self.abandon_block(0, calls);
         }
@@ -85,7 +104,8 @@ impl<B: OpenBlock> OpenBlocks<B> {
 
     /// Closes the block of this index and returns it.
     pub(crate) fn end_block(&mut self, label: Option<u64>) -> Option<B> {
-        self.find_position(label).map(|position| self.0.remove(position).1)
+        self.find_position(label)
+            .map(|position| self.0.remove(position).1)
     }
 
     /// Iterates over the open blocks.
@@ -101,7 +121,10 @@ impl<B: OpenBlock> OpenBlocks<B> {
     /// Forgets a block whose end never came. A call in it will be truncated.
     fn abandon_block(&mut self, at: usize, calls: &mut ResponseCalls) {
         let (_, block) = self.0.remove(at);
-        if let Some(call) = block.call_position().and_then(|call| calls.list.get_mut(call)) {
+        if let Some(call) = block
+            .call_position()
+            .and_then(|call| calls.list.get_mut(call))
+        {
             call.mark_damaged();
         }
     }

@@ -52,7 +52,10 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         RequestParam::Verbosity | RequestParam::CacheKey => !options.completion_limit,
         param => is_param_refused(request, param),
     },
-    unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
+    unsupported: &[
+        UnsupportedFeature::CacheMarks,
+        UnsupportedFeature::FailedResult,
+    ],
 };
 
 /// The longest user identifier that OpenAI accepts, in characters.
@@ -61,9 +64,17 @@ const MAX_USER_CHARS: usize = 64;
 /// Returns true if OpenAI refuses a parameter for this request.
 pub(crate) fn is_param_refused(request: &Request, param: RequestParam) -> bool {
     match param {
-        RequestParam::User => request.options.user.as_ref().is_some_and(|user| user.chars().count() > MAX_USER_CHARS),
+        RequestParam::User => request
+            .options
+            .user
+            .as_ref()
+            .is_some_and(|user| user.chars().count() > MAX_USER_CHARS),
         // `standard_only` is Anthropic's word.
-        RequestParam::Tier => request.options.tier.as_ref().is_some_and(|tier| tier == "standard_only"),
+        RequestParam::Tier => request
+            .options
+            .tier
+            .as_ref()
+            .is_some_and(|tier| tier == "standard_only"),
         _ => false,
     }
 }
@@ -93,11 +104,19 @@ pub(crate) fn stop_reason(word: &str) -> StopReason {
 
 /// The stop words that clients know. Other words of the table are read from servers that use them,
 /// and never written.
-const WRITTEN_STOP_WORDS: [&str; 5] = ["stop", "tool_calls", "function_call", "length", "content_filter"];
+const WRITTEN_STOP_WORDS: [&str; 5] = [
+    "stop",
+    "tool_calls",
+    "function_call",
+    "length",
+    "content_filter",
+];
 
 /// Returns the word for a reason: the provider's own if clients know it, else the usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    if reason == StopReason::Other || WRITTEN_STOP_WORDS.contains(&raw) && STOP_REASONS.contains(&(raw, reason)) {
+    if reason == StopReason::Other
+        || WRITTEN_STOP_WORDS.contains(&raw) && STOP_REASONS.contains(&(raw, reason))
+    {
         return raw;
     }
     match reason {
@@ -113,12 +132,18 @@ mod tests {
 
     #[test]
     fn only_stop_words_that_clients_know_are_written() {
-        let check = |reason, raw: &str, expected: &str| assert_eq!(stop_word(reason, raw), expected, "{raw}");
+        let check = |reason, raw: &str, expected: &str| {
+            assert_eq!(stop_word(reason, raw), expected, "{raw}")
+        };
         check(StopReason::End, "end_turn", "stop");
         check(StopReason::Calls, "tool_use", "tool_calls");
         check(StopReason::Calls, "function_call", "function_call");
         check(StopReason::Length, "MAX_TOKENS", "length");
         check(StopReason::Refused, "refusal", "content_filter");
-        check(StopReason::Other, "insufficient_system_resource", "insufficient_system_resource");
+        check(
+            StopReason::Other,
+            "insufficient_system_resource",
+            "insufficient_system_resource",
+        );
     }
 }

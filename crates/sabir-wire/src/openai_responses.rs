@@ -55,7 +55,10 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::CacheKey, "prompt_cache_key"),
     ],
     is_param_refused: |request, _, param| is_param_refused(request, param),
-    unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
+    unsupported: &[
+        UnsupportedFeature::CacheMarks,
+        UnsupportedFeature::FailedResult,
+    ],
 };
 
 /// Reasons for an incomplete response. The first row of a reason is the word that is written for

@@ -125,10 +125,19 @@ impl RequestParam {
             Self::TopP => sampling.top_p = field.optional_number()?,
             // Some clients write -1 or 0 for "all tokens".
             Self::TopK => {
-                sampling.top_k = if field.optional_number()? <= Some(0.0) { None } else { field.optional_count()? }
+                sampling.top_k = if field.optional_number()? <= Some(0.0) {
+                    None
+                } else {
+                    field.optional_count()?
+                }
             }
             Self::Seed => {
-                sampling.seed = Some(field.value.as_i64().ok_or_else(|| field.mismatch_error("a whole number"))?)
+                sampling.seed = Some(
+                    field
+                        .value
+                        .as_i64()
+                        .ok_or_else(|| field.mismatch_error("a whole number"))?,
+                )
             }
             Self::PresencePenalty => sampling.presence_penalty = field.optional_number()?,
             Self::FrequencyPenalty => sampling.frequency_penalty = field.optional_number()?,
@@ -153,7 +162,9 @@ pub(crate) fn decode_params(
 ) -> Result<(), RequestError> {
     // In reverse, so that the first path of the table is decoded last and wins.
     for (param, path) in paths.iter().rev() {
-        let field = path.split('.').fold(body.clone(), |field, key| field.get(key));
+        let field = path
+            .split('.')
+            .fold(body.clone(), |field, key| field.get(key));
         if !field.is_absent() {
             param.decode_into(&field, request)?;
         }
@@ -170,8 +181,12 @@ pub(crate) fn encode_params(
 ) {
     for param in RequestParam::ALL {
         // The first row is the current name of the parameter on the wire.
-        let path = capabilities.param_paths.iter().find(|(known, _)| *known == param);
-        if let Some((_, path)) = path.filter(|_| !(capabilities.is_param_refused)(request, wire_options, param))
+        let path = capabilities
+            .param_paths
+            .iter()
+            .find(|(known, _)| *known == param);
+        if let Some((_, path)) =
+            path.filter(|_| !(capabilities.is_param_refused)(request, wire_options, param))
             && let Some(value) = param.value_in(request)
         {
             insert_at_path(body, path, value);
@@ -190,7 +205,9 @@ pub(crate) fn insert_at_path(body: &mut Map<String, Value>, path: &str, value: V
         }
         let inside = body.entry(key).or_insert_with(|| json!({}));
         // Another option already wrote a value of another type there, which wins.
-        let Some(inside) = inside.as_object_mut() else { return };
+        let Some(inside) = inside.as_object_mut() else {
+            return;
+        };
         body = inside;
     }
 }
@@ -203,14 +220,28 @@ pub(crate) fn unsupported_params(
     wire: &str,
 ) -> Vec<LossNote> {
     let unsaid = |param: &RequestParam| {
-        let has_path = capabilities.param_paths.iter().any(|(known, _)| known == param);
+        let has_path = capabilities
+            .param_paths
+            .iter()
+            .any(|(known, _)| known == param);
         param.value_in(request).is_some()
             && (!has_path || (capabilities.is_param_refused)(request, wire_options, *param))
     };
     let note = |param: RequestParam| {
-        let has_path = capabilities.param_paths.iter().any(|(known, _)| *known == param);
-        let why = if has_path { "does not take this one here" } else { "has no word for it" };
+        let has_path = capabilities
+            .param_paths
+            .iter()
+            .any(|(known, _)| *known == param);
+        let why = if has_path {
+            "does not take this one here"
+        } else {
+            "has no word for it"
+        };
         LossNote::new(param.name(), format!("{wire} {why}; left out"))
     };
-    RequestParam::ALL.into_iter().filter(unsaid).map(note).collect()
+    RequestParam::ALL
+        .into_iter()
+        .filter(unsaid)
+        .map(note)
+        .collect()
 }

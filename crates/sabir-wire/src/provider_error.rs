@@ -55,7 +55,12 @@ impl ProviderError {
     pub fn http_status(&self) -> u16 {
         // An error inside a stream came with status 200, which says nothing.
         let known = self.status.filter(|status| (400..600).contains(status));
-        let by_code = || STATUS_BY_CODE.iter().find(|(word, _)| self.code.contains(word)).map(|(_, status)| *status);
+        let by_code = || {
+            STATUS_BY_CODE
+                .iter()
+                .find(|(word, _)| self.code.contains(word))
+                .map(|(_, status)| *status)
+        };
         known.or_else(by_code).unwrap_or(match self.kind {
             ModelErrorKind::Rejected | ModelErrorKind::TooLong => 400,
             ModelErrorKind::Key => 401,
@@ -89,15 +94,26 @@ impl ProviderError {
         };
         let inner = match outer.get("error") {
             Some(Value::Object(inner)) => inner,
-            Some(Value::String(words)) => return Some(Self::new(error_code(outer), words.as_str())),
+            Some(Value::String(words)) => {
+                return Some(Self::new(error_code(outer), words.as_str()));
+            }
             _ => outer,
         };
-        let message = ["message", "Message", "detail", "error_description", "error_message"]
-            .iter()
-            .find_map(|key| text_member(inner, key));
+        let message = [
+            "message",
+            "Message",
+            "detail",
+            "error_description",
+            "error_message",
+        ]
+        .iter()
+        .find_map(|key| text_member(inner, key));
         // OpenRouter wraps the message of the provider behind it, and its own message says nothing.
-        let raw = inner.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
-        let message = message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
+        let raw = inner
+            .get("metadata")
+            .and_then(|metadata| metadata.get("raw")?.as_str());
+        let message =
+            message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
         let code = error_code(inner);
         // A bare `type` or `status` member occurs in ordinary responses too, so it is an error only
         // inside of `error`.
@@ -111,7 +127,10 @@ impl ProviderError {
 impl From<&RequestError> for ProviderError {
     fn from(error: &RequestError) -> Self {
         let place = (error.path != "body").then(|| error.path.clone());
-        Self { request_path: place, ..Self::new("invalid_request_error", error.to_string()).with_status(400) }
+        Self {
+            request_path: place,
+            ..Self::new("invalid_request_error", error.to_string()).with_status(400)
+        }
     }
 }
 
@@ -127,7 +146,10 @@ impl From<&ModelError> for ProviderError {
             _ => "api_error",
         };
         // The kind is known; the message must not be searched for another one.
-        Self { kind: error.kind, ..Self::new(code, error.message.as_str()) }
+        Self {
+            kind: error.kind,
+            ..Self::new(code, error.message.as_str())
+        }
     }
 }
 
@@ -151,17 +173,22 @@ fn text_member(object: &Map<String, Value>, key: &str) -> Option<String> {
 
 /// Returns the most specific of code, type and status.
 fn error_code(object: &Map<String, Value>) -> String {
-    let mut found = ["code", "type", "status", "__type"].iter().filter_map(|key| match object.get(*key)? {
-        // Amazon prefixes the name with its namespace and may append a URL:
-        // `com.amazon.x#Name:http://…`.
-        Value::String(text) if *key == "__type" => {
-            let name = text.split(':').next().and_then(|name| name.rsplit('#').next());
-            name.filter(|name| !name.is_empty()).map(str::to_owned)
-        }
-        Value::String(text) if !text.is_empty() && text != "error" => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    });
+    let mut found = ["code", "type", "status", "__type"]
+        .iter()
+        .filter_map(|key| match object.get(*key)? {
+            // Amazon prefixes the name with its namespace and may append a URL:
+            // `com.amazon.x#Name:http://…`.
+            Value::String(text) if *key == "__type" => {
+                let name = text
+                    .split(':')
+                    .next()
+                    .and_then(|name| name.rsplit('#').next());
+                name.filter(|name| !name.is_empty()).map(str::to_owned)
+            }
+            Value::String(text) if !text.is_empty() && text != "error" => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        });
     found.next().unwrap_or_default()
 }
 
@@ -174,7 +201,9 @@ pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelEr
     if is_overflow(&code, &message) {
         return ModelErrorKind::TooLong;
     }
-    if code.contains("model_not_found") || (message.contains("model") && message.contains("does not exist")) {
+    if code.contains("model_not_found")
+        || (message.contains("model") && message.contains("does not exist"))
+    {
         return ModelErrorKind::UnknownModel;
     }
     let by_code = kind_from_code(&code);
@@ -184,7 +213,9 @@ pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelEr
     }
     // Some providers put the HTTP status into the code.
     match status.or_else(|| code.parse().ok()) {
-        Some(status) => kind_from_status(status).unwrap_or_else(|| by_code.unwrap_or(ModelErrorKind::Rejected)),
+        Some(status) => {
+            kind_from_status(status).unwrap_or_else(|| by_code.unwrap_or(ModelErrorKind::Rejected))
+        }
         None => by_code.unwrap_or(ModelErrorKind::Unavailable),
     }
 }
@@ -192,7 +223,11 @@ pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelEr
 /// Returns true if the error says that the history is too long. Messages about rate limits mention
 /// tokens as well and must not match; `tests/wire/overflow.rs` has cases of both.
 fn is_overflow(code: &str, message: &str) -> bool {
-    const CODES: [&str; 3] = ["context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"];
+    const CODES: [&str; 3] = [
+        "context_length_exceeded",
+        "model_context_window_exceeded",
+        "exceed_context_size_error",
+    ];
     const PHRASES: [&str; 15] = [
         "prompt is too long",
         "maximum context length",
@@ -257,7 +292,10 @@ fn kind_from_code(code: &str) -> Option<ModelErrorKind> {
         ("tool_use_failed", ModelErrorKind::Rejected),
         ("content_filter", ModelErrorKind::Rejected),
     ];
-    TABLE.iter().find(|(word, _)| code.contains(word)).map(|(_, kind)| *kind)
+    TABLE
+        .iter()
+        .find(|(word, _)| code.contains(word))
+        .map(|(_, kind)| *kind)
 }
 
 #[cfg(test)]
@@ -265,11 +303,16 @@ mod tests {
     use super::*;
 
     fn check(body: &str, status: Option<u16>, kind: ModelErrorKind, message: &str) {
-        let mut error = ProviderError::from_body(body.as_bytes()).unwrap_or_else(|| panic!("unread: {body}"));
+        let mut error =
+            ProviderError::from_body(body.as_bytes()).unwrap_or_else(|| panic!("unread: {body}"));
         if let Some(status) = status {
             error = error.with_status(status);
         }
-        assert_eq!((error.kind, error.message.as_str()), (kind, message), "{body}");
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (kind, message),
+            "{body}"
+        );
     }
 
     #[test]
@@ -287,7 +330,12 @@ mod tests {
             K::Key,
             "bad key",
         );
-        check(r#"{"error":{"code":400,"message":"Token limit reached"}}"#, None, K::Rejected, "Token limit reached");
+        check(
+            r#"{"error":{"code":400,"message":"Token limit reached"}}"#,
+            None,
+            K::Rejected,
+            "Token limit reached",
+        );
         check(
             r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#,
             Some(400),
@@ -306,21 +354,49 @@ mod tests {
             K::RateLimited,
             "slow",
         );
-        check(r#"{"error":"model 'x' not found"}"#, Some(404), K::UnknownModel, "model 'x' not found");
-        check(r#"{"detail":"Not authenticated"}"#, Some(401), K::Key, "Not authenticated");
+        check(
+            r#"{"error":"model 'x' not found"}"#,
+            Some(404),
+            K::UnknownModel,
+            "model 'x' not found",
+        );
+        check(
+            r#"{"detail":"Not authenticated"}"#,
+            Some(401),
+            K::Key,
+            "Not authenticated",
+        );
         check(
             r#"{"__type":"com.amazon.coral.service#AccessDeniedException:http://x","Message":"no"}"#,
             None,
             K::Key,
             "no",
         );
-        check(r#"{"__type":"ThrottlingException","message":"slow"}"#, None, K::RateLimited, "slow");
-        check(r#"{"object":"error","message":"no","type":"BadRequestError","code":400}"#, None, K::Rejected, "no");
+        check(
+            r#"{"__type":"ThrottlingException","message":"slow"}"#,
+            None,
+            K::RateLimited,
+            "slow",
+        );
+        check(
+            r#"{"object":"error","message":"no","type":"BadRequestError","code":400}"#,
+            None,
+            K::Rejected,
+            "no",
+        );
     }
 
     #[test]
     fn bodies_without_an_error_are_none() {
-        for body in ["", "<html>", "{}", "[]", "1", r#"{"choices":[]}"#, r#"{"error":null}"#] {
+        for body in [
+            "",
+            "<html>",
+            "{}",
+            "[]",
+            "1",
+            r#"{"choices":[]}"#,
+            r#"{"error":null}"#,
+        ] {
             assert_eq!(ProviderError::from_body(body.as_bytes()), None, "{body}");
         }
     }

@@ -8,7 +8,9 @@ use sabir_call::{DraftCall, DraftPart, DraftResponse, DraftState, Event, EventSi
 pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink) {
     for part in &draft.parts {
         match part {
-            DraftPart::Text(text) => split_text(text, size).for_each(|text| sink.push_event(Event::Text { text })),
+            DraftPart::Text(text) => {
+                split_text(text, size).for_each(|text| sink.push_event(Event::Text { text }))
+            }
             DraftPart::Thought(text) => {
                 split_text(text, size).for_each(|text| sink.push_event(Event::Thought { text }))
             }
@@ -21,7 +23,10 @@ pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink
         sink.push_event(Event::Usage(draft.usage));
     }
     if let Some((reason, raw)) = &draft.stop {
-        sink.push_event(Event::Stop { reason: *reason, raw });
+        sink.push_event(Event::Stop {
+            reason: *reason,
+            raw,
+        });
     }
     for fault in &draft.faults {
         sink.push_event(Event::Fault(fault));
@@ -34,18 +39,42 @@ fn replay_call(call: &DraftCall, size: usize, sink: &mut dyn EventSink) {
     let dialect = call.dialect.as_deref();
     let at = call.span.start;
     let name_at = call.name_span.start;
-    sink.push_event(Event::CallStart { index, id, name: &call.name, dialect, at, name_at });
+    sink.push_event(Event::CallStart {
+        index,
+        id,
+        name: &call.name,
+        dialect,
+        at,
+        name_at,
+    });
     for argument in &call.arguments {
         let at = argument.span.start;
-        sink.push_event(Event::ArgStart { index, name: &argument.name, form: argument.form, at });
-        split_text(&argument.text, size).for_each(|text| sink.push_event(Event::ArgDelta { index, text }));
+        sink.push_event(Event::ArgStart {
+            index,
+            name: &argument.name,
+            form: argument.form,
+            at,
+        });
+        split_text(&argument.text, size)
+            .for_each(|text| sink.push_event(Event::ArgDelta { index, text }));
         if !argument.partial {
-            sink.push_event(Event::ArgEnd { index, lead: "", at: argument.span.end });
+            sink.push_event(Event::ArgEnd {
+                index,
+                lead: "",
+                at: argument.span.end,
+            });
         }
     }
     match call.state {
-        DraftState::Closed => sink.push_event(Event::CallEnd { index, at: call.span.end }),
-        DraftState::Cut(why) => sink.push_event(Event::CallCut { index, why, at: call.span.end }),
+        DraftState::Closed => sink.push_event(Event::CallEnd {
+            index,
+            at: call.span.end,
+        }),
+        DraftState::Cut(why) => sink.push_event(Event::CallCut {
+            index,
+            why,
+            at: call.span.end,
+        }),
         DraftState::Open => {}
     }
 }
@@ -56,8 +85,16 @@ pub fn split_text(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?.len_utf8();
-        let limit = if size == 0 { rest.len() } else { size.min(rest.len()) };
-        let end = (0..=limit).rev().find(|end| rest.is_char_boundary(*end)).unwrap_or_default().max(first);
+        let limit = if size == 0 {
+            rest.len()
+        } else {
+            size.min(rest.len())
+        };
+        let end = (0..=limit)
+            .rev()
+            .find(|end| rest.is_char_boundary(*end))
+            .unwrap_or_default()
+            .max(first);
         let (piece, tail) = rest.split_at(end);
         rest = tail;
         Some(piece)
@@ -74,13 +111,37 @@ mod tests {
     fn a_replayed_draft_is_equal() {
         let mut draft = DraftResponse::default();
         draft.push_event(Event::Thought { text: "hm" });
-        draft.push_event(Event::Text { text: "ü€😀 words" });
-        draft.push_event(Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0, name_at: 0 });
-        draft.push_event(Event::ArgStart { index: 0, name: "a", form: ArgForm::String, at: 6 });
-        draft.push_event(Event::ArgDelta { index: 0, text: "text" });
-        draft.push_event(Event::ArgEnd { index: 0, lead: "\n", at: 10 });
+        draft.push_event(Event::Text {
+            text: "ü€😀 words"
+        });
+        draft.push_event(Event::CallStart {
+            index: 0,
+            id: Some("c"),
+            name: "f",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        });
+        draft.push_event(Event::ArgStart {
+            index: 0,
+            name: "a",
+            form: ArgForm::String,
+            at: 6,
+        });
+        draft.push_event(Event::ArgDelta {
+            index: 0,
+            text: "text",
+        });
+        draft.push_event(Event::ArgEnd {
+            index: 0,
+            lead: "\n",
+            at: 10,
+        });
         draft.push_event(Event::CallEnd { index: 0, at: 12 });
-        draft.push_event(Event::Stop { reason: StopReason::Calls, raw: "tool_calls" });
+        draft.push_event(Event::Stop {
+            reason: StopReason::Calls,
+            raw: "tool_calls",
+        });
         for size in [0, 1, 2, 3, 100] {
             let mut again = DraftResponse::default();
             replay_draft(&draft, size, &mut again);

@@ -9,7 +9,9 @@
 //! Other binary framings. A body that begins with `<` is called foreign: it is a proxy's page and
 //! no response.
 
-use sabir_call::{Event, EventSink, Fault, FaultKind, ModelErrorKind, Span, StopReason, Truncation};
+use sabir_call::{
+    Event, EventSink, Fault, FaultKind, ModelErrorKind, Span, StopReason, Truncation,
+};
 
 use crate::frames::{EventFrame, FrameDecoder, FrameEvent};
 use crate::json_splitter::{JsonValue, ValueSplitter};
@@ -156,19 +158,23 @@ impl ResponseDecoder {
         }
         // Kept for messages only; the decoder does not read it.
         let room = MAX_OPENING - self.opening.len();
-        self.opening.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
+        self.opening
+            .extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
         match self.form {
             BodyForm::Stream => {
                 let decoder = self.decoder.as_mut();
-                self.sse.push(bytes, &mut |event| take_sse_event(decoder, event, out));
+                self.sse
+                    .push(bytes, &mut |event| take_sse_event(decoder, event, out));
             }
             BodyForm::Frames => {
                 let decoder = self.decoder.as_mut();
-                self.frames.push(bytes, &mut |event| take_frame(decoder, event, out));
+                self.frames
+                    .push(bytes, &mut |event| take_frame(decoder, event, out));
             }
             BodyForm::Whole => {
                 let decoder = self.decoder.as_mut();
-                self.values.push(bytes, &mut |value| take_value(decoder, value, out));
+                self.values
+                    .push(bytes, &mut |value| take_value(decoder, value, out));
             }
             BodyForm::Foreign | BodyForm::Empty => {}
         }
@@ -190,18 +196,28 @@ impl ResponseDecoder {
         match self.form {
             BodyForm::Stream if how == BodyEnd::Clean => {
                 let decoder = self.decoder.as_mut();
-                self.sse.finish(&mut |event| take_sse_event(decoder, event, out));
+                self.sse
+                    .finish(&mut |event| take_sse_event(decoder, event, out));
             }
             BodyForm::Frames if how == BodyEnd::Clean => {
                 let decoder = self.decoder.as_mut();
-                self.frames.finish(&mut |event| take_frame(decoder, event, out));
+                self.frames
+                    .finish(&mut |event| take_frame(decoder, event, out));
             }
             // A value that ends in the middle is expected after a broken connection, but a fault in
             // a complete body.
             BodyForm::Whole if how == BodyEnd::Clean && self.values.is_inside() => {
-                note_unreadable(self.decoder.as_mut(), "the body ends inside a JSON value", out);
+                note_unreadable(
+                    self.decoder.as_mut(),
+                    "the body ends inside a JSON value",
+                    out,
+                );
             }
-            BodyForm::Stream | BodyForm::Frames | BodyForm::Whole | BodyForm::Foreign | BodyForm::Empty => {}
+            BodyForm::Stream
+            | BodyForm::Frames
+            | BodyForm::Whole
+            | BodyForm::Foreign
+            | BodyForm::Empty => {}
         }
         self.decoder.state_mut().finish_body(how, out);
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
@@ -214,7 +230,10 @@ impl ResponseDecoder {
             // known event is no response.
             let answered = known || status.ended || how != BodyEnd::Clean;
             let words = "the body is no answer of this wire".to_owned();
-            (!answered).then(|| ProviderError { kind: ModelErrorKind::Format, ..ProviderError::new("", words) })
+            (!answered).then(|| ProviderError {
+                kind: ModelErrorKind::Format,
+                ..ProviderError::new("", words)
+            })
         });
         DecodeReport {
             form: self.form,
@@ -251,58 +270,102 @@ fn read_frame(decoder: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut d
     let kind = frame.text_header(":message-type").unwrap_or("event");
     let text = String::from_utf8_lossy(frame.payload);
     if kind == "event" {
-        return decoder.decode_event(frame.text_header(":event-type").unwrap_or_default(), &text, out);
+        return decoder.decode_event(
+            frame.text_header(":event-type").unwrap_or_default(),
+            &text,
+            out,
+        );
     }
     let known = ProviderError::from_body(frame.payload);
     // Modeled exceptions have the first header, other errors the second. Only then the payload is
     // asked.
-    let code = [":exception-type", ":error-code"].iter().find_map(|name| frame.text_header(name)).map(str::to_owned);
-    let code = code.or(known.as_ref().map(|error| error.code.clone())).unwrap_or_default();
-    let words = frame.text_header(":error-message").map(str::to_owned).or(known.map(|error| error.message));
+    let code = [":exception-type", ":error-code"]
+        .iter()
+        .find_map(|name| frame.text_header(name))
+        .map(str::to_owned);
+    let code = code
+        .or(known.as_ref().map(|error| error.code.clone()))
+        .unwrap_or_default();
+    let words = frame
+        .text_header(":error-message")
+        .map(str::to_owned)
+        .or(known.map(|error| error.message));
     // An error ends the response, so calls that are still open may lack their rest.
     let state = decoder.state_mut();
     state.status.events += 1;
     state.calls.mark_open_calls_damaged();
-    state.note_provider_error(ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())), out);
+    state.note_provider_error(
+        ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())),
+        out,
+    );
 }
 
 fn take_value(decoder: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn EventSink) {
     match value {
         JsonValue::Object(data) => decoder.decode_event("", data, out),
         JsonValue::TooLong => note_unreadable(decoder, "a value of the body is too long", out),
-        JsonValue::Stray => note_unreadable(decoder, "the body holds something that is no JSON object", out),
+        JsonValue::Stray => note_unreadable(
+            decoder,
+            "the body holds something that is no JSON object",
+            out,
+        ),
     }
 }
 
 /// Reports an event that could not be read.
-pub(crate) fn note_unreadable(decoder: &mut dyn WireDecoder, message: &str, out: &mut dyn EventSink) {
+pub(crate) fn note_unreadable(
+    decoder: &mut dyn WireDecoder,
+    message: &str,
+    out: &mut dyn EventSink,
+) {
     let state = decoder.state_mut();
     // The lost event may have held a piece of any open call.
     state.calls.mark_open_calls_damaged();
     state.status.events += 1;
     state.status.unreadable += 1;
-    out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+    out.push_event(Event::Fault(&Fault::error(
+        FaultKind::Provider,
+        Span::default(),
+        message,
+    )));
 }
 
 impl ResponseState {
     /// Adds a new call and returns its position, or `None` if there are too many.
-    pub(crate) fn begin_call(&mut self, call: NativeCall, out: &mut dyn EventSink) -> Option<usize> {
+    pub(crate) fn begin_call(
+        &mut self,
+        call: NativeCall,
+        out: &mut dyn EventSink,
+    ) -> Option<usize> {
         self.calls.begin_call(call, &self.status, out)
     }
 
     /// Records an error that the provider reported. A later one does not replace the first.
     pub(crate) fn note_provider_error(&mut self, error: ProviderError, out: &mut dyn EventSink) {
-        let code = if error.code.is_empty() { "error" } else { &error.code };
+        let code = if error.code.is_empty() {
+            "error"
+        } else {
+            &error.code
+        };
         let message = format!("the provider reported {code}: {}", error.message);
-        out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+        out.push_event(Event::Fault(&Fault::error(
+            FaultKind::Provider,
+            Span::default(),
+            message,
+        )));
         // The first error is the cause; later ones are often its consequences.
         self.status.error.get_or_insert(error);
     }
 
     /// Records an error that an event reports, with the provider's message if there is one. Open
     /// calls will be truncated.
-    pub(crate) fn note_error_event(&mut self, error: Option<ProviderError>, out: &mut dyn EventSink) {
-        let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
+    pub(crate) fn note_error_event(
+        &mut self,
+        error: Option<ProviderError>,
+        out: &mut dyn EventSink,
+    ) {
+        let error =
+            error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
         self.note_provider_error(error, out);
         self.calls.mark_open_calls_damaged();
     }
@@ -311,20 +374,26 @@ impl ResponseState {
     pub(crate) fn note_stray_delta(&mut self, out: &mut dyn EventSink) {
         self.calls.mark_open_calls_damaged();
         let message = "a delta names a content block that is not open";
-        out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+        out.push_event(Event::Fault(&Fault::error(
+            FaultKind::Provider,
+            Span::default(),
+            message,
+        )));
         self.status.unreadable += 1;
     }
 
     /// Truncates every open call of a response that the provider ended.
     pub(crate) fn truncate_unfinished(&mut self, out: &mut dyn EventSink) {
-        self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
+        self.calls
+            .truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
     }
 
     /// Ends the body: truncates every call that is still open.
     fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
         // An end after an error proves nothing about the calls before it.
         let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+        self.calls
+            .truncate_open_calls(truncation_reason(how, ended, self.reason), out);
     }
 }
 
@@ -339,7 +408,11 @@ pub(crate) fn emit_text(thought: bool, text: &str, out: &mut dyn EventSink) {
 
 /// Reports that a limit was exceeded.
 pub(crate) fn emit_limit_fault(message: String, out: &mut dyn EventSink) {
-    out.push_event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+    out.push_event(Event::Fault(&Fault::error(
+        FaultKind::Limit,
+        Span::default(),
+        message,
+    )));
 }
 
 /// Counts the bytes of provider state (opaque blocks) that a decoder has kept or emitted for one
@@ -358,7 +431,10 @@ impl OpaqueBudget {
         // kept after it.
         self.bytes = before.saturating_add(more);
         if before <= MAX_EVENT && self.bytes > MAX_EVENT {
-            emit_limit_fault(format!("the response holds more than {MAX_EVENT} bytes of provider state"), out);
+            emit_limit_fault(
+                format!("the response holds more than {MAX_EVENT} bytes of provider state"),
+                out,
+            );
         }
         self.bytes <= MAX_EVENT
     }
@@ -376,7 +452,12 @@ pub(crate) struct ResponseCalls {
 impl ResponseCalls {
     /// Adds a new call and returns its position, or `None` if there are too many, which is reported
     /// once.
-    fn begin_call(&mut self, mut call: NativeCall, status: &DecodeStatus, out: &mut dyn EventSink) -> Option<usize> {
+    fn begin_call(
+        &mut self,
+        mut call: NativeCall,
+        status: &DecodeStatus,
+        out: &mut dyn EventSink,
+    ) -> Option<usize> {
         if self.list.len() >= MAX_CALLS {
             if !std::mem::replace(&mut self.full, true) {
                 emit_limit_fault(format!("more than {MAX_CALLS} calls in one response"), out);
@@ -413,7 +494,12 @@ impl ResponseCalls {
     }
 
     /// Ends the call at this position.
-    pub(crate) fn end_call(&mut self, position: usize, reason: Option<StopReason>, out: &mut dyn EventSink) {
+    pub(crate) fn end_call(
+        &mut self,
+        position: usize,
+        reason: Option<StopReason>,
+        out: &mut dyn EventSink,
+    ) {
         if let Some(call) = self.list.get_mut(position) {
             call.mark_end_seen(&mut self.next_index, out);
             if let Some(reason) = reason {

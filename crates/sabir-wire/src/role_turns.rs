@@ -7,8 +7,15 @@ use serde_json::{Value, json};
 /// Returns the caption before images of a result that the wire cannot put into the result. `id` is
 /// the call's id on the wire.
 pub(crate) fn image_caption(result: &CallResult, id: &str) -> String {
-    let noun = if result.images.len() == 1 { "picture" } else { "pictures" };
-    format!("[The {noun} of the result of `{}`, call {id}:]", result.name)
+    let noun = if result.images.len() == 1 {
+        "picture"
+    } else {
+        "pictures"
+    };
+    format!(
+        "[The {noun} of the result of `{}`, call {id}:]",
+        result.name
+    )
 }
 
 /// Returns the text that replaces an image that the provider cannot fetch.
@@ -28,7 +35,9 @@ pub(crate) fn merge_by_role(
         if merged.last().is_none_or(|(role, ..)| *role != message.role) {
             merged.push((message.role, Vec::new(), Vec::new()));
         }
-        let Some((_, results, blocks)) = merged.last_mut() else { continue };
+        let Some((_, results, blocks)) = merged.last_mut() else {
+            continue;
+        };
         for part in &message.parts {
             match part {
                 MessagePart::Result(known) => results.push(result(known)),
@@ -36,10 +45,16 @@ pub(crate) fn merge_by_role(
             }
         }
     }
-    let full = merged.into_iter().filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());
+    let full = merged
+        .into_iter()
+        .filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());
     full.map(|(role, mut results, blocks)| {
         results.extend(blocks);
-        let role = if role == Role::User { "user" } else { "assistant" };
+        let role = if role == Role::User {
+            "user"
+        } else {
+            "assistant"
+        };
         json!({"role": role, "content": results})
     })
     .collect()

@@ -129,7 +129,12 @@ impl SseDecoder {
     }
 
     /// Completes the unfinished line with `tail` and reads it.
-    fn carried_line(&mut self, tail: &[u8], held: &mut Option<&[u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
+    fn carried_line(
+        &mut self,
+        tail: &[u8],
+        held: &mut Option<&[u8]>,
+        out: &mut impl FnMut(SseEvent<'_>),
+    ) {
         self.carry_line(tail);
         if mem::take(&mut self.line_dropped) {
             self.begun = true;
@@ -137,7 +142,11 @@ impl SseDecoder {
             return;
         }
         let line = mem::take(&mut self.line);
-        let skip = if self.begun || !line.starts_with(BOM) { 0 } else { BOM.len() };
+        let skip = if self.begun || !line.starts_with(BOM) {
+            0
+        } else {
+            BOM.len()
+        };
         let body = line.get(skip..).unwrap_or_default();
         match data_value(body) {
             // The line's buffer becomes the data buffer: this saves a second copy.
@@ -167,7 +176,12 @@ impl SseDecoder {
     }
 
     /// Reads one line without its end.
-    fn whole_line<'c>(&mut self, mut line: &'c [u8], held: &mut Option<&'c [u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
+    fn whole_line<'c>(
+        &mut self,
+        mut line: &'c [u8],
+        held: &mut Option<&'c [u8]>,
+        out: &mut impl FnMut(SseEvent<'_>),
+    ) {
         if line.len() > MAX_EVENT {
             self.begun = true;
             *held = None;
@@ -213,7 +227,10 @@ impl SseDecoder {
             }
             Some(b"retry") => {
                 let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-                let number = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|text| text.parse().ok());
+                let number = std::str::from_utf8(value)
+                    .ok()
+                    .filter(|_| digits)
+                    .and_then(|text| text.parse().ok());
                 if let Some(milliseconds) = number {
                     out(SseEvent::Retry(milliseconds));
                 }
@@ -252,10 +269,16 @@ impl SseDecoder {
         if mem::take(&mut self.too_long) {
             out(SseEvent::TooLong);
         } else if self.has_data || held.is_some() {
-            let data = held.or_else(|| self.data.get(self.data_start..)).unwrap_or_default();
+            let data = held
+                .or_else(|| self.data.get(self.data_start..))
+                .unwrap_or_default();
             let name = lossy_text(&self.name);
             let id = lossy_text(&self.id);
-            out(SseEvent::Message { name: &name, data: &lossy_text(data), id: &id });
+            out(SseEvent::Message {
+                name: &name,
+                data: &lossy_text(data),
+                id: &id,
+            });
         }
         self.name.clear();
         self.data.clear();
@@ -269,7 +292,11 @@ impl SseDecoder {
 ///
 /// Line ends inside `data` become LF for the reader; a name ends at its first line end.
 pub fn encode_event(name: &str, data: &str, out: &mut Vec<u8>) {
-    if let Some(name) = name.split(['\r', '\n']).next().filter(|name| !name.is_empty()) {
+    if let Some(name) = name
+        .split(['\r', '\n'])
+        .next()
+        .filter(|name| !name.is_empty())
+    {
         out.extend_from_slice(b"event: ");
         out.extend_from_slice(name.as_bytes());
         out.push(b'\n');

@@ -8,12 +8,21 @@ pub(crate) type StopWords = [(&'static str, StopReason)];
 
 /// Returns the meaning of a word.
 pub(crate) fn reason_of_word(words: &StopWords, word: &str) -> StopReason {
-    words.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+    words
+        .iter()
+        .find(|(known, _)| *known == word)
+        .map_or(StopReason::Other, |(_, reason)| *reason)
 }
 
 /// Returns the word for a reason.
-pub(crate) fn word_of_reason(words: &'static StopWords, reason: StopReason) -> Option<&'static str> {
-    words.iter().find(|(_, known)| *known == reason).map(|(word, _)| *word)
+pub(crate) fn word_of_reason(
+    words: &'static StopWords,
+    reason: StopReason,
+) -> Option<&'static str> {
+    words
+        .iter()
+        .find(|(_, known)| *known == reason)
+        .map(|(word, _)| *word)
 }
 
 /// Returns the word for a reason: the provider's own word if the table has it with this meaning,
@@ -32,7 +41,14 @@ pub(crate) fn stop_word<'w>(
 }
 
 /// Returns the stop reason and the provider's word, or the usual reason of a response without one.
-pub(crate) fn stop_or_default(stop: Option<&(StopReason, String)>, has_calls: bool) -> (StopReason, &str) {
-    let usual = if has_calls { StopReason::Calls } else { StopReason::End };
+pub(crate) fn stop_or_default(
+    stop: Option<&(StopReason, String)>,
+    has_calls: bool,
+) -> (StopReason, &str) {
+    let usual = if has_calls {
+        StopReason::Calls
+    } else {
+        StopReason::End
+    };
     stop.map_or((usual, ""), |(reason, raw)| (*reason, raw.as_str()))
 }

@@ -15,12 +15,18 @@ const BUDGETS: [(ReasoningEffort, u64); 4] = [
 
 /// Returns the token budget of an effort.
 pub(crate) fn budget_for_effort(effort: ReasoningEffort) -> u64 {
-    BUDGETS.iter().find(|(known, _)| *known == effort).map_or(0, |(_, tokens)| *tokens)
+    BUDGETS
+        .iter()
+        .find(|(known, _)| *known == effort)
+        .map_or(0, |(_, tokens)| *tokens)
 }
 
 /// Returns the lowest effort that may use so many tokens.
 pub(crate) fn effort_for_budget(tokens: u64) -> ReasoningEffort {
-    BUDGETS.iter().find(|(_, budget)| tokens <= *budget).map_or(ReasoningEffort::High, |(effort, _)| *effort)
+    BUDGETS
+        .iter()
+        .find(|(_, budget)| tokens <= *budget)
+        .map_or(ReasoningEffort::High, |(effort, _)| *effort)
 }
 
 /// Returns OpenAI's word for a reasoning setting; `None` if it is the default.
@@ -66,8 +72,14 @@ mod tests {
     #[test]
     fn efforts_and_budgets_convert() {
         for (known, tokens) in BUDGETS {
-            assert_eq!((budget_for_effort(known), effort_for_budget(tokens)), (tokens, known));
-            assert_eq!(encode_effort(ReasoningConfig::Tokens(tokens)), encode_effort(ReasoningConfig::Effort(known)));
+            assert_eq!(
+                (budget_for_effort(known), effort_for_budget(tokens)),
+                (tokens, known)
+            );
+            assert_eq!(
+                encode_effort(ReasoningConfig::Tokens(tokens)),
+                encode_effort(ReasoningConfig::Effort(known))
+            );
         }
         assert_eq!(
             (effort_for_budget(0), effort_for_budget(u64::MAX)),

@@ -17,11 +17,18 @@ pub fn format_timestamp(seconds: u64) -> String {
     let month = (5 * day + 2) / 153;
     let date = day - (153 * month + 2) / 5 + 1;
     // January and February belong to the next calendar year.
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    let (year, month) = if month < 10 {
+        (year, month + 3)
+    } else {
+        (year + 1, month - 9)
+    };
     let hour = second / 3600;
     let minute = second / 60 % 60;
     let second = second % 60;
-    format!("{:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z", era * 400 + year)
+    format!(
+        "{:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z",
+        era * 400 + year
+    )
 }
 
 #[cfg(test)]

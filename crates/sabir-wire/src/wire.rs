@@ -115,8 +115,14 @@ pub(crate) struct WireSpec {
 
 impl Wire {
     /// All wires.
-    pub const ALL: [Self; 6] =
-        [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama, Self::Bedrock];
+    pub const ALL: [Self; 6] = [
+        Self::Anthropic,
+        Self::OpenAiChat,
+        Self::OpenAiResponses,
+        Self::Gemini,
+        Self::Ollama,
+        Self::Bedrock,
+    ];
 
     fn spec(self) -> &'static WireSpec {
         match self {
@@ -141,7 +147,9 @@ impl Wire {
 
     /// Returns the wire whose endpoint a path ends in. A query is ignored.
     pub fn from_path(path: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|wire| wire.match_path(path).is_some())
+        Self::ALL
+            .into_iter()
+            .find(|wire| wire.match_path(path).is_some())
     }
 
     /// Returns the endpoint's path after a base URL: `/v1/messages` after
@@ -151,7 +159,10 @@ impl Wire {
         let [whole, stream] = self.spec().endpoint_patterns;
         let pattern = if streamed { stream } else { whole };
         // A model list may return names with the folder `models/`, which the endpoint already has.
-        let within = pattern.contains("models/{model}").then(|| model.strip_prefix("models/")).flatten();
+        let within = pattern
+            .contains("models/{model}")
+            .then(|| model.strip_prefix("models/"))
+            .flatten();
         // `{model}` and `{segment}` never occur in one pattern, so the order of the replacements
         // does not matter.
         let model = within.unwrap_or(model);
@@ -196,8 +207,17 @@ impl Wire {
     /// Something that must not be left out: content from the user (a document in another provider's
     /// form, an image's address), or a tool that only another provider runs, if no other tool is
     /// left.
-    pub fn check_support(self, request: &Request, options: &WireOptions) -> Result<Vec<LossNote>, RequestError> {
-        SupportChecker { wire: self.name(), capabilities: self.spec().capabilities, options }.check_request(request)
+    pub fn check_support(
+        self,
+        request: &Request,
+        options: &WireOptions,
+    ) -> Result<Vec<LossNote>, RequestError> {
+        SupportChecker {
+            wire: self.name(),
+            capabilities: self.spec().capabilities,
+            options,
+        }
+        .check_request(request)
     }
 
     /// Decodes a client's request that came to this path.
@@ -206,7 +226,8 @@ impl Wire {
     /// The first value that is not valid on the wire or that a [`Request`] cannot hold.
     pub fn decode_request(self, path: &str, body: &[u8]) -> Result<DecodedRequest, RequestError> {
         // The whole body is parsed first, so that every error can name a path in it.
-        let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::new("body", error.to_string()))?;
+        let body: Value = serde_json::from_slice(body)
+            .map_err(|error| RequestError::new("body", error.to_string()))?;
         let mut incoming = (self.spec().decode_request)(&body)?;
         if let Some((model, streamed)) = self.match_path(path) {
             if !model.is_empty() {
@@ -225,19 +246,26 @@ impl Wire {
         let [whole, stream] = self.spec().endpoint_patterns;
         // The stream's pattern comes first: if both patterns are the same, the body tells which of
         // them is meant.
-        [(stream, stream != whole), (whole, false)].into_iter().find_map(|(pattern, streamed)| {
-            let pattern = strip_beta_version(pattern.split('?').next().unwrap_or_default());
-            match pattern.split_once(MODEL_PLACEHOLDER).or_else(|| pattern.split_once(SEGMENT_PLACEHOLDER)) {
-                None => path.ends_with(pattern).then_some(("", streamed)),
-                Some((before, after)) => {
-                    let path = path.strip_suffix(after)?;
-                    // The last occurrence counts, because a proxy's prefix may contain the same
-                    // text.
-                    let at = path.rfind(before)?;
-                    path.get(at + before.len()..).filter(|model| !model.is_empty()).map(|model| (model, streamed))
+        [(stream, stream != whole), (whole, false)]
+            .into_iter()
+            .find_map(|(pattern, streamed)| {
+                let pattern = strip_beta_version(pattern.split('?').next().unwrap_or_default());
+                match pattern
+                    .split_once(MODEL_PLACEHOLDER)
+                    .or_else(|| pattern.split_once(SEGMENT_PLACEHOLDER))
+                {
+                    None => path.ends_with(pattern).then_some(("", streamed)),
+                    Some((before, after)) => {
+                        let path = path.strip_suffix(after)?;
+                        // The last occurrence counts, because a proxy's prefix may contain the same
+                        // text.
+                        let at = path.rfind(before)?;
+                        path.get(at + before.len()..)
+                            .filter(|model| !model.is_empty())
+                            .map(|model| (model, streamed))
+                    }
                 }
-            }
-        })
+            })
     }
 
     /// Encodes a response that is not streamed. Truncated calls are left out where the wire cannot
@@ -270,7 +298,9 @@ impl Wire {
 impl ResponseEncoder {
     /// Creates an encoder for one response.
     pub fn new(wire: Wire, metadata: ResponseMetadata) -> Self {
-        Self { encoder: (wire.spec().new_encoder)(metadata) }
+        Self {
+            encoder: (wire.spec().new_encoder)(metadata),
+        }
     }
 
     /// Appends the bytes of an event; there may be none yet.
@@ -338,7 +368,10 @@ pub(crate) fn percent_decode(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
     while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
+        let code = after
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|code| std::str::from_utf8(code).ok());
         match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
@@ -357,9 +390,17 @@ pub(crate) fn percent_decode(path: &str) -> String {
 /// Removes a beta version from the start of a pattern: clients also request other versions, with
 /// the same responses.
 fn strip_beta_version(pattern: &str) -> &str {
-    let version = pattern.get(1..).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    let beta = version.strip_prefix('v').is_some_and(|rest| rest.ends_with("beta"));
-    pattern.get(1 + version.len()..).filter(|_| beta).unwrap_or(pattern)
+    let version = pattern
+        .get(1..)
+        .and_then(|rest| rest.split('/').next())
+        .unwrap_or_default();
+    let beta = version
+        .strip_prefix('v')
+        .is_some_and(|rest| rest.ends_with("beta"));
+    pattern
+        .get(1 + version.len()..)
+        .filter(|_| beta)
+        .unwrap_or(pattern)
 }
 
 #[cfg(test)]
@@ -368,19 +409,29 @@ mod tests {
 
     #[test]
     fn paths_identify_the_wire() {
-        let check = |path: &str, wire: Option<Wire>| assert_eq!(Wire::from_path(path), wire, "{path}");
+        let check =
+            |path: &str, wire: Option<Wire>| assert_eq!(Wire::from_path(path), wire, "{path}");
         check("/v1/messages", Some(Wire::Anthropic));
         check("/anthropic/v1/messages?beta=true", Some(Wire::Anthropic));
         check("/api/v1/chat/completions", Some(Wire::OpenAiChat));
         check("/v1/responses", Some(Wire::OpenAiResponses));
-        check("/v1beta/models/gemini-x:generateContent", Some(Wire::Gemini));
-        check("/v1beta/models/gemini-x:streamGenerateContent?alt=sse", Some(Wire::Gemini));
+        check(
+            "/v1beta/models/gemini-x:generateContent",
+            Some(Wire::Gemini),
+        );
+        check(
+            "/v1beta/models/gemini-x:streamGenerateContent?alt=sse",
+            Some(Wire::Gemini),
+        );
         check("/v1/models/gemini-x:generateContent", Some(Wire::Gemini));
         check("/v1beta/models/:generateContent", None);
         check("/v1beta/models/gemini-x:countTokens", None);
         check("/api/chat", Some(Wire::Ollama));
         check("/api/generate", None);
-        check("/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse", Some(Wire::Bedrock));
+        check(
+            "/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse",
+            Some(Wire::Bedrock),
+        );
         check("/model/a:b/converse-stream", Some(Wire::Bedrock));
         check("/v1/models", None);
         check("", None);
@@ -389,10 +440,18 @@ mod tests {
     #[test]
     fn an_endpoint_may_name_the_model() {
         let check = |model: &str, streamed: bool, expected: &str| {
-            assert_eq!(Wire::Gemini.endpoint_path(model, streamed), expected, "{model}");
+            assert_eq!(
+                Wire::Gemini.endpoint_path(model, streamed),
+                expected,
+                "{model}"
+            );
         };
         check("gemini-x", false, "/v1beta/models/gemini-x:generateContent");
-        check("models/gemini-x", true, "/v1beta/models/gemini-x:streamGenerateContent?alt=sse");
+        check(
+            "models/gemini-x",
+            true,
+            "/v1beta/models/gemini-x:streamGenerateContent?alt=sse",
+        );
         check("a b?", false, "/v1beta/models/a%20b%3F:generateContent");
         assert_eq!(Wire::Ollama.endpoint_path("models/x", true), "/api/chat");
     }
@@ -401,11 +460,17 @@ mod tests {
     fn a_name_is_one_segment_for_bedrock() {
         let arn = "arn:aws:bedrock:eu-west-1:1:inference-profile/eu.amazon.nova-lite-v1:0";
         let path = Wire::Bedrock.endpoint_path(arn, true);
-        let name = "arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Ainference-profile%2Feu.amazon.nova-lite-v1%3A0";
+        let name =
+            "arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Ainference-profile%2Feu.amazon.nova-lite-v1%3A0";
         assert_eq!(path, format!("/model/{name}/converse-stream"));
         let back = Wire::Bedrock.decode_request(&path, b"{}").unwrap();
         assert_eq!((back.request.model.as_str(), back.streamed), (arn, true));
-        assert!(!Wire::Bedrock.decode_request("/model/m/converse", b"{}").unwrap().streamed);
+        assert!(
+            !Wire::Bedrock
+                .decode_request("/model/m/converse", b"{}")
+                .unwrap()
+                .streamed
+        );
     }
 
     #[test]

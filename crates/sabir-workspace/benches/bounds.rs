@@ -21,7 +21,9 @@ fn main() {
 /// Creates this many files in each of a thousand folders, one of them hidden, with an ignore file
 /// at the top or in each folder.
 fn tree(files: usize, nested: bool) -> TempDir {
-    let root = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
+    let root = TempDir::new_in("/dev/shm")
+        .or_else(|_| TempDir::new())
+        .unwrap();
     for folder in 0..1000 {
         let folder = root.path().join(format!("{}/{}", folder / 32, folder % 32));
         fs::create_dir_all(&folder).unwrap();
@@ -40,7 +42,9 @@ fn tree(files: usize, nested: bool) -> TempDir {
 }
 
 fn workspace(root: &TempDir, ignore_file: Option<&str>) -> Workspace {
-    Workspace::open(root.path()).unwrap().with_bounds(Bounds::new().ignore_files(ignore_file))
+    Workspace::open(root.path())
+        .unwrap()
+        .with_bounds(Bounds::new().ignore_files(ignore_file))
 }
 
 #[divan::bench(args = ["nothing bound", "no such file", "one ignore file", "one in each folder"], sample_count = 10, sample_size = 1)]
@@ -52,13 +56,31 @@ fn listing(bencher: divan::Bencher<'_, '_>, kind: &str) {
         _ => Some(".sabirignore"),
     };
     let workspace = workspace(&root, name);
-    let options = ListOptions { recursive: true, max_entries: 200_000, ..ListOptions::default() };
-    bencher.bench_local(|| workspace.list_folder(&WorkPath::root(), &options).unwrap().entries.len());
+    let options = ListOptions {
+        recursive: true,
+        max_entries: 200_000,
+        ..ListOptions::default()
+    };
+    bencher.bench_local(|| {
+        workspace
+            .list_folder(&WorkPath::root(), &options)
+            .unwrap()
+            .entries
+            .len()
+    });
 }
 
 #[divan::bench(args = [10, 100], sample_count = 10, sample_size = 1)]
 fn hidden(bencher: divan::Bencher<'_, '_>, files: usize) {
     let root = tree(files, false);
     let workspace = workspace(&root, Some(".sabirignore"));
-    bencher.bench_local(|| assert_eq!(workspace.list_hidden_paths(&StopFlag::default()).unwrap().len(), 1000));
+    bencher.bench_local(|| {
+        assert_eq!(
+            workspace
+                .list_hidden_paths(&StopFlag::default())
+                .unwrap()
+                .len(),
+            1000
+        )
+    });
 }

@@ -11,7 +11,10 @@ use tokio::runtime::Runtime;
 fn main() {
     // The benchmark is its own supervisor, as the binary is.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == supervise::ARGUMENT) {
+    if arguments
+        .next()
+        .is_some_and(|first| first == supervise::ARGUMENT)
+    {
         let _ = supervise::main(arguments);
         return;
     }
@@ -22,14 +25,25 @@ fn main() {
 fn command(bencher: divan::Bencher<'_, '_>, level: &str) {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
-    let runtime: Runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime: Runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let helper = std::env::current_exe().unwrap();
     bencher.bench_local(|| {
         let (tier, rest) = level.split_at(level.find(' ').unwrap_or(level.len()));
-        let sandbox = Sandbox::new(tier.parse().unwrap()).hide_home_secrets(std::path::Path::new("/root"));
-        let sandbox = if rest.is_empty() { sandbox } else { sandbox.read_only() };
-        let command = ShellCommand::new("true", &helper).env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        let outcome = runtime.block_on(command.sandbox(sandbox).run(&workspace, |_, _| {})).unwrap();
+        let sandbox =
+            Sandbox::new(tier.parse().unwrap()).hide_home_secrets(std::path::Path::new("/root"));
+        let sandbox = if rest.is_empty() {
+            sandbox
+        } else {
+            sandbox.read_only()
+        };
+        let command = ShellCommand::new("true", &helper)
+            .env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let outcome = runtime
+            .block_on(command.sandbox(sandbox).run(&workspace, |_, _| {}))
+            .unwrap();
         assert_eq!(outcome.end, CommandExit::Exited(0));
     });
 }

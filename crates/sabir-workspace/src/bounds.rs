@@ -98,7 +98,12 @@ impl Bounds {
     /// [`protection_reason`](Workspace::protection_reason) protects them from writes.
     #[must_use]
     pub fn ignore_files(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.ignore_files.extend(names.into_iter().map(Into::into).filter(|name| is_name(name)));
+        self.ignore_files.extend(
+            names
+                .into_iter()
+                .map(Into::into)
+                .filter(|name| is_name(name)),
+        );
         self
     }
 
@@ -109,7 +114,10 @@ impl Bounds {
     ///
     /// # Errors
     /// [`BoundsError`] for a glob that is empty or too long.
-    pub fn hide_globs(mut self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+    pub fn hide_globs(
+        mut self,
+        globs: impl IntoIterator<Item = String>,
+    ) -> Result<Self, BoundsError> {
         self.hidden = self.hidden.with_globs(globs)?;
         Ok(self)
     }
@@ -120,7 +128,10 @@ impl Bounds {
     /// Those of [`hide_globs`](Self::hide_globs).
     pub fn write_only(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
         let globs = PathGlobs::default().with_globs(globs)?;
-        Ok(self.limit_writes_to(WritablePatterns { globs, expressions: PathRegexes::default() }))
+        Ok(self.limit_writes_to(WritablePatterns {
+            globs,
+            expressions: PathRegexes::default(),
+        }))
     }
 
     /// Also allows writing to paths in which one of these regular expressions matches; without a
@@ -128,7 +139,10 @@ impl Bounds {
     ///
     /// # Errors
     /// [`BoundsError`] for an expression that does not parse or is too large.
-    pub fn or_write_matching(self, expressions: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+    pub fn or_write_matching(
+        self,
+        expressions: impl IntoIterator<Item = String>,
+    ) -> Result<Self, BoundsError> {
         let expressions = PathRegexes::new(expressions)?;
         let globs = match &self.limit {
             WriteLimit::Only(writable) => writable.globs.clone(),
@@ -172,7 +186,9 @@ impl Bounds {
 
     /// Returns true if a file of this name is an ignore file.
     pub(crate) fn is_ignore_file(&self, name: &[u8]) -> bool {
-        self.ignore_files.iter().any(|known| known.as_bytes() == name)
+        self.ignore_files
+            .iter()
+            .any(|known| known.as_bytes() == name)
     }
 
     /// Returns the reason that a path may not be written, if any.
@@ -180,7 +196,8 @@ impl Bounds {
         let otherwise = match &self.limit {
             WriteLimit::None => return None,
             WriteLimit::Only(only)
-                if only.globs.matches_path_or_above(root, path) || only.expressions.matches_path(path) =>
+                if only.globs.matches_path_or_above(root, path)
+                    || only.expressions.matches_path(path) =>
             {
                 return None;
             }
@@ -228,7 +245,9 @@ impl Workspace {
             return Ok(());
         }
         // Both names count: neither a link nor its target may bypass the limit.
-        [path, &self.resolve_links(path)?].into_iter().try_for_each(|path| self.check_write_limit(path))
+        [path, &self.resolve_links(path)?]
+            .into_iter()
+            .try_for_each(|path| self.check_write_limit(path))
     }
 
     /// Returns the reason that a write needs a person's approval: that of
@@ -237,7 +256,8 @@ impl Workspace {
     pub fn protection_reason(&self, path: &WorkPath) -> Option<&'static str> {
         let name = path.as_path().file_name().unwrap_or_default();
         let ignore_file = self.bounds().is_ignore_file(name.as_encoded_bytes());
-        path.protection_reason().or(ignore_file.then_some("a file that says what is hidden from the model"))
+        path.protection_reason()
+            .or(ignore_file.then_some("a file that says what is hidden from the model"))
     }
 
     /// Returns true if the folder is the root of the file system, where being inside the workspace
@@ -256,13 +276,20 @@ impl Workspace {
     /// [`WorkspaceError::Stopped`], and [`Io`](WorkspaceError::Io) when the workspace folder itself
     /// cannot be read.
     pub fn list_hidden_paths(&self, stop: &StopFlag) -> Result<Vec<PathBuf>, WorkspaceError> {
-        if self.bounds().hides_anything() { self.scan_hidden_paths(stop) } else { Ok(Vec::new()) }
+        if self.bounds().hides_anything() {
+            self.scan_hidden_paths(stop)
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     /// Fails for a path that the write limit forbids, by its name alone.
     pub(crate) fn check_write_limit(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
         match self.bounds().write_refusal(self.root(), path.as_path()) {
-            Some(because) => Err(WorkspaceError::Limited { path: path.to_string(), because }),
+            Some(because) => Err(WorkspaceError::Limited {
+                path: path.to_string(),
+                because,
+            }),
             None => Ok(()),
         }
     }
@@ -271,7 +298,11 @@ impl Workspace {
 /// Writes the patterns as "`a`, `b`".
 impl fmt::Display for WritablePatterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let between = if self.globs.is_empty() || self.expressions.is_empty() { "" } else { ", " };
+        let between = if self.globs.is_empty() || self.expressions.is_empty() {
+            ""
+        } else {
+            ", "
+        };
         write!(f, "{}{between}{}", self.globs, self.expressions)
     }
 }
@@ -280,7 +311,10 @@ impl fmt::Display for HiddenBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(name) => f.write_str(name),
-            Self::Unreadable(name) => write!(f, "{name}, which cannot be read as a text file of at most 1 MiB"),
+            Self::Unreadable(name) => write!(
+                f,
+                "{name}, which cannot be read as a text file of at most 1 MiB"
+            ),
             Self::Rule => f.write_str("a rule"),
         }
     }

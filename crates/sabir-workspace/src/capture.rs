@@ -39,7 +39,11 @@ impl CapturedOutput {
         if self.omitted_bytes == 0 {
             return head;
         }
-        let end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+        let end = if head.is_empty() || head.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
         format!("{head}{end}{line}\n{}", decode_printable(&self.tail))
     }
 
@@ -55,7 +59,11 @@ impl CapturedOutput {
 pub(crate) fn decode_printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let control = |c: char| matches!(c, '\u{80}'..='\u{9f}');
-    if text.contains(control) { text.replace(control, "") } else { text.into_owned() }
+    if text.contains(control) {
+        text.replace(control, "")
+    } else {
+        text.into_owned()
+    }
 }
 
 /// A collector of output that holds at most head, tail and one screen.
@@ -70,7 +78,15 @@ impl OutputCapture {
         let tail = VecDeque::new();
         Self {
             plain: TerminalText::new(),
-            ends: HeadTail { head, tail, omitted: 0, head_max, tail_max, newlines: 0, open: false },
+            ends: HeadTail {
+                head,
+                tail,
+                omitted: 0,
+                head_max,
+                tail_max,
+                newlines: 0,
+                open: false,
+            },
         }
     }
 
@@ -126,23 +142,46 @@ impl HeadTail {
         let mut tail: Vec<u8> = self.tail.into();
         if self.omitted == 0 {
             self.head.append(&mut tail);
-            return CapturedOutput { head: self.head, omitted_bytes: 0, tail, lines };
+            return CapturedOutput {
+                head: self.head,
+                omitted_bytes: 0,
+                tail,
+                lines,
+            };
         }
         let before = self.head.len() + tail.len();
         self.head.truncate(whole_characters(&self.head).len());
         // A UTF-8 character has at most three continuation bytes, so the tail loses at most those.
-        let continuation = tail.iter().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
+        let continuation = tail
+            .iter()
+            .take(3)
+            .take_while(|&&byte| byte & 0xc0 == 0x80)
+            .count();
         tail.drain(..continuation);
         let omitted_bytes = self.omitted + (before - self.head.len() - tail.len()) as u64;
-        CapturedOutput { head: self.head, omitted_bytes, tail, lines }
+        CapturedOutput {
+            head: self.head,
+            omitted_bytes,
+            tail,
+            lines,
+        }
     }
 }
 
 /// Returns the bytes without a character that is cut off at the end. Bytes that are not UTF-8 stay
 /// as they are.
 pub(crate) fn whole_characters(bytes: &[u8]) -> &[u8] {
-    let back = bytes.iter().rev().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
-    let Some((start, _)) = bytes.len().checked_sub(back + 1).and_then(|at| bytes.split_at_checked(at)) else {
+    let back = bytes
+        .iter()
+        .rev()
+        .take(3)
+        .take_while(|&&byte| byte & 0xc0 == 0x80)
+        .count();
+    let Some((start, _)) = bytes
+        .len()
+        .checked_sub(back + 1)
+        .and_then(|at| bytes.split_at_checked(at))
+    else {
         return bytes;
     };
     let lead = bytes.get(start.len()).copied().unwrap_or_default();
@@ -169,7 +208,10 @@ mod tests {
         assert_eq!(capture.line_count(), lines);
         let captured = capture.finish();
         assert_eq!(captured.text(), expected);
-        assert_eq!((captured.total_bytes(), captured.lines), (pieces.concat().len() as u64, lines));
+        assert_eq!(
+            (captured.total_bytes(), captured.lines),
+            (pieces.concat().len() as u64, lines)
+        );
     }
 
     #[test]
@@ -177,21 +219,45 @@ mod tests {
         check(&[], "");
         check(&["abc"], "abc");
         check(&["abcdefgh", "ijkl"], "abcdefghijkl");
-        check(&["abcdefgh", "ijklm"], "abcdefgh\n[… 1 bytes left out …]\njklm");
-        check(&["abcdefghijklmnopqrstuvwxyz"], "abcdefgh\n[… 14 bytes left out …]\nwxyz");
-        check(&["12\n", "\n45678\n0", "123\n", "56"], "12\n\n4567\n[… 5 bytes left out …]\n3\n56");
-        check(&["a", "bcdefghij", "klmno", "p"], "abcdefgh\n[… 4 bytes left out …]\nmnop");
+        check(
+            &["abcdefgh", "ijklm"],
+            "abcdefgh\n[… 1 bytes left out …]\njklm",
+        );
+        check(
+            &["abcdefghijklmnopqrstuvwxyz"],
+            "abcdefgh\n[… 14 bytes left out …]\nwxyz",
+        );
+        check(
+            &["12\n", "\n45678\n0", "123\n", "56"],
+            "12\n\n4567\n[… 5 bytes left out …]\n3\n56",
+        );
+        check(
+            &["a", "bcdefghij", "klmno", "p"],
+            "abcdefgh\n[… 4 bytes left out …]\nmnop",
+        );
     }
 
     #[test]
     fn characters_are_not_cut() {
-        check(&["1234567é", "xxxxxx", "é678"], "1234567\n[… 10 bytes left out …]\n678");
-        check(&["12345é8", "x", "abcd"], "12345é8\n[… 1 bytes left out …]\nabcd");
+        check(
+            &["1234567é", "xxxxxx", "é678"],
+            "1234567\n[… 10 bytes left out …]\n678",
+        );
+        check(
+            &["12345é8", "x", "abcd"],
+            "12345é8\n[… 1 bytes left out …]\nabcd",
+        );
     }
 
     #[test]
     fn whole_character_ends() {
-        for (bytes, expected) in [(&b"a\xc3"[..], 1), (b"a\xc3\xa9", 3), (b"\xf0\x9f\x98", 0), (b"\xff", 1), (b"", 0)] {
+        for (bytes, expected) in [
+            (&b"a\xc3"[..], 1),
+            (b"a\xc3\xa9", 3),
+            (b"\xf0\x9f\x98", 0),
+            (b"\xff", 1),
+            (b"", 0),
+        ] {
             assert_eq!(whole_characters(bytes).len(), expected, "{bytes:?}");
         }
     }

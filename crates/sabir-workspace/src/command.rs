@@ -133,7 +133,9 @@ impl fmt::Display for CommandExit {
             Self::Signaled(signal) => write!(f, "ended by {}", signal_name(*signal)),
             Self::TimedOut => f.write_str("killed when its time was up"),
             Self::Cancelled => f.write_str("stopped"),
-            Self::OutOfMemory(most) => write!(f, "killed, because it took more than {most} MiB of memory"),
+            Self::OutOfMemory(most) => {
+                write!(f, "killed, because it took more than {most} MiB of memory")
+            }
             Self::SupervisorLost => f.write_str("lost, because its supervisor was killed"),
         }
     }
@@ -142,10 +144,12 @@ impl fmt::Display for CommandExit {
 /// Formats a signal as `SIGKILL (9)`, or as `signal 40` if it has no name here.
 fn signal_name(number: i32) -> String {
     const NAMES: [&str; 15] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
-        "TERM",
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM",
     ];
-    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let index = usize::try_from(number)
+        .ok()
+        .and_then(|number| number.checked_sub(1));
     match (index.and_then(|index| NAMES.get(index)), number) {
         (Some(name), _) => format!("SIG{name} ({number})"),
         (None, 24) => "SIGXCPU (24)".to_owned(),
@@ -276,10 +280,24 @@ impl ShellCommand {
             capture.push(bytes);
             on_output(stream, bytes);
         };
-        let (ExitSummary { end, left_running, survivors }, active) = self.run_uncaptured(workspace, take).await?;
+        let (
+            ExitSummary {
+                end,
+                left_running,
+                survivors,
+            },
+            active,
+        ) = self.run_uncaptured(workspace, take).await?;
         let output = capture.finish();
-        let confined = active.map(|active| active.to_report(end != CommandExit::Exited(0), &output.text()));
-        Ok(CommandOutcome { end, output, left_running, survivors, sandbox: confined })
+        let confined =
+            active.map(|active| active.to_report(end != CommandExit::Exited(0), &output.text()));
+        Ok(CommandOutcome {
+            end,
+            output,
+            left_running,
+            survivors,
+            sandbox: confined,
+        })
     }
 
     /// Runs the command as [`run`](Self::run) does, without keeping its output.
@@ -293,21 +311,42 @@ impl ShellCommand {
         let shell = self.shell.take().unwrap_or_else(default_shell);
         // The mark is unique on this machine as long as this process lives, which is all it is
         // needed for.
-        let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
-        let planned = self.sandbox.as_ref().map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
+        let mark = format!(
+            "{}-{}",
+            std::process::id(),
+            NEXT_MARK.fetch_add(1, Ordering::Relaxed)
+        );
+        let planned = self
+            .sandbox
+            .as_ref()
+            .map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
         let sandbox_plan = planned.transpose()?.flatten();
-        let words = sandbox_plan.as_ref().map(SandboxPlan::to_args).unwrap_or_default();
+        let words = sandbox_plan
+            .as_ref()
+            .map(SandboxPlan::to_args)
+            .unwrap_or_default();
         let (child, running) = self.start_supervisor(workspace, shell.clone(), words, &mark)?;
-        let limits = WatchTimeouts { timeout: self.timeout, patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME };
-        let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
-        let watched = running.watch_until_closed(limits, cancel, &mark, on_output).await;
+        let limits = WatchTimeouts {
+            timeout: self.timeout,
+            patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME,
+        };
+        let cancel = self
+            .cancel
+            .take()
+            .unwrap_or_else(|| Box::pin(std::future::pending()));
+        let watched = running
+            .watch_until_closed(limits, cancel, &mark, on_output)
+            .await;
         // Reaped before the reports are read, so that no zombie stays in any case.
         reap_supervisor(child).await;
         if let Some(SupervisorReport::Failed(number)) = watched.main {
             if let Some(reason) = SetupStage::explain_error(number) {
                 return Err(WorkspaceError::Sandbox { reason });
             }
-            return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
+            return Err(WorkspaceError::Start {
+                program: shell,
+                source: io::Error::from_raw_os_error(number),
+            });
         }
         // Normally a no-op, because the supervisor has removed the folder; it matters if it was
         // killed.
@@ -317,7 +356,12 @@ impl ShellCommand {
             left_running: watched.left,
             survivors: watched.survivors.unwrap_or(0),
         };
-        Ok((ending, sandbox_plan.zip(watched.confined).map(|(plan, number)| ActiveSandbox { plan, number })))
+        Ok((
+            ending,
+            sandbox_plan
+                .zip(watched.confined)
+                .map(|(plan, number)| ActiveSandbox { plan, number }),
+        ))
     }
 
     /// Starts the supervisor. Must not await: from the spawn on, dropping `SupervisorStreams` is
@@ -332,8 +376,15 @@ impl ShellCommand {
         let folder = self.folder.to_string();
         let socket = "the socket of the command";
         let fail = |error| WorkspaceError::from_io("enter", &folder, error);
-        let dir = workspace.dir().open_dir(self.folder.as_syscall_path()).map_err(fail)?;
-        if rustix::fs::fstat(&dir).map_err(|error| fail(error.into()))?.st_nlink == 0 {
+        let dir = workspace
+            .dir()
+            .open_dir(self.folder.as_syscall_path())
+            .map_err(fail)?;
+        if rustix::fs::fstat(&dir)
+            .map_err(|error| fail(error.into()))?
+            .st_nlink
+            == 0
+        {
             // An open handle outlives its folder, but nothing can run in a deleted folder.
             return Err(WorkspaceError::Missing { path: folder });
         }
@@ -343,27 +394,57 @@ impl ShellCommand {
         let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
         let device = self.device;
         let text = OsString::from(&self.text);
-        let plan =
-            SupervisorPlan { settle: SETTLE_TIME, grace: self.grace, device, shell: shell.into(), text, sandbox };
+        let plan = SupervisorPlan {
+            settle: SETTLE_TIME,
+            grace: self.grace,
+            device,
+            shell: shell.into(),
+            text,
+            sandbox,
+        };
         let mut command = tokio::process::Command::new(&self.helper);
-        command.args(plan.into_args()).env_clear().envs(QUIET_ENV.iter().copied());
-        command.envs([if device == OutputDevice::Terminal { COLOR_TERM } else { DUMB_TERM }]);
-        let passes = |name: &str| self.sandbox.as_ref().is_none_or(|sandbox| sandbox.passes_env(name));
         command
-            .envs(self.env.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name, value)))
+            .args(plan.into_args())
+            .env_clear()
+            .envs(QUIET_ENV.iter().copied());
+        command.envs([if device == OutputDevice::Terminal {
+            COLOR_TERM
+        } else {
+            DUMB_TERM
+        }]);
+        let passes = |name: &str| {
+            self.sandbox
+                .as_ref()
+                .is_none_or(|sandbox| sandbox.passes_env(name))
+        };
+        command
+            .envs(
+                self.env
+                    .iter()
+                    .filter(|(name, _)| passes(name))
+                    .map(|(name, value)| (name, value)),
+            )
             .env(MARK_ENV, mark);
         // Entered through its handle: renaming the folder or swapping it for a link meanwhile does
         // not redirect the command.
         command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut terminal_master = None;
         if device == OutputDevice::Terminal {
             let fail = |error| WorkspaceError::from_io("open", "a terminal", error);
             let (ours, theirs) = terminal::open_terminal().map_err(fail)?;
-            command.stdout(theirs.try_clone().map_err(fail)?).stderr(theirs);
+            command
+                .stdout(theirs.try_clone().map_err(fail)?)
+                .stderr(theirs);
             terminal_master = Some(ours);
         }
-        let start = |source| WorkspaceError::Start { program: self.helper.clone(), source };
+        let start = |source| WorkspaceError::Start {
+            program: self.helper.clone(),
+            source,
+        };
         let mut child = command.spawn().map_err(start)?;
         let stdout: Option<OutputReader> = match (&terminal_master, child.stdout.take()) {
             (Some(terminal_master), _) => Some(Box::new(terminal_master.clone())),
@@ -371,7 +452,16 @@ impl ShellCommand {
         };
         let stderr = child.stderr.take();
         let reports = Some(BufReader::new(reports).lines());
-        Ok((child, SupervisorStreams { stdout, stderr, terminal_master, reports, lifeline: Some(lifeline) }))
+        Ok((
+            child,
+            SupervisorStreams {
+                stdout,
+                stderr,
+                terminal_master,
+                reports,
+                lifeline: Some(lifeline),
+            },
+        ))
     }
 }
 
@@ -415,7 +505,9 @@ impl WatchReport {
             (Some(asked), _) => asked,
             (None, Some(SupervisorReport::Exited(code))) => CommandExit::Exited(code),
             (None, Some(SupervisorReport::Signaled(signal))) => CommandExit::Signaled(signal),
-            (None, Some(SupervisorReport::OutOfMemory(most))) => CommandExit::OutOfMemory(most.unsigned_abs()),
+            (None, Some(SupervisorReport::OutOfMemory(most))) => {
+                CommandExit::OutOfMemory(most.unsigned_abs())
+            }
             (None, _) => CommandExit::SupervisorLost,
         }
     }
@@ -512,7 +604,12 @@ async fn read_pipe(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8])
     }
 }
 
-fn deliver_output<P>(pipe: &mut Option<P>, count: usize, buffer: &[u8], on_output: impl FnOnce(&[u8])) {
+fn deliver_output<P>(
+    pipe: &mut Option<P>,
+    count: usize,
+    buffer: &[u8],
+    on_output: impl FnOnce(&[u8]),
+) {
     match buffer.get(..count) {
         Some(bytes) if !bytes.is_empty() => on_output(bytes),
         _ => *pipe = None,

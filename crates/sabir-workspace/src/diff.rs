@@ -20,7 +20,11 @@ pub fn unified_diff(old: &str, new: &str, path: &str) -> String {
         return String::new();
     }
     let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
-    let whole = diff.unified_diff().context_radius(3).header(&format!("a/{path}"), &format!("b/{path}")).to_string();
+    let whole = diff
+        .unified_diff()
+        .context_radius(3)
+        .header(&format!("a/{path}"), &format!("b/{path}"))
+        .to_string();
     if whole.len() <= MAX_DIFF_BYTES {
         return whole;
     }
@@ -30,7 +34,11 @@ pub fn unified_diff(old: &str, new: &str, path: &str) -> String {
         short.push_str(line);
     }
     // Writing to a string cannot fail.
-    let _ = writeln!(short, "[… {} more lines of the diff left out …]", lines.count());
+    let _ = writeln!(
+        short,
+        "[… {} more lines of the diff left out …]",
+        lines.count()
+    );
     short
 }
 
@@ -41,16 +49,24 @@ mod tests {
     #[test]
     fn small() {
         assert_eq!(unified_diff("a\n", "a\n", "x"), "");
-        assert_eq!(unified_diff("a\nb\n", "a\nc\n", "x.rs"), "--- a/x.rs\n+++ b/x.rs\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
+        assert_eq!(
+            unified_diff("a\nb\n", "a\nc\n", "x.rs"),
+            "--- a/x.rs\n+++ b/x.rs\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
+        );
         assert!(unified_diff("a", "b", "x").contains("\\ No newline at end of file"));
     }
 
     #[test]
     fn large_is_cut() {
-        let new: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+        let new: String = (0..20_000)
+            .map(|number| format!("line {number}\n"))
+            .collect();
         let diff = unified_diff("", &new, "x");
         assert!(diff.len() < MAX_DIFF_BYTES + 100);
-        assert!(diff.ends_with("more lines of the diff left out …]\n"), "{diff}");
+        assert!(
+            diff.ends_with("more lines of the diff left out …]\n"),
+            "{diff}"
+        );
         assert!(unified_diff("", &"x".repeat(1 << 20), "x").len() < 1000);
     }
 }

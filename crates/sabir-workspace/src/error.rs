@@ -14,10 +14,14 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum WorkspaceError {
     /// The path holds no characters.
-    #[error("the path is empty; give a path relative to the workspace folder, such as `src/main.rs`")]
+    #[error(
+        "the path is empty; give a path relative to the workspace folder, such as `src/main.rs`"
+    )]
     PathEmpty,
     /// The path holds a NUL byte, which no file system accepts.
-    #[error("the path {input:?} holds a NUL byte; no file can have that name, so send the path without it")]
+    #[error(
+        "the path {input:?} holds a NUL byte; no file can have that name, so send the path without it"
+    )]
     PathNul {
         /// The path as it was written.
         input: String,
@@ -29,13 +33,17 @@ pub enum WorkspaceError {
         input: String,
     },
     /// A name is longer than 255 bytes, or the whole path is longer than 4095 bytes.
-    #[error("the path {input:?} is too long; a name may have 255 bytes and a path 4095, so shorten it")]
+    #[error(
+        "the path {input:?} is too long; a name may have 255 bytes and a path 4095, so shorten it"
+    )]
     PathTooLong {
         /// The start of the path as it was written.
         input: String,
     },
     /// The path is written so that it leaves the workspace folder.
-    #[error("{input:?} is outside the workspace (it means {resolved:?}); use a path inside the workspace folder")]
+    #[error(
+        "{input:?} is outside the workspace (it means {resolved:?}); use a path inside the workspace folder"
+    )]
     PathOutside {
         /// The path as it was written.
         input: String,
@@ -52,7 +60,9 @@ pub enum WorkspaceError {
     },
     /// A write to a path that contains a symbolic link inside the workspace. Writes take real paths
     /// only, so that the judged file is the written one.
-    #[error("`{path}` passes a symbolic link; nothing was written, its real path is `{real}`, use that")]
+    #[error(
+        "`{path}` passes a symbolic link; nothing was written, its real path is `{real}`, use that"
+    )]
     LinkPassed {
         /// The path inside the workspace.
         path: String,
@@ -60,7 +70,9 @@ pub enum WorkspaceError {
         real: String,
     },
     /// A symbolic link inside the workspace leads to nothing.
-    #[error("`{path}` is a symbolic link to `{target}`, which does not exist; name the file itself")]
+    #[error(
+        "`{path}` is a symbolic link to `{target}`, which does not exist; name the file itself"
+    )]
     LinkDangling {
         /// The path of the link inside the workspace.
         path: String,
@@ -86,7 +98,9 @@ pub enum WorkspaceError {
         path: String,
     },
     /// The file does not have the version that the write requires.
-    #[error("`{path}` changed on disk since it was read; nothing was written, read it again and redo the change")]
+    #[error(
+        "`{path}` changed on disk since it was read; nothing was written, read it again and redo the change"
+    )]
     Stale {
         /// The path inside the workspace.
         path: String,
@@ -216,18 +230,30 @@ impl WorkspaceError {
     pub(crate) fn from_io(action: &'static str, path: impl ToString, source: io::Error) -> Self {
         let path = path.to_string();
         // cap-std reports a path that leads outside with this kind and no system error number.
-        let leaves = source.kind() == io::ErrorKind::PermissionDenied && source.raw_os_error().is_none();
-        let errno = source.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+        let leaves =
+            source.kind() == io::ErrorKind::PermissionDenied && source.raw_os_error().is_none();
+        let errno = source
+            .raw_os_error()
+            .map(rustix::io::Errno::from_raw_os_error);
         match errno {
             _ if leaves => Self::LinkLeaves { path },
             // `openat2` reports a lookup that leaves the folder as `EXDEV`.
             Some(rustix::io::Errno::XDEV) => Self::LinkLeaves { path },
             Some(rustix::io::Errno::LOOP) => Self::LinkLoop { path },
-            Some(rustix::io::Errno::NAMETOOLONG) => Self::PathTooLong { input: shorten_text(&path) },
-            Some(rustix::io::Errno::ISDIR) => Self::NotAFile { path, found: "a folder" },
+            Some(rustix::io::Errno::NAMETOOLONG) => Self::PathTooLong {
+                input: shorten_text(&path),
+            },
+            Some(rustix::io::Errno::ISDIR) => Self::NotAFile {
+                path,
+                found: "a folder",
+            },
             Some(rustix::io::Errno::NOTDIR) => Self::NotAFolder { path },
             _ if source.kind() == io::ErrorKind::NotFound => Self::Missing { path },
-            _ => Self::Io { action, path, source },
+            _ => Self::Io {
+                action,
+                path,
+                source,
+            },
         }
     }
 }
@@ -235,7 +261,9 @@ impl WorkspaceError {
 /// Returns advice for a system error, if there is more to say than the system does.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; room has to be made on that disk first",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; room has to be made on that disk first"
+        }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "; ask the user, or choose another place"
         }

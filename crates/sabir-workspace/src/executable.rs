@@ -44,7 +44,10 @@ impl ExecutableFile {
             path: path.canonicalize().ok()?,
             file: (found.dev(), found.ino()),
             size_bytes: found.size(),
-            changed: [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())],
+            changed: [
+                (found.mtime(), found.mtime_nsec()),
+                (found.ctime(), found.ctime_nsec()),
+            ],
         })
     }
 }
@@ -64,13 +67,21 @@ mod tests {
             write(at(name), "#!/bin/sh\n").unwrap();
             set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();
         };
-        ["a", "b"].iter().for_each(|folder| create_dir(at(folder)).unwrap());
+        ["a", "b"]
+            .iter()
+            .for_each(|folder| create_dir(at(folder)).unwrap());
         make("b/x", 0o755);
         make("a/x", 0o644);
         let search = format!("{}:{}", at("a").display(), at("b").display());
         let find = |name: &str| ExecutableFile::find_in_path(name, &search, root.path());
         let path = |name: &str| {
-            find(name).map(|program| program.path.strip_prefix(root.path().canonicalize().unwrap()).unwrap().to_owned())
+            find(name).map(|program| {
+                program
+                    .path
+                    .strip_prefix(root.path().canonicalize().unwrap())
+                    .unwrap()
+                    .to_owned()
+            })
         };
         assert_eq!(path("x"), Some("b/x".into()), "what cannot be run is none");
         assert_eq!((path("./a/x"), path("y"), path("")), (None, None, None));

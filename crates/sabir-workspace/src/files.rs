@@ -113,7 +113,14 @@ impl Workspace {
         let opened_as = root.to_path_buf();
         let bounds = RwLock::default();
         let trust = Trust::default();
-        Ok(Self { dir, root: canonical, opened_as, swept: Mutex::default(), bounds, trust })
+        Ok(Self {
+            dir,
+            root: canonical,
+            opened_as,
+            swept: Mutex::default(),
+            bounds,
+            trust,
+        })
     }
 
     /// Returns the canonical, absolute path of the folder.
@@ -134,7 +141,8 @@ impl Workspace {
             Err(WorkspaceError::PathOutside { .. })
                 if self.opened_as.is_absolute() && Path::new(text).is_absolute() =>
             {
-                WorkPath::parse(text, &self.opened_as).or_else(|_| WorkPath::parse(text, &self.root))
+                WorkPath::parse(text, &self.opened_as)
+                    .or_else(|_| WorkPath::parse(text, &self.root))
             }
             parsed => parsed,
         }
@@ -149,14 +157,28 @@ impl Workspace {
     /// [`LinkDangling`](WorkspaceError::LinkDangling), [`NotAFolder`](WorkspaceError::NotAFolder)
     /// or [`Io`](WorkspaceError::Io).
     pub fn resolve_links(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
-        for existing in path.as_path().ancestors().filter(|existing| !existing.as_os_str().is_empty()) {
+        for existing in path
+            .as_path()
+            .ancestors()
+            .filter(|existing| !existing.as_os_str().is_empty())
+        {
             match self.dir.canonicalize(existing) {
                 Ok(real) => {
-                    let rest = path.as_path().strip_prefix(existing).unwrap_or(Path::new(""));
+                    let rest = path
+                        .as_path()
+                        .strip_prefix(existing)
+                        .unwrap_or(Path::new(""));
                     // Joining an empty rest would add a slash at the end.
-                    let whole = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
-                    return WorkPath::from_inside(&whole)
-                        .ok_or_else(|| WorkspaceError::LinkLeaves { path: path.to_string() });
+                    let whole = if rest.as_os_str().is_empty() {
+                        real
+                    } else {
+                        real.join(rest)
+                    };
+                    return WorkPath::from_inside(&whole).ok_or_else(|| {
+                        WorkspaceError::LinkLeaves {
+                            path: path.to_string(),
+                        }
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if let Ok(target) = self.dir.read_link_contents(existing) {
@@ -181,7 +203,11 @@ impl Workspace {
     /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile),
     /// [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
     /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
-    pub fn read_file(&self, path: &WorkPath, limit_bytes: usize) -> Result<FileContent, WorkspaceError> {
+    pub fn read_file(
+        &self,
+        path: &WorkPath,
+        limit_bytes: usize,
+    ) -> Result<FileContent, WorkspaceError> {
         let file = self.open_regular(path)?;
         read_whole(&file, limit_bytes).map_err(|error| WorkspaceError::from_io("read", path, error))
     }
@@ -207,7 +233,9 @@ impl Workspace {
     /// [`Io`](WorkspaceError::Io).
     pub fn metadata(&self, path: &WorkPath) -> Result<FileInfo, WorkspaceError> {
         if self.bounds().hides_anything() {
-            return self.resolve_visible(path, "look at").map(|reached| reached.file_info());
+            return self
+                .resolve_visible(path, "look at")
+                .map(|reached| reached.file_info());
         }
         self.check_unmasked(path)?;
         let found = self
@@ -219,7 +247,11 @@ impl Workspace {
             kind if kind.is_dir() => EntryKind::Folder,
             _ => EntryKind::Other,
         };
-        Ok(FileInfo { kind, size_bytes: found.len(), links: found.nlink() })
+        Ok(FileInfo {
+            kind,
+            size_bytes: found.len(),
+            links: found.nlink(),
+        })
     }
 
     pub(crate) fn dir(&self) -> &Dir {
@@ -240,7 +272,13 @@ impl Workspace {
     /// sandboxed command runs.
     pub(crate) fn check_unmasked(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
         let masked = masks::is_masked_at(self.dir.as_fd(), path.as_path());
-        if masked { Err(WorkspaceError::Missing { path: path.to_string() }) } else { Ok(()) }
+        if masked {
+            Err(WorkspaceError::Missing {
+                path: path.to_string(),
+            })
+        } else {
+            Ok(())
+        }
     }
 
     /// Opens a file that is regular both before and after the opening: before, because opening a
@@ -252,13 +290,26 @@ impl Workspace {
         let fail = |error| WorkspaceError::from_io("read", path, error);
         let regular = |found: cap_std::fs::FileType| match irregular_kind(found) {
             None => Ok(()),
-            Some(found) => Err(WorkspaceError::NotAFile { path: path.to_string(), found }),
+            Some(found) => Err(WorkspaceError::NotAFile {
+                path: path.to_string(),
+                found,
+            }),
         };
         self.check_unmasked(path)?;
-        regular(self.dir.metadata(path.as_syscall_path()).map_err(fail)?.file_type())?;
+        regular(
+            self.dir
+                .metadata(path.as_syscall_path())
+                .map_err(fail)?
+                .file_type(),
+        )?;
         let mut options = OpenOptions::new();
-        options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
-        let file = self.dir.open_with(path.as_syscall_path(), &options).map_err(fail)?;
+        options
+            .read(true)
+            .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
+        let file = self
+            .dir
+            .open_with(path.as_syscall_path(), &options)
+            .map_err(fail)?;
         regular(file.metadata().map_err(fail)?.file_type())?;
         Ok(file.into_std())
     }
@@ -304,11 +355,16 @@ impl fmt::Debug for FileVersion {
 fn read_whole(mut file: &std::fs::File, limit_bytes: usize) -> io::Result<FileContent> {
     let found = file.metadata()?;
     let mut hash = Sha256::new();
-    let mut bytes = Vec::with_capacity(limit_bytes.min(usize::try_from(found.len()).unwrap_or(usize::MAX)));
+    let mut bytes =
+        Vec::with_capacity(limit_bytes.min(usize::try_from(found.len()).unwrap_or(usize::MAX)));
     let mut chunk = vec![0_u8; CHUNK_BYTES];
     let mut seen = 0_u64;
     let hashed = found.len() <= HASHED_BYTES;
-    while if hashed { seen <= HASHED_BYTES } else { bytes.len() < limit_bytes } {
+    while if hashed {
+        seen <= HASHED_BYTES
+    } else {
+        bytes.len() < limit_bytes
+    } {
         let count = match file.read(&mut chunk) {
             Ok(0) => break,
             Ok(count) => count,
@@ -329,7 +385,12 @@ fn read_whole(mut file: &std::fs::File, limit_bytes: usize) -> io::Result<FileCo
         FileVersion::of_large(&found)
     };
     let size_bytes = seen.max(if hashed { 0 } else { found.len() });
-    Ok(FileContent { truncated: size_bytes > bytes.len() as u64, bytes, version, size_bytes })
+    Ok(FileContent {
+        truncated: size_bytes > bytes.len() as u64,
+        bytes,
+        version,
+        size_bytes,
+    })
 }
 
 /// Returns a name for an entry that is not a regular file.

@@ -126,7 +126,9 @@ struct Configuration {
 impl RepositoryReader<'_> {
     fn read_repository(self, folder: &Path) -> Result<Option<GitPrograms>, Unreadable> {
         self.check_environment()?;
-        let Some(folders) = find_repository(folder)? else { return Ok(None) };
+        let Some(folders) = find_repository(folder)? else {
+            return Ok(None);
+        };
         let configuration = self.read_configuration(&folders)?;
         // Without a work tree the paths in the configuration have no meaning here.
         if configuration.is_bare {
@@ -146,7 +148,11 @@ impl RepositoryReader<'_> {
 
     /// Refuses an environment that redirects git, or passes it configuration.
     fn check_environment(self) -> Result<(), Unreadable> {
-        const HARMLESS: [&str; 3] = ["GIT_CONFIG_NOSYSTEM", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS"];
+        const HARMLESS: [&str; 3] = [
+            "GIT_CONFIG_NOSYSTEM",
+            "GIT_TERMINAL_PROMPT",
+            "GIT_OPTIONAL_LOCKS",
+        ];
         let is_harmless = |name: &str| {
             !name.starts_with("GIT_")
                 || name.starts_with("GIT_AUTHOR_")
@@ -169,16 +175,21 @@ impl RepositoryReader<'_> {
         // The last setting wins, and included files do not count for the layout.
         let last = |entries: &[Entry], key: &str| {
             let plain = entries.iter().rev().filter(|entry| !entry.is_included);
-            plain.map(|entry| &entry.variable).find(|variable| variable.key == key).cloned()
+            plain
+                .map(|entry| &entry.variable)
+                .find(|variable| variable.key == key)
+                .cloned()
         };
-        let hash_bytes = match last(&entries, "extensions.objectformat").map(|variable| variable.value) {
-            None => 20,
-            Some(Some(name)) if name == "sha1" => 20,
-            Some(Some(name)) if name == "sha256" => 32,
-            Some(_) => return Err(Unreadable::BrokenIndex),
-        };
+        let hash_bytes =
+            match last(&entries, "extensions.objectformat").map(|variable| variable.value) {
+                None => 20,
+                Some(Some(name)) if name == "sha1" => 20,
+                Some(Some(name)) if name == "sha256" => 32,
+                Some(_) => return Err(Unreadable::BrokenIndex),
+            };
         let own = reader.read_file(&more)?;
-        let is_read = last(&entries, "extensions.worktreeconfig").map(|variable| is_on(variable.value.as_deref()));
+        let is_read = last(&entries, "extensions.worktreeconfig")
+            .map(|variable| is_on(variable.value.as_deref()));
         let mut layout = Vec::new();
         let is_further = !is_same(&folders.own, &folders.common);
         for key in ["core.worktree", "core.bare"] {
@@ -198,13 +209,22 @@ impl RepositoryReader<'_> {
         };
         entries.extend(own);
         let is_bare = is_bare.is_some_and(|variable| is_on(variable.value.as_deref()));
-        Ok(Configuration { entries, work_tree, is_bare, hash_bytes })
+        Ok(Configuration {
+            entries,
+            work_tree,
+            is_bare,
+            hash_bytes,
+        })
     }
 
     /// Adds the programs of the repositories that the index links to (submodules), recursively,
     /// because `git status` looks into each. Each is described as git would see it with `GIT_DIR`
     /// set. Returns the places of their files.
-    fn add_linked(self, mut open: Vec<PathBuf>, programs: &mut GitPrograms) -> Result<BTreeSet<PathBuf>, Unreadable> {
+    fn add_linked(
+        self,
+        mut open: Vec<PathBuf>,
+        programs: &mut GitPrograms,
+    ) -> Result<BTreeSet<PathBuf>, Unreadable> {
         let mut seen = BTreeSet::new();
         let mut count = 0;
         let top = programs.top.clone();
@@ -213,7 +233,9 @@ impl RepositoryReader<'_> {
             if count + open.len() > MAX_REPOSITORIES {
                 return Err(Unreadable::TooMuch);
             }
-            let Opened::Repository(folders) = open_repository(&folder)? else { continue };
+            let Opened::Repository(folders) = open_repository(&folder)? else {
+                continue;
+            };
             let configuration = self.read_configuration(&folders)?;
             // A repository whose work tree is elsewhere may have further links there.
             let work = work_tree(&folders, &configuration)?;
@@ -222,7 +244,10 @@ impl RepositoryReader<'_> {
             }
             let own = folder.join(".git");
             let place = format!("{}: ", own.strip_prefix(&top).unwrap_or(&own).display());
-            let entries = configuration.entries.iter().filter(|entry| entry.variable.key != "core.worktree");
+            let entries = configuration
+                .entries
+                .iter()
+                .filter(|entry| entry.variable.key != "core.worktree");
             add_entries(&place, entries, programs)?;
             programs.hooks(&format!("{place}hooks/"), &folders.common.join("hooks"))?;
             seen.extend(folders.common.canonicalize());
@@ -233,12 +258,20 @@ impl RepositoryReader<'_> {
 
     /// Adds the programs of an absorbed repository, which has no work tree now.
     fn add_absorbed(self, folder: &Path, programs: &mut GitPrograms) -> Result<(), Unreadable> {
-        let place = format!("{}: ", folder.strip_prefix(&programs.top).unwrap_or(folder).display());
+        let place = format!(
+            "{}: ",
+            folder
+                .strip_prefix(&programs.top)
+                .unwrap_or(folder)
+                .display()
+        );
         let mut reader = ConfigReader::new(self.environment);
         for name in ["config", "config.worktree"] {
             let entries = reader.read_file(&folder.join(name))?;
             // The place of its work tree is set in any absorbed repository, so it does not count.
-            let entries = entries.iter().filter(|entry| entry.variable.key != "core.worktree");
+            let entries = entries
+                .iter()
+                .filter(|entry| entry.variable.key != "core.worktree");
             add_entries(&place, entries, programs)?;
         }
         Ok(programs.hooks(&format!("{place}hooks/"), &folder.join("hooks"))?)
@@ -268,15 +301,27 @@ fn add_entries<'a>(
 
 /// Returns the folder of a repository's work tree.
 fn work_tree(folders: &Folders, configuration: &Configuration) -> Result<PathBuf, Unreadable> {
-    let Some(work_tree) = &configuration.work_tree else { return Ok(folders.holder.clone()) };
-    folders.own.join(work_tree).canonicalize().map_err(|_| Unreadable::WorkTree(folders.own.clone()))
+    let Some(work_tree) = &configuration.work_tree else {
+        return Ok(folders.holder.clone());
+    };
+    folders
+        .own
+        .join(work_tree)
+        .canonicalize()
+        .map_err(|_| Unreadable::WorkTree(folders.own.clone()))
 }
 
 /// Returns the linked folders of the work tree that contain something like a repository.
-fn open_links(top: &Path, folders: &Folders, configuration: &Configuration) -> Result<Vec<PathBuf>, Unreadable> {
+fn open_links(
+    top: &Path,
+    folders: &Folders,
+    configuration: &Configuration,
+) -> Result<Vec<PathBuf>, Unreadable> {
     let links = read_links(&folders.own.join("index"), configuration.hash_bytes)?;
     let links = links.into_iter().map(|link| top.join(link));
-    Ok(links.filter(|folder| folder.join(".git").symlink_metadata().is_ok()).collect())
+    Ok(links
+        .filter(|folder| folder.join(".git").symlink_metadata().is_ok())
+        .collect())
 }
 
 /// Returns the repositories that are absorbed into this one's files, except those already seen.
@@ -289,11 +334,19 @@ fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Unr
         }
         if folder.join("HEAD").symlink_metadata().is_ok() && folder.join("config").is_file() {
             open.push(folder.join("modules"));
-            found.extend(Some(folder).filter(|folder| !folder.canonicalize().is_ok_and(|real| seen.contains(&real))));
+            found
+                .extend(Some(folder).filter(|folder| {
+                    !folder.canonicalize().is_ok_and(|real| seen.contains(&real))
+                }));
             continue;
         }
         match std::fs::read_dir(&folder) {
-            Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir())),
+            Ok(entries) => open.extend(
+                entries
+                    .flatten()
+                    .map(|entry| entry.path())
+                    .filter(|path| path.is_dir()),
+            ),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(_) => return Err(Unreadable::File(folder)),
         }
@@ -303,5 +356,10 @@ fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Unr
 
 /// Returns true if git may take a value for true.
 fn is_on(value: Option<&str>) -> bool {
-    !value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "" | "false" | "no" | "off" | "0"))
+    !value.is_some_and(|value| {
+        matches!(
+            value.to_lowercase().as_str(),
+            "" | "false" | "no" | "off" | "0"
+        )
+    })
 }

@@ -161,7 +161,9 @@ struct LiveJob {
 
 impl LiveJob {
     fn line_count(&self) -> u64 {
-        self.capture.as_ref().map_or(self.lines, OutputCapture::line_count)
+        self.capture
+            .as_ref()
+            .map_or(self.lines, OutputCapture::line_count)
     }
 }
 
@@ -170,7 +172,12 @@ impl JobManager {
     /// its owner only.
     #[must_use]
     pub fn new(folder: PathBuf, lifetime: OutputLifetime) -> Self {
-        Self { folder, lifetime, state: Mutex::default(), runtime: Mutex::default() }
+        Self {
+            folder,
+            lifetime,
+            state: Mutex::default(),
+            runtime: Mutex::default(),
+        }
     }
 
     /// Runs a command that the caller waits for, as [`ShellCommand::run`] does, and stores its
@@ -209,8 +216,18 @@ impl JobManager {
         command: &str,
         outcome: &CommandOutcome,
     ) -> Result<u32, OutputError> {
-        let CommandOutcome { end, output: shown, left_running, survivors, .. } = outcome;
-        let ending = ExitSummary { end: *end, left_running: *left_running, survivors: *survivors };
+        let CommandOutcome {
+            end,
+            output: shown,
+            left_running,
+            survivors,
+            ..
+        } = outcome;
+        let ending = ExitSummary {
+            end: *end,
+            left_running: *left_running,
+            survivors: *survivors,
+        };
         let mut state = self.lock_table();
         let number = state.last + 1;
         let total = output.total_bytes();
@@ -218,15 +235,35 @@ impl JobManager {
         let end = end.to_string();
         // The file names carry the number, so an output can be found again when the task is
         // resumed.
-        output.keep_as(self.output_stem(number), &OutputMetadata { total, lines, end, command: command.to_owned() });
+        output.keep_as(
+            self.output_stem(number),
+            &OutputMetadata {
+                total,
+                lines,
+                end,
+                command: command.to_owned(),
+            },
+        );
         if let Some(fault) = output.write_error() {
             return Err(io::Error::new(fault.kind(), fault.to_string()).into());
         }
         let confined = outcome.sandbox.clone();
-        let live = LiveJob { capture: None, output, lines, state: JobState::Ended(ending), confined };
+        let live = LiveJob {
+            capture: None,
+            output,
+            lines,
+            state: JobState::Ended(ending),
+            confined,
+        };
         let next_line = shown.head.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
         state.last = number;
-        state.entries.insert(number, JobEntry { next_line, ..JobEntry::new_ended(command.to_owned(), live) });
+        state.entries.insert(
+            number,
+            JobEntry {
+                next_line,
+                ..JobEntry::new_ended(command.to_owned(), live)
+            },
+        );
         self.prune_outputs(&mut state);
         Ok(number)
     }
@@ -237,9 +274,20 @@ impl JobManager {
     /// # Errors
     /// [`OutputError::TooMany`], and [`OutputError::Io`] if the system has no thread left. A
     /// command that cannot run at all shows in the job's state.
-    pub fn start_job(&self, workspace: Arc<Workspace>, command: ShellCommand, text: &str) -> Result<u32, OutputError> {
+    pub fn start_job(
+        &self,
+        workspace: Arc<Workspace>,
+        command: ShellCommand,
+        text: &str,
+    ) -> Result<u32, OutputError> {
         let mut state = self.lock_table();
-        if state.entries.values().filter(|entry| entry.is_running()).count() >= MAX_JOBS {
+        if state
+            .entries
+            .values()
+            .filter(|entry| entry.is_running())
+            .count()
+            >= MAX_JOBS
+        {
             return Err(OutputError::TooMany);
         }
         let number = state.last + 1;
@@ -248,16 +296,31 @@ impl JobManager {
         let output = StoredOutput::new(stem.clone());
         let state_now = JobState::Running;
         let confined = None;
-        let live = Arc::new(Mutex::new(LiveJob { capture, output, lines: 0, state: state_now, confined }));
+        let live = Arc::new(Mutex::new(LiveJob {
+            capture,
+            output,
+            lines: 0,
+            state: state_now,
+            confined,
+        }));
         let stop = Arc::new(Notify::new());
         let (finished, done) = watch::channel(false);
         let shared = Arc::clone(&live);
         let stopped = Arc::clone(&stop);
         let text = text.to_owned();
-        let entry = JobEntry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
+        let entry = JobEntry {
+            command: text.clone(),
+            live,
+            stop,
+            done,
+            next_line: 1,
+            pruned: false,
+        };
         self.spawn_job(async move {
             let command = command.cancel_when(async move { stopped.notified().await });
-            let ran = command.run_uncaptured(&workspace, |_, bytes| lock_mutex(&shared).push(bytes)).await;
+            let ran = command
+                .run_uncaptured(&workspace, |_, bytes| lock_mutex(&shared).push(bytes))
+                .await;
             lock_mutex(&shared).finish_job(ran, stem, text);
             // Nobody may be waiting any more.
             let _ = finished.send(true);
@@ -296,7 +359,10 @@ impl JobManager {
         let numbers: Vec<u32> = {
             let state = self.lock_table();
             let running = state.entries.iter().filter(|(_, entry)| entry.is_running());
-            running.inspect(|(_, entry)| entry.stop.notify_one()).map(|(number, _)| *number).collect()
+            running
+                .inspect(|(_, entry)| entry.stop.notify_one())
+                .map(|(number, _)| *number)
+                .collect()
         };
         for number in numbers {
             // The job existed a moment ago, and entries are never removed, so this cannot fail.
@@ -308,7 +374,12 @@ impl JobManager {
     #[must_use]
     pub fn list_jobs(&self) -> Vec<OutputInfo> {
         let state = self.lock_table();
-        state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, entry)| entry.to_info(*number)).collect()
+        state
+            .entries
+            .iter()
+            .filter(|(_, entry)| !entry.pruned)
+            .map(|(number, entry)| entry.to_info(*number))
+            .collect()
     }
 
     /// Describes one output.
@@ -324,8 +395,18 @@ impl JobManager {
     /// # Errors
     /// [`OutputError::Missing`], [`Pruned`](OutputError::Pruned), [`Binary`](OutputError::Binary)
     /// and [`Io`](OutputError::Io).
-    pub fn read_page(&self, number: u32, options: &PageOptions) -> Result<Vec<OutputLine>, OutputError> {
-        self.with_readable(number, |live| Ok(output_lines::read_page(&live.output, live.line_count(), options)?))
+    pub fn read_page(
+        &self,
+        number: u32,
+        options: &PageOptions,
+    ) -> Result<Vec<OutputLine>, OutputError> {
+        self.with_readable(number, |live| {
+            Ok(output_lines::read_page(
+                &live.output,
+                live.line_count(),
+                options,
+            )?)
+        })
     }
 
     /// Returns the lines of an output that match the expression, each with the line before and
@@ -343,7 +424,13 @@ impl JobManager {
     ) -> Result<(Vec<OutputLine>, bool), OutputError> {
         let matcher = search::compile_regex(regex)?;
         self.with_readable(number, |live| {
-            Ok(output_lines::search_lines(&live.output, live.line_count(), &matcher, max, max_line_bytes)?)
+            Ok(output_lines::search_lines(
+                &live.output,
+                live.line_count(),
+                &matcher,
+                max,
+                max_line_bytes,
+            )?)
         })
     }
 
@@ -365,7 +452,10 @@ impl JobManager {
             return Err(io::Error::new(fault.kind(), fault.to_string()).into());
         }
         if output_lines::is_binary(&live.output)? {
-            return Err(OutputError::Binary { number, bytes: live.output.total_bytes() });
+            return Err(OutputError::Binary {
+                number,
+                bytes: live.output.total_bytes(),
+            });
         }
         act(&live)
     }
@@ -379,7 +469,10 @@ impl JobManager {
         match state.entries.get(&number) {
             Some(entry) if entry.pruned => Err(OutputError::Pruned { number }),
             Some(entry) => act(entry),
-            None => Err(OutputError::Missing { number, known: describe_known(&state) }),
+            None => Err(OutputError::Missing {
+                number,
+                known: describe_known(&state),
+            }),
         }
     }
 
@@ -393,7 +486,10 @@ impl JobManager {
             state.loaded = true;
             for (number, about) in output::scan_outputs(&self.folder) {
                 state.last = state.last.max(number);
-                state.entries.insert(number, JobEntry::from_files(&self.output_stem(number), about));
+                state.entries.insert(
+                    number,
+                    JobEntry::from_files(&self.output_stem(number), about),
+                );
             }
         }
         state
@@ -404,7 +500,12 @@ impl JobManager {
         let runtime = match &mut *runtime {
             Some(runtime) => runtime,
             // One worker thread suffices: it only moves bytes between pipes and files.
-            none => none.insert(Builder::new_multi_thread().worker_threads(1).enable_all().build()?),
+            none => none.insert(
+                Builder::new_multi_thread()
+                    .worker_threads(1)
+                    .enable_all()
+                    .build()?,
+            ),
         };
         drop(runtime.spawn(job));
         Ok(())
@@ -413,9 +514,19 @@ impl JobManager {
     /// Removes the oldest outputs until the rest fits; the newest one always stays.
     fn prune_outputs(&self, state: &mut JobTable) {
         let newest = state.last;
-        let ended = state.entries.iter_mut().filter(|(_, entry)| !entry.pruned && !entry.is_running());
-        let mut ended: Vec<_> =
-            ended.map(|(number, entry)| (*number, output::disk_bytes(&self.output_stem(*number)), entry)).collect();
+        let ended = state
+            .entries
+            .iter_mut()
+            .filter(|(_, entry)| !entry.pruned && !entry.is_running());
+        let mut ended: Vec<_> = ended
+            .map(|(number, entry)| {
+                (
+                    *number,
+                    output::disk_bytes(&self.output_stem(*number)),
+                    entry,
+                )
+            })
+            .collect();
         let mut all: u64 = ended.iter().map(|(_, size, _)| size).sum();
         for (number, size, entry) in &mut ended {
             // The newest output has just been reported to the model, so it is never removed here.
@@ -466,16 +577,29 @@ impl LiveJob {
         stem: PathBuf,
         command: String,
     ) {
-        let printed = self.capture.take().map(OutputCapture::finish).unwrap_or_default();
+        let printed = self
+            .capture
+            .take()
+            .map(OutputCapture::finish)
+            .unwrap_or_default();
         self.lines = printed.lines;
         match ran {
             Ok((ending, active)) => {
-                self.confined =
-                    active.map(|active| active.to_report(ending.end != CommandExit::Exited(0), &printed.text()));
+                self.confined = active.map(|active| {
+                    active.to_report(ending.end != CommandExit::Exited(0), &printed.text())
+                });
                 let total = self.output.total_bytes();
                 let lines = self.lines;
                 let end = ending.end.to_string();
-                self.output.keep_as(stem, &OutputMetadata { total, lines, end, command });
+                self.output.keep_as(
+                    stem,
+                    &OutputMetadata {
+                        total,
+                        lines,
+                        end,
+                        command,
+                    },
+                );
                 self.state = JobState::Ended(ending);
             }
             Err(error) => self.state = JobState::Failed(error.to_string()),
@@ -486,7 +610,14 @@ impl LiveJob {
 impl JobEntry {
     fn new_ended(command: String, live: LiveJob) -> Self {
         let (_, done) = watch::channel(true);
-        Self { command, live: Arc::new(Mutex::new(live)), stop: Arc::default(), done, next_line: 1, pruned: false }
+        Self {
+            command,
+            live: Arc::new(Mutex::new(live)),
+            stop: Arc::default(),
+            done,
+            next_line: 1,
+            pruned: false,
+        }
     }
 
     /// Restores the entry of an output from its files, in a resumed task.
@@ -496,12 +627,35 @@ impl JobEntry {
         let unknown = || {
             let end = "ended with Sabir".to_owned();
             let command = "(unknown)".to_owned();
-            OutputMetadata { total: output::head_size(stem), lines: u64::MAX, end, command }
+            OutputMetadata {
+                total: output::head_size(stem),
+                lines: u64::MAX,
+                end,
+                command,
+            }
         };
-        let OutputMetadata { total, lines, end, command } = about.unwrap_or_else(unknown);
+        let OutputMetadata {
+            total,
+            lines,
+            end,
+            command,
+        } = about.unwrap_or_else(unknown);
         let output = StoredOutput::open_kept(stem.to_path_buf(), total);
-        let lines = if lines == u64::MAX { output_lines::count_lines(&output) } else { lines };
-        Self::new_ended(command, LiveJob { capture: None, output, lines, state: JobState::Past(end), confined: None })
+        let lines = if lines == u64::MAX {
+            output_lines::count_lines(&output)
+        } else {
+            lines
+        };
+        Self::new_ended(
+            command,
+            LiveJob {
+                capture: None,
+                output,
+                lines,
+                state: JobState::Past(end),
+                confined: None,
+            },
+        )
     }
 
     fn is_running(&self) -> bool {
@@ -523,10 +677,15 @@ impl JobEntry {
 }
 
 fn describe_known(state: &JobTable) -> String {
-    let numbers: Vec<String> =
-        state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, _)| number.to_string()).collect();
+    let numbers: Vec<String> = state
+        .entries
+        .iter()
+        .filter(|(_, entry)| !entry.pruned)
+        .map(|(number, _)| number.to_string())
+        .collect();
     match numbers.as_slice() {
-        [] => "none was kept so far: only what does not fit a result is, and the output of jobs".to_owned(),
+        [] => "none was kept so far: only what does not fit a result is, and the output of jobs"
+            .to_owned(),
         [only] => format!("there is only {only}"),
         [all @ .., last] => format!("there are {} and {last}", all.join(", ")),
     }

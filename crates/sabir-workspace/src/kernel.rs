@@ -11,7 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr;
 
-use rustix::process::{Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
+};
 use rustix::stdio::stdin;
 use tokio::io::unix::AsyncFd;
 
@@ -40,8 +42,19 @@ pub(crate) fn unblock_signals() -> io::Result<()> {
 /// Makes sure that only the three standard descriptors pass to programs started later.
 pub(crate) fn close_others_on_exec() -> io::Result<()> {
     // SAFETY: close_range takes three integers and, with this flag, closes nothing in this process.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3_u32,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Starts a program in a new session, without a terminal except the one given as its standard
@@ -74,7 +87,11 @@ pub(crate) fn detach_process(parent: Pid, device: OutputDevice) -> io::Result<()
     // The kernel clears this setting at fork, so it is set in the new process itself.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the line above; then nothing would ever send the signal.
-    if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+    if getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ESRCH))
+    }
 }
 
 /// Resets every signal to its default handling, since a parent may have handed down ignored ones,
@@ -95,5 +112,9 @@ fn set_signals(wanted: AllowedSignals) -> io::Result<()> {
         };
         libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut())
     };
-    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+    if error == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(error))
+    }
 }

@@ -101,22 +101,27 @@ mod trust;
 
 pub use bounds::{Bounds, BoundsError};
 pub use capture::CapturedOutput;
-pub use command::{CommandExit, CommandOutcome, ExitSummary, OutputStream, ShellCommand, default_shell};
+pub use command::{
+    CommandExit, CommandOutcome, ExitSummary, OutputStream, ShellCommand, default_shell,
+};
 pub use diff::unified_diff;
 pub use error::WorkspaceError;
 pub use executable::ExecutableFile;
 pub use files::{
-    EntryKind, FileChange, FileContent, FileInfo, FileVersion, FolderListing, ListEntry, ListOptions, TEMP_START,
-    Workspace, WritePrecondition,
+    EntryKind, FileChange, FileContent, FileInfo, FileVersion, FolderListing, ListEntry,
+    ListOptions, TEMP_START, Workspace, WritePrecondition,
 };
 pub use git_config::{GitConfig, Unreadable};
 pub use hide_process::hide_process;
-pub use jobs::{FinishedCommand, JobManager, JobState, MAX_JOBS, OutputError, OutputInfo, OutputLifetime};
+pub use jobs::{
+    FinishedCommand, JobManager, JobState, MAX_JOBS, OutputError, OutputInfo, OutputLifetime,
+};
 pub use links::TooManyFiles;
 pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};
 pub use sandbox::{
-    DenialKind, DenialNote, NetworkAccess, Sandbox, SandboxLevel, SandboxReport, SandboxTier, UnknownSandboxLevel,
+    DenialKind, DenialNote, NetworkAccess, Sandbox, SandboxLevel, SandboxReport, SandboxTier,
+    UnknownSandboxLevel,
 };
 pub use search::{SearchMatch, SearchOptions, SearchResult};
 pub use stop_flag::{StopFlag, StopOnDrop};

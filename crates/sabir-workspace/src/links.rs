@@ -18,7 +18,16 @@ const MAX_PLACES: usize = 2_000;
 /// The number of files that are searched for links.
 const MAX_FILES: usize = 200_000;
 /// The folders of installed programs and their data, readable for everybody.
-const INSTALLED: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/dev/null"];
+const INSTALLED: [&str; 8] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/dev/null",
+];
 
 /// The error for a path that leads out of the workspace, or may.
 struct EscapesWorkspace;
@@ -46,10 +55,19 @@ impl Workspace {
             }
             places = next;
         }
-        let inside = places.into_iter().filter(|(_, linked)| *linked).map(|(place, _)| {
-            let inside = place.strip_prefix(root).ok()?;
-            inside.to_str().map(|inside| if inside.is_empty() { ".".to_owned() } else { inside.to_owned() })
-        });
+        let inside = places
+            .into_iter()
+            .filter(|(_, linked)| *linked)
+            .map(|(place, _)| {
+                let inside = place.strip_prefix(root).ok()?;
+                inside.to_str().map(|inside| {
+                    if inside.is_empty() {
+                        ".".to_owned()
+                    } else {
+                        inside.to_owned()
+                    }
+                })
+            });
         inside.collect()
     }
 }
@@ -76,7 +94,10 @@ impl Workspace {
                     Ok(kind) if kind.is_symlink() && self.leaves_workspace(&entry.path()) => {
                         let path = entry.path();
                         return Ok(Some(
-                            path.strip_prefix(self.root()).unwrap_or(&path).to_string_lossy().into_owned(),
+                            path.strip_prefix(self.root())
+                                .unwrap_or(&path)
+                                .to_string_lossy()
+                                .into_owned(),
                         ));
                     }
                     _ => {}
@@ -90,9 +111,16 @@ impl Workspace {
     fn leaves_workspace(&self, link: &Path) -> bool {
         use std::os::unix::fs::PermissionsExt;
         // Nothing can be read through a dangling link.
-        let Ok(real) = link.canonicalize() else { return false };
-        let program = || real.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
-        !real.starts_with(self.root()) && !INSTALLED.iter().any(|place| real.starts_with(place)) && !program()
+        let Ok(real) = link.canonicalize() else {
+            return false;
+        };
+        let program = || {
+            real.metadata()
+                .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+        };
+        !real.starts_with(self.root())
+            && !INSTALLED.iter().any(|place| real.starts_with(place))
+            && !program()
     }
 }
 
@@ -108,7 +136,10 @@ fn resolve_component(
     let name = match part {
         Component::CurDir => return add_place((place.clone(), *linked), next),
         Component::ParentDir => {
-            let above = place.parent().filter(|above| above.starts_with(root)).ok_or(EscapesWorkspace)?;
+            let above = place
+                .parent()
+                .filter(|above| above.starts_with(root))
+                .ok_or(EscapesWorkspace)?;
             return add_place((above.to_path_buf(), *linked), next);
         }
         Component::Normal(name) => name,
@@ -119,12 +150,21 @@ fn resolve_component(
     // A name that looks like a pattern may also be the name of a file.
     add_place(follow_link(root, &place.join(name), *linked)?, next)?;
     // A bracket that is not closed stands for itself.
-    let open = text.contains(['*', '?']) || text.split_once('[').is_some_and(|(_, rest)| rest.contains(']'));
+    let open = text.contains(['*', '?'])
+        || text
+            .split_once('[')
+            .is_some_and(|(_, rest)| rest.contains(']'));
     if !(pattern && open) {
         return Ok(());
     }
-    let glob = GlobBuilder::new(&text).backslash_escape(true).build().map_err(|_| EscapesWorkspace)?.compile_matcher();
-    let Ok(names) = std::fs::read_dir(place) else { return Ok(()) };
+    let glob = GlobBuilder::new(&text)
+        .backslash_escape(true)
+        .build()
+        .map_err(|_| EscapesWorkspace)?
+        .compile_matcher();
+    let Ok(names) = std::fs::read_dir(place) else {
+        return Ok(());
+    };
     for (at, entry) in names.enumerate() {
         let entry = entry.map_err(|_| EscapesWorkspace)?;
         if at > MAX_NAMES {
@@ -152,5 +192,9 @@ fn follow_link(root: &Path, path: &Path, linked: bool) -> Result<LinkedPath, Esc
     }
     // A dangling link may be created by a write through it, and lead anywhere.
     let real = path.canonicalize().map_err(|_| EscapesWorkspace)?;
-    if real.starts_with(root) { Ok((real, true)) } else { Err(EscapesWorkspace) }
+    if real.starts_with(root) {
+        Ok((real, true))
+    } else {
+        Err(EscapesWorkspace)
+    }
 }

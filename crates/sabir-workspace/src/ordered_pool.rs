@@ -41,7 +41,12 @@ impl OrderKey {
         // Names contain no NUL, so using it as the separator sorts a folder right before its
         // content.
         let bytes = path.as_os_str().as_encoded_bytes();
-        Self(bytes.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect())
+        Self(
+            bytes
+                .iter()
+                .map(|byte| if *byte == b'/' { 0 } else { *byte })
+                .collect(),
+        )
     }
 
     /// Returns the key of a folder's content as a whole.
@@ -64,9 +69,23 @@ pub(crate) fn run_in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(OrderKey, JobOu
     take: impl FnMut(P) -> ControlFlow<()> + Send,
 ) {
     let waiting = BTreeMap::from([first]);
-    let state = PoolState { waiting, running: Vec::new(), done: BTreeMap::new(), held: 0, over: false, take };
-    let shared = PoolShared { state: Mutex::new(state), changed: Condvar::new(), ahead, stop };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let state = PoolState {
+        waiting,
+        running: Vec::new(),
+        done: BTreeMap::new(),
+        held: 0,
+        over: false,
+        take,
+    };
+    let shared = PoolShared {
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+        ahead,
+        stop,
+    };
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(MAX_THREADS);
     std::thread::scope(|scope| {
         for _ in 1..threads {
             // If no more threads can be started, the existing ones do all the work.
@@ -98,12 +117,16 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolShared<'_, J, P, T> {
         let _leaving = PoolShutdown(self);
         let mut state = self.lock_state();
         loop {
-            state.over |= self.stop.is_requested() || (state.waiting.is_empty() && state.running.is_empty());
+            state.over |=
+                self.stop.is_requested() || (state.waiting.is_empty() && state.running.is_empty());
             if state.over {
                 return;
             }
             let Some((key, job)) = state.next_job(self.ahead) else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             // The lock is released while the job runs.
@@ -129,7 +152,11 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolState<J, P, T> {
         // The lowest job of all must always run, even over the limit, or the order could never
         // advance.
         let missing = self.running.iter().all(|running| least < running);
-        if missing || self.held <= ahead { self.waiting.pop_first() } else { None }
+        if missing || self.held <= ahead {
+            self.waiting.pop_first()
+        } else {
+            None
+        }
     }
 
     fn finish_job(&mut self, key: &OrderKey, outputs: Vec<(OrderKey, JobOutput<J, P>)>) {
@@ -144,15 +171,24 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolState<J, P, T> {
                 }
             }
         }
-        while !self.over && self.done.first_key_value().is_some_and(|(key, _)| self.is_next(key)) {
-            let Some((_, (part, count))) = self.done.pop_first() else { return };
+        while !self.over
+            && self
+                .done
+                .first_key_value()
+                .is_some_and(|(key, _)| self.is_next(key))
+        {
+            let Some((_, (part, count))) = self.done.pop_first() else {
+                return;
+            };
             self.held -= count + 1;
             self.over = (self.take)(part).is_break();
         }
     }
 
     fn is_next(&self, key: &OrderKey) -> bool {
-        self.waiting.first_key_value().is_none_or(|(waiting, _)| key < waiting)
+        self.waiting
+            .first_key_value()
+            .is_none_or(|(waiting, _)| key < waiting)
             && self.running.iter().all(|running| key < running)
     }
 }

@@ -56,12 +56,26 @@ pub(crate) struct OutputMetadata {
 impl StoredOutput {
     /// Creates an empty output for these files. No file is created before it is needed.
     pub(crate) fn new(stem: PathBuf) -> Self {
-        Self { stem, memory: Vec::new(), files: None, total: 0, fault: None, kept: false }
+        Self {
+            stem,
+            memory: Vec::new(),
+            files: None,
+            total: 0,
+            fault: None,
+            kept: false,
+        }
     }
 
     /// Opens an output of `total` bytes that was kept before.
     pub(crate) fn open_kept(stem: PathBuf, total: u64) -> Self {
-        Self { stem, memory: Vec::new(), files: None, total, fault: None, kept: true }
+        Self {
+            stem,
+            memory: Vec::new(),
+            files: None,
+            total,
+            fault: None,
+            kept: true,
+        }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
@@ -89,7 +103,9 @@ impl StoredOutput {
             }
             self.spill_to_file()?;
         }
-        let Some(files) = &mut self.files else { return Ok(()) };
+        let Some(files) = &mut self.files else {
+            return Ok(());
+        };
         let room = usize::try_from(HALF.saturating_sub(self.total)).unwrap_or(usize::MAX);
         let (first, mut rest) = bytes.split_at(bytes.len().min(room));
         files.head.write_all_at(first, self.total)?;
@@ -113,7 +129,10 @@ impl StoredOutput {
 
     fn spill_to_file(&mut self) -> io::Result<()> {
         if let Some(folder) = self.stem.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
         }
         let head = create_file(&self.stem.with_extension("head"))?;
         head.write_all_at(&self.memory, 0)?;
@@ -149,16 +168,26 @@ impl StoredOutput {
             self.spill_to_file()?;
         }
         if stem != self.stem {
-            let tail = self.files.as_ref().is_some_and(|files| files.tail.is_some());
+            let tail = self
+                .files
+                .as_ref()
+                .is_some_and(|files| files.tail.is_some());
             // The `.about` file is written last: without it a resumed task treats the output as
             // incomplete.
-            fs::rename(self.stem.with_extension("head"), stem.with_extension("head"))?;
+            fs::rename(
+                self.stem.with_extension("head"),
+                stem.with_extension("head"),
+            )?;
             if tail {
-                fs::rename(self.stem.with_extension("tail"), stem.with_extension("tail"))?;
+                fs::rename(
+                    self.stem.with_extension("tail"),
+                    stem.with_extension("tail"),
+                )?;
             }
             self.stem = stem;
         }
-        create_file(&self.stem.with_extension("about"))?.write_all_at(about.to_text().as_bytes(), 0)?;
+        create_file(&self.stem.with_extension("about"))?
+            .write_all_at(about.to_text().as_bytes(), 0)?;
         self.kept = true;
         // The files are opened by name again when read: a task may keep many outputs, and
         // descriptors are limited.
@@ -167,7 +196,10 @@ impl StoredOutput {
     }
 
     /// Reads the output from its beginning.
-    pub(crate) fn read_pieces(&self, take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>) -> io::Result<()> {
+    pub(crate) fn read_pieces(
+        &self,
+        take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>,
+    ) -> io::Result<()> {
         if self.files.is_none() && !self.kept {
             let _ = take(OutputPiece::Bytes(&self.memory));
             return Ok(());
@@ -217,9 +249,13 @@ fn read_range(
     let mut at = start;
     let mut chunk = vec![0; CHUNK_BYTES];
     while at < end {
-        let wanted = chunk.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let wanted = chunk
+            .len()
+            .min(usize::try_from(end - at).unwrap_or(usize::MAX));
         let count = file.read_at(chunk.get_mut(..wanted).unwrap_or_default(), at)?;
-        let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+        let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else {
+            break;
+        };
         if take(OutputPiece::Bytes(bytes)).is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -262,16 +298,34 @@ pub(crate) fn scan_outputs(folder: &Path) -> Vec<(u32, Option<OutputMetadata>)> 
         number
     });
     let about = |number: u32| fs::read_to_string(folder.join(format!("{number}.about"))).ok();
-    numbers.map(|number| (number, about(number).as_deref().and_then(OutputMetadata::parse))).collect()
+    numbers
+        .map(|number| {
+            (
+                number,
+                about(number).as_deref().and_then(OutputMetadata::parse),
+            )
+        })
+        .collect()
 }
 
 fn create_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
 }
 
 impl OutputMetadata {
     fn to_text(&self) -> String {
-        let Self { total, lines, end, command } = self;
+        let Self {
+            total,
+            lines,
+            end,
+            command,
+        } = self;
         format!("bytes {total}\nlines {lines}\nend {end}\ncommand {command}")
     }
 
@@ -281,7 +335,12 @@ impl OutputMetadata {
         let (end, command) = rest.split_once("\ncommand ")?;
         let end = end.to_owned();
         let command = command.to_owned();
-        Some(Self { total: total.parse().ok()?, lines: lines.parse().ok()?, end, command })
+        Some(Self {
+            total: total.parse().ok()?,
+            lines: lines.parse().ok()?,
+            end,
+            command,
+        })
     }
 }
 

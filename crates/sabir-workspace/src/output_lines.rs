@@ -55,7 +55,11 @@ struct RawLine<'a> {
 type LineVisitor<'a> = dyn FnMut(RawLine<'_>) -> ControlFlow<()> + 'a;
 
 /// Returns the lines of a page.
-pub(crate) fn read_page(output: &StoredOutput, lines: u64, options: &PageOptions) -> io::Result<Vec<OutputLine>> {
+pub(crate) fn read_page(
+    output: &StoredOutput,
+    lines: u64,
+    options: &PageOptions,
+) -> io::Result<Vec<OutputLine>> {
     let mut found = Vec::new();
     let mut bytes = 0;
     visit_lines(output, lines, &mut |raw| {
@@ -89,7 +93,9 @@ pub(crate) fn search_lines(
     let mut more = false;
     visit_lines(output, lines, &mut |raw| {
         let matched = matcher.is_match(raw.bytes).unwrap_or(false);
-        let after = found.last().is_some_and(|last| last.matched && last.number + 1 == raw.number);
+        let after = found
+            .last()
+            .is_some_and(|last| last.matched && last.number + 1 == raw.number);
         let line = to_output_line(&raw, max_line_bytes, matched);
         // One match beyond the limit proves that there are more, so the search can stop.
         if matched && found.len() >= max {
@@ -133,9 +139,18 @@ pub(crate) fn is_binary(output: &StoredOutput) -> io::Result<bool> {
 }
 
 fn to_output_line(raw: &RawLine<'_>, max_bytes: usize, matched: bool) -> OutputLine {
-    let kept = raw.bytes.get(..max_bytes).map_or(raw.bytes, whole_characters);
+    let kept = raw
+        .bytes
+        .get(..max_bytes)
+        .map_or(raw.bytes, whole_characters);
     let cut_bytes = raw.missing + (raw.bytes.len() - kept.len()) as u64;
-    OutputLine { number: raw.number, text: decode_printable(kept), cut_bytes, ended: raw.ended, matched }
+    OutputLine {
+        number: raw.number,
+        text: decode_printable(kept),
+        cut_bytes,
+        ended: raw.ended,
+        matched,
+    }
 }
 
 /// Visits the lines. `lines` is the total number of lines: those after a gap are numbered from the
@@ -160,7 +175,12 @@ fn visit_lines(output: &StoredOutput, lines: u64, visit: &mut LineVisitor<'_>) -
         behind = raw.number;
         ControlFlow::Continue(())
     })?;
-    visit_side(output, GapSide::AfterGap, (lines + 1).saturating_sub(behind), visit)
+    visit_side(
+        output,
+        GapSide::AfterGap,
+        (lines + 1).saturating_sub(behind),
+        visit,
+    )
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -169,18 +189,35 @@ enum GapSide {
     AfterGap,
 }
 
-fn visit_side(output: &StoredOutput, wanted: GapSide, first: u64, visit: &mut LineVisitor<'_>) -> io::Result<()> {
-    let mut liner = LineSplitter { line: Vec::new(), missing: 0, number: first, stopped: false, visit };
+fn visit_side(
+    output: &StoredOutput,
+    wanted: GapSide,
+    first: u64,
+    visit: &mut LineVisitor<'_>,
+) -> io::Result<()> {
+    let mut liner = LineSplitter {
+        line: Vec::new(),
+        missing: 0,
+        number: first,
+        stopped: false,
+        visit,
+    };
     let mut plain = TerminalText::new();
     let mut current = GapSide::BeforeGap;
     output.read_pieces(&mut |piece| {
         match piece {
             OutputPiece::Gap if wanted == GapSide::BeforeGap => return ControlFlow::Break(()),
             OutputPiece::Gap => current = GapSide::AfterGap,
-            OutputPiece::Bytes(bytes) if current == wanted => plain.push(bytes, &mut |text| liner.push(text)),
+            OutputPiece::Bytes(bytes) if current == wanted => {
+                plain.push(bytes, &mut |text| liner.push(text))
+            }
             OutputPiece::Bytes(_) => {}
         }
-        if liner.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if liner.stopped {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     })?;
     // The screen still holds the last lines, so they come only now.
     plain.finish(&mut |text| liner.push(text));
@@ -217,7 +254,12 @@ impl LineSplitter<'_, '_> {
 
     fn end_line(&mut self, ended: bool) {
         if !self.stopped {
-            let raw = RawLine { number: self.number, bytes: &self.line, missing: self.missing, ended };
+            let raw = RawLine {
+                number: self.number,
+                bytes: &self.line,
+                missing: self.missing,
+                ended,
+            };
             self.stopped = (self.visit)(raw).is_break();
         }
         self.number += 1;

@@ -43,16 +43,29 @@ impl WorkPath {
             return Err(WorkspaceError::PathEmpty);
         }
         if text.contains('\0') {
-            return Err(WorkspaceError::PathNul { input: shorten_text(text) });
+            return Err(WorkspaceError::PathNul {
+                input: shorten_text(text),
+            });
         }
         if is_url(text) {
-            return Err(WorkspaceError::PathUrl { input: shorten_text(text) });
+            return Err(WorkspaceError::PathUrl {
+                input: shorten_text(text),
+            });
         }
         let path = Path::new(text);
-        if text.len() > MAX_PATH_BYTES || path.components().any(|part| part.as_os_str().len() > MAX_NAME_BYTES) {
-            return Err(WorkspaceError::PathTooLong { input: shorten_text(text) });
+        if text.len() > MAX_PATH_BYTES
+            || path
+                .components()
+                .any(|part| part.as_os_str().len() > MAX_NAME_BYTES)
+        {
+            return Err(WorkspaceError::PathTooLong {
+                input: shorten_text(text),
+            });
         }
-        let outside = |resolved| WorkspaceError::PathOutside { input: shorten_text(text), resolved };
+        let outside = |resolved| WorkspaceError::PathOutside {
+            input: shorten_text(text),
+            resolved,
+        };
         let normal = normalize_path(path).map_err(outside)?;
         if normal.is_absolute() {
             return match normal.strip_prefix(root) {
@@ -66,7 +79,9 @@ impl WorkPath {
     /// Converts a path that the workspace's own walks found, which only yield inner names; `None`
     /// for any other path.
     pub fn from_inside(path: &Path) -> Option<Self> {
-        path.components().all(|part| matches!(part, Component::Normal(_))).then(|| Self(path.to_path_buf()))
+        path.components()
+            .all(|part| matches!(part, Component::Normal(_)))
+            .then(|| Self(path.to_path_buf()))
     }
 
     /// Returns the path below the workspace folder; empty for the folder itself.
@@ -78,7 +93,11 @@ impl WorkPath {
     /// Returns the path for system calls relative to the folder's handle, which do not accept an
     /// empty path.
     pub(crate) fn as_syscall_path(&self) -> &Path {
-        if self.is_root() { Path::new(".") } else { &self.0 }
+        if self.is_root() {
+            Path::new(".")
+        } else {
+            &self.0
+        }
     }
 
     /// Returns true for the workspace folder itself.
@@ -138,17 +157,26 @@ fn normalize_path(path: &Path) -> Result<PathBuf, PathBuf> {
             Component::RootDir | Component::Prefix(_) => normal.push(part),
         }
     }
-    if climbed.as_os_str().is_empty() { Ok(normal) } else { Err(climbed.join(normal)) }
+    if climbed.as_os_str().is_empty() {
+        Ok(normal)
+    } else {
+        Err(climbed.join(normal))
+    }
 }
 
 /// Returns true for a scheme with `://`, or the `file:` scheme in any form.
 fn is_url(text: &str) -> bool {
-    if text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
+    if text
+        .get(..5)
+        .is_some_and(|start| start.eq_ignore_ascii_case("file:"))
+    {
         return true;
     }
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
     })
 }
 
@@ -162,7 +190,10 @@ mod tests {
             Ok(path) => path.to_string(),
             Err(error) => format!("error: {error}"),
         };
-        assert!(found.starts_with(expected), "{input:?}: expected {expected:?}, found {found:?}");
+        assert!(
+            found.starts_with(expected),
+            "{input:?}: expected {expected:?}, found {found:?}"
+        );
     }
 
     #[test]
@@ -187,24 +218,45 @@ mod tests {
     #[test]
     fn paths_that_are_refused() {
         check("", "error: the path is empty");
-        check("..", "error: \"..\" is outside the workspace (it means \"../\")");
+        check(
+            "..",
+            "error: \"..\" is outside the workspace (it means \"../\")",
+        );
         check(
             "../../etc/passwd",
             "error: \"../../etc/passwd\" is outside the workspace (it means \"../../etc/passwd\")",
         );
-        check("a/../../b", "error: \"a/../../b\" is outside the workspace (it means \"../b\")");
+        check(
+            "a/../../b",
+            "error: \"a/../../b\" is outside the workspace (it means \"../b\")",
+        );
         check("/etc/passwd", "error: \"/etc/passwd\" is outside");
         check("/w-evil/x", "error: \"/w-evil/x\" is outside");
         check(
             "/w/src/../../w-evil/x",
             "error: \"/w/src/../../w-evil/x\" is outside the workspace (it means \"/w-evil/x\")",
         );
-        check("/proc/self/cwd/../etc/passwd", "error: \"/proc/self/cwd/../etc/passwd\" is outside");
-        check("file:///etc/passwd", "error: \"file:///etc/passwd\" is a URL");
+        check(
+            "/proc/self/cwd/../etc/passwd",
+            "error: \"/proc/self/cwd/../etc/passwd\" is outside",
+        );
+        check(
+            "file:///etc/passwd",
+            "error: \"file:///etc/passwd\" is a URL",
+        );
         check("FILE:x", "error: \"FILE:x\" is a URL");
-        check("https://x.example/y", "error: \"https://x.example/y\" is a URL");
-        check("a\0../../etc/passwd", "error: the path \"a\\0../../etc/passwd\" holds a NUL byte");
-        check(&format!("x/{}", "y".repeat(5000)), "error: the path \"x/yyy");
+        check(
+            "https://x.example/y",
+            "error: \"https://x.example/y\" is a URL",
+        );
+        check(
+            "a\0../../etc/passwd",
+            "error: the path \"a\\0../../etc/passwd\" holds a NUL byte",
+        );
+        check(
+            &format!("x/{}", "y".repeat(5000)),
+            "error: the path \"x/yyy",
+        );
         check(&"y".repeat(256), "error: the path \"yyy");
     }
 

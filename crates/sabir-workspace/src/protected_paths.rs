@@ -112,17 +112,26 @@ const PROTECTED: &[(&str, &str)] = &[
 
 /// Returns the reason of the first row that the path matches.
 pub(crate) fn find_protection_reason(path: &Path) -> Option<&'static str> {
-    let names: Vec<String> = path.components().map(|part| fold_name(&part.as_os_str().to_string_lossy())).collect();
-    PROTECTED.iter().find(|(row, _)| matches_row(&names, row)).map(|&(_, reason)| reason)
+    let names: Vec<String> = path
+        .components()
+        .map(|part| fold_name(&part.as_os_str().to_string_lossy()))
+        .collect();
+    PROTECTED
+        .iter()
+        .find(|(row, _)| matches_row(&names, row))
+        .map(|&(_, reason)| reason)
 }
 
 fn matches_row(names: &[String], row: &str) -> bool {
     let wanted: Vec<&str> = row.split('/').collect();
     names.windows(wanted.len()).any(|window| {
-        window.iter().zip(&wanted).all(|(name, wanted)| match wanted.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == wanted,
-        })
+        window
+            .iter()
+            .zip(&wanted)
+            .all(|(name, wanted)| match wanted.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => name == wanted,
+            })
     })
 }
 
@@ -132,7 +141,10 @@ fn fold_name(name: &str) -> String {
     let visible = name.chars().filter(|&c| !is_ignorable(c));
     // Upper case first, because the long s and the Kelvin sign only share their upper (lower) case
     // with plain letters.
-    let folded: String = visible.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
+    let folded: String = visible
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect();
     let stem = folded.split(':').next().unwrap_or_default();
     stem.trim_end_matches(['.', ' ']).to_owned()
 }
@@ -154,7 +166,11 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: Option<&str>) {
-        assert_eq!(find_protection_reason(Path::new(path)), expected, "{path:?}");
+        assert_eq!(
+            find_protection_reason(Path::new(path)),
+            expected,
+            "{path:?}"
+        );
     }
 
     #[test]
@@ -198,9 +214,15 @@ mod tests {
 
     #[test]
     fn ordinary_names() {
-        for path in
-            ["src/main.rs", "git/config", ".gitignore", "a.git/x", "cargo/config", ".github/README.md", "agents.rs"]
-        {
+        for path in [
+            "src/main.rs",
+            "git/config",
+            ".gitignore",
+            "a.git/x",
+            "cargo/config",
+            ".github/README.md",
+            "agents.rs",
+        ] {
             check(path, None);
         }
     }

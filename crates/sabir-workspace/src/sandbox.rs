@@ -151,7 +151,17 @@ impl Sandbox {
         let network = NetworkAccess::Denied;
         let work = WorkspaceAccess::Write;
         let temporary = PathBuf::from("/tmp");
-        Self { level, network, work, write, read, hide, temporary, private: None, memory_mib: None }
+        Self {
+            level,
+            network,
+            work,
+            write,
+            read,
+            hide,
+            temporary,
+            private: None,
+            memory_mib: None,
+        }
     }
 
     /// Sets the network access.
@@ -256,9 +266,13 @@ impl Sandbox {
             return Ok(None);
         }
         let real = |path: &PathBuf| {
-            path.canonicalize().map_err(|error| WorkspaceError::Sandbox {
-                reason: format!("`{}`, which its sandbox is to show, cannot be found: {error}", path.display()),
-            })
+            path.canonicalize()
+                .map_err(|error| WorkspaceError::Sandbox {
+                    reason: format!(
+                        "`{}`, which its sandbox is to show, cannot be found: {error}",
+                        path.display()
+                    ),
+                })
         };
         let mut write = vec![root.to_path_buf()];
         for folder in &self.write {
@@ -267,11 +281,20 @@ impl Sandbox {
         let mut read = self.read.iter().map(real).collect::<Result<Vec<_>, _>>()?;
         // Anything inside a writable folder is readable already.
         read.retain(|path| !write.iter().any(|folder| path.starts_with(folder)));
-        let mut hide: Vec<PathBuf> = self.hide.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let mut hide: Vec<PathBuf> = self
+            .hide
+            .iter()
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
         hide.sort();
         hide.dedup();
         // Hiding a parent of a visible path would hide that path too.
-        hide.retain(|path| !write.iter().chain(&read).any(|shown| shown.starts_with(path)));
+        hide.retain(|path| {
+            !write
+                .iter()
+                .chain(&read)
+                .any(|shown| shown.starts_with(path))
+        });
         // Everything that was writable stays readable.
         if self.work == WorkspaceAccess::Read {
             read.append(&mut write);
@@ -279,8 +302,24 @@ impl Sandbox {
         let (tmp, stay) = self.temp_dir(root)?;
         let caches = plan::moved_caches(&write, env);
         let protected = ProtectedPaths::default();
-        let Self { level, network, memory_mib, .. } = *self;
-        Ok(Some(SandboxPlan { level, network, write, read, hide, tmp, stay, caches, memory_mib, protected }))
+        let Self {
+            level,
+            network,
+            memory_mib,
+            ..
+        } = *self;
+        Ok(Some(SandboxPlan {
+            level,
+            network,
+            write,
+            read,
+            hide,
+            tmp,
+            stay,
+            caches,
+            memory_mib,
+            protected,
+        }))
     }
 
     /// Returns the same sandbox as a profile for macOS's `sandbox-exec`. Untested, see
@@ -290,12 +329,18 @@ impl Sandbox {
     /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
     pub fn seatbelt_profile(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
         let plan = self.build_plan(workspace.root(), &[])?;
-        Ok(plan.as_ref().map(seatbelt::build_profile).unwrap_or_default())
+        Ok(plan
+            .as_ref()
+            .map(seatbelt::build_profile)
+            .unwrap_or_default())
     }
 
     /// Returns the temporary folder and its lifetime.
     fn temp_dir(&self, root: &Path) -> Result<(PathBuf, TempDirLifetime), WorkspaceError> {
-        let temporary = self.temporary.canonicalize().unwrap_or_else(|_| self.temporary.clone());
+        let temporary = self
+            .temporary
+            .canonicalize()
+            .unwrap_or_else(|_| self.temporary.clone());
         let Some(private) = &self.private else {
             // The random name cannot be guessed, so nobody else can create it first.
             return Ok((
@@ -303,9 +348,15 @@ impl Sandbox {
                 TempDirLifetime::Command,
             ));
         };
-        let folder = private.get_or_create(&temporary).map_err(|error| WorkspaceError::Sandbox {
-            reason: format!("its temporary folder in `{}` could not be made: {error}", temporary.display()),
-        })?;
+        let folder =
+            private
+                .get_or_create(&temporary)
+                .map_err(|error| WorkspaceError::Sandbox {
+                    reason: format!(
+                        "its temporary folder in `{}` could not be made: {error}",
+                        temporary.display()
+                    ),
+                })?;
         Ok((folder, TempDirLifetime::Task))
     }
 }
@@ -320,9 +371,21 @@ impl ActiveSandbox {
     /// Describes the sandbox for the outcome of a command, with a note if the command failed in a
     /// way that looks like a denial.
     pub(crate) fn to_report(&self, failed: bool, output: &str) -> SandboxReport {
-        let tier = if self.number >= TIER { SandboxTier::Two } else { SandboxTier::One };
-        let note = if failed { denial_note::find_denial(&self.plan, tier, output) } else { None };
-        SandboxReport { tier, landlock: self.number.rem_euclid(TIER).unsigned_abs(), note }
+        let tier = if self.number >= TIER {
+            SandboxTier::Two
+        } else {
+            SandboxTier::One
+        };
+        let note = if failed {
+            denial_note::find_denial(&self.plan, tier, output)
+        } else {
+            None
+        };
+        SandboxReport {
+            tier,
+            landlock: self.number.rem_euclid(TIER).unsigned_abs(),
+            note,
+        }
     }
 }
 
@@ -348,12 +411,19 @@ impl SandboxLevel {
     }
 }
 
-const LEVELS: [(&str, SandboxLevel); 4] =
-    [("off", SandboxLevel::Off), ("1", SandboxLevel::One), ("2", SandboxLevel::Two), ("best", SandboxLevel::Best)];
+const LEVELS: [(&str, SandboxLevel); 4] = [
+    ("off", SandboxLevel::Off),
+    ("1", SandboxLevel::One),
+    ("2", SandboxLevel::Two),
+    ("best", SandboxLevel::Best),
+];
 
 impl fmt::Display for SandboxLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = LEVELS.iter().find(|(_, level)| level == self).map(|(word, _)| *word);
+        let word = LEVELS
+            .iter()
+            .find(|(_, level)| level == self)
+            .map(|(word, _)| *word);
         f.write_str(word.unwrap_or_default())
     }
 }
@@ -378,7 +448,11 @@ impl FromStr for SandboxLevel {
 
     fn from_str(word: &str) -> Result<Self, UnknownSandboxLevel> {
         let found = LEVELS.iter().find(|(known, _)| *known == word);
-        found.map(|(_, level)| *level).ok_or_else(|| UnknownSandboxLevel { word: word.to_owned() })
+        found
+            .map(|(_, level)| *level)
+            .ok_or_else(|| UnknownSandboxLevel {
+                word: word.to_owned(),
+            })
     }
 }
 
@@ -390,10 +464,18 @@ impl fmt::Display for SandboxTier {
 
 impl fmt::Display for SandboxReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespaces = if self.tier == SandboxTier::Two { "namespaces, " } else { "" };
+        let namespaces = if self.tier == SandboxTier::Two {
+            "namespaces, "
+        } else {
+            ""
+        };
         match self.landlock {
             0 => write!(f, "level {}: {namespaces}system call filter", self.tier),
-            version => write!(f, "level {}: {namespaces}Landlock {version}, system call filter", self.tier),
+            version => write!(
+                f,
+                "level {}: {namespaces}Landlock {version}, system call filter",
+                self.tier
+            ),
         }
     }
 }

@@ -111,34 +111,69 @@ impl Workspace {
         let glob = options.glob.as_deref().map(compile_glob).transpose()?;
         let found = self.metadata(&options.path)?;
         let (start, hidden_rules) = self.resolve_start(&options.path)?;
-        let first = match (found.kind, start.as_path().parent(), start.as_path().file_name()) {
-            (EntryKind::Folder, _, _) => SearchJob::Folder(self.start_folder(start.as_path(), hidden_rules)),
+        let first = match (
+            found.kind,
+            start.as_path().parent(),
+            start.as_path().file_name(),
+        ) {
+            (EntryKind::Folder, _, _) => {
+                SearchJob::Folder(self.start_folder(start.as_path(), hidden_rules))
+            }
             (EntryKind::File, Some(parent), Some(name))
-                if glob.as_ref().is_none_or(|glob| glob_matches(glob, start.as_path())) =>
+                if glob
+                    .as_ref()
+                    .is_none_or(|glob| glob_matches(glob, start.as_path())) =>
             {
-                SearchJob::Files(FileBatch { folder: parent.to_path_buf(), names: vec![name.to_os_string()] })
+                SearchJob::Files(FileBatch {
+                    folder: parent.to_path_buf(),
+                    names: vec![name.to_os_string()],
+                })
             }
             _ => return Ok(SearchResult::default()),
         };
-        let merged =
-            Mutex::new(MergedResult { options, result: SearchResult::default(), left_bytes: options.max_file_bytes });
+        let merged = Mutex::new(MergedResult {
+            options,
+            result: SearchResult::default(),
+            left_bytes: options.max_file_bytes,
+        });
         // Lets threads abandon a large file once the last match was found.
         let over = StopFlag::default();
         let worker = || {
             let mut worker = SearchWorker::new(self, options, &matcher, glob.as_ref(), &over);
             let merged = &merged;
-            move |job| worker.run_job(job, || merged.lock().unwrap_or_else(PoisonError::into_inner).remaining_matches())
+            move |job| {
+                worker.run_job(job, || {
+                    merged
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .remaining_matches()
+                })
+            }
         };
         let take = |part| {
-            let flow = merged.lock().unwrap_or_else(PoisonError::into_inner).merge_files(part);
+            let flow = merged
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .merge_files(part);
             flow.map_break(|()| over.request_stop())
         };
         let ahead = options.max_matches.max(MIN_AHEAD);
-        run_in_order((OrderKey::for_path(start.as_path()), first), ahead, &options.stop, worker, take);
+        run_in_order(
+            (OrderKey::for_path(start.as_path()), first),
+            ahead,
+            &options.stop,
+            worker,
+            take,
+        );
         if options.stop.is_requested() {
-            return Err(WorkspaceError::Stopped { path: options.path.to_string() });
+            return Err(WorkspaceError::Stopped {
+                path: options.path.to_string(),
+            });
         }
-        Ok(merged.into_inner().unwrap_or_else(PoisonError::into_inner).result)
+        Ok(merged
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .result)
     }
 }
 
@@ -172,7 +207,9 @@ impl MergedResult<'_> {
             self.result.skipped += usize::from(file.skipped == SkipReason::Unread);
             let room = self.remaining_matches();
             self.result.truncated = file.more || file.matches.len() > room;
-            self.result.matches.extend(file.matches.into_iter().take(room));
+            self.result
+                .matches
+                .extend(file.matches.into_iter().take(room));
             if self.result.truncated {
                 return ControlFlow::Break(());
             }
@@ -190,14 +227,20 @@ pub(crate) fn compile_regex(regex: &str) -> Result<RegexMatcher, WorkspaceError>
         .size_limit(MAX_REGEX_BYTES)
         .dfa_size_limit(MAX_REGEX_BYTES)
         .build(regex)
-        .map_err(|error| WorkspaceError::Regex { pattern: shorten_text(regex), reason: error.to_string() })
+        .map_err(|error| WorkspaceError::Regex {
+            pattern: shorten_text(regex),
+            reason: error.to_string(),
+        })
 }
 
 fn compile_glob(glob: &str) -> Result<GlobMatcher, WorkspaceError> {
     let built = GlobBuilder::new(glob).literal_separator(true).build();
     built
         .map(|glob| glob.compile_matcher())
-        .map_err(|error| WorkspaceError::Glob { pattern: shorten_text(glob), reason: error.kind().to_string() })
+        .map_err(|error| WorkspaceError::Glob {
+            pattern: shorten_text(glob),
+            reason: error.kind().to_string(),
+        })
 }
 
 fn glob_matches(glob: &GlobMatcher, path: &Path) -> bool {

@@ -37,8 +37,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open, set_child_subreaper,
-    set_dumpable_behavior, setsid, wait,
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open,
+    set_child_subreaper, set_dumpable_behavior, setsid, wait,
 };
 
 use crate::kernel;
@@ -65,7 +65,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some(plan) = SupervisorPlan::from_args(args) else { return ExitCode::from(2) };
+    let Some(plan) = SupervisorPlan::from_args(args) else {
+        return ExitCode::from(2);
+    };
     match run_supervisor(&plan) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -112,7 +114,14 @@ impl SupervisorPlan {
     pub(crate) fn into_args(self) -> Vec<OsString> {
         let number = |time: Duration| time.as_millis().to_string().into();
         let device = self.device.as_str().into();
-        let mut args = vec![ARGUMENT.into(), number(self.settle), number(self.grace), device, self.shell, self.text];
+        let mut args = vec![
+            ARGUMENT.into(),
+            number(self.settle),
+            number(self.grace),
+            device,
+            self.shell,
+            self.text,
+        ];
         args.extend(self.sandbox);
         args
     }
@@ -123,8 +132,17 @@ impl SupervisorPlan {
         let settle = time()?;
         let grace = time()?;
         let word = args.next()?;
-        let device = [OutputDevice::Pipe, OutputDevice::Terminal].into_iter().find(|device| word == device.as_str())?;
-        Some(Self { settle, grace, device, shell: args.next()?, text: args.next()?, sandbox: args.collect() })
+        let device = [OutputDevice::Pipe, OutputDevice::Terminal]
+            .into_iter()
+            .find(|device| word == device.as_str())?;
+        Some(Self {
+            settle,
+            grace,
+            device,
+            shell: args.next()?,
+            text: args.next()?,
+            sandbox: args.collect(),
+        })
     }
 }
 
@@ -194,25 +212,40 @@ fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
     // Prepared before the shell starts; dropping it removes the masks and the temporary folder.
     let mut environment = SandboxEnvironment::open(&plan.sandbox)?;
     let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
-    let (shell, confined) =
-        environment.start_program(&LaunchProgram { path: &plan.shell, arguments, device: plan.device })?;
+    let (shell, confined) = environment.start_program(&LaunchProgram {
+        path: &plan.shell,
+        arguments,
+        device: plan.device,
+    })?;
     if let Some(confined) = confined {
         send_report(SupervisorReport::Confined(confined));
     }
-    let mut children = ChildProcesses { shell, status: None, alive: true };
+    let mut children = ChildProcesses {
+        shell,
+        status: None,
+        alive: true,
+    };
     // If waiting is impossible, end everything now: nothing may run unwatched.
     let end_now = watch_shell(&mut children, environment.memory_kib()).unwrap_or(true);
     let settle = if end_now { Duration::ZERO } else { plan.settle };
     children.wait_until(settle, is_lifeline_closed);
     if children.alive && !end_now {
         let running = process_tree::count_running().saturating_sub(sandbox::helper_count(confined));
-        send_report(SupervisorReport::LeftRunning(i32::try_from(running).unwrap_or(i32::MAX)));
+        send_report(SupervisorReport::LeftRunning(
+            i32::try_from(running).unwrap_or(i32::MAX),
+        ));
     }
     children.end_all(plan.grace);
     // Cleaned up before the last report, so that the agent's next step does not meet the masks.
     drop(environment);
-    let survivors = if children.alive { process_tree::list_descendants().len() } else { 0 };
-    send_report(SupervisorReport::AllGone(i32::try_from(survivors).unwrap_or(i32::MAX)));
+    let survivors = if children.alive {
+        process_tree::list_descendants().len()
+    } else {
+        0
+    };
+    send_report(SupervisorReport::AllGone(
+        i32::try_from(survivors).unwrap_or(i32::MAX),
+    ));
     Ok(())
 }
 
@@ -232,10 +265,12 @@ fn watch_shell(children: &mut ChildProcesses, limit: Option<u64>) -> io::Result<
         if is_lifeline_closed() {
             return Ok(true);
         }
-        if let Some(limit) =
-            limit.filter(|limit| looked.elapsed() >= REAP_EVERY && process_tree::exceeds_memory(*limit))
+        if let Some(limit) = limit
+            .filter(|limit| looked.elapsed() >= REAP_EVERY && process_tree::exceeds_memory(*limit))
         {
-            send_report(SupervisorReport::OutOfMemory(i32::try_from(limit / 1024).unwrap_or(i32::MAX)));
+            send_report(SupervisorReport::OutOfMemory(
+                i32::try_from(limit / 1024).unwrap_or(i32::MAX),
+            ));
             process_tree::kill_all();
             return Ok(true);
         }
@@ -245,7 +280,11 @@ fn watch_shell(children: &mut ChildProcesses, limit: Option<u64>) -> io::Result<
         }
         let lifeline = std::io::stdin();
         let mut waited = vec![PollFd::new(&lifeline, PollFlags::IN)];
-        waited.extend(handle.as_ref().map(|handle| PollFd::new(handle, PollFlags::IN)));
+        waited.extend(
+            handle
+                .as_ref()
+                .map(|handle| PollFd::new(handle, PollFlags::IN)),
+        );
         match poll(&mut waited, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -258,7 +297,16 @@ fn watch_shell(children: &mut ChildProcesses, limit: Option<u64>) -> io::Result<
 fn is_lifeline_closed() -> bool {
     let lifeline = std::io::stdin();
     let mut waited = [PollFd::new(&lifeline, PollFlags::IN)];
-    matches!(poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    matches!(
+        poll(
+            &mut waited,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0
+            })
+        ),
+        Ok(1..)
+    )
 }
 
 /// Sends a line to the agent. The error is ignored: a dead agent needs no report.
@@ -283,7 +331,9 @@ impl ChildProcesses {
                     self.status = Some(status);
                     match (status.exit_status(), status.terminating_signal()) {
                         (Some(code), _) => send_report(SupervisorReport::Exited(code)),
-                        (None, signal) => send_report(SupervisorReport::Signaled(signal.unwrap_or(0))),
+                        (None, signal) => {
+                            send_report(SupervisorReport::Signaled(signal.unwrap_or(0)))
+                        }
                     }
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -342,10 +392,34 @@ mod tests {
             text: "echo 'a\nb' -- \"$@\"".into(),
             sandbox: vec!["level".into(), "1".into()],
         };
-        assert_eq!(SupervisorPlan::from_args(plan().into_args().into_iter().skip(1)), Some(plan()));
-        assert_eq!(SupervisorPlan::from_args(["1".into(), "2".into(), "pipe".into(), "sh".into()]), None);
-        assert_eq!(SupervisorPlan::from_args(["x".into(), "2".into(), "pipe".into(), "sh".into(), "y".into()]), None);
-        assert_eq!(SupervisorPlan::from_args(["1".into(), "2".into(), "tape".into(), "sh".into(), "y".into()]), None);
+        assert_eq!(
+            SupervisorPlan::from_args(plan().into_args().into_iter().skip(1)),
+            Some(plan())
+        );
+        assert_eq!(
+            SupervisorPlan::from_args(["1".into(), "2".into(), "pipe".into(), "sh".into()]),
+            None
+        );
+        assert_eq!(
+            SupervisorPlan::from_args([
+                "x".into(),
+                "2".into(),
+                "pipe".into(),
+                "sh".into(),
+                "y".into()
+            ]),
+            None
+        );
+        assert_eq!(
+            SupervisorPlan::from_args([
+                "1".into(),
+                "2".into(),
+                "tape".into(),
+                "sh".into(),
+                "y".into()
+            ]),
+            None
+        );
     }
 
     #[test]

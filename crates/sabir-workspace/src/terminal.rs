@@ -28,9 +28,20 @@ pub(crate) fn open_terminal() -> io::Result<(TerminalMaster, OwnedFd)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;
     unlockpt(&ours)?;
-    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let theirs = ioctl_tiocgptpeer(
+        &ours,
+        OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC,
+    )?;
     let rows = u16::try_from(ROWS).unwrap_or(u16::MAX);
-    tcsetwinsize(&theirs, Winsize { ws_row: rows, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 })?;
+    tcsetwinsize(
+        &theirs,
+        Winsize {
+            ws_row: rows,
+            ws_col: COLUMNS,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        },
+    )?;
     fcntl_setfl(&ours, fcntl_getfl(&ours)? | OFlags::NONBLOCK)?;
     Ok((TerminalMaster(Arc::new(kernel::register_fd(ours)?)), theirs))
 }
@@ -44,10 +55,19 @@ impl TerminalMaster {
 }
 
 impl AsyncRead for TerminalMaster {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
-            let read = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), buffer.initialize_unfilled())?));
+            let read = ready.try_io(|fd| {
+                Ok(rustix::io::read(
+                    fd.get_ref(),
+                    buffer.initialize_unfilled(),
+                )?)
+            });
             // The other outcome means that there was nothing to read after all.
             if let Ok(read) = read {
                 return Poll::Ready(read.map(|count| buffer.advance(count)));

@@ -35,7 +35,12 @@ pub(crate) struct TerminalText {
 
 impl TerminalText {
     pub(crate) fn new() -> Self {
-        Self { parser: Parser::new(), screen: ScreenBuffer::default(), carry: Vec::new(), silent: 0 }
+        Self {
+            parser: Parser::new(),
+            screen: ScreenBuffer::default(),
+            carry: Vec::new(),
+            silent: 0,
+        }
     }
 
     /// Takes a piece of output, and passes on the text that nothing can change any more.
@@ -43,7 +48,11 @@ impl TerminalText {
         let without_nul: Vec<u8>;
         let mut bytes = bytes;
         if !self.carry.is_empty() || bytes.contains(&0) {
-            without_nul = self.carry.drain(..).chain(bytes.iter().copied().filter(|byte| *byte != 0)).collect();
+            without_nul = self
+                .carry
+                .drain(..)
+                .chain(bytes.iter().copied().filter(|byte| *byte != 0))
+                .collect();
             bytes = &without_nul;
         }
         let whole = whole_characters(bytes);
@@ -67,7 +76,12 @@ impl TerminalText {
     /// Returns the number of line endings that are held back, and whether a line without one
     /// follows.
     pub(crate) fn pending_lines(&self) -> (usize, bool) {
-        let open = self.screen.lines.back().is_some_and(|line| !line.is_empty()) || !self.carry.is_empty();
+        let open = self
+            .screen
+            .lines
+            .back()
+            .is_some_and(|line| !line.is_empty())
+            || !self.carry.is_empty();
         (self.screen.lines.len() - 1, open)
     }
 
@@ -92,7 +106,11 @@ impl TerminalText {
                 self.screen.is_idle = false;
             }
             self.parser.advance(&mut self.screen, after);
-            self.silent = if self.screen.has_effect { 0 } else { self.silent + piece.len() };
+            self.silent = if self.screen.has_effect {
+                0
+            } else {
+                self.silent + piece.len()
+            };
             if self.silent >= MAX_SILENT_BYTES {
                 self.parser = Parser::new();
                 self.silent = 0;
@@ -106,7 +124,11 @@ impl TerminalText {
 fn is_plain(bytes: &[u8]) -> bool {
     let special = |byte: u8| (byte < 0x20 && byte != b'\n' && byte != b'\t') || byte == 0x7f;
     // Blocks without branches, which the compiler turns into vector instructions.
-    bytes.chunks(256).all(|block| !block.iter().fold(false, |found, &byte| found | special(byte)))
+    bytes.chunks(256).all(|block| {
+        !block
+            .iter()
+            .fold(false, |found, &byte| found | special(byte))
+    })
 }
 
 /// Returns the end of a text that a screen still holds.
@@ -116,7 +138,11 @@ fn last_screen(bytes: &[u8]) -> &[u8] {
         start += 1;
     }
     let long = bytes.get(start..).unwrap_or_default();
-    let newlines = long.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    let newlines = long
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, byte)| **byte == b'\n');
     let first = newlines.map(|(at, _)| at + 1).nth(ROWS - 1).unwrap_or(0);
     long.get(first..).unwrap_or_default()
 }
@@ -143,13 +169,25 @@ impl Default for ScreenBuffer {
         let saved = (0, 0);
         let below = None;
         let gone = Vec::new();
-        Self { lines, row: 0, column: 0, saved, below, gone, has_effect: false, is_idle: true }
+        Self {
+            lines,
+            row: 0,
+            column: 0,
+            saved,
+            below,
+            gone,
+            has_effect: false,
+            is_idle: true,
+        }
     }
 }
 
 impl ScreenBuffer {
     fn can_append(&self) -> bool {
-        let at_end = self.lines.get(self.row).is_some_and(|line| line.len() == self.column);
+        let at_end = self
+            .lines
+            .get(self.row)
+            .is_some_and(|line| line.len() == self.column);
         self.is_idle && self.below.is_none() && self.row + 1 == self.lines.len() && at_end
     }
 
@@ -173,7 +211,10 @@ impl ScreenBuffer {
         self.column = 0;
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the row is made first, where it is missing")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the row is made first, where it is missing"
+    )]
     fn current_line(&mut self) -> &mut Vec<char> {
         if self.lines.len() <= self.row {
             self.lines.resize_with(self.row + 1, Vec::new);
@@ -239,7 +280,10 @@ impl ScreenBuffer {
         let line = self.current_line();
         match how {
             0 => line.truncate(column),
-            1 => line.iter_mut().take(column + 1).for_each(|cell| *cell = ' '),
+            1 => line
+                .iter_mut()
+                .take(column + 1)
+                .for_each(|cell| *cell = ' '),
             _ => line.clear(),
         }
     }
@@ -283,7 +327,11 @@ impl ScreenBuffer {
         let to = (from + count).min(line.len());
         match action {
             'P' => drop(line.drain(from..to)),
-            'X' => line.iter_mut().take(to).skip(from).for_each(|cell| *cell = ' '),
+            'X' => line
+                .iter_mut()
+                .take(to)
+                .skip(from)
+                .for_each(|cell| *cell = ' '),
             _ => {
                 line.splice(from..from, std::iter::repeat_n(' ', count));
                 line.truncate(MAX_CELLS);
@@ -296,7 +344,10 @@ impl ScreenBuffer {
         match (other, self.below.take()) {
             (true, None) => {
                 self.saved = (self.row, self.column);
-                self.below = Some(std::mem::replace(&mut self.lines, VecDeque::from([Vec::new()])));
+                self.below = Some(std::mem::replace(
+                    &mut self.lines,
+                    VecDeque::from([Vec::new()]),
+                ));
                 self.row = 0;
                 self.column = 0;
             }
@@ -336,14 +387,18 @@ impl Perform for ScreenBuffer {
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], _: bool, action: char) {
         self.has_effect = true;
         self.is_idle = true;
-        let mut numbers = params.iter().map(|param| usize::from(param.first().copied().unwrap_or(0)));
+        let mut numbers = params
+            .iter()
+            .map(|param| usize::from(param.first().copied().unwrap_or(0)));
         let first = numbers.next().unwrap_or(0);
         let second = numbers.next().unwrap_or(0);
         let count = first.max(1);
         let row = self.row;
         let column = self.column;
         match (intermediates, action) {
-            (b"?", 'h' | 'l') if matches!(first, 47 | 1047 | 1049) => self.switch_screen(action == 'h'),
+            (b"?", 'h' | 'l') if matches!(first, 47 | 1047 | 1049) => {
+                self.switch_screen(action == 'h')
+            }
             ([], 'A') => self.move_cursor(row.saturating_sub(count), column),
             ([], 'B' | 'e') => self.move_cursor(row + count, column),
             ([], 'C' | 'a') => self.move_cursor(row, column + count),

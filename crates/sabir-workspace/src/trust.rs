@@ -64,7 +64,10 @@ pub(crate) struct Unseen;
 impl GitPrograms {
     /// Creates an empty list for a work tree.
     pub(crate) fn of(top: &Path) -> Self {
-        Self { top: top.canonicalize().unwrap_or_else(|_| top.to_owned()), items: BTreeMap::new() }
+        Self {
+            top: top.canonicalize().unwrap_or_else(|_| top.to_owned()),
+            items: BTreeMap::new(),
+        }
     }
 
     /// Returns true if nothing runs when the repository is looked at.
@@ -84,13 +87,18 @@ impl GitPrograms {
     /// Iterates over everything that is hashed: the name, and the values or the size in bytes for
     /// display. Sorted.
     pub fn hashed_items(&self) -> impl Iterator<Item = (&str, String)> {
-        self.items.iter().map(|(name, item)| (name.as_str(), item.shown.join("; ")))
+        self.items
+            .iter()
+            .map(|(name, item)| (name.as_str(), item.shown.join("; ")))
     }
 
     /// Returns the SHA-256 of each item by name, in hexadecimal.
     #[must_use]
     pub fn hashes(&self) -> BTreeMap<String, String> {
-        self.items.iter().map(|(name, item)| (name.clone(), hex(&item.state))).collect()
+        self.items
+            .iter()
+            .map(|(name, item)| (name.clone(), hex(&item.state)))
+            .collect()
     }
 
     /// Returns the SHA-256 of all items, in hexadecimal.
@@ -101,21 +109,35 @@ impl GitPrograms {
 
     /// Adds a key with one of its values; `place` is the prefix for a nested repository.
     pub(crate) fn key(&mut self, place: &str, key: &str, value: &str) -> Result<(), Unseen> {
-        self.add(format!("{place}{key}"), value.to_owned(), value.as_bytes(), true);
+        self.add(
+            format!("{place}{key}"),
+            value.to_owned(),
+            value.as_bytes(),
+            true,
+        );
         // A value is a shell command, so every word of it may be the name of a file in the work
         // tree.
-        let words = value.split(|c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>'));
+        let words = value.split(|c: char| {
+            c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>')
+        });
         for word in words {
             let word = word.trim_matches(|c| matches!(c, '\'' | '"' | '!'));
             let named = self.top.join(word);
-            let Ok(path) = named.canonicalize() else { continue };
+            let Ok(path) = named.canonicalize() else {
+                continue;
+            };
             // Programs outside of the work tree belong to the machine, not to the repository.
             if word.is_empty() || !named.starts_with(&self.top) {
                 continue;
             }
             if !path.starts_with(&self.top) {
                 let leads = path.to_string_lossy().into_owned();
-                self.add(format!("link {word}"), leads.clone(), leads.as_bytes(), false);
+                self.add(
+                    format!("link {word}"),
+                    leads.clone(),
+                    leads.as_bytes(),
+                    false,
+                );
             } else if path.is_file() {
                 self.file(format!("file {word}"), &path, false)?;
             } else if key == "core.hookspath" {
@@ -140,7 +162,11 @@ impl GitPrograms {
             }
             if !name.ends_with(".sample") && entry.path().is_file() {
                 // This hook runs when the index is refreshed, which looking at a repository does.
-                self.file(format!("{place}{name}"), &entry.path(), name == "post-index-change")?;
+                self.file(
+                    format!("{place}{name}"),
+                    &entry.path(),
+                    name == "post-index-change",
+                )?;
             }
         }
         Ok(())
@@ -150,7 +176,10 @@ impl GitPrograms {
         if self.items.contains_key(&name) {
             return Ok(());
         }
-        let bytes = read_plain_file(path, MAX_FILE_BYTES).ok().flatten().ok_or(Unseen)?;
+        let bytes = read_plain_file(path, MAX_FILE_BYTES)
+            .ok()
+            .flatten()
+            .ok_or(Unseen)?;
         self.add(name, format!("{} bytes", bytes.len()), &bytes, runs);
         Ok(())
     }
@@ -176,12 +205,22 @@ impl Trust {
     /// Returns the trust in a repository.
     #[must_use]
     pub fn state_of(&self, programs: &GitPrograms) -> TrustState {
-        let Some(then) = self.0.get(&programs.top) else { return TrustState::Unknown };
+        let Some(then) = self.0.get(&programs.top) else {
+            return TrustState::Unknown;
+        };
         let now = programs.hashes();
-        let other = |(name, hash): (&String, &String)| (then.get(name) != Some(hash)).then(|| name.clone());
-        let gone = then.keys().filter(|name| !now.contains_key(*name)).map(|name| format!("{name} is gone"));
+        let other =
+            |(name, hash): (&String, &String)| (then.get(name) != Some(hash)).then(|| name.clone());
+        let gone = then
+            .keys()
+            .filter(|name| !now.contains_key(*name))
+            .map(|name| format!("{name} is gone"));
         let changed: Vec<_> = now.iter().filter_map(other).chain(gone).collect();
-        if changed.is_empty() { TrustState::Trusted } else { TrustState::Changed(changed) }
+        if changed.is_empty() {
+            TrustState::Trusted
+        } else {
+            TrustState::Changed(changed)
+        }
     }
 }
 

@@ -84,7 +84,10 @@ fn main() {
 
 /// From the start of the process to its first request.
 fn starts() {
-    let mut times: Vec<_> = (0..20).map(|_| task(&KINDS[0], 1)).map(|run| run.requests[0].came - run.began).collect();
+    let mut times: Vec<_> = (0..20)
+        .map(|_| task(&KINDS[0], 1))
+        .map(|run| run.requests[0].came - run.began)
+        .collect();
     times.sort_unstable();
     let first = task(&KINDS[0], 1).requests[0].bytes;
     println!(
@@ -96,7 +99,10 @@ fn starts() {
 
 fn row(kind: &Kind, turns: usize, run: &Run) {
     let requests = &run.requests;
-    let gaps: Vec<_> = requests.windows(2).map(|pair| pair[1].came - pair[0].answered).collect();
+    let gaps: Vec<_> = requests
+        .windows(2)
+        .map(|pair| pair[1].came - pair[0].answered)
+        .collect();
     let part = |from: usize, to: usize| {
         let mut gaps = gaps[from.min(gaps.len())..to.min(gaps.len())].to_vec();
         gaps.sort_unstable();
@@ -105,7 +111,9 @@ fn row(kind: &Kind, turns: usize, run: &Run) {
     let (first, last) = (&requests[0], &requests[requests.len() - 1]);
     let count = gaps.len().max(1) as f64;
     let half = &requests[requests.len() / 2];
-    let kilobytes = |from: &Request, to: &Request| (to.journal - from.journal) as f64 / 1024.0 / (count / 2.0).max(1.0);
+    let kilobytes = |from: &Request, to: &Request| {
+        (to.journal - from.journal) as f64 / 1024.0 / (count / 2.0).max(1.0)
+    };
     println!(
         "| {} | {turns} | {:.0} | {:.2} / {:.2} / {:.2} | {:.2} | {:.1} / {:.1} | {:.2} / {:.2} | {:.0} |",
         kind.name,
@@ -135,8 +143,16 @@ fn task(kind: &Kind, turns: usize) -> Run {
 /// An answer of 300 KB in pieces of 16 bytes, as event lines.
 fn long_answer() {
     let text = "0123456789abcdef".repeat(300 * 1024 / 16);
-    let run = run(Answers::text_then_completion(&text, 16), &["--output", "events"]);
-    let most = run.requests.iter().map(|request| request.memory).max().unwrap_or_default();
+    let run = run(
+        Answers::text_then_completion(&text, 16),
+        &["--output", "events"],
+    );
+    let most = run
+        .requests
+        .iter()
+        .map(|request| request.memory)
+        .max()
+        .unwrap_or_default();
     println!(
         "\n300 KB in pieces of 16 bytes, as event lines: {:.0} ms; PSS behind it {:.1} MB",
         ms(run.whole),
@@ -147,24 +163,48 @@ fn long_answer() {
 fn run(answers: Answers, output: &[&str]) -> Run {
     let (home, work) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     for file in 0..25 {
-        std::fs::write(work.path().join(format!("f{file}.txt")), format!("line of file {file}\n").repeat(20)).unwrap();
+        std::fs::write(
+            work.path().join(format!("f{file}.txt")),
+            format!("line of file {file}\n").repeat(20),
+        )
+        .unwrap();
     }
     let provider = Provider::start(answers, home.path().join(".local/share/sabir/tasks"));
     let mut command = sabir(home.path(), work.path(), &provider);
-    command.args(["run", "--model", "openai/scripted", "--approve", "all"]).args(output).arg("go");
+    command
+        .args(["run", "--model", "openai/scripted", "--approve", "all"])
+        .args(output)
+        .arg("go");
     let began = Instant::now();
     let child = command.spawn().unwrap();
     provider.watch(child.id());
     let output = child.wait_with_output().unwrap();
     let whole = began.elapsed();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Run { requests: provider.requests(), began, whole }
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Run {
+        requests: provider.requests(),
+        began,
+        whole,
+    }
 }
 
 fn sabir(home: &Path, work: &Path, provider: &Provider) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sabir"));
-    command.env_clear().env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap()).current_dir(work);
-    command.env("OPENAI_BASE_URL", provider.base_url()).env("OPENAI_API_KEY", "none");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .current_dir(work);
+    command
+        .env("OPENAI_BASE_URL", provider.base_url())
+        .env("OPENAI_API_KEY", "none");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }

@@ -4,18 +4,23 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use sabir_session::{CompletionSpec, Interactivity, RecordMode, SandboxSpec, SessionSpec, SubtaskSpec};
+use sabir_session::{
+    CompletionSpec, Interactivity, RecordMode, SandboxSpec, SessionSpec, SubtaskSpec,
+};
 
 pub(crate) use context::ContextArguments;
 pub(crate) use ends::EndFlags;
-pub(crate) use files::{ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
+pub(crate) use files::{
+    ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments,
+};
 pub(crate) use gateway::{GatewayArguments, LogFormat};
 pub(crate) use journal::{
-    ExportArguments, ExportFormat, ForkArguments, ImportArguments, JudgeArguments, LogArguments, TasksArguments,
+    ExportArguments, ExportFormat, ForkArguments, ImportArguments, JudgeArguments, LogArguments,
+    TasksArguments,
 };
 pub(crate) use limits::{
-    ModesArguments, PolicyCommand, PolicyExplainArguments, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
-    TrustArguments,
+    ModesArguments, PolicyCommand, PolicyExplainArguments, RuleFlags, RuleOptions,
+    SandboxArguments, SimulateArguments, TrustArguments,
 };
 
 use crate::exit::CommandError;
@@ -222,9 +227,17 @@ impl TaskOptions {
             mode: self.mode.clone(),
             rules: self.rules.rule_spec(),
             limits: self.ends.limit_spec()?,
-            completion: CompletionSpec { check: self.ends.check.clone(), require_todos: self.ends.require_todos },
-            sandbox: SandboxSpec { level: self.sandbox.clone(), network: self.network },
-            subtasks: SubtaskSpec { offered: self.subtasks },
+            completion: CompletionSpec {
+                check: self.ends.check.clone(),
+                require_todos: self.ends.require_todos,
+            },
+            sandbox: SandboxSpec {
+                level: self.sandbox.clone(),
+                network: self.network,
+            },
+            subtasks: SubtaskSpec {
+                offered: self.subtasks,
+            },
             no_checkpoints: self.no_checkpoints,
             record,
             interactivity,
@@ -464,14 +477,23 @@ impl Cli {
     /// Reads the command line; for help, and for what cannot be read, the program ends here.
     pub(crate) fn parse_arguments(arguments: &[OsString]) -> Result<Self, CommandError> {
         let cli = Self::parse_from(arguments);
-        let behind = arguments.iter().position(|argument| argument == "--").map(|at| arguments.len() - at - 1);
-        match cli.words.first().filter(|_| behind != Some(cli.words.len())) {
+        let behind = arguments
+            .iter()
+            .position(|argument| argument == "--")
+            .map(|at| arguments.len() - at - 1);
+        match cli
+            .words
+            .first()
+            .filter(|_| behind != Some(cli.words.len()))
+        {
             // Only options in front keep it from being the command: what they were meant for is not to be guessed.
-            Some(word) if Self::command().find_subcommand(word).is_some() => Err(CommandError::usage(format!(
-                "`{word}` is a command, and options stand behind it: `sabir {word} … OPTIONS`. If it is the first word of what to do, \
+            Some(word) if Self::command().find_subcommand(word).is_some() => {
+                Err(CommandError::usage(format!(
+                    "`{word}` is a command, and options stand behind it: `sabir {word} … OPTIONS`. If it is the first word of what to do, \
                  write `--` in front of the words: `sabir OPTIONS -- {}`",
-                cli.words.join(" ")
-            ))),
+                    cli.words.join(" ")
+                )))
+            }
             _ => Ok(cli),
         }
     }
@@ -485,12 +507,16 @@ impl Cli {
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
             Some(Command::Fork(arguments)) => &arguments.task,
-            Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => {
+            Some(Command::Policy {
+                command: PolicyCommand::Explain(arguments),
+            }) => {
                 return arguments.rules.config.as_deref();
             }
             Some(Command::Modes(arguments)) => return arguments.config.as_deref(),
             Some(Command::Context(arguments)) => return arguments.config.as_deref(),
-            Some(Command::Policy { command: PolicyCommand::Simulate(arguments) }) => {
+            Some(Command::Policy {
+                command: PolicyCommand::Simulate(arguments),
+            }) => {
                 return arguments.rules.config.as_deref();
             }
             _ => &self.task,

@@ -23,16 +23,20 @@ pub(crate) fn install_panic_hook() {
     sabir_workspace::hide_process();
     std::panic::set_hook(Box::new(|info| match info.payload_as_str() {
         // Not a bug: the code that needed the thread reports its own failure.
-        Some(words) if words.starts_with(NO_THREAD) => print::write_stderr(&print::sanitize_text(&format!(
-            "sabir: {words}: the system allows no more processes and threads (`ulimit -u`)\n"
-        ))),
+        Some(words) if words.starts_with(NO_THREAD) => {
+            print::write_stderr(&print::sanitize_text(&format!(
+                "sabir: {words}: the system allows no more processes and threads (`ulimit -u`)\n"
+            )))
+        }
         _ => print::write_stderr(&panic_report(info)),
     }));
 }
 
 /// Returns the two lines that a user can send with a bug report.
 fn panic_report(info: &PanicHookInfo<'_>) -> String {
-    let place = info.location().map_or("an unknown place".to_owned(), ToString::to_string);
+    let place = info
+        .location()
+        .map_or("an unknown place".to_owned(), ToString::to_string);
     format!(
         "sabir panicked at {place}: {}\nThis is a bug in Sabir; please report these two lines.\n",
         panic_message(info.payload_as_str())
@@ -41,7 +45,11 @@ fn panic_report(info: &PanicHookInfo<'_>) -> String {
 
 /// Shortens, redacts and escapes the message of a panic.
 fn panic_message(said: Option<&str>) -> String {
-    let said: String = said.unwrap_or("it says nothing").chars().take(MAX_PANIC_CHARS).collect();
+    let said: String = said
+        .unwrap_or("it says nothing")
+        .chars()
+        .take(MAX_PANIC_CHARS)
+        .collect();
     print::quote_text(&redact::redact_text(&said))
 }
 
@@ -52,7 +60,10 @@ mod tests {
     #[test]
     fn few_words_and_no_secrets() {
         let key = format!("ghp_{}", "0123456789".repeat(4));
-        assert_eq!(panic_message(Some(&format!("bad {key}\u{1b}[2J\n"))), "bad [redacted: GitHub token]\\u{1b}[2J\\n");
+        assert_eq!(
+            panic_message(Some(&format!("bad {key}\u{1b}[2J\n"))),
+            "bad [redacted: GitHub token]\\u{1b}[2J\\n"
+        );
         assert_eq!(panic_message(Some(&"x".repeat(5000))).len(), 200);
         assert_eq!(panic_message(None), "it says nothing");
     }

@@ -81,7 +81,11 @@ pub(crate) struct CommandError {
 impl From<sabir_session::SessionError> for CommandError {
     fn from(error: sabir_session::SessionError) -> Self {
         let message = error.to_string();
-        if error.is_internal() { Self::internal(message) } else { Self::usage(message) }
+        if error.is_internal() {
+            Self::internal(message)
+        } else {
+            Self::usage(message)
+        }
     }
 }
 
@@ -93,11 +97,17 @@ pub(crate) fn unknown_dialect(name: &str, also: &str) -> CommandError {
 impl CommandError {
     /// Creates an error that the user can fix.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit: ExitStatus::Usage }
+        Self {
+            message: message.into(),
+            exit: ExitStatus::Usage,
+        }
     }
 
     /// Creates an error of the machine or of Sabir.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit: ExitStatus::Internal }
+        Self {
+            message: message.into(),
+            exit: ExitStatus::Internal,
+        }
     }
 }

@@ -15,11 +15,18 @@ use crate::surroundings::runtime;
 /// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process.
 pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), CommandError> {
     let runtime = runtime()?;
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
     let mut signals: Vec<Signal> = {
         let _inside = runtime.enter();
         // A signal that cannot be handled keeps its default action, which ends the process.
-        kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+        kinds
+            .into_iter()
+            .filter_map(|kind| signal(kind).ok())
+            .collect()
     };
     let listen = move || {
         let mut interrupted_run = None;
@@ -31,7 +38,11 @@ pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Com
             }
             interrupted_run = Some(run);
             let only_interrupts = stays_open && received == 0 && !session.is_idle();
-            let command = if only_interrupts { Command::Interrupt } else { Command::End };
+            let command = if only_interrupts {
+                Command::Interrupt
+            } else {
+                Command::End
+            };
             // Rejected only if the session is over, when no command is needed.
             _ = session.submit(command);
         }
@@ -39,15 +50,22 @@ pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Com
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(listen)
-        .map_err(|error| CommandError::internal(format!("there is no thread to hear signals: {error}")))?;
+        .map_err(|error| {
+            CommandError::internal(format!("there is no thread to hear signals: {error}"))
+        })?;
     Ok(())
 }
 
 /// Waits for one of these signals and returns its index.
 async fn any(signals: &mut [Signal]) -> usize {
-    poll_fn(|context| match signals.iter_mut().position(|signal| signal.poll_recv(context).is_ready()) {
-        Some(at) => Poll::Ready(at),
-        None => Poll::Pending,
+    poll_fn(|context| {
+        match signals
+            .iter_mut()
+            .position(|signal| signal.poll_recv(context).is_ready())
+        {
+            Some(at) => Poll::Ready(at),
+            None => Poll::Pending,
+        }
     })
     .await
 }

@@ -13,8 +13,9 @@ use std::process::ExitCode;
 
 use cli::{Cli, Command, PolicyCommand, WireCommand};
 use commands::{
-    check_task, checkpoint_history, context, dialects, doctor, edit, explain, export, fork, gateway, help, import,
-    journal, lint, models, modes, parse, policy, prompt, run, sandbox, tasks, tour, trust, undo, wire,
+    check_task, checkpoint_history, context, dialects, doctor, edit, explain, export, fork,
+    gateway, help, import, journal, lint, models, modes, parse, policy, prompt, run, sandbox,
+    tasks, tour, trust, undo, wire,
 };
 use exit::{CommandError, ExitStatus};
 use output::print;
@@ -24,7 +25,10 @@ fn main() -> ExitCode {
     // its processes. This mode must be recognised before anything else happens, because it forks,
     // and threads do not survive a fork.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
+    if arguments
+        .next()
+        .is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT)
+    {
         return sabir_workspace::supervise::main(arguments);
     }
     crash::install_panic_hook();
@@ -35,7 +39,10 @@ fn main() -> ExitCode {
         }
         Ok(exit) => exit.into(),
         Err(failure) => {
-            print::write_stderr(&print::sanitize_text(&format!("sabir: {}\n", failure.message)));
+            print::write_stderr(&print::sanitize_text(&format!(
+                "sabir: {}\n",
+                failure.message
+            )));
             failure.exit.into()
         }
     }
@@ -68,7 +75,9 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         Some(Command::Check(arguments)) => check_task::run_check(arguments),
         Some(Command::Explain(arguments)) => explain::run_explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::run_prompt(arguments),
-        Some(Command::Dialects { name, output }) => dialects::run_dialects(name.as_deref(), *output),
+        Some(Command::Dialects { name, output }) => {
+            dialects::run_dialects(name.as_deref(), *output)
+        }
         Some(Command::Doctor(arguments)) => doctor::run_doctor(arguments),
         Some(Command::Gateway(arguments)) => gateway::run_gateway(arguments),
         Some(Command::Edit(arguments)) => edit::run_edit(arguments),
@@ -76,11 +85,19 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         Some(Command::Models(arguments)) => models::run_models(arguments),
         Some(Command::Lint(arguments)) => lint::run_lint(arguments),
         Some(Command::Help { topic }) => help::run_help(topic),
-        Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => policy::run_policy_explain(arguments),
-        Some(Command::Policy { command: PolicyCommand::Simulate(arguments) }) => policy::run_policy_simulate(arguments),
+        Some(Command::Policy {
+            command: PolicyCommand::Explain(arguments),
+        }) => policy::run_policy_explain(arguments),
+        Some(Command::Policy {
+            command: PolicyCommand::Simulate(arguments),
+        }) => policy::run_policy_simulate(arguments),
         Some(Command::Modes(arguments)) => modes::modes(arguments),
         Some(Command::Trust(arguments)) => trust::run_trust(arguments),
-        Some(Command::Wire { command: WireCommand::Decode(arguments) }) => wire::run_decode(arguments),
-        Some(Command::Wire { command: WireCommand::Encode(arguments) }) => wire::run_encode(arguments),
+        Some(Command::Wire {
+            command: WireCommand::Decode(arguments),
+        }) => wire::run_decode(arguments),
+        Some(Command::Wire {
+            command: WireCommand::Encode(arguments),
+        }) => wire::run_encode(arguments),
     }
 }

@@ -31,11 +31,17 @@ pub(crate) fn host() -> &'static Host {
 /// only once, because it may be a pipe.
 ///
 /// `configured` is false for a command that reports problems of the configuration itself.
-pub(crate) fn start_host(named: Option<&Path>, configured: bool, files: &[PathBuf]) -> Result<(), CommandError> {
+pub(crate) fn start_host(
+    named: Option<&Path>,
+    configured: bool,
+    files: &[PathBuf],
+) -> Result<(), CommandError> {
     let environment = Arc::new(read_environment());
     let mut dialects = environment.dialects.clone();
     if configured {
-        dialects = Config::load(&environment, named, &notice_sink())?.dialects().clone();
+        dialects = Config::load(&environment, named, &notice_sink())?
+            .dialects()
+            .clone();
     }
     load_dialect_files(files, &mut dialects)?;
     let mut environment = Arc::unwrap_or_clone(environment);
@@ -92,7 +98,9 @@ pub(crate) fn tasks_folder() -> Result<PathBuf, CommandError> {
 /// Builds a single-threaded runtime for requests and tools, after checking that enough files can be
 /// opened.
 pub(crate) fn runtime() -> Result<Runtime, CommandError> {
-    let probes = (0..FILES).map(|_| std::fs::File::open("/dev/null")).collect::<std::io::Result<Vec<_>>>();
+    let probes = (0..FILES)
+        .map(|_| std::fs::File::open("/dev/null"))
+        .collect::<std::io::Result<Vec<_>>>();
     let probes = probes.map_err(|error| {
         CommandError::internal(format!(
             "a task needs {FILES} more open files than there may be ({error}): raise the limit with `ulimit -n 1024`"

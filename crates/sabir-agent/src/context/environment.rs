@@ -19,8 +19,17 @@ impl EnvironmentFacts<'_> {
 
     /// The fragment.
     pub fn to_fragment(&self) -> ContextFragment {
-        let branch = self.branch.map(|branch| format!("\nGit branch: {branch}")).unwrap_or_default();
+        let branch = self
+            .branch
+            .map(|branch| format!("\nGit branch: {branch}"))
+            .unwrap_or_default();
         let text = format!("Date: {}\nShell: {}{branch}", self.date, self.shell);
-        ContextFragment::with_cap(FragmentKind::Place, "the place", &text, text.len() as u64, Self::MAX_BYTES)
+        ContextFragment::with_cap(
+            FragmentKind::Place,
+            "the place",
+            &text,
+            text.len() as u64,
+            Self::MAX_BYTES,
+        )
     }
 }

@@ -35,10 +35,21 @@ pub enum FragmentKind {
 impl ContextFragment {
     /// A fragment of at most `cap` bytes of that text, cut at the end of a line where there is one. `size`: the bytes of the whole, of
     /// which `text` may be the beginning.
-    pub fn with_cap(kind: FragmentKind, name: impl Into<String>, text: &str, size: u64, cap: usize) -> Self {
+    pub fn with_cap(
+        kind: FragmentKind,
+        name: impl Into<String>,
+        text: &str,
+        size: u64,
+        cap: usize,
+    ) -> Self {
         let kept = truncate_text(text, cap);
         let left_out = size.saturating_sub(u64::try_from(kept.len()).unwrap_or(u64::MAX));
-        Self { kind, name: name.into(), text: kept.to_owned(), left_out }
+        Self {
+            kind,
+            name: name.into(),
+            text: kept.to_owned(),
+            left_out,
+        }
     }
 
     /// As it stands in a system prompt.
@@ -51,7 +62,9 @@ impl ContextFragment {
         match self.kind {
             FragmentKind::Instructions => format!("\nFrom {name}:\n{text}{rest}\n"),
             FragmentKind::Place => format!("\n{text}{rest}\n"),
-            FragmentKind::Listing => format!("\nAt the top of the folder, when the task began:\n{text}{rest}\n"),
+            FragmentKind::Listing => {
+                format!("\nAt the top of the folder, when the task began:\n{text}{rest}\n")
+            }
         }
     }
 
@@ -82,14 +95,26 @@ pub(crate) fn render_fragments(fragments: &[ContextFragment]) -> String {
 
 /// What a model is told at the end of what it has read, where fragments are no longer what they were; `None`: nothing of it matters.
 /// A listing is expected to change.
-pub(crate) fn describe_changes(before: &[ContextFragment], now: &[ContextFragment]) -> Option<String> {
+pub(crate) fn describe_changes(
+    before: &[ContextFragment],
+    now: &[ContextFragment],
+) -> Option<String> {
     let tells = |fragment: &&ContextFragment| fragment.kind != FragmentKind::Listing;
     let find = |all: &'_ [ContextFragment], one: &ContextFragment| -> Option<ContextFragment> {
-        all.iter().find(|other| (other.kind, &other.name) == (one.kind, &one.name)).cloned()
+        all.iter()
+            .find(|other| (other.kind, &other.name) == (one.kind, &one.name))
+            .cloned()
     };
-    let new = now.iter().filter(tells).filter(|fragment| find(before, fragment).as_ref() != Some(fragment));
+    let new = now
+        .iter()
+        .filter(tells)
+        .filter(|fragment| find(before, fragment).as_ref() != Some(fragment));
     let mut text: String = new.map(ContextFragment::render_text).collect();
-    for gone in before.iter().filter(tells).filter(|fragment| find(now, fragment).is_none()) {
+    for gone in before
+        .iter()
+        .filter(tells)
+        .filter(|fragment| find(now, fragment).is_none())
+    {
         text.push_str(&format!("\n{} is no longer there.\n", gone.name));
     }
     (!text.is_empty())
@@ -101,7 +126,9 @@ pub(crate) fn truncate_text(text: &str, cap: usize) -> &str {
     if text.len() <= cap {
         return text;
     }
-    let kept = text.get(..text.floor_char_boundary(cap)).unwrap_or_default();
+    let kept = text
+        .get(..text.floor_char_boundary(cap))
+        .unwrap_or_default();
     let line = kept.rfind('\n').filter(|at| *at >= cap / 2);
     line.and_then(|at| kept.get(..=at)).unwrap_or(kept)
 }
@@ -115,7 +142,13 @@ mod tests {
     use super::*;
 
     fn file(name: &str, text: &str) -> ContextFragment {
-        ContextFragment::with_cap(FragmentKind::Instructions, name, text, text.len() as u64, 100)
+        ContextFragment::with_cap(
+            FragmentKind::Instructions,
+            name,
+            text,
+            text.len() as u64,
+            100,
+        )
     }
 
     #[test]
@@ -124,7 +157,9 @@ mod tests {
         let fragment = file("A", &long);
         assert_eq!((fragment.text.len(), fragment.left_out), (99, 121));
         assert!(
-            fragment.render_text().ends_with("0123456789\n[121 bytes of it are left out here]\n"),
+            fragment
+                .render_text()
+                .ends_with("0123456789\n[121 bytes of it are left out here]\n"),
             "{}",
             fragment.render_text()
         );
@@ -134,13 +169,26 @@ mod tests {
 
     #[test]
     fn what_changed_is_told_and_a_listing_is_not() {
-        let check = |before: &[ContextFragment], now: &[ContextFragment], expected: Option<&str>| {
-            let told = describe_changes(before, now);
-            assert_eq!(told.as_deref().and_then(|text| text.split_once(":\n")).map(|(_, rest)| rest), expected);
+        let check =
+            |before: &[ContextFragment], now: &[ContextFragment], expected: Option<&str>| {
+                let told = describe_changes(before, now);
+                assert_eq!(
+                    told.as_deref()
+                        .and_then(|text| text.split_once(":\n"))
+                        .map(|(_, rest)| rest),
+                    expected
+                );
+            };
+        let listing = |text: &str| ContextFragment {
+            kind: FragmentKind::Listing,
+            ..file("files", text)
         };
-        let listing = |text: &str| ContextFragment { kind: FragmentKind::Listing, ..file("files", text) };
         check(&[], &[], None);
-        check(&[file("A", "x"), listing("a")], &[file("A", "x"), listing("b")], None);
+        check(
+            &[file("A", "x"), listing("a")],
+            &[file("A", "x"), listing("b")],
+            None,
+        );
         check(&[file("A", "x")], &[file("A", "y")], Some("\nFrom A:\ny\n"));
         check(&[file("A", "x")], &[], Some("\nA is no longer there.\n"));
         check(&[], &[file("A", "x")], Some("\nFrom A:\nx\n"));

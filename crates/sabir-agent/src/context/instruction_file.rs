@@ -23,6 +23,14 @@ impl InstructionFile<'_> {
     pub fn to_fragment(&self, room: usize) -> Option<ContextFragment> {
         let cap = Self::MAX_BYTES.min(room);
         let says = !self.text.trim().is_empty();
-        says.then(|| ContextFragment::with_cap(FragmentKind::Instructions, self.path, self.text, self.size, cap))
+        says.then(|| {
+            ContextFragment::with_cap(
+                FragmentKind::Instructions,
+                self.path,
+                self.text,
+                self.size,
+                cap,
+            )
+        })
     }
 }

@@ -17,7 +17,14 @@ impl WorkspaceListing<'_> {
     pub fn to_fragment(&self) -> Option<ContextFragment> {
         let text = self.names.join("\n");
         let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        (!text.is_empty())
-            .then(|| ContextFragment::with_cap(FragmentKind::Listing, "the listing", &text, size, Self::MAX_BYTES))
+        (!text.is_empty()).then(|| {
+            ContextFragment::with_cap(
+                FragmentKind::Listing,
+                "the listing",
+                &text,
+                size,
+                Self::MAX_BYTES,
+            )
+        })
     }
 }

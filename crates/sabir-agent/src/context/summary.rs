@@ -31,17 +31,30 @@ const ITEM_BYTE_CAPS: [usize; 4] = [4000, 1200, 300, 80];
 pub(crate) fn render_transcript(earlier: &str, messages: &[Message], cap: usize) -> String {
     let mut text = String::new();
     for each in ITEM_BYTE_CAPS {
-        text = format!("{earlier}{}", messages.iter().map(|message| render_message(message, each)).collect::<String>());
+        text = format!(
+            "{earlier}{}",
+            messages
+                .iter()
+                .map(|message| render_message(message, each))
+                .collect::<String>()
+        );
         if text.len() <= cap {
             return text;
         }
     }
     let from = text.ceil_char_boundary(text.len().saturating_sub(cap));
-    format!("[the beginning is left out]\n{}", text.get(from..).unwrap_or_default())
+    format!(
+        "[the beginning is left out]\n{}",
+        text.get(from..).unwrap_or_default()
+    )
 }
 
 fn render_message(message: &Message, each: usize) -> String {
-    message.parts.iter().map(|part| render_part(message.role, part, each)).collect()
+    message
+        .parts
+        .iter()
+        .map(|part| render_part(message.role, part, each))
+        .collect()
 }
 
 fn render_part(role: Role, part: &MessagePart, each: usize) -> String {
@@ -54,13 +67,28 @@ fn render_part(role: Role, part: &MessagePart, each: usize) -> String {
         MessagePart::Text { text } => format!("ENGINEER: {}\n", short(text)),
         MessagePart::Call(call) => {
             let argument = |(name, value): (&String, &serde_json::Value)| {
-                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let value = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
                 format!("  {name}: {}\n", short(&value))
             };
-            format!("CALL {}\n{}", call.name, call.arguments.iter().map(argument).collect::<String>())
+            format!(
+                "CALL {}\n{}",
+                call.name,
+                call.arguments.iter().map(argument).collect::<String>()
+            )
         }
-        MessagePart::Result(CallResult { name, ending, content, .. }) => {
-            format!("RESULT of {name} ({}): {}\n", status_word(*ending), short(content))
+        MessagePart::Result(CallResult {
+            name,
+            ending,
+            content,
+            ..
+        }) => {
+            format!(
+                "RESULT of {name} ({}): {}\n",
+                status_word(*ending),
+                short(content)
+            )
         }
         MessagePart::Image(_) | MessagePart::ImageUrl { .. } if role == Role::User => {
             "USER shows a picture\n".to_owned()
@@ -87,7 +115,11 @@ mod tests {
 
     #[test]
     fn what_is_long_is_cut_before_what_is_old() {
-        let messages = [Message::user("first"), Message::assistant("x".repeat(5000)), Message::user("last")];
+        let messages = [
+            Message::user("first"),
+            Message::assistant("x".repeat(5000)),
+            Message::user("last"),
+        ];
         let check = |cap: usize, first: bool| {
             let text = render_transcript("", &messages, cap);
             assert!(text.len() <= cap + 40, "{} of {cap}", text.len());

@@ -20,6 +20,8 @@ pub(super) fn completion_spec() -> ToolSpec {
             "result": {"type": "string", "description": "What was done, in a few sentences. No question, no offer of more."},
         }}),
     );
-    completion.examples.push(json_object(json!({"result": "The server now listens on port 8080; the tests pass."})));
+    completion.examples.push(json_object(
+        json!({"result": "The server now listens on port 8080; the tests pass."}),
+    ));
     completion
 }

@@ -18,8 +18,8 @@ pub(super) fn followup_spec() -> ToolSpec {
             "follow_up": {"type": "array", "items": {"type": "string"}, "description": "Two to four answers to choose from."},
         }}),
     );
-    followup
-        .examples
-        .push(json_object(json!({"question": "Which port should the server use?", "follow_up": ["8080", "3000"]})));
+    followup.examples.push(json_object(
+        json!({"question": "Which port should the server use?", "follow_up": ["8080", "3000"]}),
+    ));
     followup
 }

@@ -24,12 +24,19 @@ pub(super) fn switch_mode_spec() -> ToolSpec {
             "reason": {"type": "string", "description": "What is to be done there, in a sentence. The user reads it."},
         }}),
     );
-    spec.examples
-        .push(json_object(json!({"mode": "code", "reason": "The plan is accepted; it is to be carried out."})));
+    spec.examples.push(json_object(
+        json!({"mode": "code", "reason": "The plan is accepted; it is to be carried out."}),
+    ));
     spec
 }
 
 /// The mode that a call names, by its own name.
 pub(crate) fn requested_mode(call: &Call) -> &str {
-    Mode::canonical_name(call.arguments.get("mode").and_then(Value::as_str).unwrap_or_default().trim())
+    Mode::canonical_name(
+        call.arguments
+            .get("mode")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .trim(),
+    )
 }

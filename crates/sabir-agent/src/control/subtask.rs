@@ -45,11 +45,22 @@ impl SubtaskRequest {
     /// # Errors
     /// In words for the model.
     pub fn parse(arguments: &CallArguments) -> Result<Self, SubtaskRequestError> {
-        let text = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-        let message = text("message").ok_or(SubtaskRequestError::NoMessage)?.to_owned();
+        let text = |name: &str| {
+            arguments
+                .get(name)
+                .and_then(Value::as_str)
+                .filter(|text| !text.trim().is_empty())
+        };
+        let message = text("message")
+            .ok_or(SubtaskRequestError::NoMessage)?
+            .to_owned();
         let mode = text("mode").map(|mode| mode.trim().to_owned());
         let todos = text("todos").map(TodoList::parse).transpose()?;
-        Ok(Self { message, mode, todos })
+        Ok(Self {
+            message,
+            mode,
+            todos,
+        })
     }
 }
 

@@ -117,10 +117,16 @@ impl TodoList {
             while above.last().is_some_and(|indent| *indent >= column) {
                 above.pop();
             }
-            items.push(TodoItem { depth: above.len(), ..item });
+            items.push(TodoItem {
+                depth: above.len(),
+                ..item
+            });
             above.push(column);
         }
-        Ok(Self { text: text.to_owned(), items })
+        Ok(Self {
+            text: text.to_owned(),
+            items,
+        })
     }
 
     /// The text, byte for byte as the model wrote it.
@@ -140,7 +146,9 @@ impl TodoList {
 
     /// Those that are not done.
     pub fn open_items(&self) -> impl Iterator<Item = &TodoItem> {
-        self.items.iter().filter(|todo| todo.state != TodoState::Done)
+        self.items
+            .iter()
+            .filter(|todo| todo.state != TodoState::Done)
     }
 }
 
@@ -150,8 +158,16 @@ impl fmt::Display for TodoList {
         let count = |state| self.items.iter().filter(|todo| todo.state == state).count();
         let all = self.items.len();
         write!(f, "{all} todo{}", if all == 1 { "" } else { "s" })?;
-        let (done, active, open) = (count(TodoState::Done), count(TodoState::Active), count(TodoState::Open));
-        if all > 0 { write!(f, ": {done} done, {active} in progress, {open} open") } else { Ok(()) }
+        let (done, active, open) = (
+            count(TodoState::Done),
+            count(TodoState::Active),
+            count(TodoState::Open),
+        );
+        if all > 0 {
+            write!(f, ": {done} done, {active} in progress, {open} open")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -159,9 +175,21 @@ impl fmt::Display for TodoList {
 fn parse_item(line: &str, number: usize) -> Result<(usize, TodoItem), TodoError> {
     let bare = line.trim_start_matches([' ', '\t']);
     let indent = line.get(..line.len() - bare.len()).unwrap_or_default();
-    let column = indent.chars().fold(0, |column, c| if c == '\t' { (column / TAB + 1) * TAB } else { column + 1 });
-    let no_item = || TodoError::Line { line: number, text: line.trim().chars().take(SHOWN_CHARS).collect() };
-    let mut rest = strip_bullet(bare).strip_prefix('[').ok_or_else(no_item)?.chars();
+    let column = indent.chars().fold(0, |column, c| {
+        if c == '\t' {
+            (column / TAB + 1) * TAB
+        } else {
+            column + 1
+        }
+    });
+    let no_item = || TodoError::Line {
+        line: number,
+        text: line.trim().chars().take(SHOWN_CHARS).collect(),
+    };
+    let mut rest = strip_bullet(bare)
+        .strip_prefix('[')
+        .ok_or_else(no_item)?
+        .chars();
     let state = match rest.next() {
         Some(' ') => TodoState::Open,
         Some('x' | 'X') => TodoState::Done,
@@ -171,7 +199,14 @@ fn parse_item(line: &str, number: usize) -> Result<(usize, TodoItem), TodoError>
     let words = rest.as_str().strip_prefix(']').ok_or_else(no_item)?;
     match words.trim() {
         "" => Err(TodoError::Empty { line: number }),
-        text if words.starts_with([' ', '\t']) => Ok((column, TodoItem { state, text: text.to_owned(), depth: 0 })),
+        text if words.starts_with([' ', '\t']) => Ok((
+            column,
+            TodoItem {
+                state,
+                text: text.to_owned(),
+                depth: 0,
+            },
+        )),
         _ => Err(no_item()),
     }
 }
@@ -179,7 +214,11 @@ fn parse_item(line: &str, number: usize) -> Result<(usize, TodoItem), TodoError>
 /// A line without its bullet or number, if it has one.
 fn strip_bullet(line: &str) -> &str {
     let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    let marks: &[char] = if digits.len() < line.len() { &['.', ')'] } else { &['-', '*', '+'] };
+    let marks: &[char] = if digits.len() < line.len() {
+        &['.', ')']
+    } else {
+        &['-', '*', '+']
+    };
     match digits.strip_prefix(marks) {
         Some(rest) if rest.starts_with([' ', '\t']) => rest.trim_start_matches([' ', '\t']),
         _ => line,
@@ -194,7 +233,9 @@ pub(super) fn todo_list_spec() -> ToolSpec {
             "todos": {"type": "string", "description": "A line each: `[ ] open`, `[-] in progress`, `[x] done`; indent parts of a part."},
         }}),
     );
-    spec.examples.push(json_object(json!({"todos": "[x] Find the cause\n[-] Mend it\n[ ] Run the tests"})));
+    spec.examples.push(json_object(
+        json!({"todos": "[x] Find the cause\n[-] Mend it\n[ ] Run the tests"}),
+    ));
     spec
 }
 
@@ -211,7 +252,8 @@ mod tests {
             Err(error) => error.to_string(),
             Ok(todos) => {
                 assert_eq!(todos.text(), text);
-                let one = |todo: &TodoItem| format!("{} {:?} {}", todo.depth, todo.state, todo.text);
+                let one =
+                    |todo: &TodoItem| format!("{} {:?} {}", todo.depth, todo.state, todo.text);
                 todos.items().iter().map(one).collect::<Vec<_>>().join("\n")
             }
         };
@@ -222,8 +264,14 @@ mod tests {
     fn boxes_and_bullets() {
         check("", "");
         check(" \n\r\n", "");
-        check("[ ] a\n[x] b\n[X] c\n[-] d\n[~] e", "0 Open a\n0 Done b\n0 Done c\n0 Active d\n0 Active e");
-        check("- [ ] a\r\n* [x] b\r\n+ [-] c\r\n", "0 Open a\n0 Done b\n0 Active c");
+        check(
+            "[ ] a\n[x] b\n[X] c\n[-] d\n[~] e",
+            "0 Open a\n0 Done b\n0 Done c\n0 Active d\n0 Active e",
+        );
+        check(
+            "- [ ] a\r\n* [x] b\r\n+ [-] c\r\n",
+            "0 Open a\n0 Done b\n0 Active c",
+        );
         check("1. [ ] a\n22) [x]  b ", "0 Open a\n0 Done b");
         check("[ ] [x] in words", "0 Open [x] in words");
         check("[ ] größer", "0 Open größer");
@@ -236,7 +284,10 @@ mod tests {
             "0 Done a\n1 Open b\n2 Active c\n1 Open d\n0 Open e",
         );
         check("[ ] a\n\t[ ] b\n    [ ] c", "0 Open a\n1 Open b\n1 Open c");
-        check("    [ ] a\n  [ ] b\n   [ ] c", "0 Open a\n0 Open b\n1 Open c");
+        check(
+            "    [ ] a\n  [ ] b\n   [ ] c",
+            "0 Open a\n0 Open b\n1 Open c",
+        );
     }
 
     #[test]
@@ -253,7 +304,10 @@ mod tests {
             ("-[ ] a", 1, "-[ ] a"),
             ("- a", 1, "- a"),
         ] {
-            check(text, &format!("Line {line} of the todos is no item: `{shown}`. {advice}"));
+            check(
+                text,
+                &format!("Line {line} of the todos is no item: `{shown}`. {advice}"),
+            );
         }
         check(
             "[ ] a\n[x]  ",
@@ -269,7 +323,10 @@ mod tests {
     #[test]
     fn a_list_counts_its_items() {
         let count = |text: &str| TodoList::parse(text).unwrap().to_string();
-        assert_eq!(count("[x] a\n[ ] b\n[-] c\n[ ] d"), "4 todos: 1 done, 1 in progress, 2 open");
+        assert_eq!(
+            count("[x] a\n[ ] b\n[-] c\n[ ] d"),
+            "4 todos: 1 done, 1 in progress, 2 open"
+        );
         assert_eq!(count("[ ] a"), "1 todo: 0 done, 0 in progress, 1 open");
         assert_eq!(count(""), "0 todos");
     }

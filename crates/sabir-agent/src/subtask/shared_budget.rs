@@ -42,12 +42,19 @@ pub(super) struct BudgetMeter(pub(super) SharedBudget);
 impl SharedBudget {
     /// This one, or that one where this is nobody's.
     pub(super) fn or_else(&self, other: impl FnOnce() -> Self) -> Self {
-        if self.0.is_some() { self.clone() } else { other() }
+        if self.0.is_some() {
+            self.clone()
+        } else {
+            other()
+        }
     }
 
     /// The permit with this purse, for the subtasks of whoever runs by it.
     pub(crate) fn attach_to(&self, permit: CallPermit) -> CallPermit {
-        CallPermit { shared_budget: self.clone(), ..permit }
+        CallPermit {
+            shared_budget: self.clone(),
+            ..permit
+        }
     }
 
     /// Takes a turn out.
@@ -55,10 +62,14 @@ impl SharedBudget {
     /// # Errors
     /// In words, where there is nothing left.
     pub(crate) fn reserve_turn(&self) -> Result<TurnReservation<'_>, String> {
-        let Some(inside) = &self.0 else { return Ok(TurnReservation(None)) };
+        let Some(inside) = &self.0 else {
+            return Ok(TurnReservation(None));
+        };
         let mut taken = inside.lock_usage();
         if let Some(what) = taken.exhausted_limit(&inside.limits) {
-            return Err(format!("the limit of {what} of the task that this one belongs to was reached"));
+            return Err(format!(
+                "the limit of {what} of the task that this one belongs to was reached"
+            ));
         }
         taken.turns = taken.turns.saturating_add(1);
         Ok(TurnReservation(Some(inside)))
@@ -85,11 +96,26 @@ impl BudgetUsage {
     fn exhausted_limit(&self, limits: &TaskLimits) -> Option<&'static str> {
         let cost = self.totals.cost;
         let reached = [
-            ("turns", limits.turns.is_some_and(|limit| self.turns >= limit)),
-            ("tokens", limits.tokens.is_some_and(|limit| self.totals.total_tokens() >= limit)),
-            ("cost", limits.cost.is_some_and(|limit| cost.at_least || cost.known >= limit)),
+            (
+                "turns",
+                limits.turns.is_some_and(|limit| self.turns >= limit),
+            ),
+            (
+                "tokens",
+                limits
+                    .tokens
+                    .is_some_and(|limit| self.totals.total_tokens() >= limit),
+            ),
+            (
+                "cost",
+                limits
+                    .cost
+                    .is_some_and(|limit| cost.at_least || cost.known >= limit),
+            ),
         ];
-        reached.into_iter().find_map(|(what, reached)| reached.then_some(what))
+        reached
+            .into_iter()
+            .find_map(|(what, reached)| reached.then_some(what))
     }
 }
 
@@ -113,8 +139,12 @@ impl BudgetSlot {
     /// The purse of those who are at work; a new one with so much in it where nobody is.
     pub(super) fn shared_budget(&self, left: TaskLimits) -> SharedBudget {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let inside =
-            shared.upgrade().unwrap_or_else(|| Arc::new(BudgetState { limits: left, usage: Mutex::default() }));
+        let inside = shared.upgrade().unwrap_or_else(|| {
+            Arc::new(BudgetState {
+                limits: left,
+                usage: Mutex::default(),
+            })
+        });
         *shared = Arc::downgrade(&inside);
         SharedBudget(Some(inside))
     }

@@ -40,19 +40,28 @@ impl Task {
         reply: UserReply,
         effects: &mut Vec<TaskEffect>,
     ) {
-        let Some(call) = self.open_call(id).cloned() else { return };
+        let Some(call) = self.open_call(id).cloned() else {
+            return;
+        };
         let words = match reply {
-            UserReply::Yes => return self.approve_call(id, "the user said yes".to_owned(), effects),
+            UserReply::Yes => {
+                return self.approve_call(id, "the user said yes".to_owned(), effects);
+            }
             UserReply::YesWithRules(rules) => {
-                let rules: Vec<_> =
-                    rules.into_iter().filter(|rule| offered.iter().any(|known| known.rule == *rule)).collect();
+                let rules: Vec<_> = rules
+                    .into_iter()
+                    .filter(|rule| offered.iter().any(|known| known.rule == *rule))
+                    .collect();
                 for rule in &rules {
                     // What was offered can be understood; what cannot allows nothing.
                     _ = self.settings.rules.add_approval(rule);
                 }
                 return self.approve_call(
                     id,
-                    format!("the user said yes, for this task also to {}", rules.join(", ")),
+                    format!(
+                        "the user said yes, for this task also to {}",
+                        rules.join(", ")
+                    ),
                     effects,
                 );
             }
@@ -65,8 +74,20 @@ impl Task {
 
     fn approve_call(&mut self, id: &CallId, reason: String, effects: &mut Vec<TaskEffect>) {
         let call = id.clone();
-        self.commit_record(Record::Judged { call, verdict: Verdict::Allow, by: DecisionMaker::User, reason }, effects);
-        match self.open_call(id).filter(|call| call.name == control::SWITCH_MODE_TOOL).cloned() {
+        self.commit_record(
+            Record::Judged {
+                call,
+                verdict: Verdict::Allow,
+                by: DecisionMaker::User,
+                reason,
+            },
+            effects,
+        );
+        match self
+            .open_call(id)
+            .filter(|call| call.name == control::SWITCH_MODE_TOOL)
+            .cloned()
+        {
             Some(call) => {
                 self.finish_switch(&call, effects);
                 self.advance_calls(effects);
@@ -84,21 +105,31 @@ fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Ve
     let mut wider = held.clone();
     let mut offered = Vec::new();
     for rule in rules {
-        let Some(words) = sabir_policy::describe_proposal(&rule).filter(|_| wider.add_approval(&rule).is_ok()) else {
+        let Some(words) =
+            sabir_policy::describe_proposal(&rule).filter(|_| wider.add_approval(&rule).is_ok())
+        else {
             return Vec::new();
         };
         offered.push(RuleProposal { rule, words });
     }
-    if wider.decide(access).verdict == Verdict::Allow { offered } else { Vec::new() }
+    if wider.decide(access).verdict == Verdict::Allow {
+        offered
+    } else {
+        Vec::new()
+    }
 }
 
 /// Whether all of it can be taken in at a glance.
 fn is_plain(access: &Access) -> bool {
-    let shows = |text: &str| !text.chars().any(|c| c.is_control() || sabir_policy::is_deceiving(c));
+    let shows = |text: &str| {
+        !text
+            .chars()
+            .any(|c| c.is_control() || sabir_policy::is_deceiving(c))
+    };
     match access {
-        Access::Command { command, beyond, .. } => {
-            *beyond == Beyond::Nothing && shows(command) && !command.contains("<<")
-        }
+        Access::Command {
+            command, beyond, ..
+        } => *beyond == Beyond::Nothing && shows(command) && !command.contains("<<"),
         Access::Several(all) => all.iter().all(is_plain),
         other => shows(&access_subject(other)),
     }
@@ -110,7 +141,11 @@ fn access_subject(access: &Access) -> String {
         Access::Command { command, .. } => command.clone(),
         Access::Fetch { url } => url.clone(),
         Access::Server { server, tool } => format!("{server}: {tool}"),
-        Access::Several(all) => all.iter().map(access_subject).collect::<Vec<_>>().join("\n"),
+        Access::Several(all) => all
+            .iter()
+            .map(access_subject)
+            .collect::<Vec<_>>()
+            .join("\n"),
         Access::Nothing => String::new(),
         Access::Invalid { reason } => reason.clone(),
     }
@@ -118,7 +153,13 @@ fn access_subject(access: &Access) -> String {
 
 /// What a call would write: the longest text among its arguments, but for the one that names the place.
 fn longest_argument(call: &Call) -> String {
-    let texts = call.arguments.iter().filter(|(name, _)| !matches!(name.as_str(), "path" | "command"));
+    let texts = call
+        .arguments
+        .iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "path" | "command"));
     let texts = texts.filter_map(|(_, value)| value.as_str());
-    texts.max_by_key(|text| text.len()).unwrap_or_default().to_owned()
+    texts
+        .max_by_key(|text| text.len())
+        .unwrap_or_default()
+        .to_owned()
 }

@@ -13,7 +13,8 @@ use super::subtask::StartedSubtask;
 use super::{Task, TaskEffect, UserMessage, approval};
 
 /// The result of a completion whose check did not come to its end, or which was shown and not answered.
-const UNCHECKED: &str = "Not completed: this was interrupted. Complete again when the task is done.";
+const UNCHECKED: &str =
+    "Not completed: this was interrupted. Complete again when the task is done.";
 
 /// A turn whose calls are not all answered.
 #[derive(Debug)]
@@ -74,28 +75,48 @@ impl OpenTurn {
             None
         } else {
             let (parts, feedback) = (answered.parts.clone(), answered.feedback.clone());
-            Some(Self { parts, calls, feedback, messages: Vec::new() })
+            Some(Self {
+                parts,
+                calls,
+                feedback,
+                messages: Vec::new(),
+            })
         }
     }
 
     /// The parts, and what answers them, once all calls are answered: the results in call order, then the feedback
     /// and what was said meanwhile.
     pub(super) fn take_answers(&mut self) -> Option<(Vec<MessagePart>, Vec<MessagePart>)> {
-        let results: Option<Vec<_>> = self.calls.iter().map(|pending| pending.result().cloned()).collect();
+        let results: Option<Vec<_>> = self
+            .calls
+            .iter()
+            .map(|pending| pending.result().cloned())
+            .collect();
         let mut answers: Vec<_> = results?.into_iter().map(MessagePart::Result).collect();
         answers.extend(self.feedback.take().map(MessagePart::text));
-        answers.extend(self.messages.drain(..).flat_map(|(_, words)| words.to_parts()));
+        answers.extend(
+            self.messages
+                .drain(..)
+                .flat_map(|(_, words)| words.to_parts()),
+        );
         Some((std::mem::take(&mut self.parts), answers))
     }
 
     /// Whether no call went wrong, and nothing else did.
     pub(super) fn is_clean(&self) -> bool {
-        let failed = |pending: &PendingCall| pending.result().is_none_or(|result| result.ending.is_error());
+        let failed = |pending: &PendingCall| {
+            pending
+                .result()
+                .is_none_or(|result| result.ending.is_error())
+        };
         self.feedback.is_none() && !self.calls.iter().any(failed)
     }
 
     pub(super) fn find_call(&self, id: &CallId) -> Option<&Call> {
-        self.calls.iter().map(|pending| &pending.call).find(|call| call.id == *id)
+        self.calls
+            .iter()
+            .map(|pending| &pending.call)
+            .find(|call| call.id == *id)
     }
 
     /// Words that the model is to read with the results.
@@ -105,22 +126,38 @@ impl OpenTurn {
 
     /// The calls that the user is asked about, or is to be.
     pub(super) fn calls_awaiting_user(&self) -> Vec<Call> {
-        let asked = self.calls.iter().filter(|pending| matches!(pending.state, PendingState::Asking(_)));
+        let asked = self
+            .calls
+            .iter()
+            .filter(|pending| matches!(pending.state, PendingState::Asking(_)));
         asked.map(|pending| pending.call.clone()).collect()
     }
 
     /// Whether that result refuses a completion which the gates had let pass.
     pub(super) fn rejects_completion(&self, result: &CallResult) -> bool {
-        let passed =
-            |pending: &PendingCall| !matches!(pending.state, PendingState::Refused(..) | PendingState::Done(_));
-        let completion = result.name == control::COMPLETION_TOOL && result.ending == ToolResultStatus::Rejected;
-        completion && self.calls.iter().any(|pending| pending.call.id == result.id && passed(pending))
+        let passed = |pending: &PendingCall| {
+            !matches!(
+                pending.state,
+                PendingState::Refused(..) | PendingState::Done(_)
+            )
+        };
+        let completion =
+            result.name == control::COMPLETION_TOOL && result.ending == ToolResultStatus::Rejected;
+        completion
+            && self
+                .calls
+                .iter()
+                .any(|pending| pending.call.id == result.id && passed(pending))
     }
 
     /// Lets a call that is being weighed run as that; whether there is one.
     pub(super) fn set_permit(&mut self, id: &CallId, permit: CallPermit) -> bool {
-        let pending = self.pending_call(id).filter(|pending| pending.state == PendingState::Assessing);
-        pending.map(|pending| pending.permit = Some(permit)).is_some()
+        let pending = self
+            .pending_call(id)
+            .filter(|pending| pending.state == PendingState::Assessing);
+        pending
+            .map(|pending| pending.permit = Some(permit))
+            .is_some()
     }
 
     /// Has the user asked about a call.
@@ -132,7 +169,11 @@ impl OpenTurn {
 
     /// Has the calls judged anew that the user is asked about, or is to be.
     pub(super) fn reassess_questions(&mut self) {
-        for pending in self.calls.iter_mut().filter(|pending| matches!(pending.state, PendingState::Asking(_))) {
+        for pending in self
+            .calls
+            .iter_mut()
+            .filter(|pending| matches!(pending.state, PendingState::Asking(_)))
+        {
             (pending.state, pending.permit) = (PendingState::Waiting, None);
         }
     }
@@ -145,7 +186,10 @@ impl OpenTurn {
 
     /// The subtask that a call which is open began.
     pub(super) fn find_subtask(&self, id: &CallId) -> Option<&StartedSubtask> {
-        self.calls.iter().find(|pending| pending.call.id == *id).and_then(|pending| pending.subtask.as_ref())
+        self.calls
+            .iter()
+            .find(|pending| pending.call.id == *id)
+            .and_then(|pending| pending.subtask.as_ref())
     }
 
     /// Where that is noted.
@@ -154,12 +198,17 @@ impl OpenTurn {
     }
 
     pub(super) fn is_running(&self, id: &CallId) -> bool {
-        self.calls.iter().any(|pending| pending.call.id == *id && pending.state == PendingState::Running)
+        self.calls
+            .iter()
+            .any(|pending| pending.call.id == *id && pending.state == PendingState::Running)
     }
 
     /// A call that was running is to be weighed and run again.
     pub(super) fn mark_waiting(&mut self, id: &CallId) {
-        if let Some(pending) = self.pending_call(id).filter(|pending| pending.state == PendingState::Running) {
+        if let Some(pending) = self
+            .pending_call(id)
+            .filter(|pending| pending.state == PendingState::Running)
+        {
             pending.state = PendingState::Waiting;
         }
     }
@@ -167,7 +216,8 @@ impl OpenTurn {
     /// A denial that is on record holds, also for a task that is resumed before the call had its result.
     pub(super) fn mark_denied(&mut self, id: &CallId, by: DecisionMaker, reason: &str) {
         if let Some(pending) = self.pending_call(id) {
-            pending.state = PendingState::Refused(ToolResultStatus::Denied, denial_message(by, reason));
+            pending.state =
+                PendingState::Refused(ToolResultStatus::Denied, denial_message(by, reason));
         }
     }
 
@@ -182,7 +232,11 @@ impl OpenTurn {
     /// made, or a part of the message that could not be read.
     pub(super) fn completion_objection(&self, id: &CallId) -> Option<String> {
         let others = self.calls.iter().filter(|pending| pending.call.id != *id);
-        let bad = |pending: &&PendingCall| pending.result().is_none_or(|result| result.ending.is_error());
+        let bad = |pending: &&PendingCall| {
+            pending
+                .result()
+                .is_none_or(|result| result.ending.is_error())
+        };
         match others.filter(|pending| !control::is_control(&pending.call.name) || pending.result().is_some()).find(bad)
         {
             Some(pending) if pending.result().is_none() => Some(format!(
@@ -205,12 +259,18 @@ impl OpenTurn {
 
     /// Calls that have no result, with whether they were running.
     pub(super) fn unanswered_calls(&self) -> Vec<(Call, bool)> {
-        let open = self.calls.iter().filter(|pending| pending.result().is_none());
-        open.map(|pending| (pending.call.clone(), pending.state == PendingState::Running)).collect()
+        let open = self
+            .calls
+            .iter()
+            .filter(|pending| pending.result().is_none());
+        open.map(|pending| (pending.call.clone(), pending.state == PendingState::Running))
+            .collect()
     }
 
     fn pending_call(&mut self, id: &CallId) -> Option<&mut PendingCall> {
-        self.calls.iter_mut().find(|pending| pending.call.id == *id && !matches!(pending.state, PendingState::Done(_)))
+        self.calls.iter_mut().find(|pending| {
+            pending.call.id == *id && !matches!(pending.state, PendingState::Done(_))
+        })
     }
 
     /// The next thing to do. Calls that only read go together, and so do subtasks, of which at most `max_concurrent` are at work;
@@ -235,7 +295,9 @@ impl OpenTurn {
                     pending.state = PendingState::Assessing;
                     return NextAction::Assess(pending.call.id.clone());
                 }
-                PendingState::Asking(question) if !asking => return NextAction::Ask(question.clone()),
+                PendingState::Asking(question) if !asking => {
+                    return NextAction::Ask(question.clone());
+                }
                 _ if !reads => return NextAction::Nothing,
                 _ => open = true,
             }
@@ -246,8 +308,14 @@ impl OpenTurn {
 
 /// What the model is told of a denial.
 fn denial_message(by: DecisionMaker, reason: &str) -> String {
-    let who = if by == DecisionMaker::User { "The user" } else { "The policy" };
-    format!("{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need.")
+    let who = if by == DecisionMaker::User {
+        "The user"
+    } else {
+        "The policy"
+    };
+    format!(
+        "{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need."
+    )
 }
 
 /// Why a call is denied that somebody would have to be asked about.
@@ -261,7 +329,10 @@ impl PendingState {
         match check {
             Some(check) if check.passed => Self::Waiting,
             Some(check) => Self::Refused(ToolResultStatus::Rejected, check.feedback_text()),
-            None => Self::Refused(ToolResultStatus::Rejected, "The call was not checked and was not run.".to_owned()),
+            None => Self::Refused(
+                ToolResultStatus::Rejected,
+                "The call was not checked and was not run.".to_owned(),
+            ),
         }
     }
 }
@@ -280,11 +351,19 @@ impl Task {
     pub(super) fn advance_calls(&mut self, effects: &mut Vec<TaskEffect>) {
         loop {
             self.apply_current_mode();
-            let Some(turn) = &mut self.turn else { return self.finish_turn(effects) };
+            let Some(turn) = &mut self.turn else {
+                return self.finish_turn(effects);
+            };
             let at_once = self.settings.limits.subtasks.max_concurrent;
-            match turn.next_action(&self.settings.read_only_tools, at_once, self.question.is_some()) {
+            match turn.next_action(
+                &self.settings.read_only_tools,
+                at_once,
+                self.question.is_some(),
+            ) {
                 NextAction::Nothing => return,
-                NextAction::Refuse(call, ending, words) => self.answer_call(&call, ending, words, effects),
+                NextAction::Refuse(call, ending, words) => {
+                    self.answer_call(&call, ending, words, effects)
+                }
                 NextAction::Assess(call) => effects.push(TaskEffect::AssessCall(call)),
                 NextAction::Control(_) if self.question.is_some() => return,
                 NextAction::Control(call) => {
@@ -330,7 +409,9 @@ impl Task {
             .as_mut()
             .and_then(|turn| turn.pending_call(id))
             .filter(|pending| pending.state == PendingState::Assessing);
-        let Some(call) = weighing.map(|pending| pending.call.clone()) else { return };
+        let Some(call) = weighing.map(|pending| pending.call.clone()) else {
+            return;
+        };
         if control::is_control(&call.name) {
             return self.handle_check_assessment(&call, access, bound, effects);
         }
@@ -356,44 +437,85 @@ impl Task {
         match judgement.verdict {
             Verdict::Allow => return self.run_call(id, effects),
             Verdict::Ask if self.settings.interactivity.can_answer() => {
-                let question = approval::approval_question(call, access, judgement, &self.settings.rules);
+                let question =
+                    approval::approval_question(call, access, judgement, &self.settings.rules);
                 if let Some(turn) = &mut self.turn {
                     turn.set_question(id, question);
                 }
             }
-            Verdict::Ask => {
-                self.deny_call(&call, DecisionMaker::Policy, &unapproved_reason(&judgement.reason), effects)
+            Verdict::Ask => self.deny_call(
+                &call,
+                DecisionMaker::Policy,
+                &unapproved_reason(&judgement.reason),
+                effects,
+            ),
+            Verdict::Deny => {
+                self.deny_call(&call, DecisionMaker::Policy, &judgement.reason, effects)
             }
-            Verdict::Deny => self.deny_call(&call, DecisionMaker::Policy, &judgement.reason, effects),
         }
         self.advance_calls(effects);
     }
 
     pub(super) fn run_call(&mut self, id: &CallId, effects: &mut Vec<TaskEffect>) {
-        let permit =
-            self.turn.as_mut().and_then(|turn| turn.pending_call(id)).and_then(|pending| pending.permit.take());
+        let permit = self
+            .turn
+            .as_mut()
+            .and_then(|turn| turn.pending_call(id))
+            .and_then(|pending| pending.permit.take());
         // A call that was not weighed has none, and does not run.
         let Some(permit) = permit else { return };
-        let permit = CallPermit { remaining_limits: self.remaining_limits(), ..permit };
-        self.commit_record(Record::Running { call: id.clone(), seal: Some(permit.digest.clone()) }, effects);
+        let permit = CallPermit {
+            remaining_limits: self.remaining_limits(),
+            ..permit
+        };
+        self.commit_record(
+            Record::Running {
+                call: id.clone(),
+                seal: Some(permit.digest.clone()),
+            },
+            effects,
+        );
         self.begin_subtask(id, effects);
         effects.push(TaskEffect::RunCall(permit));
         self.advance_calls(effects);
     }
 
-    pub(super) fn deny_call(&mut self, call: &Call, by: DecisionMaker, reason: &str, effects: &mut Vec<TaskEffect>) {
-        let judged = Record::Judged { call: call.id.clone(), verdict: Verdict::Deny, by, reason: reason.to_owned() };
+    pub(super) fn deny_call(
+        &mut self,
+        call: &Call,
+        by: DecisionMaker,
+        reason: &str,
+        effects: &mut Vec<TaskEffect>,
+    ) {
+        let judged = Record::Judged {
+            call: call.id.clone(),
+            verdict: Verdict::Deny,
+            by,
+            reason: reason.to_owned(),
+        };
         self.commit_record(judged, effects);
-        self.answer_call(call, ToolResultStatus::Denied, denial_message(by, reason), effects);
+        self.answer_call(
+            call,
+            ToolResultStatus::Denied,
+            denial_message(by, reason),
+            effects,
+        );
     }
 
-    pub(super) fn handle_tool_result(&mut self, id: &CallId, output: ToolOutput, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn handle_tool_result(
+        &mut self,
+        id: &CallId,
+        output: ToolOutput,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         let running = self
             .turn
             .as_mut()
             .and_then(|turn| turn.pending_call(id))
             .filter(|pending| pending.state == PendingState::Running);
-        let Some(call) = running.map(|pending| pending.call.clone()) else { return };
+        let Some(call) = running.map(|pending| pending.call.clone()) else {
+            return;
+        };
         if control::is_control(&call.name) {
             return self.handle_check_result(&call, &output, effects);
         }
@@ -402,18 +524,40 @@ impl Task {
     }
 
     /// Makes what a tool said the result of its call.
-    pub(super) fn commit_output(&mut self, id: &CallId, output: ToolOutput, effects: &mut Vec<TaskEffect>) {
-        let Some(call) = self.open_call(id).cloned() else { return };
+    pub(super) fn commit_output(
+        &mut self,
+        id: &CallId,
+        output: ToolOutput,
+        effects: &mut Vec<TaskEffect>,
+    ) {
+        let Some(call) = self.open_call(id).cloned() else {
+            return;
+        };
         let ending = match output.subtask.map(|end| end.outcome) {
             Some(TaskOutcome::Cancelled) => ToolResultStatus::Interrupted,
             _ if output.failed => ToolResultStatus::Failed,
             _ => ToolResultStatus::Done,
         };
-        output.subtask.into_iter().for_each(|end| self.end_subtask(id, end, effects));
+        output
+            .subtask
+            .into_iter()
+            .for_each(|end| self.end_subtask(id, end, effects));
         let readers = &self.settings.read_only_tools;
-        let output = if readers.contains(&call.name) { self.transcript.dedup_output(&call, output) } else { output };
-        let ToolOutput { content, images, .. } = output;
-        let result = CallResult { id: call.id, name: call.name, ending, content, images };
+        let output = if readers.contains(&call.name) {
+            self.transcript.dedup_output(&call, output)
+        } else {
+            output
+        };
+        let ToolOutput {
+            content, images, ..
+        } = output;
+        let result = CallResult {
+            id: call.id,
+            name: call.name,
+            ending,
+            content,
+            images,
+        };
         self.commit_record(Record::Result(result), effects);
     }
 
@@ -426,37 +570,71 @@ impl Task {
         effects: &mut Vec<TaskEffect>,
     ) {
         let (id, name) = (call.id.clone(), call.name.clone());
-        let result = CallResult { id, name, ending, content, images: Vec::new() };
+        let result = CallResult {
+            id,
+            name,
+            ending,
+            content,
+            images: Vec::new(),
+        };
         self.commit_record(Record::Result(result), effects);
     }
 
     /// Answers the calls that were running: what they did is unknown. Subtasks go on.
     pub(super) fn interrupt_running(&mut self, content: &str, effects: &mut Vec<TaskEffect>) {
-        let open = self.turn.as_ref().map(OpenTurn::unanswered_calls).unwrap_or_default();
+        let open = self
+            .turn
+            .as_ref()
+            .map(OpenTurn::unanswered_calls)
+            .unwrap_or_default();
         for (call, running) in open {
-            let content = if control::is_control(&call.name) { UNCHECKED } else { content };
+            let content = if control::is_control(&call.name) {
+                UNCHECKED
+            } else {
+                content
+            };
             if running && !self.survives_resume(&call.name) {
-                self.answer_call(&call, ToolResultStatus::Interrupted, content.to_owned(), effects);
+                self.answer_call(
+                    &call,
+                    ToolResultStatus::Interrupted,
+                    content.to_owned(),
+                    effects,
+                );
             }
         }
     }
 
     /// Answers every call that is left, none of which was run.
     pub(super) fn reject_unanswered(&mut self, content: &str, effects: &mut Vec<TaskEffect>) {
-        let open = self.turn.as_ref().map(OpenTurn::unanswered_calls).unwrap_or_default();
+        let open = self
+            .turn
+            .as_ref()
+            .map(OpenTurn::unanswered_calls)
+            .unwrap_or_default();
         for (call, _) in open {
-            self.answer_call(&call, ToolResultStatus::Rejected, content.to_owned(), effects);
+            self.answer_call(
+                &call,
+                ToolResultStatus::Rejected,
+                content.to_owned(),
+                effects,
+            );
         }
     }
 
     pub(super) fn handle_reply(&mut self, reply: UserReply, effects: &mut Vec<TaskEffect>) {
-        let Some(question) = self.question.take() else { return };
+        let Some(question) = self.question.take() else {
+            return;
+        };
         if reply == UserReply::Leave {
             return self.handle_leave(&question, effects);
         }
         match question {
-            UserQuestion::Approval { call, proposals, .. } => self.handle_approval(&call, &proposals, reply, effects),
-            UserQuestion::Followup { call, .. } => self.handle_followup_reply(&call, reply, effects),
+            UserQuestion::Approval {
+                call, proposals, ..
+            } => self.handle_approval(&call, &proposals, reply, effects),
+            UserQuestion::Followup { call, .. } => {
+                self.handle_followup_reply(&call, reply, effects)
+            }
             UserQuestion::Completion { call, .. } => self.handle_review(&call, reply, effects),
             UserQuestion::Next { .. } => self.handle_next_reply(reply, effects),
         }

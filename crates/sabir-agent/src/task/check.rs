@@ -33,7 +33,12 @@ impl Task {
             return Some(Cow::Borrowed(call));
         }
         let (name, arguments) = self.settings.completion.check.clone()?;
-        Some(Cow::Owned(Call { id: id.clone(), name, arguments, dialect: None }))
+        Some(Cow::Owned(Call {
+            id: id.clone(),
+            name,
+            arguments,
+            dialect: None,
+        }))
     }
 
     /// The check has been weighed.
@@ -44,20 +49,37 @@ impl Task {
         bound: Preconditions,
         effects: &mut Vec<TaskEffect>,
     ) {
-        let Some((tool, arguments)) = &self.settings.completion.check else { return };
+        let Some((tool, arguments)) = &self.settings.completion.check else {
+            return;
+        };
         let seal = CallDigest::for_call(tool, arguments, &bound);
-        let permit = CallPermit { digest: seal, preconditions: bound, ..CallPermit::unchecked(call.id.clone()) };
-        if !self.turn.as_mut().is_some_and(|turn| turn.set_permit(&call.id, permit)) {
+        let permit = CallPermit {
+            digest: seal,
+            preconditions: bound,
+            ..CallPermit::unchecked(call.id.clone())
+        };
+        if !self
+            .turn
+            .as_mut()
+            .is_some_and(|turn| turn.set_permit(&call.id, permit))
+        {
             return;
         }
         match access {
-            Access::Invalid { reason } => self.handle_check_result(call, &ToolOutput::failed(reason.clone()), effects),
+            Access::Invalid { reason } => {
+                self.handle_check_result(call, &ToolOutput::failed(reason.clone()), effects)
+            }
             _ => self.run_call(&call.id, effects),
         }
     }
 
     /// The check is over.
-    pub(super) fn handle_check_result(&mut self, call: &Call, output: &ToolOutput, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn handle_check_result(
+        &mut self,
+        call: &Call,
+        output: &ToolOutput,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         if !output.failed && self.reject_completion(call, effects) {
             return self.advance_calls(effects);
         }
@@ -76,7 +98,11 @@ impl Task {
     /// The check by what it runs, where that is a command.
     fn check_description(&self) -> String {
         let check = self.settings.completion.check.as_ref();
-        let command = check.and_then(|(_, arguments)| arguments.get("command")).and_then(Value::as_str);
-        command.map(|command| format!(" `{command}`")).unwrap_or_default()
+        let command = check
+            .and_then(|(_, arguments)| arguments.get("command"))
+            .and_then(Value::as_str);
+        command
+            .map(|command| format!(" `{command}`"))
+            .unwrap_or_default()
     }
 }

@@ -4,7 +4,10 @@
 //! last turns, each with all its calls and results. Everything else is summarised, by the model in a request of its own, or by a line
 //! for each call where that does not come to anything. Nothing is run, and nothing is lost: the history stays as it is.
 
-use sabir_call::{DraftPart, DraftResponse, Message, MessagePart, ModelErrorKind, Request, Role, ToolProtocol, Usage};
+use sabir_call::{
+    DraftPart, DraftResponse, Message, MessagePart, ModelErrorKind, Request, Role, ToolProtocol,
+    Usage,
+};
 
 use super::transcript::message_bytes;
 use super::usage::{UsageDelta, estimate_tokens};
@@ -12,7 +15,8 @@ use super::{Task, TaskEffect, TaskInput, TaskPhase, digest};
 use crate::context::{ContextFragment, RequestContext, fragment, summary};
 use crate::event::UserQuestion;
 use crate::record::{
-    AssistantTurn, CompactionReason, CompactionRecord, ContextChange, Delivery, MessageAuthor, Record, SummaryAuthor,
+    AssistantTurn, CompactionReason, CompactionRecord, ContextChange, Delivery, MessageAuthor,
+    Record, SummaryAuthor,
 };
 
 /// How often a request that was too long is asked again, each time with less.
@@ -85,12 +89,17 @@ impl Task {
     pub fn context_usage(&self) -> ContextUsage {
         let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
         let tools = self.settings.tools.iter();
-        let tool_bytes = super::usage::fixed_bytes(&self.settings).saturating_sub(self.settings.system.len());
+        let tool_bytes =
+            super::usage::fixed_bytes(&self.settings).saturating_sub(self.settings.system.len());
         let mut rows = vec![
             ("instructions".to_owned(), 1, self.settings.system.len()),
             ("tools".to_owned(), tools.count(), tool_bytes),
         ];
-        rows.extend(view.prefix_fragments().iter().map(|one| (one.name.clone(), 1, one.render_text().len())));
+        rows.extend(
+            view.prefix_fragments()
+                .iter()
+                .map(|one| (one.name.clone(), 1, one.render_text().len())),
+        );
         rows.extend(count_part_kinds(&self.transcript.request_messages()));
         ContextUsage {
             tokens: view.request_tokens(bytes),
@@ -104,7 +113,9 @@ impl Task {
     /// How full the context of the next request is, in percent, where it is known how much there is room for.
     pub fn context_usage_percent(&self) -> Option<u64> {
         usage_percent(
-            self.transcript.view.request_tokens(self.transcript.request_bytes()),
+            self.transcript
+                .view
+                .request_tokens(self.transcript.request_bytes()),
             self.transcript.view.context_window(),
         )
     }
@@ -112,8 +123,12 @@ impl Task {
     /// What would become of [`TaskInput::Compact`] now.
     pub fn compaction_timing(&self) -> CompactionTiming {
         match self.phase {
-            TaskPhase::Finished | TaskPhase::Ending(..) | TaskPhase::AwaitingSummary(_) => CompactionTiming::Nothing,
-            _ if self.compaction_cut(CompactionReason::Asked).is_none() => CompactionTiming::Nothing,
+            TaskPhase::Finished | TaskPhase::Ending(..) | TaskPhase::AwaitingSummary(_) => {
+                CompactionTiming::Nothing
+            }
+            _ if self.compaction_cut(CompactionReason::Asked).is_none() => {
+                CompactionTiming::Nothing
+            }
             TaskPhase::Paused => CompactionTiming::Now,
             TaskPhase::HandlingCalls if self.is_awaiting_user() => CompactionTiming::Now,
             TaskPhase::HandlingCalls | TaskPhase::AwaitingModel => CompactionTiming::Later,
@@ -127,7 +142,11 @@ impl Task {
 
     /// Why the model is being asked for a summary, and not for the next turn; `None`: it is not.
     pub fn summary_reason(&self) -> Option<CompactionReason> {
-        if let TaskPhase::AwaitingSummary(why) = self.phase { Some(why) } else { None }
+        if let TaskPhase::AwaitingSummary(why) = self.phase {
+            Some(why)
+        } else {
+            None
+        }
     }
 
     /// Whether the model is being asked for a summary, and not for the next turn.
@@ -139,7 +158,11 @@ impl Task {
     pub fn preview_compaction(&self) -> Option<CompactionPreview> {
         let from = self.transcript.view.left_out_count();
         let messages = self.compaction_cut(CompactionReason::Asked)?;
-        let compacted = self.build_compaction(CompactionReason::Asked, messages, self.digest_summary(messages));
+        let compacted = self.build_compaction(
+            CompactionReason::Asked,
+            messages,
+            self.digest_summary(messages),
+        );
         let (before, after, head) = (compacted.before, compacted.after, compacted.head);
         Some(CompactionPreview {
             messages: messages - from,
@@ -152,7 +175,8 @@ impl Task {
 
     /// The system prompt: the instructions, and what is told of the place.
     pub(super) fn system_prompt(&self) -> String {
-        self.settings.system.clone() + &fragment::render_fragments(self.transcript.view.prefix_fragments())
+        self.settings.system.clone()
+            + &fragment::render_fragments(self.transcript.view.prefix_fragments())
     }
 
     /// Has the model told of its place: at the beginning once, and at the end of a resumed task what is different since.
@@ -170,7 +194,11 @@ impl Task {
     }
 
     /// Has the model told what is different from what it was told, behind all that it has seen.
-    pub(super) fn handle_context_change(&mut self, fragments: Vec<ContextFragment>, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn handle_context_change(
+        &mut self,
+        fragments: Vec<ContextFragment>,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         // An answer that has begun was asked for without it.
         if self.draft == DraftResponse::default() {
             self.transcript.view.context.fragments = fragments;
@@ -197,7 +225,10 @@ impl Task {
             ContextChange::Tools(change) => self.apply_tools_change(change),
             ContextChange::Moded { told, when, .. } => match when {
                 Delivery::Next => self.deliver_message(MessageAuthor::Sabir, told.as_str().into()),
-                Delivery::Later => self.pending_input.messages.push((MessageAuthor::Sabir, told.as_str().into())),
+                Delivery::Later => self
+                    .pending_input
+                    .messages
+                    .push((MessageAuthor::Sabir, told.as_str().into())),
             },
         }
     }
@@ -239,9 +270,14 @@ impl Task {
             return true;
         }
         self.pending_input.compaction = false;
-        let limit = view.context_window().map(|window| window.saturating_mul(view.context.threshold.into()) / 100);
+        let limit = view
+            .context_window()
+            .map(|window| window.saturating_mul(view.context.threshold.into()) / 100);
         let is_full = limit.is_some_and(|limit| view.request_tokens(bytes) >= limit);
-        if !is_full || view.auto_compaction_paused || self.compaction_cut(CompactionReason::Threshold).is_none() {
+        if !is_full
+            || view.auto_compaction_paused
+            || self.compaction_cut(CompactionReason::Threshold).is_none()
+        {
             return false;
         }
         self.phase = TaskPhase::AwaitingSummary(CompactionReason::Threshold);
@@ -250,7 +286,11 @@ impl Task {
     }
 
     /// After a request that was too long: the same with less of the history. False: there is nothing more to leave out.
-    pub(super) fn recover_from_overflow(&mut self, kind: ModelErrorKind, effects: &mut Vec<TaskEffect>) -> bool {
+    pub(super) fn recover_from_overflow(
+        &mut self,
+        kind: ModelErrorKind,
+        effects: &mut Vec<TaskEffect>,
+    ) -> bool {
         let attempt = self.transcript.view.overflows;
         let Some(messages) = self
             .compaction_cut(CompactionReason::Overflow)
@@ -262,7 +302,11 @@ impl Task {
             self.phase = TaskPhase::AwaitingSummary(CompactionReason::Overflow);
             effects.push(TaskEffect::RequestModel);
         } else {
-            let compacted = self.build_compaction(CompactionReason::Overflow, messages, self.digest_summary(messages));
+            let compacted = self.build_compaction(
+                CompactionReason::Overflow,
+                messages,
+                self.digest_summary(messages),
+            );
             self.commit_compaction(compacted, effects);
             self.request_next_turn(effects);
         }
@@ -270,17 +314,26 @@ impl Task {
     }
 
     pub(super) fn compact_on_request(&mut self, by: SummaryAuthor, effects: &mut Vec<TaskEffect>) {
-        let Some(messages) = self.compaction_cut(CompactionReason::Asked) else { return };
+        let Some(messages) = self.compaction_cut(CompactionReason::Asked) else {
+            return;
+        };
         if by == SummaryAuthor::Model {
             self.phase = TaskPhase::AwaitingSummary(CompactionReason::Asked);
             return effects.push(TaskEffect::RequestModel);
         }
-        let compacted = self.build_compaction(CompactionReason::Asked, messages, self.digest_summary(messages));
+        let compacted = self.build_compaction(
+            CompactionReason::Asked,
+            messages,
+            self.digest_summary(messages),
+        );
         self.commit_compaction(compacted, effects);
     }
 
     fn commit_compaction(&mut self, compacted: CompactionRecord, effects: &mut Vec<TaskEffect>) {
-        self.commit_record(Record::Context(ContextChange::Compacted(Box::new(compacted))), effects);
+        self.commit_record(
+            Record::Context(ContextChange::Compacted(Box::new(compacted))),
+            effects,
+        );
     }
 
     /// Goes back on the last compaction, if there was one.
@@ -315,27 +368,51 @@ impl Task {
         let written: String = draft
             .parts
             .iter()
-            .filter_map(|part| if let DraftPart::Text(text) = part { Some(text.as_str()) } else { None })
+            .filter_map(|part| {
+                if let DraftPart::Text(text) = part {
+                    Some(text.as_str())
+                } else {
+                    None
+                }
+            })
             .collect();
         let failure = match input {
             TaskInput::ModelFailed(error) => Some(error.message),
-            _ if written.trim().len() < summary::MIN_SUMMARY_BYTES => Some("it wrote no summary".to_owned()),
+            _ if written.trim().len() < summary::MIN_SUMMARY_BYTES => {
+                Some("it wrote no summary".to_owned())
+            }
             _ => None,
         };
         let asked = summary::INSTRUCTIONS.len() + self.summary_input(why).len();
         // Nobody pays for a request that was refused.
-        let UsageDelta { usage, estimate, cost } =
-            if began || failure.is_none() { self.request_usage(&draft, asked) } else { UsageDelta::default() };
+        let UsageDelta {
+            usage,
+            estimate,
+            cost,
+        } = if began || failure.is_none() {
+            self.request_usage(&draft, asked)
+        } else {
+            UsageDelta::default()
+        };
         if let Some(messages) = self.compaction_cut(why) {
             let (by, text) = match failure {
                 None => (
                     SummaryAuthor::Model,
-                    with_summary_heading(fragment::truncate_text(written.trim(), summary::MAX_SUMMARY_BYTES)),
+                    with_summary_heading(fragment::truncate_text(
+                        written.trim(),
+                        summary::MAX_SUMMARY_BYTES,
+                    )),
                 ),
                 Some(_) => (SummaryAuthor::Sabir, self.digest_summary(messages)),
             };
-            let compacted =
-                CompactionRecord { by, failure, usage, estimate, cost, ..self.build_compaction(why, messages, text) };
+            let compacted = CompactionRecord {
+                by,
+                failure,
+                usage,
+                estimate,
+                cost,
+                ..self.build_compaction(why, messages, text)
+            };
             self.commit_compaction(compacted, effects);
         }
         self.continue_after_summary(why, effects);
@@ -375,28 +452,50 @@ impl Task {
             }
             _ => self.transcript.request_bytes() / 3,
         };
-        let earlier = view.summary().map(|text| format!("{text}\n")).unwrap_or_default();
-        let covered =
-            self.compaction_cut(why).and_then(|cut| self.history().get(view.left_out_count()..cut)).unwrap_or_default();
+        let earlier = view
+            .summary()
+            .map(|text| format!("{text}\n"))
+            .unwrap_or_default();
+        let covered = self
+            .compaction_cut(why)
+            .and_then(|cut| self.history().get(view.left_out_count()..cut))
+            .unwrap_or_default();
         summary::render_transcript(&earlier, covered, cap.max(summary::MIN_SUMMARY_BYTES))
     }
 
     /// How many messages would be left out; `None`: no turn more than now, or so few that it is not worth a new beginning.
     fn compaction_cut(&self, why: CompactionReason) -> Option<usize> {
-        let (view, all, bytes) = (&self.transcript.view, self.history(), self.transcript.request_bytes());
-        let window = view.context_window().and_then(|window| usize::try_from(window.saturating_mul(4)).ok());
+        let (view, all, bytes) = (
+            &self.transcript.view,
+            self.history(),
+            self.transcript.request_bytes(),
+        );
+        let window = view
+            .context_window()
+            .and_then(|window| usize::try_from(window.saturating_mul(4)).ok());
         let room = window.map_or(bytes, |window| window.min(bytes));
         let cut = match why {
             // Where the last turns alone are what is too much, less of them stays at once.
             CompactionReason::Overflow => {
-                let attempts = KEPT_SHARES.iter().skip(usize::try_from(view.overflows).unwrap_or(usize::MAX));
-                attempts.copied().find_map(|share| self.cut_for_budget(room / share))
+                let attempts = KEPT_SHARES
+                    .iter()
+                    .skip(usize::try_from(view.overflows).unwrap_or(usize::MAX));
+                attempts
+                    .copied()
+                    .find_map(|share| self.cut_for_budget(room / share))
             }
             _ => self.cut_for_budget(room / KEPT_SHARES[0]),
         };
-        let gain =
-            |cut| all.get(view.left_out_count()..cut).unwrap_or_default().iter().map(message_bytes).sum::<usize>();
-        cut.filter(|cut| why != CompactionReason::Threshold || gain(*cut).saturating_mul(10) >= room)
+        let gain = |cut| {
+            all.get(view.left_out_count()..cut)
+                .unwrap_or_default()
+                .iter()
+                .map(message_bytes)
+                .sum::<usize>()
+        };
+        cut.filter(|cut| {
+            why != CompactionReason::Threshold || gain(*cut).saturating_mul(10) >= room
+        })
     }
 
     /// How many messages are left out if those that stay have so many bytes; `None`: no turn more than now.
@@ -414,23 +513,41 @@ impl Task {
             }
         }
         let covered = all.get(from..cut).unwrap_or_default();
-        covered.iter().any(|message| message.role == Role::Assistant).then_some(cut)
+        covered
+            .iter()
+            .any(|message| message.role == Role::Assistant)
+            .then_some(cut)
     }
 
     fn digest_summary(&self, messages: usize) -> String {
-        let covered = self.history().get(self.transcript.view.left_out_count()..messages).unwrap_or_default();
-        let earlier =
-            self.transcript.view.summary().and_then(|text| text.split_once('\n')).map_or("", |(_, rest)| rest);
+        let covered = self
+            .history()
+            .get(self.transcript.view.left_out_count()..messages)
+            .unwrap_or_default();
+        let earlier = self
+            .transcript
+            .view
+            .summary()
+            .and_then(|text| text.split_once('\n'))
+            .map_or("", |(_, rest)| rest);
         with_summary_heading(&digest::render_call_lines(earlier, covered))
     }
 
     /// The compaction with that summary, by nobody's request.
-    fn build_compaction(&self, why: CompactionReason, messages: usize, summary: String) -> CompactionRecord {
+    fn build_compaction(
+        &self,
+        why: CompactionReason,
+        messages: usize,
+        summary: String,
+    ) -> CompactionRecord {
         let all = self.history();
         let (gone, stays) = all.split_at_checked(messages).unwrap_or_default();
         let todos = self.todos();
         let todos = if todos.open_items().next().is_some() {
-            format!("Your todo list, as you left it:\n<todos>\n{}\n</todos>", todos.text())
+            format!(
+                "Your todo list, as you left it:\n<todos>\n{}\n</todos>",
+                todos.text()
+            )
         } else {
             String::new()
         };
@@ -443,10 +560,19 @@ impl Task {
             todos,
             summary,
         ];
-        let head: Vec<String> = pieces.into_iter().filter(|piece| !piece.trim().is_empty()).collect();
+        let head: Vec<String> = pieces
+            .into_iter()
+            .filter(|piece| !piece.trim().is_empty())
+            .collect();
         let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
-        let now: usize = self.transcript.request_messages().iter().map(message_bytes).sum();
-        let then = stays.iter().map(message_bytes).sum::<usize>() + head.iter().map(String::len).sum::<usize>();
+        let now: usize = self
+            .transcript
+            .request_messages()
+            .iter()
+            .map(message_bytes)
+            .sum();
+        let then = stays.iter().map(message_bytes).sum::<usize>()
+            + head.iter().map(String::len).sum::<usize>();
         let after = view.request_tokens(bytes.saturating_sub(now).saturating_add(then));
         CompactionRecord {
             why,
@@ -464,12 +590,17 @@ impl Task {
 }
 
 fn usage_percent(tokens: u64, window: Option<u64>) -> Option<u64> {
-    window.filter(|window| *window > 0).map(|window| tokens.saturating_mul(100) / window)
+    window
+        .filter(|window| *window > 0)
+        .map(|window| tokens.saturating_mul(100) / window)
 }
 
 /// A summary as the model reads it.
 fn with_summary_heading(text: &str) -> String {
-    format!("Your own work so far, in short; it is done, and need not be done again:\n{}", text.trim_end())
+    format!(
+        "Your own work so far, in short; it is done, and need not be done again:\n{}",
+        text.trim_end()
+    )
 }
 
 /// The parts of messages by their kinds: a name, how many, and how many bytes.
@@ -485,7 +616,10 @@ fn count_part_kinds(messages: &[Message]) -> Vec<(String, usize, usize)> {
     let mut rows: Vec<(String, usize, usize)> = Vec::new();
     for message in messages {
         for part in &message.parts {
-            let (name, bytes) = (name(message.role, part), super::transcript::part_bytes(part));
+            let (name, bytes) = (
+                name(message.role, part),
+                super::transcript::part_bytes(part),
+            );
             match rows.iter_mut().find(|row| row.0 == name) {
                 Some(row) => (row.1, row.2) = (row.1 + 1, row.2 + bytes),
                 None => rows.push((name.to_owned(), 1, bytes)),

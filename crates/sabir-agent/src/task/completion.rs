@@ -27,7 +27,11 @@ const REFUSED: &str = "the model, or its provider's filter, refused to answer";
 
 impl Task {
     /// Answers a control call, or asks the user about it. True: it has its result, and the turn goes on.
-    pub(super) fn handle_control_call(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) -> bool {
+    pub(super) fn handle_control_call(
+        &mut self,
+        call: &Call,
+        effects: &mut Vec<TaskEffect>,
+    ) -> bool {
         match call.name.as_str() {
             control::FOLLOWUP_TOOL => self.ask_followup(call, effects),
             control::TODO_LIST_TOOL => {
@@ -63,7 +67,12 @@ impl Task {
             .and_then(|turn| turn.completion_objection(&call.id))
             .or_else(|| self.open_todo_objection());
         if let Some(objection) = &objection {
-            self.answer_call(call, ToolResultStatus::Rejected, format!("Not completed: {objection}."), effects);
+            self.answer_call(
+                call,
+                ToolResultStatus::Rejected,
+                format!("Not completed: {objection}."),
+                effects,
+            );
         }
         objection.is_some()
     }
@@ -74,20 +83,40 @@ impl Task {
             return self.finish_completed(call, "Accepted.", effects);
         }
         self.ask_user(
-            UserQuestion::Completion { call: call.id.clone(), result: text_argument(call, "result") },
+            UserQuestion::Completion {
+                call: call.id.clone(),
+                result: text_argument(call, "result"),
+            },
             effects,
         );
     }
 
     fn ask_followup(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) -> bool {
         if !self.settings.interactivity.can_answer() {
-            self.answer_call(call, ToolResultStatus::Failed, HEADLESS_ANSWER.to_owned(), effects);
+            self.answer_call(
+                call,
+                ToolResultStatus::Failed,
+                HEADLESS_ANSWER.to_owned(),
+                effects,
+            );
             return true;
         }
-        let options = call.arguments.get("follow_up").and_then(Value::as_array).into_iter().flatten();
-        let options = options.filter_map(Value::as_str).map(str::to_owned).collect();
+        let options = call
+            .arguments
+            .get("follow_up")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let options = options
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         self.ask_user(
-            UserQuestion::Followup { call: call.id.clone(), question: text_argument(call, "question"), options },
+            UserQuestion::Followup {
+                call: call.id.clone(),
+                question: text_argument(call, "question"),
+                options,
+            },
             effects,
         );
         false
@@ -98,20 +127,47 @@ impl Task {
         effects.push(TaskEffect::AskUser(question));
     }
 
-    pub(super) fn finish_completed(&mut self, call: &Call, content: &str, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn finish_completed(
+        &mut self,
+        call: &Call,
+        content: &str,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         self.answer_call(call, ToolResultStatus::Done, content.to_owned(), effects);
-        self.reject_unanswered("The task was completed before this call; it was not run.", effects);
-        self.end_task(TaskOutcome::Completed, &text_argument(call, "result"), effects);
+        self.reject_unanswered(
+            "The task was completed before this call; it was not run.",
+            effects,
+        );
+        self.end_task(
+            TaskOutcome::Completed,
+            &text_argument(call, "result"),
+            effects,
+        );
     }
 
     /// The user has seen the result: a yes ends the task, words go back as the call's result.
-    pub(super) fn handle_review(&mut self, id: &CallId, reply: UserReply, effects: &mut Vec<TaskEffect>) {
-        let Some(call) = self.open_call(id).cloned() else { return };
+    pub(super) fn handle_review(
+        &mut self,
+        id: &CallId,
+        reply: UserReply,
+        effects: &mut Vec<TaskEffect>,
+    ) {
+        let Some(call) = self.open_call(id).cloned() else {
+            return;
+        };
         match reply {
-            UserReply::Yes | UserReply::YesWithRules(_) => self.finish_completed(&call, "The user accepted.", effects),
+            UserReply::Yes | UserReply::YesWithRules(_) => {
+                self.finish_completed(&call, "The user accepted.", effects)
+            }
             UserReply::No(words) | UserReply::Text(words) => {
-                let words = if words.trim().is_empty() { "This is not what I wanted." } else { words.as_str() };
-                let content = format!("The user has seen the result and answers:\n<feedback>\n{words}\n</feedback>");
+                let words = if words.trim().is_empty() {
+                    "This is not what I wanted."
+                } else {
+                    words.as_str()
+                };
+                let content = format!(
+                    "The user has seen the result and answers:\n<feedback>\n{words}\n</feedback>"
+                );
                 self.answer_call(&call, ToolResultStatus::Done, content, effects);
                 self.advance_calls(effects);
             }
@@ -119,8 +175,15 @@ impl Task {
         }
     }
 
-    pub(super) fn handle_followup_reply(&mut self, id: &CallId, reply: UserReply, effects: &mut Vec<TaskEffect>) {
-        let Some(call) = self.open_call(id).cloned() else { return };
+    pub(super) fn handle_followup_reply(
+        &mut self,
+        id: &CallId,
+        reply: UserReply,
+        effects: &mut Vec<TaskEffect>,
+    ) {
+        let Some(call) = self.open_call(id).cloned() else {
+            return;
+        };
         let content = match reply {
             UserReply::Yes | UserReply::YesWithRules(_) => "Yes.".to_owned(),
             UserReply::No(words) if words.trim().is_empty() => "No.".to_owned(),
@@ -132,19 +195,35 @@ impl Task {
     }
 
     /// A reply without a call: in a conversation the user's turn, headless a reminder, and in the end an honest end.
-    pub(super) fn handle_reply_without_call(&mut self, feedback: Option<String>, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn handle_reply_without_call(
+        &mut self,
+        feedback: Option<String>,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         if self.last_stop_reason == Some(StopReason::Refused) {
             // Asking the same again would be refused again, and may be held against the user.
             return match self.settings.interactivity {
-                Interactivity::Interactive => self.ask_user(UserQuestion::Next { reason: REFUSED.to_owned() }, effects),
-                Interactivity::Controlled | Interactivity::Headless => self.end_headless(REFUSED, effects),
+                Interactivity::Interactive => self.ask_user(
+                    UserQuestion::Next {
+                        reason: REFUSED.to_owned(),
+                    },
+                    effects,
+                ),
+                Interactivity::Controlled | Interactivity::Headless => {
+                    self.end_headless(REFUSED, effects)
+                }
             };
         }
         let limit = self.settings.limits.reminders;
         if self.settings.interactivity == Interactivity::Interactive
             && (feedback.is_none() || self.counters.replies_without_call > limit)
         {
-            return self.ask_user(UserQuestion::Next { reason: String::new() }, effects);
+            return self.ask_user(
+                UserQuestion::Next {
+                    reason: String::new(),
+                },
+                effects,
+            );
         }
         if self.counters.replies_without_call > limit {
             let message = format!(
@@ -153,7 +232,11 @@ impl Task {
             );
             return self.end_headless(&message, effects);
         }
-        let reminder = if self.last_stop_reason == Some(StopReason::Length) { TOO_LONG } else { REMINDER };
+        let reminder = if self.last_stop_reason == Some(StopReason::Length) {
+            TOO_LONG
+        } else {
+            REMINDER
+        };
         self.send_reminder(feedback.unwrap_or_else(|| reminder.to_owned()), effects);
         self.request_next_turn(effects);
     }
@@ -165,9 +248,16 @@ impl Task {
             return Some(format!("{} calls in a row failed", counts.mistakes));
         }
         if counts.refusals >= limits.refusals {
-            return Some(format!("the completion was refused {} times", counts.refusals));
+            return Some(format!(
+                "the completion was refused {} times",
+                counts.refusals
+            ));
         }
-        counts.cycles.current_cycle().filter(|cycle| cycle.times >= limits.cycles).map(CallCycle::stop_reason)
+        counts
+            .cycles
+            .current_cycle()
+            .filter(|cycle| cycle.times >= limits.cycles)
+            .map(CallCycle::stop_reason)
     }
 
     /// Asks the user what next, or ends a headless task.
@@ -181,7 +271,10 @@ impl Task {
     /// Ends a headless task that will not be completed, and says whether denials were the reason.
     fn end_headless(&mut self, message: &str, effects: &mut Vec<TaskEffect>) {
         if self.counters.denials > 0 {
-            let message = format!("{message}; {} calls were denied (see --approve)", self.counters.denials);
+            let message = format!(
+                "{message}; {} calls were denied (see --approve)",
+                self.counters.denials
+            );
             return self.end_task(TaskOutcome::Denied, &message, effects);
         }
         self.end_task(TaskOutcome::Unfinished, message, effects);
@@ -209,5 +302,9 @@ impl Task {
 }
 
 fn text_argument(call: &Call, argument: &str) -> String {
-    call.arguments.get(argument).and_then(Value::as_str).unwrap_or_default().to_owned()
+    call.arguments
+        .get(argument)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }

@@ -35,7 +35,12 @@ pub(super) struct TaskCounters {
 impl TaskCounters {
     /// The user's words begin a new count of what goes wrong.
     pub(super) fn reset_after_user(&mut self) {
-        (self.mistakes, self.replies_without_call, self.refusals, self.failures) = (0, 0, 0, 0);
+        (
+            self.mistakes,
+            self.replies_without_call,
+            self.refusals,
+            self.failures,
+        ) = (0, 0, 0, 0);
         self.cycles = CycleDetector::default();
     }
 }

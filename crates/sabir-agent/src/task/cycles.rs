@@ -44,14 +44,23 @@ pub(super) struct CallCycle {
 impl CycleDetector {
     /// Takes a call with its result.
     fn note_call(&mut self, pair: u64) {
-        for (equal, before) in
-            self.repeats_by_period.iter_mut().zip((0..MAX_PERIOD).map(|at| self.recent_calls.get(at)))
+        for (equal, before) in self
+            .repeats_by_period
+            .iter_mut()
+            .zip((0..MAX_PERIOD).map(|at| self.recent_calls.get(at)))
         {
-            *equal = if before == Some(&pair) { equal.saturating_add(1) } else { 0 };
+            *equal = if before == Some(&pair) {
+                equal.saturating_add(1)
+            } else {
+                0
+            };
         }
         self.recent_calls.push_front(pair);
         self.recent_calls.truncate(MAX_PERIOD);
-        if self.current_cycle().is_none_or(|cycle| cycle.times < REMINDER_THRESHOLD) {
+        if self
+            .current_cycle()
+            .is_none_or(|cycle| cycle.times < REMINDER_THRESHOLD)
+        {
             self.announced_times = 0;
         }
     }
@@ -59,15 +68,23 @@ impl CycleDetector {
     /// Takes a call that only looked: one that found something new is progress.
     fn note_poll(&mut self, pair: u64) {
         if self.polled.replace(pair) != Some(pair) {
-            *self = Self { polled: self.polled, ..Self::default() };
+            *self = Self {
+                polled: self.polled,
+                ..Self::default()
+            };
         }
     }
 
     /// The cycle that came round most often, the shortest among equals.
     pub(super) fn current_cycle(&self) -> Option<CallCycle> {
-        let cycles = (1u32..).zip(self.repeats_by_period).map(|(period, equal)| (period, equal / period + 1));
+        let cycles = (1u32..)
+            .zip(self.repeats_by_period)
+            .map(|(period, equal)| (period, equal / period + 1));
         let (period, times) = cycles.max_by_key(|(period, times)| (*times, u32::MAX - period))?;
-        (times > 1).then_some(CallCycle { calls: usize::try_from(period).unwrap_or(MAX_PERIOD), times })
+        (times > 1).then_some(CallCycle {
+            calls: usize::try_from(period).unwrap_or(MAX_PERIOD),
+            times,
+        })
     }
 
     /// The model has been told of what is going on.
@@ -120,10 +137,9 @@ impl Task {
     /// Tells the model of a cycle that has come round once more.
     pub(super) fn remind_of_cycle(&mut self, effects: &mut Vec<TaskEffect>) {
         let cycles = &self.counters.cycles;
-        if let Some(cycle) = cycles
-            .current_cycle()
-            .filter(|cycle| cycle.times >= REMINDER_THRESHOLD && cycle.times > cycles.announced_times)
-        {
+        if let Some(cycle) = cycles.current_cycle().filter(|cycle| {
+            cycle.times >= REMINDER_THRESHOLD && cycle.times > cycles.announced_times
+        }) {
             self.send_reminder(cycle.reminder_text(), effects);
         }
     }
@@ -133,11 +149,19 @@ impl Task {
 fn call_fingerprint(call: &Call, result: &CallResult) -> u64 {
     let mut hash = DefaultHasher::new();
     call.name.hash(&mut hash);
-    serde_json::to_string(&call.arguments).unwrap_or_default().hash(&mut hash);
+    serde_json::to_string(&call.arguments)
+        .unwrap_or_default()
+        .hash(&mut hash);
     std::mem::discriminant(&result.ending).hash(&mut hash);
-    if matches!(result.ending, ToolResultStatus::Done | ToolResultStatus::Failed) {
+    if matches!(
+        result.ending,
+        ToolResultStatus::Done | ToolResultStatus::Failed
+    ) {
         result.content.hash(&mut hash);
-        result.images.iter().for_each(|image| image.data.hash(&mut hash));
+        result
+            .images
+            .iter()
+            .for_each(|image| image.data.hash(&mut hash));
     }
     hash.finish()
 }
@@ -161,7 +185,13 @@ mod tests {
                 other => cycles.note_call(u64::from(u32::from(other))),
             }
         }
-        assert_eq!(cycles.current_cycle().map(|cycle| (cycle.calls, cycle.times)), expected, "{calls}");
+        assert_eq!(
+            cycles
+                .current_cycle()
+                .map(|cycle| (cycle.calls, cycle.times)),
+            expected,
+            "{calls}"
+        );
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub(super) fn render_files(messages: &[Message], readers: &[String]) -> String {
     let results = results_by_call(messages);
     let (mut read, mut changed) = (Vec::new(), Vec::new());
     for call in messages.iter().flat_map(Message::calls) {
-        let done = results.get(&call.id).is_some_and(|result| result.ending == ToolResultStatus::Done);
+        let done = results
+            .get(&call.id)
+            .is_some_and(|result| result.ending == ToolResultStatus::Done);
         let reads = readers.contains(&call.name);
         for path in call_paths(call).into_iter().filter(|_| done) {
             // What was seen before a change is out of date.
@@ -33,9 +35,17 @@ pub(super) fn render_files(messages: &[Message], readers: &[String]) -> String {
     }
     let line = |what: &str, mut paths: Vec<String>| {
         let left_out = paths.len().saturating_sub(MAX_FILES);
-        let more = if left_out > 0 { format!(" (and {left_out} before these)") } else { String::new() };
+        let more = if left_out > 0 {
+            format!(" (and {left_out} before these)")
+        } else {
+            String::new()
+        };
         let named = paths.split_off(left_out).join(", ");
-        if named.is_empty() { String::new() } else { format!("{what}: {named}{more}\n") }
+        if named.is_empty() {
+            String::new()
+        } else {
+            format!("{what}: {named}{more}\n")
+        }
     };
     let lines = line("Looked at, and not changed by you since", read) + &line("Changed", changed);
     if lines.is_empty() {
@@ -52,7 +62,12 @@ pub(super) fn render_pictures(messages: &[Message]) -> String {
         MessagePart::Result(result) => result.images.len(),
         _ => 0,
     };
-    match messages.iter().flat_map(|message| &message.parts).map(count).sum() {
+    match messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .map(count)
+        .sum()
+    {
         0_usize => String::new(),
         count => format!(
             "Pictures that were shown so far and are left out here: {count}. Read the file again, or ask the user, where you need one."
@@ -78,56 +93,94 @@ pub(super) fn render_user_texts(said: &[String], gone: &[Message], stays: &[Mess
             break;
         }
         room -= short.len();
-        kept.push(if short.len() < words.len() { format!("- {short} […]") } else { format!("- {short}") });
+        kept.push(if short.len() < words.len() {
+            format!("- {short} […]")
+        } else {
+            format!("- {short}")
+        });
     }
     if kept.is_empty() {
         return String::new();
     }
     let left_out = all.len() - kept.len();
-    kept.extend((left_out > 0).then(|| format!("[{left_out} earlier messages of the user are left out]")));
+    kept.extend(
+        (left_out > 0).then(|| format!("[{left_out} earlier messages of the user are left out]")),
+    );
     kept.reverse();
-    format!("What the user said later, in this order:\n{}", kept.join("\n"))
+    format!(
+        "What the user said later, in this order:\n{}",
+        kept.join("\n")
+    )
 }
 
 /// A line for each call and each remark, behind the lines of an earlier digest; the newest ones that fit.
 pub(super) fn render_call_lines(earlier: &str, messages: &[Message]) -> String {
     let results = results_by_call(messages);
     let mut text = String::new();
-    for part in messages.iter().filter(|message| message.role == Role::Assistant).flat_map(|message| &message.parts) {
+    for part in messages
+        .iter()
+        .filter(|message| message.role == Role::Assistant)
+        .flat_map(|message| &message.parts)
+    {
         match part {
             MessagePart::Text { text: words } if !words.trim().is_empty() => {
                 text.push_str(&format!("- said: {}\n", first_line(words, 200)));
             }
             MessagePart::Call(call) => {
                 let outcome = results.get(&call.id).map_or_else(String::new, |result| {
-                    format!(": {}, {}", status_word(result.ending), first_line(&result.content, 100))
+                    format!(
+                        ": {}, {}",
+                        status_word(result.ending),
+                        first_line(&result.content, 100)
+                    )
                 });
-                text.push_str(&format!("- {} {}{outcome}\n", call.name, first_line(&call_subject(call), 120)));
+                text.push_str(&format!(
+                    "- {} {}{outcome}\n",
+                    call.name,
+                    first_line(&call_subject(call), 120)
+                ));
             }
             _ => {}
         }
     }
-    let all = if earlier.trim().is_empty() { text } else { format!("{}\n{text}", earlier.trim_end()) };
+    let all = if earlier.trim().is_empty() {
+        text
+    } else {
+        format!("{}\n{text}", earlier.trim_end())
+    };
     let over = all.len().saturating_sub(MAX_SUMMARY_BYTES);
     if over == 0 {
         return all;
     }
     let from = all.get(all.ceil_char_boundary(over)..).unwrap_or_default();
-    format!("[what came first is left out]\n{}", from.split_once('\n').map_or("", |(_, rest)| rest))
+    format!(
+        "[what came first is left out]\n{}",
+        from.split_once('\n').map_or("", |(_, rest)| rest)
+    )
 }
 
 /// What the user answered to questions of the model's.
 fn followup_answers(messages: &[Message]) -> Vec<String> {
     let calls = messages.iter().flat_map(Message::calls);
     let calls: HashMap<&CallId, &Call> = calls.map(|call| (&call.id, call)).collect();
-    let said = messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-        MessagePart::Result(result) if result.ending == ToolResultStatus::Done => Some(result),
-        _ => None,
-    });
-    let asked =
-        |result: &&CallResult| matches!(result.name.as_str(), control::FOLLOWUP_TOOL | control::COMPLETION_TOOL);
+    let said = messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            MessagePart::Result(result) if result.ending == ToolResultStatus::Done => Some(result),
+            _ => None,
+        });
+    let asked = |result: &&CallResult| {
+        matches!(
+            result.name.as_str(),
+            control::FOLLOWUP_TOOL | control::COMPLETION_TOOL
+        )
+    };
     let words = |result: &CallResult| {
-        let question = calls.get(&result.id).map(|call| first_line(&call_subject(call), 300)).unwrap_or_default();
+        let question = calls
+            .get(&result.id)
+            .map(|call| first_line(&call_subject(call), 300))
+            .unwrap_or_default();
         format!("(to `{question}`) {}", result.content)
     };
     said.filter(asked).map(words).collect()
@@ -144,22 +197,36 @@ fn results_by_call(messages: &[Message]) -> HashMap<&CallId, &CallResult> {
 
 /// What a call is about: its path or command, else the first text among its arguments.
 fn call_subject(call: &Call) -> String {
-    let named =
-        ["path", "command", "regex", "url", "question", "result"].iter().find_map(|name| call.arguments.get(*name));
-    let text = named.and_then(Value::as_str).or_else(|| call.arguments.values().find_map(Value::as_str));
+    let named = ["path", "command", "regex", "url", "question", "result"]
+        .iter()
+        .find_map(|name| call.arguments.get(*name));
+    let text = named
+        .and_then(Value::as_str)
+        .or_else(|| call.arguments.values().find_map(Value::as_str));
     text.unwrap_or_default().to_owned()
 }
 
 /// The files that a call names.
 pub(super) fn call_paths(call: &Call) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let mut paths: Vec<String> = call.arguments.get("path").and_then(text).into_iter().collect();
+    let mut paths: Vec<String> = call
+        .arguments
+        .get("path")
+        .and_then(text)
+        .into_iter()
+        .collect();
     let more = call.arguments.get("more_paths").and_then(Value::as_array);
     paths.extend(more.into_iter().flatten().filter_map(text));
-    let patch = call.arguments.values().filter_map(Value::as_str).flat_map(str::lines);
+    let patch = call
+        .arguments
+        .values()
+        .filter_map(Value::as_str)
+        .flat_map(str::lines);
     let named = patch.filter_map(|line| {
         let rest = line.strip_prefix("*** ")?;
-        ["Add File: ", "Update File: ", "Delete File: "].iter().find_map(|word| rest.strip_prefix(word))
+        ["Add File: ", "Update File: ", "Delete File: "]
+            .iter()
+            .find_map(|word| rest.strip_prefix(word))
     });
     if call.name == "apply_patch" {
         paths.extend(named.map(str::to_owned));
@@ -170,8 +237,14 @@ pub(super) fn call_paths(call: &Call) -> Vec<String> {
 /// The first line of a text, at most `cap` bytes of it.
 fn first_line(text: &str, cap: usize) -> String {
     let first = text.trim().lines().next().unwrap_or_default();
-    let short = first.get(..first.floor_char_boundary(cap)).unwrap_or_default();
-    if short.len() < text.trim().len() { format!("{short} …") } else { short.to_owned() }
+    let short = first
+        .get(..first.floor_char_boundary(cap))
+        .unwrap_or_default();
+    if short.len() < text.trim().len() {
+        format!("{short} …")
+    } else {
+        short.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -180,15 +253,38 @@ mod tests {
 
     use super::*;
 
-    fn turn(id: &str, name: &str, arguments: Value, ending: ToolResultStatus, content: &str) -> [Message; 2] {
+    fn turn(
+        id: &str,
+        name: &str,
+        arguments: Value,
+        ending: ToolResultStatus,
+        content: &str,
+    ) -> [Message; 2] {
         let id = CallId::new(id);
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let call = Call { id: id.clone(), name: name.to_owned(), arguments, dialect: None };
+        let call = Call {
+            id: id.clone(),
+            name: name.to_owned(),
+            arguments,
+            dialect: None,
+        };
         let (name, content) = (name.to_owned(), content.to_owned());
-        let result = CallResult { id, name, ending, content, images: Vec::new() };
+        let result = CallResult {
+            id,
+            name,
+            ending,
+            content,
+            images: Vec::new(),
+        };
         [
-            Message { role: Role::Assistant, parts: vec![MessagePart::Call(call)] },
-            Message { role: Role::User, parts: vec![MessagePart::Result(result)] },
+            Message {
+                role: Role::Assistant,
+                parts: vec![MessagePart::Call(call)],
+            },
+            Message {
+                role: Role::User,
+                parts: vec![MessagePart::Result(result)],
+            },
         ]
     }
 
@@ -202,7 +298,13 @@ mod tests {
                 ToolResultStatus::Done,
                 "1 | x\n2 | y",
             ),
-            turn("2", "apply_patch", json!({"patch": patch}), ToolResultStatus::Done, "Applied."),
+            turn(
+                "2",
+                "apply_patch",
+                json!({"patch": patch}),
+                ToolResultStatus::Done,
+                "Applied.",
+            ),
             turn(
                 "3",
                 "write_to_file",
@@ -210,8 +312,20 @@ mod tests {
                 ToolResultStatus::Denied,
                 "The user said no.",
             ),
-            turn("4", "ask_followup_question", json!({"question": "Which?"}), ToolResultStatus::Done, "The first."),
-            turn("5", "read_file", json!({"path": "a.rs"}), ToolResultStatus::Done, "1 | x"),
+            turn(
+                "4",
+                "ask_followup_question",
+                json!({"question": "Which?"}),
+                ToolResultStatus::Done,
+                "The first.",
+            ),
+            turn(
+                "5",
+                "read_file",
+                json!({"path": "a.rs"}),
+                ToolResultStatus::Done,
+                "1 | x",
+            ),
         ]
         .concat()
     }
@@ -219,11 +333,27 @@ mod tests {
     #[test]
     fn files_are_named_once_and_only_where_something_happened() {
         let text = render_files(&messages(), &["read_file".to_owned()]);
-        assert!(text.ends_with("\nLooked at, and not changed by you since: b.rs, a.rs\nChanged: c.rs\n"), "{text}");
-        let written =
-            turn("6", "write_to_file", json!({"path": "a.rs", "content": "x"}), ToolResultStatus::Done, "Written.");
-        let text = render_files(&[messages(), written.to_vec()].concat(), &["read_file".to_owned()]);
-        assert!(text.ends_with(" since: b.rs\nChanged: c.rs, a.rs\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "\nLooked at, and not changed by you since: b.rs, a.rs\nChanged: c.rs\n"
+            ),
+            "{text}"
+        );
+        let written = turn(
+            "6",
+            "write_to_file",
+            json!({"path": "a.rs", "content": "x"}),
+            ToolResultStatus::Done,
+            "Written.",
+        );
+        let text = render_files(
+            &[messages(), written.to_vec()].concat(),
+            &["read_file".to_owned()],
+        );
+        assert!(
+            text.ends_with(" since: b.rs\nChanged: c.rs, a.rs\n"),
+            "{text}"
+        );
         assert_eq!(render_files(&[Message::user("x")], &[]), "");
     }
 
@@ -234,11 +364,16 @@ mod tests {
             let text = render_user_texts(&said, &messages(), stays);
             assert_eq!(text.split_once('\n').map_or("", |(_, rest)| rest), expected);
         };
-        check(&["one", "two"], &[Message::user("two")], "- (to `Which?`) The first.\n- one");
+        check(
+            &["one", "two"],
+            &[Message::user("two")],
+            "- (to `Which?`) The first.\n- one",
+        );
         let long = "x".repeat(9000);
         let text = render_user_texts(&vec![long; 9], &[], &[]);
         assert!(
-            text.len() < USER_TEXT_CAPS.1 + 400 && text.contains("[5 earlier messages of the user are left out]"),
+            text.len() < USER_TEXT_CAPS.1 + 400
+                && text.contains("[5 earlier messages of the user are left out]"),
             "{}",
             text.len()
         );
@@ -248,8 +383,14 @@ mod tests {
     fn a_digest_has_a_line_for_each_call_and_forgets_what_is_oldest() {
         let text = render_call_lines("", &messages());
         assert_eq!(text.lines().count(), 5, "{text}");
-        assert!(text.starts_with("- read_file a.rs: done, 1 | x …\n"), "{text}");
-        assert!(text.contains("- write_to_file d.rs: denied, The user said no.\n"), "{text}");
+        assert!(
+            text.starts_with("- read_file a.rs: done, 1 | x …\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("- write_to_file d.rs: denied, The user said no.\n"),
+            "{text}"
+        );
         let again = render_call_lines(&"- old\n".repeat(10_000), &messages());
         assert!(
             again.len() <= MAX_SUMMARY_BYTES + 40

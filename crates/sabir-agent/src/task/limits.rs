@@ -39,7 +39,11 @@ pub struct SubtaskLimits {
 
 impl Default for SubtaskLimits {
     fn default() -> Self {
-        Self { depth: 2, max_concurrent: 3, max_total: 20 }
+        Self {
+            depth: 2,
+            max_concurrent: 3,
+            max_total: 20,
+        }
     }
 }
 

@@ -82,7 +82,12 @@ impl Task {
         };
         let rules = &self.settings.rules;
         if rules.mode().is_some_and(|mode| mode.name == name) {
-            return self.answer_call(call, ToolResultStatus::Done, format!("The mode is `{name}` already."), effects);
+            return self.answer_call(
+                call,
+                ToolResultStatus::Done,
+                format!("The mode is `{name}` already."),
+                effects,
+            );
         }
         let judgement = rules.decide_mode_switch(&outfit.mode, outfit.from_repository);
         match judgement.verdict {
@@ -105,35 +110,64 @@ impl Task {
                     turn.set_question(&call.id, question);
                 }
             }
-            Verdict::Ask => {
-                self.deny_call(call, DecisionMaker::Policy, &calls::unapproved_reason(&judgement.reason), effects)
+            Verdict::Ask => self.deny_call(
+                call,
+                DecisionMaker::Policy,
+                &calls::unapproved_reason(&judgement.reason),
+                effects,
+            ),
+            Verdict::Deny => {
+                self.deny_call(call, DecisionMaker::Policy, &judgement.reason, effects)
             }
-            Verdict::Deny => self.deny_call(call, DecisionMaker::Policy, &judgement.reason, effects),
         }
     }
 
     /// The call's mode holds from now on.
     pub(super) fn finish_switch(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) {
         let name = control::requested_mode(call);
-        match self.modes.find_config(name).map(|outfit| outfit.mode.entry_message()) {
+        match self
+            .modes
+            .find_config(name)
+            .map(|outfit| outfit.mode.entry_message())
+        {
             Some(words) => self.answer_call(call, ToolResultStatus::Done, words, effects),
-            None => self.answer_call(call, ToolResultStatus::Failed, self.no_such_mode(name), effects),
+            None => self.answer_call(
+                call,
+                ToolResultStatus::Failed,
+                self.no_such_mode(name),
+                effects,
+            ),
         }
     }
 
     /// The user switches.
     pub(super) fn handle_mode_change(&mut self, name: &str, effects: &mut Vec<TaskEffect>) {
         let name = Mode::canonical_name(name);
-        let words = self.modes.find_config(name).map(|outfit| outfit.mode.entry_message());
-        let Some(words) = words.filter(|_| !matches!(self.phase, TaskPhase::Paused | TaskPhase::Finished)) else {
+        let words = self
+            .modes
+            .find_config(name)
+            .map(|outfit| outfit.mode.entry_message());
+        let Some(words) =
+            words.filter(|_| !matches!(self.phase, TaskPhase::Paused | TaskPhase::Finished))
+        else {
             return;
         };
         if self.modes.history.current_mode() != name {
-            let when = if self.phase == TaskPhase::AwaitingModel { Delivery::Later } else { Delivery::Next };
+            let when = if self.phase == TaskPhase::AwaitingModel {
+                Delivery::Later
+            } else {
+                Delivery::Next
+            };
             self.stop_wider_subtasks(name, effects);
             self.commit_mode(name, &words, when, effects);
         }
-        let Some(turn) = self.turn.as_mut().filter(|_| self.phase == TaskPhase::HandlingCalls) else { return };
+        let Some(turn) = self
+            .turn
+            .as_mut()
+            .filter(|_| self.phase == TaskPhase::HandlingCalls)
+        else {
+            return;
+        };
         // What was asked about in the other mode may be free or forbidden now.
         turn.reassess_questions();
         if matches!(self.question, Some(UserQuestion::Approval { .. })) {
@@ -145,8 +179,11 @@ impl Task {
     /// Subtasks that may do more than that mode allows do not go on.
     fn stop_wider_subtasks(&mut self, name: &str, effects: &mut Vec<TaskEffect>) {
         let old = self.settings.rules.mode();
-        let narrows =
-            self.modes.find_config(name).zip(old).is_some_and(|(new, old)| !old.extra_abilities(&new.mode).is_empty());
+        let narrows = self
+            .modes
+            .find_config(name)
+            .zip(old)
+            .is_some_and(|(new, old)| !old.extra_abilities(&new.mode).is_empty());
         if narrows {
             self.stop_subtasks(effects);
         }
@@ -154,7 +191,11 @@ impl Task {
 
     /// A task that is resumed in another mode than its last one.
     pub(super) fn announce_mode(&mut self, effects: &mut Vec<TaskEffect>) {
-        let Some(mode) = self.settings.rules.mode().filter(|mode| mode.name != self.modes.history.current_mode())
+        let Some(mode) = self
+            .settings
+            .rules
+            .mode()
+            .filter(|mode| mode.name != self.modes.history.current_mode())
         else {
             return;
         };
@@ -162,20 +203,47 @@ impl Task {
         self.commit_mode(&name, &words, Delivery::Next, effects);
     }
 
-    fn commit_mode(&mut self, name: &str, words: &str, when: Delivery, effects: &mut Vec<TaskEffect>) {
+    fn commit_mode(
+        &mut self,
+        name: &str,
+        words: &str,
+        when: Delivery,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         let told = format!("The user has switched to another mode. {words}");
-        self.commit_record(Record::Context(ContextChange::Moded { mode: name.to_owned(), told, when }), effects);
+        self.commit_record(
+            Record::Context(ContextChange::Moded {
+                mode: name.to_owned(),
+                told,
+                when,
+            }),
+            effects,
+        );
     }
 
     /// Takes over what the mode that holds brings with it.
     pub(super) fn apply_current_mode(&mut self) {
         let name = self.modes.history.current_mode();
-        if self.settings.rules.mode().is_none_or(|mode| mode.name == name) {
+        if self
+            .settings
+            .rules
+            .mode()
+            .is_none_or(|mode| mode.name == name)
+        {
             return;
         }
-        let Some(outfit) = self.modes.find_config(name).cloned() else { return };
+        let Some(outfit) = self.modes.find_config(name).cloned() else {
+            return;
+        };
         let before = usage::fixed_bytes(&self.settings);
-        let ModeConfig { mode, model, prices, window, tools, .. } = outfit;
+        let ModeConfig {
+            mode,
+            model,
+            prices,
+            window,
+            tools,
+            ..
+        } = outfit;
         let view = &mut self.transcript.view;
         if self.settings.model != model {
             // What the other model was seen to refuse says nothing of this one.
@@ -184,23 +252,46 @@ impl Task {
         view.context.window = window;
         self.settings.rules = std::mem::take(&mut self.settings.rules).with_mode(mode);
         self.checker = CallChecker::new(tools.clone()).with_repairs(self.settings.repairs);
-        (self.settings.model, self.settings.prices, self.settings.tools) = (model, prices, tools);
-        self.transcript.replace_fixed_bytes(before, usage::fixed_bytes(&self.settings));
+        (
+            self.settings.model,
+            self.settings.prices,
+            self.settings.tools,
+        ) = (model, prices, tools);
+        self.transcript
+            .replace_fixed_bytes(before, usage::fixed_bytes(&self.settings));
     }
 
     /// What a summary says of the mode, where it is not the one of the instructions.
     pub(super) fn mode_summary(&self) -> String {
-        let mode = self.settings.rules.mode().filter(|_| self.modes.history.has_switched());
+        let mode = self
+            .settings
+            .rules
+            .mode()
+            .filter(|_| self.modes.history.has_switched());
         mode.map(Mode::entry_message).unwrap_or_default()
     }
 
     fn no_such_mode(&self, name: &str) -> String {
-        let names = || self.modes.configs.iter().map(|outfit| outfit.mode.name.as_str());
+        let names = || {
+            self.modes
+                .configs
+                .iter()
+                .map(|outfit| outfit.mode.name.as_str())
+        };
         if names().next().is_none() {
             return "This task has no mode but its own.".to_owned();
         }
-        let near = nearest_candidate(name, names()).map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default();
-        let rows = self.modes.configs.iter().map(|outfit| format!("\n- `{}`: {}", outfit.mode.name, outfit.mode.about));
-        format!("There is no mode `{name}`.{near} The modes are:{}", rows.collect::<String>())
+        let near = nearest_candidate(name, names())
+            .map(|near| format!(" Did you mean `{near}`?"))
+            .unwrap_or_default();
+        let rows = self
+            .modes
+            .configs
+            .iter()
+            .map(|outfit| format!("\n- `{}`: {}", outfit.mode.name, outfit.mode.about));
+        format!(
+            "There is no mode `{name}`.{near} The modes are:{}",
+            rows.collect::<String>()
+        )
     }
 }

@@ -42,7 +42,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 fn settings(attended: Interactivity) -> TaskSettings {
-    let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
+    let schema =
+        json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
     let specs = ["look", "touch"].map(|name| ToolSpec::new(name, "", schema.clone()));
     let mut rules = PolicyRules::default();
     rules.add_approval("edits").unwrap();
@@ -56,7 +57,10 @@ fn settings(attended: Interactivity) -> TaskSettings {
         rules,
         interactivity: attended,
         limits: TaskLimits::default(),
-        completion: CompletionConditions { open_todos: OpenTodos::Refused, check: Some(("run".to_owned(), arguments)) },
+        completion: CompletionConditions {
+            open_todos: OpenTodos::Refused,
+            check: Some(("run".to_owned(), arguments)),
+        },
         dialects: sabir_call::dialect::DialectSet::default(),
         repairs: RepairSet::all(),
         max_output: None,
@@ -67,14 +71,26 @@ fn settings(attended: Interactivity) -> TaskSettings {
 fn start() -> TaskStart {
     let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
     let (task, protocol) = (TaskId::new("t"), ToolProtocol::Native);
-    TaskStart { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from: None }
+    TaskStart {
+        task,
+        prompt,
+        workspace,
+        model,
+        protocol,
+        version,
+        edit_tool: None,
+        mode: None,
+        from: None,
+    }
 }
 
 /// Applies a move if something waits for it; the records that follow.
 fn apply(task: &mut Task, open: &mut Vec<TaskEffect>, step: &Move) -> Vec<Record> {
     let at = open.iter().position(|effect| match (step, effect) {
         (Move::Calls(_) | Move::Words, effect) => *effect == TaskEffect::RequestModel,
-        (Move::Work(_), effect) => matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)),
+        (Move::Work(_), effect) => {
+            matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_))
+        }
         (Move::Reply(_), effect) => matches!(effect, TaskEffect::AskUser(_)),
     });
     let Some(at) = at else { return Vec::new() };
@@ -83,10 +99,29 @@ fn apply(task: &mut Task, open: &mut Vec<TaskEffect>, step: &Move) -> Vec<Record
             for (index, (tool, value)) in (0..).zip(calls) {
                 let (name, argument) = TOOLS[*tool];
                 for event in [
-                    Event::CallStart { index, id: None, name, dialect: None, at: 0, name_at: 0 },
-                    Event::ArgStart { index, name: argument, form: ArgForm::String, at: 0 },
-                    Event::ArgDelta { index, text: VALUES[*value] },
-                    Event::ArgEnd { index, lead: "", at: 0 },
+                    Event::CallStart {
+                        index,
+                        id: None,
+                        name,
+                        dialect: None,
+                        at: 0,
+                        name_at: 0,
+                    },
+                    Event::ArgStart {
+                        index,
+                        name: argument,
+                        form: ArgForm::String,
+                        at: 0,
+                    },
+                    Event::ArgDelta {
+                        index,
+                        text: VALUES[*value],
+                    },
+                    Event::ArgEnd {
+                        index,
+                        lead: "",
+                        at: 0,
+                    },
                     Event::CallEnd { index, at: 0 },
                 ] {
                     task.step(TaskInput::ModelEvent(event));
@@ -100,15 +135,26 @@ fn apply(task: &mut Task, open: &mut Vec<TaskEffect>, step: &Move) -> Vec<Record
         }
         (Move::Work(_), TaskEffect::AssessCall(call)) => task.step(TaskInput::CallAssessed(
             call,
-            Access::Write { path: "a".to_owned(), protected: None },
+            Access::Write {
+                path: "a".to_owned(),
+                protected: None,
+            },
             Preconditions::default(),
         )),
         (Move::Work(good), TaskEffect::RunCall(CallPermit { call, .. })) => {
-            let output = if *good { ToolOutput::done("x") } else { ToolOutput::failed("x") };
+            let output = if *good {
+                ToolOutput::done("x")
+            } else {
+                ToolOutput::failed("x")
+            };
             task.step(TaskInput::ToolFinished(call, output))
         }
         (Move::Reply(which), _) => {
-            let replies = [UserReply::Yes, UserReply::No("no".to_owned()), UserReply::Text("words".to_owned())];
+            let replies = [
+                UserReply::Yes,
+                UserReply::No("no".to_owned()),
+                UserReply::Text("words".to_owned()),
+            ];
             task.step(TaskInput::UserReplied(replies[*which].clone()))
         }
         _ => Vec::new(),

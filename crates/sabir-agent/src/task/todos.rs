@@ -43,22 +43,34 @@ impl Task {
     /// Takes the words that a task begins with, and the list that a parent gave it.
     pub(super) fn apply_start(&mut self, start: &TaskStart) {
         self.deliver_message(MessageAuthor::User, start.prompt.as_str().into());
-        if let Some(TaskOrigin::Subtask { todos: Some(text), .. }) = &start.from
+        if let Some(TaskOrigin::Subtask {
+            todos: Some(text), ..
+        }) = &start.from
             && let Ok(todos) = TodoList::parse(text)
         {
             self.deliver_message(
                 MessageAuthor::User,
                 format!("Your todo list to begin with:\n<todos>\n{text}\n</todos>").into(),
             );
-            self.todo_tracker = TodoTracker { todos, last_seen_turn: 0 };
+            self.todo_tracker = TodoTracker {
+                todos,
+                last_seen_turn: 0,
+            };
         }
     }
 
     /// Answers a call that gives a list.
     pub(super) fn handle_todo_call(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) {
         match TodoList::parse(todo_argument(call)) {
-            Ok(todos) => self.answer_call(call, ToolResultStatus::Done, format!("Kept. {todos}."), effects),
-            Err(error) => self.answer_call(call, ToolResultStatus::Failed, format!("{error}."), effects),
+            Ok(todos) => self.answer_call(
+                call,
+                ToolResultStatus::Done,
+                format!("Kept. {todos}."),
+                effects,
+            ),
+            Err(error) => {
+                self.answer_call(call, ToolResultStatus::Failed, format!("{error}."), effects)
+            }
         }
     }
 
@@ -68,7 +80,10 @@ impl Task {
             && result.ending == ToolResultStatus::Done
             && let Ok(todos) = TodoList::parse(todo_argument(call))
         {
-            self.todo_tracker = TodoTracker { todos, last_seen_turn: self.counters.turns };
+            self.todo_tracker = TodoTracker {
+                todos,
+                last_seen_turn: self.counters.turns,
+            };
         }
     }
 
@@ -79,7 +94,10 @@ impl Task {
             && self.todos().open_items().next().is_some();
         due.then(|| {
             self.todo_tracker.last_seen_turn = turns;
-            format!("Your todo list, as you left it:\n<todos>\n{}\n</todos>", self.todos().text())
+            format!(
+                "Your todo list, as you left it:\n<todos>\n{}\n</todos>",
+                self.todos().text()
+            )
         })
     }
 
@@ -89,9 +107,17 @@ impl Task {
         if left.is_empty() || self.settings.completion.open_todos == OpenTodos::Allowed {
             return None;
         }
-        let count = if left.len() == 1 { "1 todo is".to_owned() } else { format!("{} todos are", left.len()) };
-        let mut names =
-            left.iter().take(MAX_NAMED_TODOS).map(|todo| format!("`{}`", todo.text)).collect::<Vec<_>>().join(", ");
+        let count = if left.len() == 1 {
+            "1 todo is".to_owned()
+        } else {
+            format!("{} todos are", left.len())
+        };
+        let mut names = left
+            .iter()
+            .take(MAX_NAMED_TODOS)
+            .map(|todo| format!("`{}`", todo.text))
+            .collect::<Vec<_>>()
+            .join(", ");
         if left.len() > MAX_NAMED_TODOS {
             names.push_str(&format!(" and {} more", left.len() - MAX_NAMED_TODOS));
         }
@@ -103,5 +129,8 @@ impl Task {
 }
 
 fn todo_argument(call: &Call) -> &str {
-    call.arguments.get("todos").and_then(Value::as_str).unwrap_or_default()
+    call.arguments
+        .get("todos")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

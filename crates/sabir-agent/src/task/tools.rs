@@ -17,13 +17,19 @@ impl Task {
         &self.recorded_tools
     }
 
-    pub(super) fn handle_tools_change(&mut self, mut change: ToolsChange, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn handle_tools_change(
+        &mut self,
+        mut change: ToolsChange,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         // An answer that has begun was asked for with the other tools.
         if self.draft != DraftResponse::default() {
             return;
         }
         // A tool may have come and gone between two requests.
-        change.removed.retain(|name| self.settings.tools.get(name).is_some());
+        change
+            .removed
+            .retain(|name| self.settings.tools.get(name).is_some());
         if !change.is_empty() && changed_set(&self.settings.tools, &change, None).is_some() {
             self.commit_record(Record::Context(ContextChange::Tools(change)), effects);
         }
@@ -38,19 +44,24 @@ impl Task {
         for tool in &change.added {
             self.recorded_tools.note_added(tool.clone());
         }
-        let Some(tools) = changed_set(&self.settings.tools, change, self.settings.rules.mode()) else { return };
+        let Some(tools) = changed_set(&self.settings.tools, change, self.settings.rules.mode())
+        else {
+            return;
+        };
         let before = usage::fixed_bytes(&self.settings);
         self.checker = CallChecker::new(tools.clone()).with_repairs(self.settings.repairs);
         self.settings.tools = tools;
-        self.transcript.replace_fixed_bytes(before, usage::fixed_bytes(&self.settings));
+        self.transcript
+            .replace_fixed_bytes(before, usage::fixed_bytes(&self.settings));
     }
 }
 
 impl super::TaskSettings {
     /// Changes the lists of tools that only read, and that poll.
     fn apply_names(&mut self, change: &ToolsChange) {
-        let is_gone =
-            |name: &String| change.removed.contains(name) || change.added.iter().any(|tool| tool.spec.name == *name);
+        let is_gone = |name: &String| {
+            change.removed.contains(name) || change.added.iter().any(|tool| tool.spec.name == *name)
+        };
         self.read_only_tools.retain(|name| !is_gone(name));
         self.polling_tools.retain(|name| !is_gone(name));
         for tool in &change.added {
@@ -65,7 +76,11 @@ impl super::TaskSettings {
 }
 
 /// Returns the changed set as a mode offers it; `None`: the tools cannot be offered together.
-pub(super) fn changed_set(tools: &ToolSet, change: &ToolsChange, mode: Option<&Mode>) -> Option<ToolSet> {
+pub(super) fn changed_set(
+    tools: &ToolSet,
+    change: &ToolsChange,
+    mode: Option<&Mode>,
+) -> Option<ToolSet> {
     let mut shown = Vec::new();
     let mut known = Vec::new();
     for spec in tools.all_tools() {
@@ -73,12 +88,20 @@ pub(super) fn changed_set(tools: &ToolSet, change: &ToolsChange, mode: Option<&M
         if is_added || change.removed.contains(&spec.name) {
             continue;
         }
-        let list = if tools.is_tool_offered(&spec.name) { &mut shown } else { &mut known };
+        let list = if tools.is_tool_offered(&spec.name) {
+            &mut shown
+        } else {
+            &mut known
+        };
         list.push(spec.clone());
     }
     for tool in &change.added {
         let fits = mode.is_none_or(|mode| tool.group.is_none_or(|group| mode.has_group(group)));
-        let list = if fits && !tool.hidden { &mut shown } else { &mut known };
+        let list = if fits && !tool.hidden {
+            &mut shown
+        } else {
+            &mut known
+        };
         list.push(tool.spec.clone());
     }
     ToolSet::with_unoffered(shown, known).ok()

@@ -29,7 +29,10 @@ pub(super) struct Transcript {
 impl Transcript {
     /// An empty one. `bytes`: those of what goes with it in every request.
     pub(super) fn new(bytes: usize) -> Self {
-        Self { bytes, ..Self::default() }
+        Self {
+            bytes,
+            ..Self::default()
+        }
     }
 
     pub(super) fn messages(&self) -> &[Message] {
@@ -43,7 +46,9 @@ impl Transcript {
 
     /// The messages for a request, not copied.
     pub(super) fn request_messages(&self) -> History {
-        self.view.compacted_messages().unwrap_or_else(|| self.messages.clone())
+        self.view
+            .compacted_messages()
+            .unwrap_or_else(|| self.messages.clone())
     }
 
     /// Whether a call of it has that id.
@@ -79,7 +84,10 @@ impl Transcript {
         self.view.append_user_part(&part);
         match self.messages.last_mut() {
             Some(message) if message.role == Role::User => message.parts.push(part),
-            _ => self.messages.push(Message { role: Role::User, parts: vec![part] }),
+            _ => self.messages.push(Message {
+                role: Role::User,
+                parts: vec![part],
+            }),
         }
     }
 
@@ -94,7 +102,9 @@ impl Transcript {
     }
 
     fn count_bytes(&mut self, parts: &[MessagePart]) {
-        self.bytes = self.bytes.saturating_add(parts.iter().map(part_bytes).sum());
+        self.bytes = self
+            .bytes
+            .saturating_add(parts.iter().map(part_bytes).sum());
     }
 }
 
@@ -117,6 +127,11 @@ pub(super) fn part_bytes(part: &MessagePart) -> usize {
 fn arguments_bytes(arguments: &Map<String, Value>) -> usize {
     arguments
         .iter()
-        .map(|(name, value)| name.len() + value.as_str().map_or_else(|| value.to_string().len(), str::len))
+        .map(|(name, value)| {
+            name.len()
+                + value
+                    .as_str()
+                    .map_or_else(|| value.to_string().len(), str::len)
+        })
         .sum()
 }

@@ -15,12 +15,21 @@ impl Task {
     /// Puts the calls of a draft through the gates and gives every call an id of its own.
     pub(super) fn check_answer(&self, mut draft: DraftResponse) -> AssistantTurn {
         draft.drop_blank_text();
-        let UsageDelta { usage, estimate, cost } = self.answer_usage(&draft);
+        let UsageDelta {
+            usage,
+            estimate,
+            cost,
+        } = self.answer_usage(&draft);
         let turn = self.counters.turns.saturating_add(1);
         let mut checked = self.checker.check_all(&draft);
         let mut used = HashSet::new();
         let mut taken = |id: &CallId| self.transcript.has_call(id) || !used.insert(id.clone());
-        let loose: Vec<_> = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
+        let loose: Vec<_> = draft
+            .faults
+            .iter()
+            .filter(|fault| fault.call.is_none())
+            .cloned()
+            .collect();
         let say = |checked: &[CheckedCall], loose: &[_]| {
             render_feedback(
                 checked,
@@ -41,15 +50,27 @@ impl Task {
                 DraftPart::Text(text) => parts.push(MessagePart::Text { text }),
                 DraftPart::Thought(text) => parts.push(MessagePart::Thought { text, opaque: None }),
                 DraftPart::Opaque(opaque) => match parts.last_mut() {
-                    Some(MessagePart::Thought { opaque: slot @ None, .. }) => *slot = Some(opaque),
+                    Some(MessagePart::Thought {
+                        opaque: slot @ None,
+                        ..
+                    }) => *slot = Some(opaque),
                     _ => parts.push(MessagePart::Opaque(opaque)),
                 },
                 DraftPart::Call(call) => {
-                    let Some(at) = checked.iter().position(|checked| checked.index == call.index) else { continue };
+                    let Some(at) = checked
+                        .iter()
+                        .position(|checked| checked.index == call.index)
+                    else {
+                        continue;
+                    };
                     let checked = checked.swap_remove(at);
                     let id = unique_call_id(call.id.as_deref(), turn, call.index, &mut taken);
                     let passed = checked.state == CallState::Complete;
-                    let feedback = if passed { None } else { say(std::slice::from_ref(&checked), &[]) };
+                    let feedback = if passed {
+                        None
+                    } else {
+                        say(std::slice::from_ref(&checked), &[])
+                    };
                     checks.push(CallCheck {
                         call: id.clone(),
                         passed,
@@ -58,7 +79,12 @@ impl Task {
                         feedback,
                     });
                     let (name, arguments) = (checked.name, checked.arguments);
-                    parts.push(MessagePart::Call(sabir_call::Call { id, name, arguments, dialect: call.dialect }));
+                    parts.push(MessagePart::Call(sabir_call::Call {
+                        id,
+                        name,
+                        arguments,
+                        dialect: call.dialect,
+                    }));
                 }
             }
         }
@@ -91,8 +117,10 @@ impl Task {
                 self.turn = Some(turn);
             }
             None => {
-                self.counters.replies_without_call = self.counters.replies_without_call.saturating_add(1);
-                self.transcript.push_message(Role::Assistant, answered.parts.clone());
+                self.counters.replies_without_call =
+                    self.counters.replies_without_call.saturating_add(1);
+                self.transcript
+                    .push_message(Role::Assistant, answered.parts.clone());
             }
         }
         self.deliver_pending();
@@ -110,14 +138,29 @@ impl Task {
             passed: check.passed,
             faults: &check.faults,
         });
-        let loose = CheckedOutcome { tool: "", passed: false, faults: &answered.faults };
-        self.counters.reported_mistakes.record_message(calls.chain([loose]));
+        let loose = CheckedOutcome {
+            tool: "",
+            passed: false,
+            faults: &answered.faults,
+        };
+        self.counters
+            .reported_mistakes
+            .record_message(calls.chain([loose]));
     }
 }
 
 /// The provider's id if it is new, else one of our own. `taken` says whether one is taken, and takes it.
-fn unique_call_id(native: Option<&str>, turn: u32, index: u32, taken: &mut dyn FnMut(&CallId) -> bool) -> CallId {
-    if let Some(id) = native.filter(|id| !id.is_empty()).map(CallId::new).filter(|id| !taken(id)) {
+fn unique_call_id(
+    native: Option<&str>,
+    turn: u32,
+    index: u32,
+    taken: &mut dyn FnMut(&CallId) -> bool,
+) -> CallId {
+    if let Some(id) = native
+        .filter(|id| !id.is_empty())
+        .map(CallId::new)
+        .filter(|id| !taken(id))
+    {
         return id;
     }
     let mut id = CallId::new(format!("call_{turn}_{index}"));

@@ -37,7 +37,10 @@ pub struct UserMessage {
 impl UserMessage {
     /// A message without pictures.
     pub fn from_text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), images: Vec::new() }
+        Self {
+            text: text.into(),
+            images: Vec::new(),
+        }
     }
 }
 
@@ -99,14 +102,23 @@ impl UserMessage {
     /// As the model reads them.
     pub(super) fn to_parts(&self) -> Vec<MessagePart> {
         // What is said must be there, be it nothing: the model is asked because of it.
-        let text = (self.images.is_empty() || !self.text.is_empty()).then(|| MessagePart::text(&self.text));
-        self.images.iter().cloned().map(MessagePart::Image).chain(text).collect()
+        let text = (self.images.is_empty() || !self.text.is_empty())
+            .then(|| MessagePart::text(&self.text));
+        self.images
+            .iter()
+            .cloned()
+            .map(MessagePart::Image)
+            .chain(text)
+            .collect()
     }
 }
 
 impl From<String> for UserMessage {
     fn from(text: String) -> Self {
-        Self { text, images: Vec::new() }
+        Self {
+            text,
+            images: Vec::new(),
+        }
     }
 }
 
@@ -129,7 +141,11 @@ impl Task {
         self.pending_input.images = images;
     }
 
-    pub(super) fn handle_user_message(&mut self, mut words: UserMessage, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn handle_user_message(
+        &mut self,
+        mut words: UserMessage,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         if self.phase == TaskPhase::Paused {
             words.images.append(&mut self.pending_input.images);
         }
@@ -176,18 +192,36 @@ impl Task {
                 effects.push(TaskEffect::StopAll);
                 self.pending_input.user_spoke = true;
                 self.commit_user_message(words, Delivery::Next, effects);
-                let error = ModelError { kind: ModelErrorKind::Broken, message: ABANDONED_REASON.to_owned() };
+                let error = ModelError {
+                    kind: ModelErrorKind::Broken,
+                    message: ABANDONED_REASON.to_owned(),
+                };
                 self.handle_summary(why, TaskInput::ModelFailed(error), effects);
             }
             TaskPhase::HandlingCalls if self.turn.is_some() => {
                 // A completion that is shown may have run its check; nothing of it is under way.
-                let asked = self.question.as_ref().and_then(UserQuestion::call_id).cloned();
+                let asked = self
+                    .question
+                    .as_ref()
+                    .and_then(UserQuestion::call_id)
+                    .cloned();
                 self.withdraw_question(effects);
                 self.stop_subtasks(effects);
-                let open = self.turn.as_ref().map(OpenTurn::unanswered_calls).unwrap_or_default();
-                for (call, _) in open.into_iter().filter(|(call, running)| !running || asked.as_ref() == Some(&call.id))
+                let open = self
+                    .turn
+                    .as_ref()
+                    .map(OpenTurn::unanswered_calls)
+                    .unwrap_or_default();
+                for (call, _) in open
+                    .into_iter()
+                    .filter(|(call, running)| !running || asked.as_ref() == Some(&call.id))
                 {
-                    self.answer_call(&call, ToolResultStatus::Rejected, OVERTAKEN_RESULT.to_owned(), effects);
+                    self.answer_call(
+                        &call,
+                        ToolResultStatus::Rejected,
+                        OVERTAKEN_RESULT.to_owned(),
+                        effects,
+                    );
                 }
                 self.commit_user_message(words, Delivery::Next, effects);
                 self.advance_calls(effects);
@@ -201,7 +235,12 @@ impl Task {
         self.settings.interactivity = Interactivity::Headless;
         let question = self.question.clone();
         self.withdraw_question(effects);
-        for call in self.turn.as_ref().map(OpenTurn::calls_awaiting_user).unwrap_or_default() {
+        for call in self
+            .turn
+            .as_ref()
+            .map(OpenTurn::calls_awaiting_user)
+            .unwrap_or_default()
+        {
             self.deny_call(
                 &call,
                 DecisionMaker::Policy,
@@ -218,7 +257,12 @@ impl Task {
             },
             Some(UserQuestion::Followup { call, .. }) => {
                 if let Some(call) = self.open_call(&call).cloned() {
-                    self.answer_call(&call, ToolResultStatus::Failed, HEADLESS_ANSWER.to_owned(), effects);
+                    self.answer_call(
+                        &call,
+                        ToolResultStatus::Failed,
+                        HEADLESS_ANSWER.to_owned(),
+                        effects,
+                    );
                 }
                 self.advance_calls(effects);
             }
@@ -233,7 +277,11 @@ impl Task {
     }
 
     /// An answer without a call to somebody who has spoken meanwhile: his words are what the model goes on with.
-    pub(super) fn continue_with_message(&mut self, feedback: Option<String>, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn continue_with_message(
+        &mut self,
+        feedback: Option<String>,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         if let Some(feedback) = feedback {
             self.send_reminder(feedback, effects);
         }
@@ -250,10 +298,26 @@ impl Task {
     /// Nothing is kept of the answer that is being written, but for what it took.
     fn record_abandoned_answer(&mut self, why: &str, effects: &mut Vec<TaskEffect>) {
         let began = self.draft != DraftResponse::default();
-        let UsageDelta { usage, estimate, cost } =
-            if began { self.answer_usage(&self.draft) } else { UsageDelta::default() };
+        let UsageDelta {
+            usage,
+            estimate,
+            cost,
+        } = if began {
+            self.answer_usage(&self.draft)
+        } else {
+            UsageDelta::default()
+        };
         let (error, message) = (ModelErrorKind::Broken, why.to_owned());
-        self.commit_record(Record::Failed(FailedTurn { error, message, usage, estimate, cost }), effects);
+        self.commit_record(
+            Record::Failed(FailedTurn {
+                error,
+                message,
+                usage,
+                estimate,
+                cost,
+            }),
+            effects,
+        );
     }
 
     pub(super) fn commit_user_message(
@@ -262,7 +326,15 @@ impl Task {
         when: Delivery,
         effects: &mut Vec<TaskEffect>,
     ) {
-        self.commit_record(Record::Said { by: MessageAuthor::User, text, images, when }, effects);
+        self.commit_record(
+            Record::Said {
+                by: MessageAuthor::User,
+                text,
+                images,
+                when,
+            },
+            effects,
+        );
     }
 
     /// Takes over what was said.
@@ -270,7 +342,10 @@ impl Task {
         match by {
             MessageAuthor::User => {
                 self.counters.reset_after_user();
-                self.transcript.view.user_texts.extend(Some(words.text.clone()).filter(|text| !text.trim().is_empty()));
+                self.transcript
+                    .view
+                    .user_texts
+                    .extend(Some(words.text.clone()).filter(|text| !text.trim().is_empty()));
             }
             MessageAuthor::Sabir => self.counters.cycles.mark_announced(),
         }
@@ -292,7 +367,10 @@ impl Task {
         if let Some(turn) = &mut self.turn {
             return turn.add_message(by, words);
         }
-        words.to_parts().into_iter().for_each(|part| self.transcript.append_user_part(part));
+        words
+            .to_parts()
+            .into_iter()
+            .for_each(|part| self.transcript.append_user_part(part));
     }
 
     /// The answer is there, or will not come: what waited for it is read next.
@@ -301,11 +379,16 @@ impl Task {
         if waiting.iter().any(|(by, _)| *by == MessageAuthor::User) {
             self.counters.replies_without_call = 0;
         }
-        waiting.into_iter().for_each(|(by, words)| self.deliver_message(by, words));
+        waiting
+            .into_iter()
+            .for_each(|(by, words)| self.deliver_message(by, words));
     }
 
     /// Whether the user has spoken while the answer was written.
     pub(super) fn has_pending_message(&self) -> bool {
-        self.pending_input.messages.iter().any(|(by, _)| *by == MessageAuthor::User)
+        self.pending_input
+            .messages
+            .iter()
+            .any(|(by, _)| *by == MessageAuthor::User)
     }
 }

@@ -64,7 +64,9 @@ impl ContextView {
 
     /// How many messages of the history are left out.
     pub(super) fn left_out_count(&self) -> usize {
-        self.compacted.as_ref().map_or(0, |short| short.left_out_messages)
+        self.compacted
+            .as_ref()
+            .map_or(0, |short| short.left_out_messages)
     }
 
     /// The summary of what is left out.
@@ -79,16 +81,24 @@ impl ContextView {
 
     /// The bytes of a request, where those with the whole history would be so many.
     pub(super) fn request_bytes(&self, all: usize) -> usize {
-        let (gone, head) = self.compacted.as_ref().map_or((0, 0), |short| (short.left_out_bytes, short.head_bytes));
-        all.saturating_add(self.prefix_bytes).saturating_add(head).saturating_sub(gone)
+        let (gone, head) = self
+            .compacted
+            .as_ref()
+            .map_or((0, 0), |short| (short.left_out_bytes, short.head_bytes));
+        all.saturating_add(self.prefix_bytes)
+            .saturating_add(head)
+            .saturating_sub(gone)
     }
 
     /// The tokens of a request of so many bytes: as the provider counted the last one, and bytes / 4 of what came since.
     pub(super) fn request_tokens(&self, bytes: usize) -> u64 {
         match self.measured {
-            Some((measured, known)) if bytes >= measured => known.saturating_add(estimate_tokens(bytes - measured)),
+            Some((measured, known)) if bytes >= measured => {
+                known.saturating_add(estimate_tokens(bytes - measured))
+            }
             Some((measured, known)) => {
-                let [bytes, measured] = [bytes, measured.max(1)].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+                let [bytes, measured] =
+                    [bytes, measured.max(1)].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
                 known.saturating_mul(bytes) / measured
             }
             None => estimate_tokens(bytes),
@@ -97,7 +107,10 @@ impl ContextView {
 
     /// The tokens of the model's context: what is known of it, and what it was seen to refuse.
     pub(super) fn context_window(&self) -> Option<u64> {
-        [self.context.window, self.refused_tokens].into_iter().flatten().min()
+        [self.context.window, self.refused_tokens]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn set_prefix(&mut self, fragments: Vec<ContextFragment>) {
@@ -114,10 +127,15 @@ impl ContextView {
 
     /// Follows the history.
     pub(super) fn append_user_part(&mut self, part: &MessagePart) {
-        let Some(short) = &mut self.compacted else { return };
+        let Some(short) = &mut self.compacted else {
+            return;
+        };
         match short.messages.last_mut() {
             Some(message) if message.role == Role::User => message.parts.push(part.clone()),
-            _ => short.messages.push(Message { role: Role::User, parts: vec![part.clone()] }),
+            _ => short.messages.push(Message {
+                role: Role::User,
+                parts: vec![part.clone()],
+            }),
         }
     }
 
@@ -129,21 +147,40 @@ impl ContextView {
         let short = CompactedView {
             left_out_messages: from,
             summary: head.last().cloned().unwrap_or_default(),
-            messages: std::iter::once(Message { role: Role::User, parts }).chain(kept).collect(),
+            messages: std::iter::once(Message {
+                role: Role::User,
+                parts,
+            })
+            .chain(kept)
+            .collect(),
             left_out_bytes: left,
             head_bytes,
         };
         let last = all.last().map_or(0, |message| message.parts.len());
         let before = self.compacted.replace(short);
-        self.snapshots.push(ViewSnapshot { compacted: before, messages: all.len(), parts: last });
+        self.snapshots.push(ViewSnapshot {
+            compacted: before,
+            messages: all.len(),
+            parts: last,
+        });
     }
 
     pub(super) fn undo_compaction(&mut self, all: &History) {
-        let Some(ViewSnapshot { compacted: short, messages, parts }) = self.snapshots.pop() else { return };
+        let Some(ViewSnapshot {
+            compacted: short,
+            messages,
+            parts,
+        }) = self.snapshots.pop()
+        else {
+            return;
+        };
         self.compacted = short;
         let last = messages.checked_sub(1).and_then(|at| all.get(at));
         // What was said since may have joined the last message of then.
-        for part in last.into_iter().flat_map(|message| message.parts.iter().skip(parts)) {
+        for part in last
+            .into_iter()
+            .flat_map(|message| message.parts.iter().skip(parts))
+        {
             self.append_user_part(part);
         }
         for message in all.iter().skip(messages) {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    CallPermit, Interactivity, Preconditions, Record, RequestContext, SummaryAuthor, Task, TaskEffect, TaskInput,
-    TaskOutcome, ToolOutput,
+    CallPermit, Interactivity, Preconditions, Record, RequestContext, SummaryAuthor, Task,
+    TaskEffect, TaskInput, TaskOutcome, ToolOutput,
 };
 use sabir_call::{CallResult, MessagePart};
 
@@ -13,20 +13,27 @@ const AGAIN: &str = "[Nothing new: ";
 
 /// A file of that many lines, as a tool shows it; `mark` is in each of them.
 fn lines(mark: &str, range: std::ops::RangeInclusive<usize>) -> String {
-    let lines = range.map(|number| format!("{number:>3} | {mark} and some words to make it long enough"));
+    let lines =
+        range.map(|number| format!("{number:>3} | {mark} and some words to make it long enough"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A call, and what its tool says.
 fn turn(machine: &mut Machine, call: &str, path: &str, said: &str) -> CallResult {
     machine.answer(&format!("<{call}>\n<path>{path}</path>\n</{call}>"));
-    while let Some(at) =
-        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    while let Some(at) = machine
+        .open
+        .iter()
+        .position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
     {
         match machine.open.remove(at) {
             TaskEffect::AssessCall(call) => {
                 let access = machine.access(&call);
-                machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
+                machine.step(TaskInput::CallAssessed(
+                    call,
+                    access,
+                    Preconditions::default(),
+                ));
             }
             TaskEffect::RunCall(CallPermit { call, .. }) => {
                 machine.step(TaskInput::ToolFinished(call, ToolOutput::done(said)))
@@ -34,10 +41,14 @@ fn turn(machine: &mut Machine, call: &str, path: &str, said: &str) -> CallResult
             _ => unreachable!(),
         }
     }
-    let result = machine.records.iter().rev().find_map(|record| match record {
-        Record::Result(result) => Some(result.clone()),
-        _ => None,
-    });
+    let result = machine
+        .records
+        .iter()
+        .rev()
+        .find_map(|record| match record {
+            Record::Result(result) => Some(result.clone()),
+            _ => None,
+        });
     result.unwrap()
 }
 
@@ -57,14 +68,30 @@ fn the_same_is_told_once_and_comes_in_full_for_whoever_insists() {
     assert_eq!(before.content, file);
     let sent = machine.task.model_request();
     let second = turn(&mut machine, "look", "a", &file);
-    assert!(is_told(&second) && second.content.len() < 300, "{}", second.content);
-    assert_eq!(machine.task.model_request().messages[..sent.messages.len()], sent.messages[..], "the prefix stays");
-    assert_eq!(turn(&mut machine, "look", "a", &file).content, file, "the same call once more insists");
+    assert!(
+        is_told(&second) && second.content.len() < 300,
+        "{}",
+        second.content
+    );
+    assert_eq!(
+        machine.task.model_request().messages[..sent.messages.len()],
+        sent.messages[..],
+        "the prefix stays"
+    );
+    assert_eq!(
+        turn(&mut machine, "look", "a", &file).content,
+        file,
+        "the same call once more insists"
+    );
     assert!(is_told(&turn(&mut machine, "look", "a", &file)));
     // Another file of the same words is another file.
     assert_eq!(turn(&mut machine, "look", "b", &file).content, file);
     assert!(turn(&mut machine, "look", "c", "short").content == "short");
-    assert_eq!(turn(&mut machine, "look", "c", "short").content, "short", "nothing would be saved");
+    assert_eq!(
+        turn(&mut machine, "look", "c", "short").content,
+        "short",
+        "nothing would be saved"
+    );
 }
 
 #[test]
@@ -72,19 +99,44 @@ fn what_changed_or_may_have_comes_in_full() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     let (old, new) = (lines("old", 1..=40), lines("new", 1..=40));
     turn(&mut machine, "look", "a", &old);
-    assert_eq!(turn(&mut machine, "look", "a", &new).content, new, "changed by somebody");
-    assert!(is_told(&turn(&mut machine, "look", "a", &old)), "both are seen");
+    assert_eq!(
+        turn(&mut machine, "look", "a", &new).content,
+        new,
+        "changed by somebody"
+    );
+    assert!(
+        is_told(&turn(&mut machine, "look", "a", &old)),
+        "both are seen"
+    );
     turn(&mut machine, "touch", "a", "done");
-    assert_eq!(turn(&mut machine, "look", "a", &new).content, new, "after a change of the task's own");
+    assert_eq!(
+        turn(&mut machine, "look", "a", &new).content,
+        new,
+        "after a change of the task's own"
+    );
     turn(&mut machine, "touch", "b", "done");
-    assert!(is_told(&turn(&mut machine, "look", "a", &new)), "another file was changed");
+    assert!(
+        is_told(&turn(&mut machine, "look", "a", &new)),
+        "another file was changed"
+    );
     let part = lines("new", 7..=39);
     assert!(!is_told(&turn(&mut machine, "look", "b", &new)));
-    assert!(is_told(&turn(&mut machine, "look", "b", &part)), "some of what was seen");
+    assert!(
+        is_told(&turn(&mut machine, "look", "b", &part)),
+        "some of what was seen"
+    );
     turn(&mut machine, "look", "c", &part);
-    assert_eq!(turn(&mut machine, "look", "c", &new).content, new, "more than was seen");
+    assert_eq!(
+        turn(&mut machine, "look", "c", &new).content,
+        new,
+        "more than was seen"
+    );
     assert_eq!(turn(&mut machine, "touch", "d", &new).content, new);
-    assert_eq!(turn(&mut machine, "touch", "d", &new).content, new, "only what reads is spared");
+    assert_eq!(
+        turn(&mut machine, "touch", "d", &new).content,
+        new,
+        "only what reads is spared"
+    );
 }
 
 #[test]
@@ -100,14 +152,23 @@ fn after_a_compaction_it_comes_in_full_and_after_its_undo_it_does_not() {
     machine.open.clear();
     machine.step(TaskInput::Compact(SummaryAuthor::Sabir));
     machine.step(TaskInput::Begin);
-    assert_eq!(turn(&mut machine, "look", "a", &file).content, file, "what is not seen is shown");
+    assert_eq!(
+        turn(&mut machine, "look", "a", &file).content,
+        file,
+        "what is not seen is shown"
+    );
     assert!(is_told(&turn(&mut machine, "look", "a", &file)));
     machine.step(TaskInput::Cancel);
     machine.task = again(&machine);
     machine.open.clear();
     machine.step(TaskInput::Restore);
     machine.step(TaskInput::Begin);
-    assert!(is_told(&turn(&mut machine, "look", "b", &lines("b", 1..=60))));
+    assert!(is_told(&turn(
+        &mut machine,
+        "look",
+        "b",
+        &lines("b", 1..=60)
+    )));
 }
 
 #[test]
@@ -121,7 +182,10 @@ fn the_same_call_over_and_over_is_a_cycle_whatever_its_results_say() {
         turn(&mut machine, "look", "a", &file);
     }
     assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
-    let said = machine.records.iter().filter(|record| matches!(record, Record::Result(_)));
+    let said = machine
+        .records
+        .iter()
+        .filter(|record| matches!(record, Record::Result(_)));
     assert_eq!(said.count(), 6, "as if each had come in full");
 }
 

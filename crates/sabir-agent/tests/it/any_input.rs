@@ -3,12 +3,13 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    CallArguments, ContextChange, DecisionMaker, Interactivity, ModeConfig, ModeHistory, OpenTodos, Preconditions,
-    Record, SubtaskEnd, SummaryAuthor, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings, ToolOutput, UserMessage,
-    UserReply, control,
+    CallArguments, ContextChange, DecisionMaker, Interactivity, ModeConfig, ModeHistory, OpenTodos,
+    Preconditions, Record, SubtaskEnd, SummaryAuthor, Task, TaskEffect, TaskInput, TaskOutcome,
+    TaskSettings, ToolOutput, UserMessage, UserReply, control,
 };
 use sabir_call::{
-    ArgForm, CallId, Cost, Event, Image, ModelError, ModelErrorKind, StopReason, ToolResultStatus, Truncation, Usage,
+    ArgForm, CallId, Cost, Event, Image, ModelError, ModelErrorKind, StopReason, ToolResultStatus,
+    Truncation, Usage,
 };
 use sabir_policy::{Access, Verdict};
 
@@ -52,7 +53,9 @@ enum Given {
 }
 
 /// Ids as providers give them, as the machine makes them, and one that nobody gave.
-const IDS: [&str; 8] = ["a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody"];
+const IDS: [&str; 8] = [
+    "a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody",
+];
 const NAMES: [&str; 9] = [
     "look",
     "touch",
@@ -120,35 +123,67 @@ fn given() -> impl Strategy<Value = Given> {
 
 /// Who is there, and what must hold before a completion is accepted.
 fn terms() -> impl Strategy<Value = TaskSettings> {
-    let attended =
-        prop_oneof![Just(Interactivity::Interactive), Just(Interactivity::Headless), Just(Interactivity::Controlled)];
+    let attended = prop_oneof![
+        Just(Interactivity::Interactive),
+        Just(Interactivity::Headless),
+        Just(Interactivity::Controlled)
+    ];
     (attended, any::<bool>(), any::<bool>()).prop_map(|(attended, todos, check)| {
         let mut terms = settings(attended);
-        terms.completion.open_todos = if todos { OpenTodos::Refused } else { OpenTodos::Allowed };
+        terms.completion.open_todos = if todos {
+            OpenTodos::Refused
+        } else {
+            OpenTodos::Allowed
+        };
         terms.completion.check = check.then(|| ("touch".to_owned(), CallArguments::new()));
         terms
     })
 }
 
 fn error(kind: ModelErrorKind) -> ModelError {
-    ModelError { kind, message: "x".to_owned() }
+    ModelError {
+        kind,
+        message: "x".to_owned(),
+    }
 }
 
 fn end(failed: bool) -> SubtaskEnd {
-    let outcome = if failed { TaskOutcome::Cancelled } else { TaskOutcome::Completed };
-    let usage = Usage { input: Some(7), ..Usage::default() };
-    SubtaskEnd { outcome, turns: 2, usage, estimate: Usage::default(), cost: Cost::default() }
+    let outcome = if failed {
+        TaskOutcome::Cancelled
+    } else {
+        TaskOutcome::Completed
+    };
+    let usage = Usage {
+        input: Some(7),
+        ..Usage::default()
+    };
+    SubtaskEnd {
+        outcome,
+        turns: 2,
+        usage,
+        estimate: Usage::default(),
+        cost: Cost::default(),
+    }
 }
 
 fn argument(machine: &mut Machine, index: u32, name: &str) {
-    machine.step(TaskInput::ModelEvent(Event::ArgStart { index, name, form: ArgForm::String, at: 0 }));
+    machine.step(TaskInput::ModelEvent(Event::ArgStart {
+        index,
+        name,
+        form: ArgForm::String,
+        at: 0,
+    }));
     let text = match name {
         "mode" => MODES[1 + machine.records.len() % 3],
         "todos" => "[ ] a",
         _ => "a",
     };
     machine.step(TaskInput::ModelEvent(Event::ArgDelta { index, text }));
-    machine.step(TaskInput::ModelEvent(Event::ArgEnd { index, lead: "", at: 0 }));
+    machine.step(TaskInput::ModelEvent(Event::ArgEnd {
+        index,
+        lead: "",
+        at: 0,
+    }));
 }
 
 /// Gives it to the machine, whatever that waits for.
@@ -158,10 +193,24 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
         Given::Begin => TaskInput::Begin,
         Given::Said => TaskInput::queued("words"),
         Given::Showed(speaks, at_once) => {
-            let image = Image { media_type: "image/png".to_owned(), data: "A".to_owned() };
-            let text = if *speaks { "words".to_owned() } else { String::new() };
-            let message = UserMessage { text, images: vec![image] };
-            if *at_once { TaskInput::interrupting(message) } else { TaskInput::queued(message) }
+            let image = Image {
+                media_type: "image/png".to_owned(),
+                data: "A".to_owned(),
+            };
+            let text = if *speaks {
+                "words".to_owned()
+            } else {
+                String::new()
+            };
+            let message = UserMessage {
+                text,
+                images: vec![image],
+            };
+            if *at_once {
+                TaskInput::interrupting(message)
+            } else {
+                TaskInput::queued(message)
+            }
         }
         Given::Text => TaskInput::ModelEvent(Event::Text { text: "words" }),
         Given::Opened(index, id, name) => {
@@ -176,30 +225,61 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
             })
         }
         Given::Fitting(failed) => {
-            let fits = |effect: &TaskEffect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_));
-            let Some(at) = machine.open.iter().position(fits) else { return };
+            let fits = |effect: &TaskEffect| {
+                matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_))
+            };
+            let Some(at) = machine.open.iter().position(fits) else {
+                return;
+            };
             match (machine.open.remove(at), failed) {
                 (TaskEffect::AssessCall(call), _) => {
                     TaskInput::CallAssessed(call, Access::Nothing, Preconditions::default())
                 }
                 (TaskEffect::RunCall(permit), failed) => {
-                    let output = if *failed { ToolOutput::failed("x") } else { ToolOutput::done("x") };
-                    let is_one =
-                        machine.task.open_call(&permit.call).is_some_and(|call| call.name == control::NEW_TASK_TOOL);
-                    TaskInput::ToolFinished(permit.call, ToolOutput { subtask: is_one.then(|| end(*failed)), ..output })
+                    let output = if *failed {
+                        ToolOutput::failed("x")
+                    } else {
+                        ToolOutput::done("x")
+                    };
+                    let is_one = machine
+                        .task
+                        .open_call(&permit.call)
+                        .is_some_and(|call| call.name == control::NEW_TASK_TOOL);
+                    TaskInput::ToolFinished(
+                        permit.call,
+                        ToolOutput {
+                            subtask: is_one.then(|| end(*failed)),
+                            ..output
+                        },
+                    )
                 }
                 (other, _) => unreachable!("{other:?}"),
             }
         }
         Given::Argument(index, name) => return argument(machine, *index, ARGUMENTS[*name]),
         Given::Called(index, id, name) => return called(machine, (*index, *id, *name), terms),
-        Given::Closed(index) => TaskInput::ModelEvent(Event::CallEnd { index: *index, at: 0 }),
-        Given::Cut(index) => TaskInput::ModelEvent(Event::CallCut { index: *index, why: Truncation::Ended, at: 0 }),
-        Given::Stopped(reason) => TaskInput::ModelEvent(Event::Stop { reason: *reason, raw: "" }),
-        Given::Used => TaskInput::ModelEvent(Event::Usage(Usage { output: Some(3), ..Usage::default() })),
+        Given::Closed(index) => TaskInput::ModelEvent(Event::CallEnd {
+            index: *index,
+            at: 0,
+        }),
+        Given::Cut(index) => TaskInput::ModelEvent(Event::CallCut {
+            index: *index,
+            why: Truncation::Ended,
+            at: 0,
+        }),
+        Given::Stopped(reason) => TaskInput::ModelEvent(Event::Stop {
+            reason: *reason,
+            raw: "",
+        }),
+        Given::Used => TaskInput::ModelEvent(Event::Usage(Usage {
+            output: Some(3),
+            ..Usage::default()
+        })),
         Given::Answered => TaskInput::ModelFinished,
         Given::Failed(kind) => TaskInput::ModelFailed(error(*kind)),
-        Given::Weighed(at, access) => TaskInput::CallAssessed(id(*at), access.clone(), Preconditions::default()),
+        Given::Weighed(at, access) => {
+            TaskInput::CallAssessed(id(*at), access.clone(), Preconditions::default())
+        }
         Given::Replied(reply) => TaskInput::UserReplied(reply.clone()),
         Given::Ran(at, true) => TaskInput::ToolFinished(id(*at), ToolOutput::failed("x")),
         Given::Ran(at, false) => TaskInput::ToolFinished(id(*at), ToolOutput::done("x")),
@@ -222,15 +302,26 @@ fn called(machine: &mut Machine, (index, id, name): (u32, usize, usize), terms: 
     give(machine, &Given::Opened(index, id, name), terms);
     give(machine, &Given::Argument(index, argument), terms);
     if NAMES[name] == "switch_mode" {
-        machine.step(TaskInput::ModelEvent(Event::ArgStart { index, name: "reason", form: ArgForm::String, at: 0 }));
-        machine.step(TaskInput::ModelEvent(Event::ArgEnd { index, lead: "", at: 0 }));
+        machine.step(TaskInput::ModelEvent(Event::ArgStart {
+            index,
+            name: "reason",
+            form: ArgForm::String,
+            at: 0,
+        }));
+        machine.step(TaskInput::ModelEvent(Event::ArgEnd {
+            index,
+            lead: "",
+            at: 0,
+        }));
     }
     machine.step(TaskInput::ModelEvent(Event::CallEnd { index, at: 0 }));
 }
 
 /// Another process goes on with the records.
 fn resumed(machine: &mut Machine, terms: &TaskSettings) {
-    let mode = ModeHistory::from_records(&machine.records).current_mode().to_owned();
+    let mode = ModeHistory::from_records(&machine.records)
+        .current_mode()
+        .to_owned();
     if let Ok(task) = Task::replay(machine.records.clone(), in_mode(&mode, terms.clone())) {
         machine.task = task.with_modes(roomy());
         machine.open.clear();
@@ -240,28 +331,43 @@ fn resumed(machine: &mut Machine, terms: &TaskSettings) {
 /// Each call of an answer has at most one result, nothing else has one, and no call runs twice or after its result; but one that
 /// begins a subtask may run again, and begins it once.
 fn check_records(records: &[Record]) {
-    let (mut called, mut answered, mut begun): (Vec<&CallId>, Vec<&CallId>, Vec<&CallId>) = Default::default();
+    let (mut called, mut answered, mut begun): (Vec<&CallId>, Vec<&CallId>, Vec<&CallId>) =
+        Default::default();
     let mut subtasks: Vec<&CallId> = Vec::new();
     for record in records {
         match record {
             Record::Answered(answer) => {
                 for check in &answer.checks {
-                    assert!(!called.contains(&&check.call), "{} is called twice", check.call);
+                    assert!(
+                        !called.contains(&&check.call),
+                        "{} is called twice",
+                        check.call
+                    );
                     called.push(&check.call);
                 }
             }
             Record::Result(result) => {
                 assert!(called.contains(&&result.id), "{} is no call", result.id);
-                assert!(!answered.contains(&&result.id), "two results for {}", result.id);
+                assert!(
+                    !answered.contains(&&result.id),
+                    "two results for {}",
+                    result.id
+                );
                 answered.push(&result.id);
             }
             Record::Running { call, .. } => {
                 let again = begun.contains(&call) && !subtasks.contains(&call);
-                assert!(!again && !answered.contains(&call), "{call} runs twice, or after its result");
+                assert!(
+                    !again && !answered.contains(&call),
+                    "{call} runs twice, or after its result"
+                );
                 begun.push(call);
             }
             Record::Subtask { call, ended, .. } => {
-                assert!(begun.contains(&call) && !answered.contains(&call), "{call} does not run, or has its result");
+                assert!(
+                    begun.contains(&call) && !answered.contains(&call),
+                    "{call} does not run, or has its result"
+                );
                 assert_eq!(
                     subtasks.contains(&call),
                     ended.is_some(),
@@ -276,7 +382,13 @@ fn check_records(records: &[Record]) {
 
 /// Modes whose models have room for anything: nothing is compacted.
 fn roomy() -> Vec<ModeConfig> {
-    outfits().into_iter().map(|outfit| ModeConfig { window: None, ..outfit }).collect()
+    outfits()
+        .into_iter()
+        .map(|outfit| ModeConfig {
+            window: None,
+            ..outfit
+        })
+        .collect()
 }
 
 proptest! {
@@ -311,19 +423,29 @@ fn a_denial_holds_when_the_process_ends_before_the_result() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer("<touch>\n<path>a</path>\n</touch>");
     let call = machine.last_answer().checks[0].call.clone();
-    let denied = |by| Record::Judged { call: call.clone(), verdict: Verdict::Deny, by, reason: "no".to_owned() };
-    for (by, who) in
-        [(DecisionMaker::User, "The user did not allow this call: no."), (DecisionMaker::Policy, "The policy did")]
-    {
+    let denied = |by| Record::Judged {
+        call: call.clone(),
+        verdict: Verdict::Deny,
+        by,
+        reason: "no".to_owned(),
+    };
+    for (by, who) in [
+        (DecisionMaker::User, "The user did not allow this call: no."),
+        (DecisionMaker::Policy, "The policy did"),
+    ] {
         let mut records = machine.records.clone();
         records.push(denied(by));
         let mut task = Task::replay(records, settings(Interactivity::Headless)).unwrap();
         let effects = task.step(TaskInput::Begin);
-        let Some(TaskEffect::PersistRecord(Record::Result(result))) = effects.first() else { panic!("{effects:?}") };
+        let Some(TaskEffect::PersistRecord(Record::Result(result))) = effects.first() else {
+            panic!("{effects:?}")
+        };
         assert_eq!(result.ending, ToolResultStatus::Denied);
         assert!(result.content.starts_with(who), "{}", result.content);
         assert!(
-            !effects.iter().any(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_))),
+            !effects
+                .iter()
+                .any(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_))),
             "{effects:?}"
         );
     }

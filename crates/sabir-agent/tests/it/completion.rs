@@ -1,8 +1,8 @@
 //! What must hold before a completion is accepted: todos, the check, and how often it may fail.
 
 use sabir_agent::{
-    CallArguments, CallPermit, Interactivity, OpenTodos, Preconditions, Record, Task, TaskEffect, TaskInput,
-    TaskOutcome, TaskSettings, ToolOutput, UserQuestion, UserReply,
+    CallArguments, CallPermit, Interactivity, OpenTodos, Preconditions, Record, Task, TaskEffect,
+    TaskInput, TaskOutcome, TaskSettings, ToolOutput, UserQuestion, UserReply,
 };
 use sabir_call::{CallResult, ToolResultStatus};
 use sabir_policy::Access;
@@ -34,16 +34,30 @@ fn checked(attended: Interactivity) -> TaskSettings {
 
 /// The check runs, and ends so.
 fn check(machine: &mut Machine, output: ToolOutput) {
-    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
+        panic!("{:?}", machine.open)
+    };
     let work = machine.task.effective_call(&call).unwrap().into_owned();
-    assert_eq!((work.name.as_str(), &work.arguments["command"]), ("run", &json!("make test")));
+    assert_eq!(
+        (work.name.as_str(), &work.arguments["command"]),
+        ("run", &json!("make test"))
+    );
     let mut bound = Preconditions::default();
     bound.insert("program make", "1");
-    machine.step(TaskInput::CallAssessed(call.clone(), Access::Nothing, bound.clone()));
+    machine.step(TaskInput::CallAssessed(
+        call.clone(),
+        Access::Nothing,
+        bound.clone(),
+    ));
     assert!(
         matches!(machine.records.last(), Some(Record::Running { call: running, seal: Some(_) }) if *running == call)
     );
-    let TaskEffect::RunCall(CallPermit { preconditions: held, read_only: false, .. }) = machine.open.remove(0) else {
+    let TaskEffect::RunCall(CallPermit {
+        preconditions: held,
+        read_only: false,
+        ..
+    }) = machine.open.remove(0)
+    else {
         panic!()
     };
     assert_eq!(held, bound);
@@ -52,21 +66,47 @@ fn check(machine: &mut Machine, output: ToolOutput) {
 
 fn last_result(machine: &Machine) -> &CallResult {
     let mut records = machine.records.iter().rev();
-    records.find_map(|record| if let Record::Result(result) = record { Some(result) } else { None }).unwrap()
+    records
+        .find_map(|record| {
+            if let Record::Result(result) = record {
+                Some(result)
+            } else {
+                None
+            }
+        })
+        .unwrap()
 }
 
 #[test]
 fn words_said_while_the_check_runs_are_read_first() {
-    for words in [TaskInput::queued as fn(&'static str) -> TaskInput<'static>, TaskInput::interrupting] {
+    for words in [
+        TaskInput::queued as fn(&'static str) -> TaskInput<'static>,
+        TaskInput::interrupting,
+    ] {
         let mut machine = Machine::new(checked(Interactivity::Headless));
         machine.answer(DONE);
-        let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
-        machine.step(TaskInput::CallAssessed(call.clone(), Access::Nothing, Preconditions::default()));
+        let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
+            panic!("{:?}", machine.open)
+        };
+        machine.step(TaskInput::CallAssessed(
+            call.clone(),
+            Access::Nothing,
+            Preconditions::default(),
+        ));
         machine.step(words("And the docs?"));
-        machine.step(TaskInput::ToolFinished(call, ToolOutput::done("all is well")));
+        machine.step(TaskInput::ToolFinished(
+            call,
+            ToolOutput::done("all is well"),
+        ));
         assert_eq!(machine.ended(), None);
         assert_eq!(machine.results(), ["attempt_completion rejected"]);
-        assert!(last_result(&machine).content.contains("the user has said something"), "{:?}", last_result(&machine));
+        assert!(
+            last_result(&machine)
+                .content
+                .contains("the user has said something"),
+            "{:?}",
+            last_result(&machine)
+        );
         machine.open = vec![TaskEffect::RequestModel];
         machine.answer(DONE);
         check(&mut machine, ToolOutput::done("all is well"));
@@ -105,18 +145,30 @@ fn todos_that_are_left_refuse_a_completion_where_they_must_be_done() {
 
     let mut machine = Machine::new(with_todos(Interactivity::Headless));
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(TaskOutcome::Completed), "no list, nothing left");
+    assert_eq!(
+        machine.ended(),
+        Some(TaskOutcome::Completed),
+        "no list, nothing left"
+    );
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&list("[ ] a"));
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(TaskOutcome::Completed), "not asked for");
+    assert_eq!(
+        machine.ended(),
+        Some(TaskOutcome::Completed),
+        "not asked for"
+    );
 }
 
 #[test]
 fn a_check_that_fails_goes_back_to_the_model() {
     let mut machine = Machine::new(checked(Interactivity::Headless));
     machine.answer(DONE);
-    assert_eq!(machine.ended(), None, "nothing is accepted before the check");
+    assert_eq!(
+        machine.ended(),
+        None,
+        "nothing is accepted before the check"
+    );
     check(&mut machine, ToolOutput::failed("Exit code 2. Output:\nno"));
     assert_eq!(machine.results(), ["attempt_completion rejected"]);
     assert_eq!(
@@ -136,9 +188,20 @@ fn a_check_comes_before_the_user_is_asked() {
     let mut machine = Machine::new(checked(Interactivity::Interactive));
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("ok"));
-    assert!(matches!(&machine.open[..], [TaskEffect::AskUser(UserQuestion::Completion { .. })]), "{:?}", machine.open);
+    assert!(
+        matches!(
+            &machine.open[..],
+            [TaskEffect::AskUser(UserQuestion::Completion { .. })]
+        ),
+        "{:?}",
+        machine.open
+    );
     machine.reply(UserReply::Text("The docs are missing.".to_owned()));
-    assert!(last_result(&machine).content.contains("The docs are missing."));
+    assert!(
+        last_result(&machine)
+            .content
+            .contains("The docs are missing.")
+    );
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("ok"));
     machine.reply(UserReply::Leave);
@@ -154,7 +217,10 @@ fn no_check_is_run_for_what_is_refused_anyway() {
         ..with_todos(Interactivity::Headless)
     });
     machine.answer(&format!("<touch><colour>a</colour></touch>{DONE}"));
-    assert_eq!(machine.results(), ["touch rejected", "attempt_completion rejected"]);
+    assert_eq!(
+        machine.results(),
+        ["touch rejected", "attempt_completion rejected"]
+    );
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
@@ -162,13 +228,29 @@ fn no_check_is_run_for_what_is_refused_anyway() {
 fn a_check_that_cannot_be_run_has_not_succeeded() {
     let mut machine = Machine::new(checked(Interactivity::Headless));
     machine.answer(DONE);
-    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
-    let access = Access::Invalid { reason: "there is no such tool".to_owned() };
-    machine.step(TaskInput::CallAssessed(call.clone(), access.clone(), Preconditions::default()));
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
+        panic!()
+    };
+    let access = Access::Invalid {
+        reason: "there is no such tool".to_owned(),
+    };
+    machine.step(TaskInput::CallAssessed(
+        call.clone(),
+        access.clone(),
+        Preconditions::default(),
+    ));
     assert_eq!(machine.results(), ["attempt_completion rejected"]);
-    machine.step(TaskInput::CallAssessed(call.clone(), access, Preconditions::default()));
+    machine.step(TaskInput::CallAssessed(
+        call.clone(),
+        access,
+        Preconditions::default(),
+    ));
     machine.step(TaskInput::ToolFinished(call, ToolOutput::done("late")));
-    assert_eq!((machine.results().len(), machine.ended()), (1, None), "what comes late changes nothing");
+    assert_eq!(
+        (machine.results().len(), machine.ended()),
+        (1, None),
+        "what comes late changes nothing"
+    );
 }
 
 #[test]
@@ -176,15 +258,24 @@ fn a_check_is_cancelled_and_a_crash_in_it_is_told() {
     let running = || {
         let mut machine = Machine::new(checked(Interactivity::Headless));
         machine.answer(DONE);
-        let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
-        machine.step(TaskInput::CallAssessed(call, Access::Nothing, Preconditions::default()));
+        let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
+            panic!()
+        };
+        machine.step(TaskInput::CallAssessed(
+            call,
+            Access::Nothing,
+            Preconditions::default(),
+        ));
         machine
     };
     let mut machine = running();
     machine.step(TaskInput::Cancel);
     assert_eq!(
         (machine.ended(), machine.results()),
-        (Some(TaskOutcome::Cancelled), vec!["attempt_completion interrupted".to_owned()])
+        (
+            Some(TaskOutcome::Cancelled),
+            vec!["attempt_completion interrupted".to_owned()]
+        )
     );
     let mut machine = running();
     machine.step(TaskInput::TimeExpired);
@@ -192,10 +283,18 @@ fn a_check_is_cancelled_and_a_crash_in_it_is_told() {
 
     let records = running().records;
     let task = Task::replay(records.clone(), checked(Interactivity::Headless)).unwrap();
-    let mut machine = Machine { task, records, open: Vec::new() };
+    let mut machine = Machine {
+        task,
+        records,
+        open: Vec::new(),
+    };
     machine.step(TaskInput::Begin);
     assert_eq!(machine.results(), ["attempt_completion interrupted"]);
-    assert!(last_result(&machine).content.starts_with("Not completed: this was interrupted."));
+    assert!(
+        last_result(&machine)
+            .content
+            .starts_with("Not completed: this was interrupted.")
+    );
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("ok"));
     assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
@@ -223,9 +322,15 @@ fn refusals_have_a_limit() {
     assert!(
         matches!(machine.question(), UserQuestion::Next { reason } if reason == "the completion was refused 5 times")
     );
-    machine.step(TaskInput::UserReplied(UserReply::Text("Try once more.".to_owned())));
+    machine.step(TaskInput::UserReplied(UserReply::Text(
+        "Try once more.".to_owned(),
+    )));
     refuse(&mut machine);
-    assert_eq!(machine.open, [TaskEffect::RequestModel], "the user's words begin a new count");
+    assert_eq!(
+        machine.open,
+        [TaskEffect::RequestModel],
+        "the user's words begin a new count"
+    );
 }
 
 #[test]
@@ -234,7 +339,11 @@ fn what_the_gates_refuse_is_no_refused_completion() {
     for _ in 0..5 {
         machine.answer("<attempt_completion>\n<colour>x</colour>\n</attempt_completion>");
     }
-    assert_eq!(machine.ended(), None, "it is a mistake, and there may be six of them");
+    assert_eq!(
+        machine.ended(),
+        None,
+        "it is a mistake, and there may be six of them"
+    );
 }
 
 #[test]
@@ -243,7 +352,10 @@ fn steering_gives_up_a_completion_that_was_checked_and_is_shown() {
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("all is well"));
     assert!(
-        matches!(machine.open.as_slice(), [TaskEffect::AskUser(UserQuestion::Completion { .. })]),
+        matches!(
+            machine.open.as_slice(),
+            [TaskEffect::AskUser(UserQuestion::Completion { .. })]
+        ),
         "{:?}",
         machine.open
     );

@@ -2,14 +2,16 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    CallPermit, CompactionRecord, ContextChange, ContextFragment, FragmentKind, Interactivity, Preconditions, Record,
-    RequestContext, SummaryAuthor, Task, TaskEffect, TaskInput, TaskOutcome, ToolOutput,
+    CallPermit, CompactionRecord, ContextChange, ContextFragment, FragmentKind, Interactivity,
+    Preconditions, Record, RequestContext, SummaryAuthor, Task, TaskEffect, TaskInput, TaskOutcome,
+    ToolOutput,
 };
 use sabir_call::{Event, Message, MessagePart, ModelError, ModelErrorKind, Request, Role, Usage};
 
 use crate::machine::{Machine, settings, start};
 
-const SUMMARY: &str = "The files a and b were looked at; b was touched. Nothing else is left to say of it.";
+const SUMMARY: &str =
+    "The files a and b were looked at; b was touched. Nothing else is left to say of it.";
 const TODOS: &str = "- [x] look  at `a`\n- [ ] touch <b> & c";
 
 fn fragment(kind: FragmentKind, name: &str, text: &str) -> ContextFragment {
@@ -18,53 +20,84 @@ fn fragment(kind: FragmentKind, name: &str, text: &str) -> ContextFragment {
 
 fn context(window: Option<u64>) -> RequestContext {
     let fragments = vec![
-        fragment(FragmentKind::Instructions, "AGENTS.md", "Use tabs.\nNever push."),
+        fragment(
+            FragmentKind::Instructions,
+            "AGENTS.md",
+            "Use tabs.\nNever push.",
+        ),
         fragment(FragmentKind::Place, "the place", "Date: 2026-11-22"),
     ];
-    RequestContext { fragments, window, ..RequestContext::default() }
+    RequestContext {
+        fragments,
+        window,
+        ..RequestContext::default()
+    }
 }
 
 fn machine(context: RequestContext) -> Machine {
     let (task, first) = Task::new(start(), settings(Interactivity::Headless));
-    let mut machine = Machine { task: task.with_context(context), records: vec![first], open: Vec::new() };
+    let mut machine = Machine {
+        task: task.with_context(context),
+        records: vec![first],
+        open: Vec::new(),
+    };
     machine.step(TaskInput::Begin);
     machine
 }
 
 fn replayed(records: &[Record], context: RequestContext) -> Option<Task> {
-    Task::replay(records.to_vec(), settings(Interactivity::Headless)).ok().map(|task| task.with_context(context))
+    Task::replay(records.to_vec(), settings(Interactivity::Headless))
+        .ok()
+        .map(|task| task.with_context(context))
 }
 
 /// What the model writes when it is asked for a summary.
 fn summarise(machine: &mut Machine, text: &str) {
     assert!(machine.task.is_summarising());
     let request = machine.task.model_request();
-    assert!(request.tools.iter().next().is_none() && request.messages.len() == 1, "no tools, one text");
+    assert!(
+        request.tools.iter().next().is_none() && request.messages.len() == 1,
+        "no tools, one text"
+    );
     machine.open.clear();
     machine.step(TaskInput::ModelEvent(Event::Text { text }));
-    machine.step(TaskInput::ModelEvent(Event::Usage(Usage { input: Some(100), output: Some(20), ..Usage::default() })));
+    machine.step(TaskInput::ModelEvent(Event::Usage(Usage {
+        input: Some(100),
+        output: Some(20),
+        ..Usage::default()
+    })));
     machine.step(TaskInput::ModelFinished);
 }
 
 fn fail(machine: &mut Machine, kind: ModelErrorKind) {
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.open.clear();
-    machine.step(TaskInput::ModelFailed(ModelError { kind, message: "no".to_owned() }));
+    machine.step(TaskInput::ModelFailed(ModelError {
+        kind,
+        message: "no".to_owned(),
+    }));
 }
 
 /// Does what the calls of a turn ask for; each result has so many bytes.
 fn work(machine: &mut Machine, bytes: usize) {
-    while let Some(at) =
-        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    while let Some(at) = machine
+        .open
+        .iter()
+        .position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
     {
         match machine.open.remove(at) {
             TaskEffect::AssessCall(call) => {
                 let access = machine.access(&call);
-                machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
+                machine.step(TaskInput::CallAssessed(
+                    call,
+                    access,
+                    Preconditions::default(),
+                ));
             }
-            TaskEffect::RunCall(CallPermit { call, .. }) => {
-                machine.step(TaskInput::ToolFinished(call, ToolOutput::done("x".repeat(bytes))))
-            }
+            TaskEffect::RunCall(CallPermit { call, .. }) => machine.step(TaskInput::ToolFinished(
+                call,
+                ToolOutput::done("x".repeat(bytes)),
+            )),
             _ => unreachable!(),
         }
     }
@@ -86,28 +119,49 @@ fn text(message: &Message) -> String {
     message
         .parts
         .iter()
-        .filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None })
+        .filter_map(|part| {
+            if let MessagePart::Text { text } = part {
+                Some(text.as_str())
+            } else {
+                None
+            }
+        })
         .collect()
 }
 
 /// Law 7 in a request: every call has its one result, right behind it, and the sides take turns.
 fn check_request(request: &Request) {
     let messages = &request.messages;
-    assert_eq!(messages.first().map(|message| message.role), Some(Role::User));
-    assert!(text(&messages[0]).starts_with("Do it."), "the first words stay");
+    assert_eq!(
+        messages.first().map(|message| message.role),
+        Some(Role::User)
+    );
+    assert!(
+        text(&messages[0]).starts_with("Do it."),
+        "the first words stay"
+    );
     for (at, message) in messages.iter().enumerate() {
         let calls: Vec<_> = message.calls().map(|call| call.id.clone()).collect();
         let next = messages.get(at + 1);
-        assert!(next.is_none_or(|next| next.role != message.role), "two messages of one side");
-        let results = next.into_iter().flat_map(|next| &next.parts).filter_map(|part| match part {
-            MessagePart::Result(result) => Some(result.id.clone()),
-            _ => None,
-        });
+        assert!(
+            next.is_none_or(|next| next.role != message.role),
+            "two messages of one side"
+        );
+        let results = next
+            .into_iter()
+            .flat_map(|next| &next.parts)
+            .filter_map(|part| match part {
+                MessagePart::Result(result) => Some(result.id.clone()),
+                _ => None,
+            });
         assert_eq!(results.collect::<Vec<_>>(), calls);
     }
-    assert!(
-        messages.first().is_some_and(|first| !first.parts.iter().any(|part| matches!(part, MessagePart::Result(_))))
-    );
+    assert!(messages.first().is_some_and(|first| {
+        !first
+            .parts
+            .iter()
+            .any(|part| matches!(part, MessagePart::Result(_)))
+    }));
 }
 
 fn check_nothing_runs_twice(records: &[Record]) {
@@ -122,15 +176,27 @@ fn check_nothing_runs_twice(records: &[Record]) {
 #[test]
 fn requests_begin_with_the_one_before_until_a_compaction() {
     let mut machine = machine(context(None));
-    assert!(matches!(machine.records.last(), Some(Record::Context(ContextChange::Begun { .. }))));
+    assert!(matches!(
+        machine.records.last(),
+        Some(Record::Context(ContextChange::Begun { .. }))
+    ));
     let mut before = machine.task.model_request();
-    assert!(before.system.contains("From AGENTS.md:\nUse tabs.\nNever push.\n"), "{}", before.system);
+    assert!(
+        before
+            .system
+            .contains("From AGENTS.md:\nUse tabs.\nNever push.\n"),
+        "{}",
+        before.system
+    );
     for turn in 0..20 {
         machine.answer(&look(&format!("f{turn}")));
         work(&mut machine, 50);
         let request = machine.task.model_request();
         assert_eq!(request.system, before.system);
-        assert_eq!(request.messages[..before.messages.len()], before.messages[..]);
+        assert_eq!(
+            request.messages[..before.messages.len()],
+            before.messages[..]
+        );
         before = request;
     }
 }
@@ -144,7 +210,11 @@ fn a_resumed_task_has_the_same_beginning_and_is_told_what_changed_at_the_end() {
     machine.step(TaskInput::Cancel);
 
     let mut same = replayed(&machine.records, context(None)).unwrap();
-    assert_eq!(same.step(TaskInput::Begin), [TaskEffect::RequestModel], "nothing changed, nothing is said");
+    assert_eq!(
+        same.step(TaskInput::Begin),
+        [TaskEffect::RequestModel],
+        "nothing changed, nothing is said"
+    );
     assert_eq!(
         (same.model_request().system, same.model_request().messages),
         (before.system.clone(), before.messages.clone())
@@ -157,11 +227,22 @@ fn a_resumed_task_has_the_same_beginning_and_is_told_what_changed_at_the_end() {
     let [TaskEffect::PersistRecord(record), TaskEffect::RequestModel] = effects.as_slice() else {
         panic!("{effects:?}")
     };
-    assert_eq!(changed.model_request().system, before.system, "the beginning stays");
-    assert!(text(changed.model_request().messages.last().unwrap()).contains("From AGENTS.md:\nUse spaces.\n"));
+    assert_eq!(
+        changed.model_request().system,
+        before.system,
+        "the beginning stays"
+    );
+    assert!(
+        text(changed.model_request().messages.last().unwrap())
+            .contains("From AGENTS.md:\nUse spaces.\n")
+    );
     let records = [machine.records.as_slice(), std::slice::from_ref(record)].concat();
     let mut again = replayed(&records, other).unwrap();
-    assert_eq!(again.step(TaskInput::Begin), [TaskEffect::RequestModel], "it is told once");
+    assert_eq!(
+        again.step(TaskInput::Begin),
+        [TaskEffect::RequestModel],
+        "it is told once"
+    );
 }
 
 #[test]
@@ -180,9 +261,16 @@ fn three_hundred_turns_cross_the_limit_five_times() {
         }
         let request = machine.task.model_request();
         check_request(&request);
-        assert!(request.system.contains("Use tabs.\nNever push."), "instructions stay");
+        assert!(
+            request.system.contains("Use tabs.\nNever push."),
+            "instructions stay"
+        );
         let said: String = request.messages.iter().map(text).collect();
-        let written = request.messages.iter().flat_map(Message::calls).any(|call| call.name == "update_todo_list");
+        let written = request
+            .messages
+            .iter()
+            .flat_map(Message::calls)
+            .any(|call| call.name == "update_todo_list");
         assert!(written || said.contains(TODOS), "todos stay, byte for byte");
         listed += usize::from(!written);
         let name = if turn % 3 == 0 { "touch" } else { "look" };
@@ -192,7 +280,11 @@ fn three_hundred_turns_cross_the_limit_five_times() {
             && let Some(again) = replayed(&machine.records, known.clone())
             && !machine.task.is_summarising()
         {
-            assert_eq!(again.model_request().messages, machine.task.model_request().messages, "turn {turn}");
+            assert_eq!(
+                again.model_request().messages,
+                machine.task.model_request().messages,
+                "turn {turn}"
+            );
             assert_eq!(again.totals(), machine.task.totals());
         }
     }
@@ -200,9 +292,13 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     check_nothing_runs_twice(&machine.records);
     let all = compactions(&machine);
     assert!(all.len() >= 5 && listed > 100, "{} compactions", all.len());
-    assert!(all.iter().all(|one| one.after < one.before * 6 / 10), "they make room");
     assert!(
-        all.iter().any(|one| one.by == SummaryAuthor::Sabir) && all.iter().any(|one| one.by == SummaryAuthor::Model)
+        all.iter().all(|one| one.after < one.before * 6 / 10),
+        "they make room"
+    );
+    assert!(
+        all.iter().any(|one| one.by == SummaryAuthor::Sabir)
+            && all.iter().any(|one| one.by == SummaryAuthor::Model)
     );
     assert!(machine.task.model_request().messages.len() < machine.task.history().len() / 4);
 
@@ -213,15 +309,26 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     let mut records = machine.records.clone();
     for _ in 0..count {
         for effect in resumed.step(TaskInput::Restore) {
-            let TaskEffect::PersistRecord(record) = effect else { panic!("{effect:?}") };
+            let TaskEffect::PersistRecord(record) = effect else {
+                panic!("{effect:?}")
+            };
             records.push(record);
         }
     }
-    assert_eq!(resumed.model_request().messages.to_vec(), machine.task.history());
+    assert_eq!(
+        resumed.model_request().messages.to_vec(),
+        machine.task.history()
+    );
     assert_eq!(resumed.model_request().messages[..whole.len()], whole[..]);
-    assert!(resumed.step(TaskInput::Restore).is_empty(), "there is nothing more to go back on");
+    assert!(
+        resumed.step(TaskInput::Restore).is_empty(),
+        "there is nothing more to go back on"
+    );
     let again = replayed(&records, known).unwrap();
-    assert_eq!(again.model_request().messages, resumed.model_request().messages);
+    assert_eq!(
+        again.model_request().messages,
+        resumed.model_request().messages
+    );
 }
 
 #[test]
@@ -233,7 +340,10 @@ fn every_prefix_of_a_journal_has_the_view_that_there_was() {
         if machine.task.is_summarising() {
             summarise(&mut machine, SUMMARY);
         }
-        seen.push((machine.records.len(), machine.task.model_request().messages.to_vec()));
+        seen.push((
+            machine.records.len(),
+            machine.task.model_request().messages.to_vec(),
+        ));
         machine.answer(&look(&format!("f{turn}")));
         work(&mut machine, 700);
     }
@@ -260,10 +370,17 @@ fn too_long_is_asked_again_with_less_and_not_for_ever() {
         }
         let request = machine.task.model_request();
         check_request(&request);
-        assert!(!asked.contains(&request.messages.to_vec()), "no request is asked twice");
+        assert!(
+            !asked.contains(&request.messages.to_vec()),
+            "no request is asked twice"
+        );
         asked.push(request.messages.to_vec());
     }
-    assert_eq!(asked.last().map(Vec::len), Some(1), "in the end nothing but the head");
+    assert_eq!(
+        asked.last().map(Vec::len),
+        Some(1),
+        "in the end nothing but the head"
+    );
     fail(&mut machine, ModelErrorKind::TooLong);
     assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed));
     machine.check_history();
@@ -278,7 +395,11 @@ fn too_long_is_asked_again_with_less_and_not_for_ever() {
 fn the_first_request_that_is_too_long_ends_the_task() {
     let mut machine = machine(context(None));
     fail(&mut machine, ModelErrorKind::TooLong);
-    assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed), "there is nothing to leave out");
+    assert_eq!(
+        machine.ended(),
+        Some(TaskOutcome::ProviderFailed),
+        "there is nothing to leave out"
+    );
 }
 
 #[test]
@@ -292,9 +413,17 @@ fn words_of_the_user_are_kept_by_a_compaction_and_its_undo() {
         machine.task = replayed(&machine.records, known.clone()).unwrap();
         machine.open.clear();
         if turn == 2 {
-            assert!(machine.task.preview_compaction().is_some_and(|preview| preview.after < preview.before));
+            assert!(
+                machine
+                    .task
+                    .preview_compaction()
+                    .is_some_and(|preview| preview.after < preview.before)
+            );
             machine.step(TaskInput::Compact(SummaryAuthor::Sabir));
-            assert!(machine.open.is_empty(), "a task that is only looked at does not go on");
+            assert!(
+                machine.open.is_empty(),
+                "a task that is only looked at does not go on"
+            );
         }
         machine.step(TaskInput::queued(format!("word {turn} & <more>")));
     }
@@ -302,12 +431,19 @@ fn words_of_the_user_are_kept_by_a_compaction_and_its_undo() {
     check_request(&request);
     let said: String = request.messages.iter().map(text).collect();
     for turn in 0..4 {
-        assert_eq!(said.matches(&format!("word {turn} & <more>")).count(), 1, "{said}");
+        assert_eq!(
+            said.matches(&format!("word {turn} & <more>")).count(),
+            1,
+            "{said}"
+        );
     }
     machine.step(TaskInput::Cancel);
     let mut resumed = replayed(&machine.records, known).unwrap();
     resumed.step(TaskInput::Restore);
-    assert_eq!(resumed.model_request().messages, machine.task.history().to_vec());
+    assert_eq!(
+        resumed.model_request().messages,
+        machine.task.history().to_vec()
+    );
 }
 
 #[test]
@@ -320,14 +456,20 @@ fn a_summary_costs_and_after_an_undo_fullness_alone_compacts_nothing() {
     }
     let before = machine.task.totals().usage;
     summarise(&mut machine, SUMMARY);
-    assert_eq!(machine.task.totals().usage.input.unwrap() - before.input.unwrap_or(0), 100);
+    assert_eq!(
+        machine.task.totals().usage.input.unwrap() - before.input.unwrap_or(0),
+        100
+    );
     machine.step(TaskInput::Cancel);
     machine.task = replayed(&machine.records, known).unwrap();
     machine.open.clear();
     machine.step(TaskInput::Restore);
     machine.step(TaskInput::Begin);
     assert!(!machine.task.is_summarising() && machine.open == [TaskEffect::RequestModel]);
-    assert_eq!(machine.task.model_request().messages, machine.task.history().to_vec());
+    assert_eq!(
+        machine.task.model_request().messages,
+        machine.task.history().to_vec()
+    );
 }
 
 proptest! {

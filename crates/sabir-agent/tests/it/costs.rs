@@ -1,8 +1,8 @@
 //! What a task costs: per answer, in all, over a resume, and where it ends for it.
 
 use sabir_agent::{
-    CallPermit, Interactivity, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings,
-    ToolOutput,
+    CallPermit, Interactivity, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome,
+    TaskSettings, ToolOutput,
 };
 use sabir_call::{Event, Image, ModelError, ModelErrorKind, TokenPrices, Usage};
 use serde_json::{Value, json};
@@ -10,13 +10,24 @@ use serde_json::{Value, json};
 use crate::machine::{Machine, settings};
 
 fn usage(input: Option<u64>, output: Option<u64>) -> Usage {
-    Usage { input, output, ..Usage::default() }
+    Usage {
+        input,
+        output,
+        ..Usage::default()
+    }
 }
 
 /// One dollar a million tokens of input, ten of output.
 fn priced() -> TaskSettings {
-    let prices = TokenPrices { input: "1".parse().ok(), output: "10".parse().ok(), ..TokenPrices::default() };
-    TaskSettings { prices, ..settings(Interactivity::Headless) }
+    let prices = TokenPrices {
+        input: "1".parse().ok(),
+        output: "10".parse().ok(),
+        ..TokenPrices::default()
+    };
+    TaskSettings {
+        prices,
+        ..settings(Interactivity::Headless)
+    }
 }
 
 fn limited(limit: &str) -> TaskSettings {
@@ -28,7 +39,9 @@ fn limited(limit: &str) -> TaskSettings {
 
 /// An answer of words alone, with what the provider says that it took.
 fn answer(machine: &mut Machine, usage: Usage) {
-    machine.open.retain(|effect| *effect != TaskEffect::RequestModel);
+    machine
+        .open
+        .retain(|effect| *effect != TaskEffect::RequestModel);
     machine.step(TaskInput::ModelEvent(Event::Usage(usage)));
     machine.step(TaskInput::ModelEvent(Event::Text { text: "Eight by" }));
     machine.step(TaskInput::ModelFinished);
@@ -46,10 +59,17 @@ fn costs_add_up_and_survive_a_replay() {
     answer(&mut machine, usage(Some(2000), Some(10)));
     let expected = json!({"usage": {"input": 3000, "output": 110}, "estimate": {}, "cost": {"nano_usd": 4_100_000}});
     assert_eq!(totals(&machine), expected);
-    assert_eq!(serde_json::to_value(machine.last_answer()).unwrap()["cost"], json!({"nano_usd": 2_100_000}));
+    assert_eq!(
+        serde_json::to_value(machine.last_answer()).unwrap()["cost"],
+        json!({"nano_usd": 2_100_000})
+    );
     // Today's prices do not change what yesterday cost.
     let task = Task::replay(machine.records.clone(), settings(Interactivity::Headless)).unwrap();
-    let replayed = Machine { task, records: Vec::new(), open: Vec::new() };
+    let replayed = Machine {
+        task,
+        records: Vec::new(),
+        open: Vec::new(),
+    };
     assert_eq!(totals(&replayed), expected);
 }
 
@@ -59,18 +79,30 @@ fn what_is_not_reported_is_guessed_and_marked() {
     answer(&mut machine, usage(None, None));
     let record = serde_json::to_value(machine.last_answer()).unwrap();
     // Eight bytes of words are two tokens.
-    assert_eq!((&record["usage"], &record["estimate"]["output"]), (&json!({}), &json!(2)));
+    assert_eq!(
+        (&record["usage"], &record["estimate"]["output"]),
+        (&json!({}), &json!(2))
+    );
     let input = record["estimate"]["input"].as_u64().unwrap();
     assert!((10..1000).contains(&input), "{input}");
-    assert_eq!(record["cost"], json!({"nano_usd": input * 1000 + 20_000, "estimated": true}));
+    assert_eq!(
+        record["cost"],
+        json!({"nano_usd": input * 1000 + 20_000, "estimated": true})
+    );
     answer(&mut machine, usage(Some(50), None));
     let second = serde_json::to_value(machine.last_answer()).unwrap();
-    assert_eq!((&second["usage"], &second["estimate"]), (&json!({"input": 50}), &json!({"output": 2})));
+    assert_eq!(
+        (&second["usage"], &second["estimate"]),
+        (&json!({"input": 50}), &json!({"output": 2}))
+    );
     // A zero is no count where something was asked or written.
     answer(&mut machine, usage(Some(0), Some(0)));
     let third = serde_json::to_value(machine.last_answer()).unwrap();
     assert_eq!(third["estimate"]["output"], 2);
-    assert!(third["estimate"]["input"].as_u64().unwrap() > input, "{third}");
+    assert!(
+        third["estimate"]["input"].as_u64().unwrap() > input,
+        "{third}"
+    );
 }
 
 #[test]
@@ -82,11 +114,27 @@ fn pictures_of_results_are_counted() {
             match effect {
                 TaskEffect::AssessCall(call) => {
                     let access = machine.access(&call);
-                    machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
+                    machine.step(TaskInput::CallAssessed(
+                        call,
+                        access,
+                        Preconditions::default(),
+                    ));
                 }
                 TaskEffect::RunCall(CallPermit { call, .. }) => {
-                    let images = vec![Image { media_type: "image/png".into(), data: "aGk=".into() }; images];
-                    machine.step(TaskInput::ToolFinished(call, ToolOutput { images, ..ToolOutput::done("seen") }));
+                    let images = vec![
+                        Image {
+                            media_type: "image/png".into(),
+                            data: "aGk=".into()
+                        };
+                        images
+                    ];
+                    machine.step(TaskInput::ToolFinished(
+                        call,
+                        ToolOutput {
+                            images,
+                            ..ToolOutput::done("seen")
+                        },
+                    ));
                 }
                 effect => {
                     assert_eq!(effect, TaskEffect::RequestModel);
@@ -96,7 +144,9 @@ fn pictures_of_results_are_counted() {
         }
         machine.open.push(TaskEffect::RequestModel);
         answer(&mut machine, usage(None, None));
-        serde_json::to_value(machine.last_answer()).unwrap()["estimate"]["input"].as_u64().unwrap()
+        serde_json::to_value(machine.last_answer()).unwrap()["estimate"]["input"]
+            .as_u64()
+            .unwrap()
     };
     assert_eq!(input(2) - input(0), 2000);
 }
@@ -104,14 +154,25 @@ fn pictures_of_results_are_counted() {
 #[test]
 fn an_answer_that_broke_off_was_paid_for() {
     let mut machine = Machine::new(priced());
-    let broken = || TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() });
+    let broken = || {
+        TaskInput::ModelFailed(ModelError {
+            kind: ModelErrorKind::Broken,
+            message: "lost".to_owned(),
+        })
+    };
     machine.step(TaskInput::ModelEvent(Event::Usage(usage(Some(1000), None))));
     machine.step(TaskInput::ModelEvent(Event::Text { text: "Eight by" }));
     machine.step(broken());
-    assert_eq!(totals(&machine)["cost"], json!({"nano_usd": 1_020_000, "estimated": true}));
+    assert_eq!(
+        totals(&machine)["cost"],
+        json!({"nano_usd": 1_020_000, "estimated": true})
+    );
     // One that never began was not.
     machine.step(broken());
-    assert_eq!(totals(&machine)["cost"], json!({"nano_usd": 1_020_000, "estimated": true}));
+    assert_eq!(
+        totals(&machine)["cost"],
+        json!({"nano_usd": 1_020_000, "estimated": true})
+    );
 }
 
 #[test]
@@ -119,13 +180,25 @@ fn unknown_prices_stay_unknown() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     answer(&mut machine, usage(Some(1000), Some(100)));
     assert_eq!(totals(&machine)["cost"], Value::Null);
-    assert!(!serde_json::to_string(&machine.records).unwrap().contains("cost"), "not a word of it in the journal");
+    assert!(
+        !serde_json::to_string(&machine.records)
+            .unwrap()
+            .contains("cost"),
+        "not a word of it in the journal"
+    );
     // A part that is known does not make the sum known.
     let task = Task::replay(machine.records.clone(), priced()).unwrap();
-    let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
+    let mut resumed = Machine {
+        task,
+        records: machine.records,
+        open: Vec::new(),
+    };
     resumed.step(TaskInput::Begin);
     answer(&mut resumed, usage(Some(1000), Some(1)));
-    assert_eq!(totals(&resumed)["cost"], json!({"nano_usd": 1_010_000, "at_least": true}));
+    assert_eq!(
+        totals(&resumed)["cost"],
+        json!({"nano_usd": 1_010_000, "at_least": true})
+    );
 }
 
 #[test]
@@ -141,7 +214,10 @@ fn records_of_earlier_versions_are_read() {
         assert_eq!(serde_json::to_string(&record).unwrap(), line);
         totals.add_record(&record);
     }
-    assert_eq!((totals.cost.to_string().as_str(), totals.usage), ("unknown", usage(Some(5), Some(6))));
+    assert_eq!(
+        (totals.cost.to_string().as_str(), totals.usage),
+        ("unknown", usage(Some(5), Some(6)))
+    );
 }
 
 #[test]
@@ -151,11 +227,17 @@ fn the_limit_ends_the_task_before_the_next_turn() {
     assert_eq!(machine.ended(), None);
     answer(&mut machine, usage(Some(990), Some(1)));
     assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
-    let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
+    let Some(Record::Ended { message, .. }) = machine.records.last() else {
+        panic!("no end")
+    };
     assert_eq!(message, "the limit of $0.0050 was reached: $0.0050");
     // A resumed task has a new purse.
     let task = Task::replay(machine.records.clone(), limited("0.005")).unwrap();
-    let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
+    let mut resumed = Machine {
+        task,
+        records: machine.records,
+        open: Vec::new(),
+    };
     resumed.step(TaskInput::queued("Go on."));
     assert_eq!(resumed.open, [TaskEffect::RequestModel]);
 }
@@ -169,8 +251,13 @@ fn a_limit_that_cannot_be_kept_ends_the_task() {
     assert_eq!(machine.ended(), None);
     answer(&mut machine, usage(Some(1001), Some(1)));
     assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
-    let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
-    assert!(message.contains("cannot be kept") && message.contains("at least $0.0020"), "{message}");
+    let Some(Record::Ended { message, .. }) = machine.records.last() else {
+        panic!("no end")
+    };
+    assert!(
+        message.contains("cannot be kept") && message.contains("at least $0.0020"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -178,6 +265,9 @@ fn a_limit_also_holds_back_the_repetition_of_a_broken_answer() {
     let mut machine = Machine::new(limited("0.001"));
     machine.step(TaskInput::ModelEvent(Event::Usage(usage(Some(1000), None))));
     machine.step(TaskInput::ModelEvent(Event::Text { text: "Eight by" }));
-    machine.step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() }));
+    machine.step(TaskInput::ModelFailed(ModelError {
+        kind: ModelErrorKind::Broken,
+        message: "lost".to_owned(),
+    }));
     assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
 }

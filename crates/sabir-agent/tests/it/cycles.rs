@@ -1,8 +1,8 @@
 //! Cycles: what is told and when, what ends, and what is no cycle.
 
 use sabir_agent::{
-    CallPermit, Interactivity, MessageAuthor, Record, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings,
-    ToolOutput, UserQuestion, UserReply,
+    CallPermit, Interactivity, MessageAuthor, Record, Task, TaskEffect, TaskInput, TaskOutcome,
+    TaskSettings, ToolOutput, UserQuestion, UserReply,
 };
 
 use crate::machine::{Machine, settings};
@@ -14,8 +14,10 @@ fn call(name: &str, path: &str) -> String {
 /// Answers with calls, each of which has this result.
 fn turn(machine: &mut Machine, text: &str, result: &str) {
     machine.answer(text);
-    while let Some(at) =
-        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    while let Some(at) = machine
+        .open
+        .iter()
+        .position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
     {
         match machine.open.remove(at) {
             TaskEffect::RunCall(CallPermit { call, .. }) => {
@@ -33,7 +35,11 @@ fn turn(machine: &mut Machine, text: &str, result: &str) {
 /// What Sabir said to the model.
 fn told(machine: &Machine) -> Vec<&str> {
     let said = machine.records.iter().filter_map(|record| match record {
-        Record::Said { by: MessageAuthor::Sabir, text, .. } => Some(text.as_str()),
+        Record::Said {
+            by: MessageAuthor::Sabir,
+            text,
+            ..
+        } => Some(text.as_str()),
         _ => None,
     });
     said.collect()
@@ -46,10 +52,15 @@ fn the_third_time_is_told_and_the_sixth_ends() {
         assert_eq!(machine.ended(), None, "{time}");
         turn(&mut machine, &call("look", "a"), "same");
         let words = told(&machine);
-        assert_eq!(words.len(), [0, 0, 1, 2, 3, 3][time - 1], "{time}: {words:?}");
+        assert_eq!(
+            words.len(),
+            [0, 0, 1, 2, 3, 3][time - 1],
+            "{time}: {words:?}"
+        );
         if time == 3 {
             assert!(
-                words[0].starts_with("The same call was made 3 times, with the same result each time."),
+                words[0]
+                    .starts_with("The same call was made 3 times, with the same result each time."),
                 "{words:?}"
             );
         }
@@ -63,7 +74,12 @@ fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
     for calls in [
         vec![call("look", "a"), call("touch", "b")],
         vec![call("look", "a"), call("look", "b"), call("touch", "a")],
-        vec![call("look", "a"), call("touch", "b"), call("look", "c"), call("touch", "d")],
+        vec![
+            call("look", "a"),
+            call("touch", "b"),
+            call("look", "c"),
+            call("touch", "d"),
+        ],
     ] {
         let mut apart = Machine::new(settings(Interactivity::Headless));
         for call in calls.iter().cycle().take(3 * calls.len()) {
@@ -72,9 +88,16 @@ fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
         let mut together = Machine::new(settings(Interactivity::Headless));
         (0..3).for_each(|_| turn(&mut together, &calls.concat(), "same"));
         for machine in [apart, together] {
-            let expected = format!("The same {} calls were made 3 times one after the other", calls.len());
+            let expected = format!(
+                "The same {} calls were made 3 times one after the other",
+                calls.len()
+            );
             assert_eq!(told(&machine).len(), 1, "{calls:?}");
-            assert!(told(&machine)[0].starts_with(&expected), "{:?}", told(&machine));
+            assert!(
+                told(&machine)[0].starts_with(&expected),
+                "{:?}",
+                told(&machine)
+            );
             machine.check_history();
         }
     }
@@ -88,7 +111,11 @@ fn what_makes_a_difference_is_progress() {
     }
     for time in 0..20 {
         // The tests fail in the same way after each of several changes.
-        turn(&mut machine, &call("touch", &format!("change {time}")), "changed");
+        turn(
+            &mut machine,
+            &call("touch", &format!("change {time}")),
+            "changed",
+        );
         turn(&mut machine, &call("look", "tests"), "2 tests fail");
     }
     assert_eq!((told(&machine).len(), machine.ended()), (0, None));
@@ -96,7 +123,10 @@ fn what_makes_a_difference_is_progress() {
 
 #[test]
 fn looking_whether_something_has_happened_is_no_cycle() {
-    let polling = TaskSettings { polling_tools: vec!["look".to_owned()], ..settings(Interactivity::Headless) };
+    let polling = TaskSettings {
+        polling_tools: vec!["look".to_owned()],
+        ..settings(Interactivity::Headless)
+    };
     let mut machine = Machine::new(polling.clone());
     (0..30).for_each(|_| turn(&mut machine, &call("look", "job"), "nothing new"));
     assert_eq!((told(&machine).len(), machine.ended()), (0, None));
@@ -124,7 +154,9 @@ fn the_user_is_asked_and_his_words_begin_anew() {
         matches!(&question, UserQuestion::Next { reason } if reason == "the same call was made 6 times with the same result"),
         "{question:?}"
     );
-    machine.step(TaskInput::UserReplied(UserReply::Text("Go on all the same.".to_owned())));
+    machine.step(TaskInput::UserReplied(UserReply::Text(
+        "Go on all the same.".to_owned(),
+    )));
     turn(&mut machine, &call("look", "a"), "same");
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
@@ -136,7 +168,11 @@ fn a_replayed_task_has_its_own_patience_and_the_same_history() {
     let records = machine.records.clone();
     let task = Task::replay(records.clone(), settings(Interactivity::Headless)).unwrap();
     assert_eq!(task.history(), machine.task.history());
-    let mut resumed = Machine { task, records, open: Vec::new() };
+    let mut resumed = Machine {
+        task,
+        records,
+        open: Vec::new(),
+    };
     resumed.step(TaskInput::Begin);
     turn(&mut resumed, &call("look", "a"), "same");
     assert_eq!(resumed.ended(), None);

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    CallArguments, CallPermit, CompletionConditions, Interactivity, OpenTodos, Preconditions, Record, Task, TaskEffect,
-    TaskInput, TaskSettings, ToolOutput, UserReply,
+    CallArguments, CallPermit, CompletionConditions, Interactivity, OpenTodos, Preconditions,
+    Record, Task, TaskEffect, TaskInput, TaskSettings, ToolOutput, UserReply,
 };
 use sabir_call::{CallId, ModelError, ModelErrorKind};
 
@@ -12,8 +12,10 @@ use crate::machine::{self, Machine};
 /// Completions are checked, and need their todos done.
 fn settings(attended: Interactivity) -> TaskSettings {
     let mut settings = machine::settings(attended);
-    settings.completion =
-        CompletionConditions { open_todos: OpenTodos::Refused, check: Some(("run".to_owned(), CallArguments::new())) };
+    settings.completion = CompletionConditions {
+        open_todos: OpenTodos::Refused,
+        check: Some(("run".to_owned(), CallArguments::new())),
+    };
     settings
 }
 
@@ -58,43 +60,74 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 fn apply(machine: &mut Machine, step: &Move) {
-    let asked = machine.open.iter().position(|effect| *effect == TaskEffect::RequestModel);
+    let asked = machine
+        .open
+        .iter()
+        .position(|effect| *effect == TaskEffect::RequestModel);
     match step {
         Move::Answer(at) if asked.is_some() => machine.answer(MESSAGES[*at]),
         Move::Broken if asked.is_some() => machine.break_off(),
         Move::Do(at) | Move::Fail(at) => {
             let doable: Vec<_> = (0..machine.open.len())
-                .filter(|at| matches!(machine.open[*at], TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+                .filter(|at| {
+                    matches!(
+                        machine.open[*at],
+                        TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)
+                    )
+                })
                 .collect();
-            let Some(at) = doable.get(at % doable.len().max(1)) else { return };
+            let Some(at) = doable.get(at % doable.len().max(1)) else {
+                return;
+            };
             match machine.open.remove(*at) {
                 TaskEffect::AssessCall(call) => {
                     let access = machine.access(&call);
-                    machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
+                    machine.step(TaskInput::CallAssessed(
+                        call,
+                        access,
+                        Preconditions::default(),
+                    ));
                 }
                 TaskEffect::RunCall(CallPermit { call, .. }) => {
-                    let output =
-                        if matches!(step, Move::Fail(_)) { ToolOutput::failed("x") } else { ToolOutput::done("x") };
+                    let output = if matches!(step, Move::Fail(_)) {
+                        ToolOutput::failed("x")
+                    } else {
+                        ToolOutput::done("x")
+                    };
                     machine.step(TaskInput::ToolFinished(call, output));
                 }
                 _ => unreachable!(),
             }
         }
         Move::Reply(which) => {
-            let Some(at) = machine.open.iter().position(|effect| matches!(effect, TaskEffect::AskUser(_))) else {
+            let Some(at) = machine
+                .open
+                .iter()
+                .position(|effect| matches!(effect, TaskEffect::AskUser(_)))
+            else {
                 return;
             };
             machine.open.remove(at);
             let words = || "words".to_owned();
-            let replies = [UserReply::Yes, UserReply::No(words()), UserReply::Text(words()), UserReply::Leave];
+            let replies = [
+                UserReply::Yes,
+                UserReply::No(words()),
+                UserReply::Text(words()),
+                UserReply::Leave,
+            ];
             machine.step(TaskInput::UserReplied(replies[*which].clone()));
         }
         Move::Stray(which) => match which {
-            0 => machine.step(TaskInput::ToolFinished(CallId::new("call_1_0"), ToolOutput::done("again"))),
+            0 => machine.step(TaskInput::ToolFinished(
+                CallId::new("call_1_0"),
+                ToolOutput::done("again"),
+            )),
             1 => machine.step(TaskInput::ModelFinished),
             2 => machine.step(TaskInput::UserReplied(UserReply::Yes)),
-            _ => machine
-                .step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "x".to_owned() })),
+            _ => machine.step(TaskInput::ModelFailed(ModelError {
+                kind: ModelErrorKind::Broken,
+                message: "x".to_owned(),
+            })),
         },
         Move::Say(which) => match which {
             0 => machine.step(TaskInput::queued("said")),
@@ -113,7 +146,11 @@ fn check_records(records: &[Record]) {
     for record in records {
         match record {
             Record::Result(result) => {
-                assert!(!answered.contains(&result.id), "two results for {}", result.id);
+                assert!(
+                    !answered.contains(&result.id),
+                    "two results for {}",
+                    result.id
+                );
                 answered.push(result.id.clone());
             }
             Record::Running { call, .. } => {

@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, ContextChange, Interactivity, PreparedCall, ProgressSink, Record,
-    RecordStore, StoreError, Task, TaskDriver, TaskOutcome, TaskSettings, Tool, ToolOutput, ToolRegistry, ToolWork,
+    CallArguments, CallPermit, CancelToken, ContextChange, Interactivity, PreparedCall,
+    ProgressSink, Record, RecordStore, StoreError, Task, TaskDriver, TaskOutcome, TaskSettings,
+    Tool, ToolOutput, ToolRegistry, ToolWork,
 };
-use sabir_call::{ArgForm, Event, EventSink, Message, MessagePart, Model, Request, ResponseFuture, ToolSpec};
+use sabir_call::{
+    ArgForm, Event, EventSink, Message, MessagePart, Model, Request, ResponseFuture, ToolSpec,
+};
 use sabir_policy::Access;
 use serde_json::json;
 
@@ -41,7 +44,10 @@ impl PreparedCall for Named {
 
     fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         (self.1)();
-        Box::pin(std::future::ready(ToolOutput::done(format!("{} ran", self.0))))
+        Box::pin(std::future::ready(ToolOutput::done(format!(
+            "{} ran",
+            self.0
+        ))))
     }
 }
 
@@ -53,17 +59,48 @@ fn nothing() -> Deed {
 struct Calls(Vec<&'static str>, Mutex<Vec<Vec<String>>>);
 
 impl Model for Calls {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         let mut requests = self.1.lock().unwrap();
-        let name = self.0.get(requests.len()).copied().unwrap_or("attempt_completion");
+        let name = self
+            .0
+            .get(requests.len())
+            .copied()
+            .unwrap_or("attempt_completion");
         let tools = request.tools.iter().map(|spec| spec.name.clone());
-        requests.push(tools.filter(|name| ["first", "late"].contains(&name.as_str())).collect());
+        requests.push(
+            tools
+                .filter(|name| ["first", "late"].contains(&name.as_str()))
+                .collect(),
+        );
         let id = format!("c{}", requests.len());
-        sink.push_event(Event::CallStart { index: 0, id: Some(&id), name, dialect: None, at: 0, name_at: 0 });
+        sink.push_event(Event::CallStart {
+            index: 0,
+            id: Some(&id),
+            name,
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        });
         if name == "attempt_completion" {
-            sink.push_event(Event::ArgStart { index: 0, name: "result", form: ArgForm::String, at: 0 });
-            sink.push_event(Event::ArgDelta { index: 0, text: "done" });
-            sink.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+            sink.push_event(Event::ArgStart {
+                index: 0,
+                name: "result",
+                form: ArgForm::String,
+                at: 0,
+            });
+            sink.push_event(Event::ArgDelta {
+                index: 0,
+                text: "done",
+            });
+            sink.push_event(Event::ArgEnd {
+                index: 0,
+                lead: "",
+                at: 0,
+            });
         }
         sink.push_event(Event::CallEnd { index: 0, at: 0 });
         Box::pin(std::future::ready(Ok(())))
@@ -87,7 +124,12 @@ fn task_settings(registry: &ToolRegistry) -> TaskSettings {
     }
 }
 
-fn drive(registry: &ToolRegistry, task: &mut Task, first: Option<Record>, model: &Calls) -> Vec<Record> {
+fn drive(
+    registry: &ToolRegistry,
+    task: &mut Task,
+    first: Option<Record>,
+    model: &Calls,
+) -> Vec<Record> {
     let mut store = Kept(Vec::new());
     let driver = TaskDriver {
         model,
@@ -98,7 +140,10 @@ fn drive(registry: &ToolRegistry, task: &mut Task, first: Option<Record>, model:
         cancel: CancelToken::default(),
         max_time: None,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let (outcome, message) = runtime.block_on(driver.run(task, first, None));
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     store.0
@@ -116,7 +161,11 @@ fn results(history: &[Message]) -> Vec<String> {
 fn tool_changes(records: &[Record]) -> Vec<(Vec<&str>, Vec<&str>)> {
     let changes = records.iter().filter_map(|record| match record {
         Record::Context(ContextChange::Tools(change)) => Some((
-            change.added.iter().map(|tool| tool.spec.name.as_str()).collect(),
+            change
+                .added
+                .iter()
+                .map(|tool| tool.spec.name.as_str())
+                .collect(),
             change.removed.iter().map(String::as_str).collect(),
         )),
         _ => None,
@@ -131,9 +180,13 @@ fn changing_registry() -> ToolRegistry {
     let add = move || {
         let inner = shared.clone();
         let remove = move || assert!(inner.remove("first"));
-        shared.add(Arc::new(Named("late", Arc::new(remove)))).unwrap();
+        shared
+            .add(Arc::new(Named("late", Arc::new(remove))))
+            .unwrap();
     };
-    registry.add(Arc::new(Named("first", Arc::new(add)))).unwrap();
+    registry
+        .add(Arc::new(Named("first", Arc::new(add))))
+        .unwrap();
     registry
 }
 
@@ -144,22 +197,48 @@ fn a_change_is_in_the_next_request_and_on_record() {
     let model = Calls(vec!["first", "late", "first"], Mutex::default());
     let records = drive(&registry, &mut task, Some(first), &model);
     let requests = model.1.lock().unwrap().clone();
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let names = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
         requests,
-        [names(&["first"]), names(&["first", "late"]), names(&["late"]), names(&["late"])],
+        [
+            names(&["first"]),
+            names(&["first", "late"]),
+            names(&["late"]),
+            names(&["late"])
+        ],
         "the tools that each request offered"
     );
-    assert_eq!(tool_changes(&records), [(vec!["first"], vec![]), (vec!["late"], vec![]), (vec![], vec!["first"])]);
+    assert_eq!(
+        tool_changes(&records),
+        [
+            (vec!["first"], vec![]),
+            (vec!["late"], vec![]),
+            (vec![], vec!["first"])
+        ]
+    );
     let results = results(task.history());
     assert_eq!(results[..2], ["first ran", "late ran"]);
-    assert!(results[2].contains("first"), "a tool that is gone is unknown: {results:?}");
+    assert!(
+        results[2].contains("first"),
+        "a tool that is gone is unknown: {results:?}"
+    );
     // The same records make the same requests, whatever the tools were at first.
     let bare = ToolRegistry::new(Vec::new()).unwrap();
     let again = Task::replay_for_message(records, task_settings(&bare)).unwrap();
     let (request, replayed) = (task.model_request(), again.model_request());
     assert_eq!(replayed.messages, request.messages);
-    let offered = |request: &Request| request.tools.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
+    let offered = |request: &Request| {
+        request
+            .tools
+            .iter()
+            .map(|spec| spec.name.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(offered(&replayed), offered(&request));
 }
 
@@ -167,7 +246,12 @@ fn a_change_is_in_the_next_request_and_on_record() {
 fn a_resumed_task_learns_which_tools_did_not_come_back() {
     let registry = changing_registry();
     let (mut task, first) = Task::new(start(), task_settings(&registry));
-    let mut records = drive(&registry, &mut task, Some(first), &Calls(vec!["first"], Mutex::default()));
+    let mut records = drive(
+        &registry,
+        &mut task,
+        Some(first),
+        &Calls(vec!["first"], Mutex::default()),
+    );
     records.pop();
     // `late` is gone, `first` is there from the beginning.
     let later = ToolRegistry::new(vec![Arc::new(Named("first", nothing()))]).unwrap();
@@ -181,9 +265,17 @@ fn a_resumed_task_learns_which_tools_did_not_come_back() {
 #[test]
 fn only_sound_tools_are_added() {
     let registry = ToolRegistry::new(vec![Arc::new(Named("first", nothing()))]).unwrap();
-    registry.add(Arc::new(Named("first", nothing()))).unwrap_err();
-    registry.add(Arc::new(Named("attempt_completion", nothing()))).unwrap_err();
-    registry.add(Arc::new(Named("no name", nothing()))).unwrap_err();
-    registry.replace(Arc::new(Named("first", nothing()))).unwrap();
+    registry
+        .add(Arc::new(Named("first", nothing())))
+        .unwrap_err();
+    registry
+        .add(Arc::new(Named("attempt_completion", nothing())))
+        .unwrap_err();
+    registry
+        .add(Arc::new(Named("no name", nothing())))
+        .unwrap_err();
+    registry
+        .replace(Arc::new(Named("first", nothing())))
+        .unwrap();
     assert!(!registry.remove("late"));
 }

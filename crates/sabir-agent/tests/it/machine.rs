@@ -1,21 +1,26 @@
 //! A machine on a bench: inputs by hand, everything that it asked for written down.
 
 use sabir_agent::{
-    AssistantTurn, CallPermit, CompletionConditions, Interactivity, Preconditions, Record, Task, TaskEffect, TaskId,
-    TaskInput, TaskLimits, TaskOutcome, TaskSettings, TaskStart, ToolOutput, UserQuestion, UserReply, control,
+    AssistantTurn, CallPermit, CompletionConditions, Interactivity, Preconditions, Record, Task,
+    TaskEffect, TaskId, TaskInput, TaskLimits, TaskOutcome, TaskSettings, TaskStart, ToolOutput,
+    UserQuestion, UserReply, control,
 };
 use sabir_call::dialect::{CLINE, DialectSet};
 use sabir_call::{
-    CallId, CallResult, Event, EventSink, MessagePart, ModelError, ModelErrorKind, PromptedSink, Role, TokenPrices,
-    ToolProtocol, ToolSet, ToolSpec,
+    CallId, CallResult, Event, EventSink, MessagePart, ModelError, ModelErrorKind, PromptedSink,
+    Role, TokenPrices, ToolProtocol, ToolSet, ToolSpec,
 };
 use sabir_policy::{Access, PolicyRules};
 use serde_json::json;
 
 /// Three tools: `look` reads, `touch` writes, `new_task` hands on.
 pub(crate) fn tools() -> ToolSet {
-    let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
-    let mut specs = vec![ToolSpec::new("look", "", schema.clone()), ToolSpec::new("touch", "", schema)];
+    let schema =
+        json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
+    let mut specs = vec![
+        ToolSpec::new("look", "", schema.clone()),
+        ToolSpec::new("touch", "", schema),
+    ];
     specs.push(control::subtask_spec());
     specs.extend(control::control_specs());
     ToolSet::new(specs).unwrap()
@@ -66,7 +71,11 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(settings: TaskSettings) -> Self {
         let (task, first) = Task::new(start(), settings);
-        let mut machine = Self { task, records: vec![first], open: Vec::new() };
+        let mut machine = Self {
+            task,
+            records: vec![first],
+            open: Vec::new(),
+        };
         machine.step(TaskInput::Begin);
         machine
     }
@@ -76,10 +85,13 @@ impl Machine {
             match effect {
                 TaskEffect::PersistRecord(record) => self.records.push(record),
                 TaskEffect::StopAll => self.open.clear(),
-                TaskEffect::WithdrawQuestion => self.open.retain(|effect| !matches!(effect, TaskEffect::AskUser(_))),
+                TaskEffect::WithdrawQuestion => self
+                    .open
+                    .retain(|effect| !matches!(effect, TaskEffect::AskUser(_))),
                 TaskEffect::RequestModel => {
                     // No call is open any more: what was to be weighed has been given up.
-                    self.open.retain(|effect| !matches!(effect, TaskEffect::AssessCall(_)));
+                    self.open
+                        .retain(|effect| !matches!(effect, TaskEffect::AssessCall(_)));
                     self.open.push(TaskEffect::RequestModel);
                 }
                 other => self.open.push(other),
@@ -97,9 +109,11 @@ impl Machine {
 
     pub(crate) fn stream(&mut self, text: &str) {
         let task = &mut self.task;
-        let mut reading = PromptedSink::new(DialectSet::built_in().all(), &tools(), |event: Event<'_>| {
-            assert!(task.step(TaskInput::ModelEvent(event)).is_empty())
-        });
+        let mut reading = PromptedSink::new(
+            DialectSet::built_in().all(),
+            &tools(),
+            |event: Event<'_>| assert!(task.step(TaskInput::ModelEvent(event)).is_empty()),
+        );
         reading.push_event(Event::Text { text });
         let _ = reading.finish(sabir_call::Truncation::Ended);
     }
@@ -107,21 +121,34 @@ impl Machine {
     pub(crate) fn break_off(&mut self) {
         assert_eq!(self.open, [TaskEffect::RequestModel]);
         self.open.clear();
-        self.step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() }));
+        self.step(TaskInput::ModelFailed(ModelError {
+            kind: ModelErrorKind::Broken,
+            message: "lost".to_owned(),
+        }));
     }
 
     /// Weighs and runs everything that is asked for, with the given output of each tool; reading is inside the workspace.
     pub(crate) fn work(&mut self, failed: bool) {
-        while let Some(at) =
-            self.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+        while let Some(at) = self
+            .open
+            .iter()
+            .position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
         {
             match self.open.remove(at) {
                 TaskEffect::AssessCall(call) => {
                     let access = self.access(&call);
-                    self.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
+                    self.step(TaskInput::CallAssessed(
+                        call,
+                        access,
+                        Preconditions::default(),
+                    ));
                 }
                 TaskEffect::RunCall(CallPermit { call, .. }) => {
-                    let output = if failed { ToolOutput::failed("no") } else { ToolOutput::done("yes") };
+                    let output = if failed {
+                        ToolOutput::failed("no")
+                    } else {
+                        ToolOutput::done("yes")
+                    };
                     self.step(TaskInput::ToolFinished(call, output));
                 }
                 _ => unreachable!(),
@@ -132,14 +159,26 @@ impl Machine {
     pub(crate) fn access(&self, call: &CallId) -> Access {
         let path = "a".to_owned();
         match self.task.open_call(call).unwrap().name.as_str() {
-            "look" => Access::Read { path, outside: false },
-            _ => Access::Write { path, protected: None },
+            "look" => Access::Read {
+                path,
+                outside: false,
+            },
+            _ => Access::Write {
+                path,
+                protected: None,
+            },
         }
     }
 
     pub(crate) fn question(&mut self) -> UserQuestion {
-        let at = self.open.iter().position(|effect| matches!(effect, TaskEffect::AskUser(_))).expect("a question");
-        let TaskEffect::AskUser(question) = self.open.remove(at) else { unreachable!() };
+        let at = self
+            .open
+            .iter()
+            .position(|effect| matches!(effect, TaskEffect::AskUser(_)))
+            .expect("a question");
+        let TaskEffect::AskUser(question) = self.open.remove(at) else {
+            unreachable!()
+        };
         question
     }
 
@@ -158,7 +197,9 @@ impl Machine {
     /// The results so far, as `name ending`.
     pub(crate) fn results(&self) -> Vec<String> {
         let results = self.records.iter().filter_map(|record| match record {
-            Record::Result(CallResult { name, ending, .. }) => Some(format!("{name} {ending:?}").to_lowercase()),
+            Record::Result(CallResult { name, ending, .. }) => {
+                Some(format!("{name} {ending:?}").to_lowercase())
+            }
             _ => None,
         });
         results.collect()
@@ -166,7 +207,15 @@ impl Machine {
 
     pub(crate) fn last_answer(&self) -> &AssistantTurn {
         let mut answers = self.records.iter().rev();
-        answers.find_map(|record| if let Record::Answered(answered) = record { Some(answered) } else { None }).unwrap()
+        answers
+            .find_map(|record| {
+                if let Record::Answered(answered) = record {
+                    Some(answered)
+                } else {
+                    None
+                }
+            })
+            .unwrap()
     }
 
     /// Law 7: in the history every call has exactly one result, in call order, in the very next message.
@@ -175,11 +224,23 @@ impl Machine {
         for (at, message) in history.iter().enumerate() {
             let calls: Vec<_> = message.calls().map(|call| &call.id).collect();
             if at > 0 {
-                assert_ne!(history[at - 1].role, message.role, "two messages of one side");
+                assert_ne!(
+                    history[at - 1].role,
+                    message.role,
+                    "two messages of one side"
+                );
             }
             if message.role == Role::User {
-                let results = message.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();
-                let asked = if at == 0 { 0 } else { history[at - 1].calls().count() };
+                let results = message
+                    .parts
+                    .iter()
+                    .filter(|part| matches!(part, MessagePart::Result(_)))
+                    .count();
+                let asked = if at == 0 {
+                    0
+                } else {
+                    history[at - 1].calls().count()
+                };
                 assert_eq!(results, asked, "results without calls");
             }
             if !calls.is_empty() {

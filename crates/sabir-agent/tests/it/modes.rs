@@ -1,8 +1,8 @@
 //! Switching modes in the machine: when what holds, whose word counts, and that a replay comes to the same.
 
 use sabir_agent::{
-    ContextChange, Delivery, Interactivity, ModeConfig, ModeHistory, Record, Task, TaskEffect, TaskInput, TaskLimits,
-    TaskSettings, UserQuestion, UserReply,
+    ContextChange, Delivery, Interactivity, ModeConfig, ModeHistory, Record, Task, TaskEffect,
+    TaskInput, TaskLimits, TaskSettings, UserQuestion, UserReply,
 };
 use sabir_call::{CallId, Event, TokenPrices, ToolSet};
 use sabir_policy::Mode;
@@ -13,19 +13,35 @@ const LOOK: &str = "<look>\n<path>a</path>\n</look>\n";
 const TOUCH: &str = "<touch>\n<path>a</path>\n</touch>\n";
 
 fn mode(name: &str) -> Mode {
-    Mode::builtin_modes().into_iter().find(|mode| mode.name == name).unwrap()
+    Mode::builtin_modes()
+        .into_iter()
+        .find(|mode| mode.name == name)
+        .unwrap()
 }
 
 fn known() -> ToolSet {
     let all = tools();
-    ToolSet::new(all.iter().cloned().chain(sabir_agent::control::mode_dependent_specs()).collect()).unwrap()
+    ToolSet::new(
+        all.iter()
+            .cloned()
+            .chain(sabir_agent::control::mode_dependent_specs())
+            .collect(),
+    )
+    .unwrap()
 }
 
 /// The modes of a task, each with a model of its own.
 pub(crate) fn outfits() -> Vec<ModeConfig> {
     let outfit = |mode: Mode| {
         let (model, prices) = (format!("model of {}", mode.name), TokenPrices::default());
-        ModeConfig { mode, from_repository: false, model, prices, window: Some(1000), tools: known() }
+        ModeConfig {
+            mode,
+            from_repository: false,
+            model,
+            prices,
+            window: Some(1000),
+            tools: known(),
+        }
     };
     Mode::builtin_modes().into_iter().map(outfit).collect()
 }
@@ -36,14 +52,29 @@ fn within(name: &str, attended: Interactivity) -> TaskSettings {
 
 /// The settings of a task that is in that mode.
 pub(crate) fn in_mode(name: &str, plain: TaskSettings) -> TaskSettings {
-    let limits = TaskLimits { turns: None, ..plain.limits };
-    TaskSettings { rules: plain.rules.clone().with_mode(mode(name)), tools: known(), limits, ..plain }
+    let limits = TaskLimits {
+        turns: None,
+        ..plain.limits
+    };
+    TaskSettings {
+        rules: plain.rules.clone().with_mode(mode(name)),
+        tools: known(),
+        limits,
+        ..plain
+    }
 }
 
 fn machine(name: &str, attended: Interactivity) -> Machine {
     let mode = Some(name.to_owned()).filter(|name| name != "code");
-    let (task, first) = Task::new(sabir_agent::TaskStart { mode, ..start() }, within(name, attended));
-    let mut machine = Machine { task: task.with_modes(outfits()), records: vec![first], open: Vec::new() };
+    let (task, first) = Task::new(
+        sabir_agent::TaskStart { mode, ..start() },
+        within(name, attended),
+    );
+    let mut machine = Machine {
+        task: task.with_modes(outfits()),
+        records: vec![first],
+        open: Vec::new(),
+    };
     machine.step(TaskInput::Begin);
     machine
 }
@@ -59,9 +90,11 @@ fn answer(machine: &mut Machine, text: &str) {
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.open.clear();
     let task = &mut machine.task;
-    let mut reading = PromptedSink::new(DialectSet::built_in().all(), &known(), |event: Event<'_>| {
-        assert!(task.step(TaskInput::ModelEvent(event)).is_empty())
-    });
+    let mut reading = PromptedSink::new(
+        DialectSet::built_in().all(),
+        &known(),
+        |event: Event<'_>| assert!(task.step(TaskInput::ModelEvent(event)).is_empty()),
+    );
     reading.push_event(Event::Text { text });
     let _ = reading.finish(sabir_call::Truncation::Ended);
     machine.step(TaskInput::ModelFinished);
@@ -70,14 +103,34 @@ fn answer(machine: &mut Machine, text: &str) {
 #[test]
 fn reads_before_a_switch_are_in_the_old_mode_and_what_follows_in_the_new_one() {
     let mut machine = machine("code", Interactivity::Headless);
-    answer(&mut machine, &format!("{LOOK}{LOOK}{}{LOOK}{TOUCH}", switch("plan")));
-    assert_eq!(machine.open.len(), 2, "both reads, and nothing behind them: {:?}", machine.open);
+    answer(
+        &mut machine,
+        &format!("{LOOK}{LOOK}{}{LOOK}{TOUCH}", switch("plan")),
+    );
+    assert_eq!(
+        machine.open.len(),
+        2,
+        "both reads, and nothing behind them: {:?}",
+        machine.open
+    );
     assert_eq!(machine.task.model_request().model, "m");
     machine.work(false);
-    let results = ["look done", "look done", "switch_mode done", "look done", "touch denied"];
+    let results = [
+        "look done",
+        "look done",
+        "switch_mode done",
+        "look done",
+        "touch denied",
+    ];
     assert_eq!(machine.results(), results);
     let request = machine.task.model_request();
-    assert_eq!((request.model.as_str(), machine.task.mode_history().current_mode()), ("model of plan", "plan"));
+    assert_eq!(
+        (
+            request.model.as_str(),
+            machine.task.mode_history().current_mode()
+        ),
+        ("model of plan", "plan")
+    );
     assert_eq!(machine.task.context_usage().window, Some(1000));
     machine.check_history();
 }
@@ -92,14 +145,20 @@ fn a_mode_follows_from_records_alone() {
     answer(&mut machine, &switch("code"));
     machine.reply(UserReply::No("no".to_owned()));
     machine.step(TaskInput::SetMode("debug".to_owned()));
-    assert_eq!(machine.results(), ["switch_mode done", "switch_mode done", "switch_mode denied"]);
+    assert_eq!(
+        machine.results(),
+        ["switch_mode done", "switch_mode done", "switch_mode denied"]
+    );
     let mut modes = Vec::new();
     for count in 1..=machine.records.len() {
         let records = &machine.records[..count];
         let trail = ModeHistory::from_records(records);
-        let again = Task::replay(records.to_vec(), within(trail.current_mode(), Interactivity::Interactive))
-            .unwrap()
-            .with_modes(outfits());
+        let again = Task::replay(
+            records.to_vec(),
+            within(trail.current_mode(), Interactivity::Interactive),
+        )
+        .unwrap()
+        .with_modes(outfits());
         assert_eq!(again.mode_history().current_mode(), trail.current_mode());
         if modes.last().map(String::as_str) != Some(trail.current_mode()) {
             modes.push(trail.current_mode().to_owned());
@@ -112,8 +171,19 @@ fn a_mode_follows_from_records_alone() {
 fn the_users_word_has_open_questions_judged_anew() {
     let mut machine = machine("plan", Interactivity::Interactive);
     answer(&mut machine, &format!("{}{TOUCH}", switch("code")));
-    let UserQuestion::Approval { reason, detail, proposals, .. } = machine.question() else { panic!() };
-    assert!(reason.contains("which can also change files") && detail == "why" && proposals.is_empty(), "{reason}");
+    let UserQuestion::Approval {
+        reason,
+        detail,
+        proposals,
+        ..
+    } = machine.question()
+    else {
+        panic!()
+    };
+    assert!(
+        reason.contains("which can also change files") && detail == "why" && proposals.is_empty(),
+        "{reason}"
+    );
     // Words approve nothing.
     machine.step(TaskInput::queued("yes, switch"));
     assert_eq!(machine.results(), [""; 0]);
@@ -131,15 +201,24 @@ fn the_users_word_has_open_questions_judged_anew() {
 fn a_switch_while_the_model_writes() {
     let mut machine = machine("code", Interactivity::Headless);
     machine.step(TaskInput::SetMode("plan".to_owned()));
-    let Some(Record::Context(ContextChange::Moded { when, .. })) = machine.records.last() else { panic!() };
+    let Some(Record::Context(ContextChange::Moded { when, .. })) = machine.records.last() else {
+        panic!()
+    };
     assert_eq!(*when, Delivery::Later);
-    assert_eq!(machine.task.model_request().model, "m", "the request is on its way");
+    assert_eq!(
+        machine.task.model_request().model,
+        "m",
+        "the request is on its way"
+    );
     answer(&mut machine, TOUCH);
     machine.work(false);
     assert_eq!(machine.results(), ["touch denied"]);
     assert_eq!(machine.task.model_request().model, "model of plan");
     let last = format!("{:?}", machine.task.history().last());
-    assert!(last.contains("The user has switched to another mode. The mode is now `plan`"), "{last}");
+    assert!(
+        last.contains("The user has switched to another mode. The mode is now `plan`"),
+        "{last}"
+    );
 }
 
 #[test]
@@ -149,13 +228,20 @@ fn nobody_there_means_no_more_than_before() {
     machine.question();
     machine.step(TaskInput::UserLeft);
     assert_eq!(
-        (machine.results(), machine.task.mode_history().current_mode()),
+        (
+            machine.results(),
+            machine.task.mode_history().current_mode()
+        ),
         (vec!["switch_mode denied".to_owned()], "plan")
     );
     // A result that nobody gave switches nothing.
     let mut trail = machine.task.mode_history().clone();
     let id = CallId::new("forged");
-    let (name, ending, content) = ("switch_mode".to_owned(), sabir_call::ToolResultStatus::Done, "code".to_owned());
+    let (name, ending, content) = (
+        "switch_mode".to_owned(),
+        sabir_call::ToolResultStatus::Done,
+        "code".to_owned(),
+    );
     assert!(!trail.apply_record(&Record::Result(sabir_call::CallResult {
         id,
         name,
@@ -168,7 +254,11 @@ fn nobody_there_means_no_more_than_before() {
 #[test]
 fn a_task_that_knows_no_modes_has_its_own() {
     let (task, first) = Task::new(start(), within("plan", Interactivity::Headless));
-    let mut machine = Machine { task, records: vec![first], open: Vec::new() };
+    let mut machine = Machine {
+        task,
+        records: vec![first],
+        open: Vec::new(),
+    };
     machine.step(TaskInput::Begin);
     // Its start says another mode than it is run in: that is told.
     assert!(

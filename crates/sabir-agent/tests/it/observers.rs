@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, DriverObserver, Interactivity, ObservedCall, ObserverWork, Preconditions,
-    PreparedCall, ProgressSink, Record, Task, TaskDriver, Tool, ToolOutput, ToolRefusal, ToolRegistry, ToolWork,
-    TransientEvent,
+    CallArguments, CallPermit, CancelToken, DriverObserver, Interactivity, ObservedCall,
+    ObserverWork, Preconditions, PreparedCall, ProgressSink, Record, Task, TaskDriver, Tool,
+    ToolOutput, ToolRefusal, ToolRegistry, ToolWork, TransientEvent,
 };
 use sabir_call::dialect::DialectSet;
-use sabir_call::{Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec, Truncation};
+use sabir_call::{
+    Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec,
+    Truncation,
+};
 use sabir_policy::Access;
 use serde_json::json;
 
@@ -34,14 +37,20 @@ impl Tool for Look {
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
         self.0.lock().unwrap().push("prepare".to_owned());
-        Box::new(LookCall(Arc::clone(&self.0), arguments["path"].as_str().unwrap().to_owned()))
+        Box::new(LookCall(
+            Arc::clone(&self.0),
+            arguments["path"].as_str().unwrap().to_owned(),
+        ))
     }
 }
 
 impl PreparedCall for LookCall {
     fn access(&self) -> Access {
         self.0.lock().unwrap().push("access".to_owned());
-        Access::Read { path: self.1.clone(), outside: false }
+        Access::Read {
+            path: self.1.clone(),
+            outside: false,
+        }
     }
 
     fn preconditions(&self) -> Preconditions {
@@ -67,7 +76,11 @@ struct Observer(Log, &'static str);
 impl DriverObserver for Observer {
     fn on_record_kept(&self, record: &Record) {
         if let Record::Running { .. } | Record::Result(_) = record {
-            let kind = if matches!(record, Record::Running { .. }) { "running" } else { "result" };
+            let kind = if matches!(record, Record::Running { .. }) {
+                "running"
+            } else {
+                "result"
+            };
             self.0.lock().unwrap().push(kind.to_owned());
         }
     }
@@ -78,15 +91,34 @@ impl DriverObserver for Observer {
         }
     }
 
-    fn before_tool<'a>(&'a self, call: &'a ObservedCall) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+    fn before_tool<'a>(
+        &'a self,
+        call: &'a ObservedCall,
+    ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
-            self.0.lock().unwrap().push(format!("before {} {:?}", call.tool, call.access));
-            if self.1.is_empty() { Ok(()) } else { Err(ToolRefusal(self.1.to_owned())) }
+            self.0
+                .lock()
+                .unwrap()
+                .push(format!("before {} {:?}", call.tool, call.access));
+            if self.1.is_empty() {
+                Ok(())
+            } else {
+                Err(ToolRefusal(self.1.to_owned()))
+            }
         })
     }
 
-    fn after_tool<'a>(&'a self, _: &'a ObservedCall, output: &'a ToolOutput) -> ObserverWork<'a, ()> {
-        Box::pin(async move { self.0.lock().unwrap().push(format!("after, failed: {}", output.failed)) })
+    fn after_tool<'a>(
+        &'a self,
+        _: &'a ObservedCall,
+        output: &'a ToolOutput,
+    ) -> ObserverWork<'a, ()> {
+        Box::pin(async move {
+            self.0
+                .lock()
+                .unwrap()
+                .push(format!("after, failed: {}", output.failed))
+        })
     }
 }
 
@@ -94,7 +126,11 @@ impl DriverObserver for Observer {
 struct Looking(&'static str);
 
 impl Model for Looking {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         let text = match request.messages.len() {
             1 => format!("<look>\n<path>{}</path>\n</look>\n", self.0),
             _ => "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned(),
@@ -121,7 +157,10 @@ fn observed(path: &'static str, refusal: &'static str) -> (Vec<String>, String) 
         cancel: CancelToken::default(),
         max_time: None,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(driver.run(&mut task, Some(first), None));
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let result = parts.into_iter().find_map(|part| match part {
@@ -146,7 +185,14 @@ const BEFORE: [&str; 7] = [
 #[test]
 fn a_call_is_prepared_once_and_runs_between_its_observers() {
     let (log, result) = observed("x", "");
-    assert_eq!(log, [&BEFORE[..], &["preconditions", "run", "after, failed: false"]].concat());
+    assert_eq!(
+        log,
+        [
+            &BEFORE[..],
+            &["preconditions", "run", "after, failed: false"]
+        ]
+        .concat()
+    );
     assert_eq!(result, "seen");
 }
 
@@ -161,7 +207,9 @@ fn an_observer_can_refuse_a_call() {
 fn a_call_whose_preconditions_change_meanwhile_does_not_run() {
     let (log, result) = observed("moved", "");
     assert_eq!(log[7..], ["preconditions", "after, failed: true"]);
-    assert!(result.starts_with("Not run: this changed between the approval of the call and its run: the thing."));
+    assert!(result.starts_with(
+        "Not run: this changed between the approval of the call and its run: the thing."
+    ));
 }
 
 #[test]

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CallArguments, CancelToken, FrontEnd, Interactivity, PreparedCall, ProgressSink, Record, RecordStore, StoreError,
-    Task, TaskDriver, TaskEvent, TaskOutcome, Tool, ToolOutput, ToolRegistry, ToolWork, UserQuestion, UserReply,
+    CallArguments, CancelToken, FrontEnd, Interactivity, PreparedCall, ProgressSink, Record,
+    RecordStore, StoreError, Task, TaskDriver, TaskEvent, TaskOutcome, Tool, ToolOutput,
+    ToolRegistry, ToolWork, UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSet;
-use sabir_call::{Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec, Truncation};
+use sabir_call::{
+    Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec,
+    Truncation,
+};
 use sabir_policy::Access;
 use serde_json::json;
 
@@ -33,7 +37,10 @@ impl Tool for Look {
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
         let path = arguments["path"].as_str().unwrap().to_owned();
-        Box::new(LookCall { path, all_here: Arc::clone(&self.all_here) })
+        Box::new(LookCall {
+            path,
+            all_here: Arc::clone(&self.all_here),
+        })
     }
 }
 
@@ -47,7 +54,11 @@ impl PreparedCall for LookCall {
         Access::Nothing
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a sabir_agent::CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(
+        self: Box<Self>,
+        _: &'a sabir_agent::CallPermit,
+        _: ProgressSink<'a>,
+    ) -> ToolWork<'a> {
         let Self { path, all_here } = *self;
         Box::pin(async move {
             // Nobody passes before all are here.
@@ -63,11 +74,19 @@ impl PreparedCall for LookCall {
 struct Looking;
 
 impl Model for Looking {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         let first = request.messages.len() == 1;
         let look = |time: u32| format!("<look>\n<path>{time}</path>\n</look>\n");
         let done = || "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned();
-        let text = if first { [300, 150, 1].map(look).concat() } else { done() };
+        let text = if first {
+            [300, 150, 1].map(look).concat()
+        } else {
+            done()
+        };
         let pass = |event: Event<'_>| sink.push_event(event);
         let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
         prompted.push_event(Event::Text { text: &text });
@@ -81,7 +100,10 @@ pub(crate) struct Nobody;
 impl FrontEnd for Nobody {
     fn on_event(&mut self, _event: TaskEvent<'_>) {}
 
-    fn request<'a>(&'a mut self, _question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        _question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(std::future::ready(UserReply::Leave))
     }
 }
@@ -96,10 +118,14 @@ impl RecordStore for Lost {
 
 #[test]
 fn results_come_in_the_order_of_their_calls() {
-    let registry =
-        ToolRegistry::new(vec![Arc::new(Look { all_here: Arc::new(tokio::sync::Barrier::new(3)) })]).unwrap();
-    let settings =
-        sabir_agent::TaskSettings { tools: registry.tool_set().clone(), ..settings(Interactivity::Headless) };
+    let registry = ToolRegistry::new(vec![Arc::new(Look {
+        all_here: Arc::new(tokio::sync::Barrier::new(3)),
+    })])
+    .unwrap();
+    let settings = sabir_agent::TaskSettings {
+        tools: registry.tool_set().clone(),
+        ..settings(Interactivity::Headless)
+    };
     let (mut task, first) = Task::new(start(), settings);
     let driver = TaskDriver {
         model: &Looking,
@@ -110,7 +136,10 @@ fn results_come_in_the_order_of_their_calls() {
         cancel: CancelToken::default(),
         max_time: None,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     let parts = task.history().iter().flat_map(|message| &message.parts);
@@ -118,5 +147,8 @@ fn results_come_in_the_order_of_their_calls() {
         MessagePart::Result(result) => Some(result.content.as_str()),
         _ => None,
     });
-    assert_eq!(results.collect::<Vec<_>>(), ["300", "150", "1", "Accepted."]);
+    assert_eq!(
+        results.collect::<Vec<_>>(),
+        ["300", "150", "1", "Accepted."]
+    );
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use sabir_agent::{
-    CallArguments, CancelToken, Interactivity, PreparedCall, ProgressSink, Task, TaskDriver, TaskOutcome, Tool,
-    ToolOutput, ToolRegistry, ToolWork,
+    CallArguments, CancelToken, Interactivity, PreparedCall, ProgressSink, Task, TaskDriver,
+    TaskOutcome, Tool, ToolOutput, ToolRegistry, ToolWork,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
-    Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolResultStatus, ToolSpec, Truncation,
+    Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolResultStatus,
+    ToolSpec, Truncation,
 };
 use sabir_policy::Access;
 use serde_json::json;
@@ -41,7 +42,11 @@ impl PreparedCall for FragileCall {
         Access::Nothing
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a sabir_agent::CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(
+        self: Box<Self>,
+        _: &'a sabir_agent::CallPermit,
+        _: ProgressSink<'a>,
+    ) -> ToolWork<'a> {
         let path = self.0;
         Box::pin(async move {
             assert!(path != "now", "it breaks down");
@@ -55,11 +60,19 @@ impl PreparedCall for FragileCall {
 struct Looking;
 
 impl Model for Looking {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         let first = request.messages.len() == 1;
         let look = |path: &str| format!("<look>\n<path>{path}</path>\n</look>\n");
         let done = || "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned();
-        let text = if first { ["now", "fine", "later"].map(look).concat() } else { done() };
+        let text = if first {
+            ["now", "fine", "later"].map(look).concat()
+        } else {
+            done()
+        };
         let pass = |event: Event<'_>| sink.push_event(event);
         let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
         prompted.push_event(Event::Text { text: &text });
@@ -71,8 +84,10 @@ impl Model for Looking {
 #[test]
 fn a_tool_that_breaks_down_fails_and_the_task_goes_on() {
     let registry = ToolRegistry::new(vec![Arc::new(Fragile)]).unwrap();
-    let settings =
-        sabir_agent::TaskSettings { tools: registry.tool_set().clone(), ..settings(Interactivity::Headless) };
+    let settings = sabir_agent::TaskSettings {
+        tools: registry.tool_set().clone(),
+        ..settings(Interactivity::Headless)
+    };
     let (mut task, first) = Task::new(start(), settings);
     let driver = TaskDriver {
         model: &Looking,
@@ -83,16 +98,29 @@ fn a_tool_that_breaks_down_fails_and_the_task_goes_on() {
         cancel: CancelToken::default(),
         max_time: None,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let results: Vec<_> = parts
         .filter_map(|part| match part {
-            MessagePart::Result(result) => Some((result.ending, result.content.contains("broke down"))),
+            MessagePart::Result(result) => {
+                Some((result.ending, result.content.contains("broke down")))
+            }
             _ => None,
         })
         .collect();
     let failed = (ToolResultStatus::Failed, true);
-    assert_eq!(results, [failed, (ToolResultStatus::Done, false), failed, (ToolResultStatus::Done, false)]);
+    assert_eq!(
+        results,
+        [
+            failed,
+            (ToolResultStatus::Done, false),
+            failed,
+            (ToolResultStatus::Done, false)
+        ]
+    );
 }

@@ -1,29 +1,43 @@
 //! What the user shows, and compactions that he asks for, at any moment.
 
 use sabir_agent::{
-    CompactionTiming, Interactivity, Preconditions, Record, Task, TaskEffect, TaskInput, ToolOutput, UserMessage,
-    UserReply,
+    CompactionTiming, Interactivity, Preconditions, Record, Task, TaskEffect, TaskInput,
+    ToolOutput, UserMessage, UserReply,
 };
 use sabir_call::{Event, Image, Message, MessagePart, Role};
 use sabir_policy::Access;
 
 use crate::machine::{Machine, settings};
 
-const SUMMARY: &str = "The files a, b and c were looked at, and nothing was changed; there is nothing else to say.";
+const SUMMARY: &str =
+    "The files a, b and c were looked at, and nothing was changed; there is nothing else to say.";
 
 fn picture(data: &str) -> Image {
-    Image { media_type: "image/png".to_owned(), data: data.to_owned() }
+    Image {
+        media_type: "image/png".to_owned(),
+        data: data.to_owned(),
+    }
 }
 
 fn showed(text: &str, data: &str, at_once: bool) -> TaskInput<'static> {
-    let message = UserMessage { text: text.to_owned(), images: vec![picture(data)] };
-    if at_once { TaskInput::interrupting(message) } else { TaskInput::queued(message) }
+    let message = UserMessage {
+        text: text.to_owned(),
+        images: vec![picture(data)],
+    };
+    if at_once {
+        TaskInput::interrupting(message)
+    } else {
+        TaskInput::queued(message)
+    }
 }
 
 /// The pictures and the user's words that a request shows, in order.
 fn seen(task: &Task) -> Vec<String> {
     let messages = task.model_request().messages;
-    let parts = messages.iter().filter(|message| message.role == Role::User).flat_map(|message| &message.parts);
+    let parts = messages
+        .iter()
+        .filter(|message| message.role == Role::User)
+        .flat_map(|message| &message.parts);
     let seen = parts.filter_map(|part| match part {
         MessagePart::Image(image) => Some(format!("<{}>", image.data)),
         MessagePart::Text { text } => Some(text.clone()),
@@ -33,7 +47,11 @@ fn seen(task: &Task) -> Vec<String> {
 }
 
 fn replayed(machine: &Machine) -> Task {
-    Task::replay(machine.records.to_vec(), settings(Interactivity::Interactive)).unwrap()
+    Task::replay(
+        machine.records.to_vec(),
+        settings(Interactivity::Interactive),
+    )
+    .unwrap()
 }
 
 fn look(machine: &mut Machine, path: &str) {
@@ -43,13 +61,17 @@ fn look(machine: &mut Machine, path: &str) {
 
 /// Results that are long enough to be worth a compaction.
 fn work(machine: &mut Machine) {
-    while let Some(at) =
-        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    while let Some(at) = machine
+        .open
+        .iter()
+        .position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
     {
         match machine.open.remove(at) {
-            TaskEffect::AssessCall(call) => {
-                machine.step(TaskInput::CallAssessed(call, Access::Nothing, Preconditions::default()))
-            }
+            TaskEffect::AssessCall(call) => machine.step(TaskInput::CallAssessed(
+                call,
+                Access::Nothing,
+                Preconditions::default(),
+            )),
             TaskEffect::RunCall(permit) => {
                 let said = format!("{} says much. ", permit.call).repeat(200);
                 machine.step(TaskInput::ToolFinished(permit.call, ToolOutput::done(said)));
@@ -71,17 +93,28 @@ fn summarise(machine: &mut Machine) {
 fn pictures_come_before_their_words_and_behind_what_was_seen() {
     let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.step(showed("later", "A", false));
-    assert_eq!(seen(&machine.task), ["Do it."], "an answer is being written");
+    assert_eq!(
+        seen(&machine.task),
+        ["Do it."],
+        "an answer is being written"
+    );
     machine.answer("<look><path>a</path></look>");
     machine.step(showed("", "B", false));
     machine.work(false);
     assert_eq!(seen(&machine.task), ["Do it.", "<A>", "later", "<B>"]);
     machine.stream("half of");
     machine.step(showed("now", "C", true));
-    assert_eq!(machine.open, [TaskEffect::RequestModel], "asked again at once");
+    assert_eq!(
+        machine.open,
+        [TaskEffect::RequestModel],
+        "asked again at once"
+    );
     assert_eq!(seen(&machine.task)[4..], ["<C>", "now"]);
     machine.check_history();
-    assert_eq!(replayed(&machine).model_request().messages, machine.task.model_request().messages);
+    assert_eq!(
+        replayed(&machine).model_request().messages,
+        machine.task.model_request().messages
+    );
     // Nothing is nothing.
     machine.step(TaskInput::interrupting(" "));
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
@@ -91,7 +124,11 @@ fn pictures_come_before_their_words_and_behind_what_was_seen() {
 fn pictures_go_with_what_begins_or_goes_on() {
     let start = crate::machine::start();
     let (task, first) = Task::new(start, settings(Interactivity::Headless));
-    let mut machine = Machine { task: task.with_images(vec![picture("A")]), records: vec![first], open: Vec::new() };
+    let mut machine = Machine {
+        task: task.with_images(vec![picture("A")]),
+        records: vec![first],
+        open: Vec::new(),
+    };
     machine.step(TaskInput::Begin);
     assert_eq!(seen(&machine.task), ["Do it.", "<A>"]);
     look(&mut machine, "a");
@@ -128,14 +165,24 @@ fn a_compaction_in_the_users_turn_leaves_it_his_turn() {
     let question = std::mem::take(&mut machine.open);
     machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
     summarise(&mut machine);
-    assert!(machine.open.is_empty(), "the question stands, and nothing else is asked");
-    assert!(seen(&machine.task).iter().any(|text| text.contains(SUMMARY)));
+    assert!(
+        machine.open.is_empty(),
+        "the question stands, and nothing else is asked"
+    );
+    assert!(
+        seen(&machine.task)
+            .iter()
+            .any(|text| text.contains(SUMMARY))
+    );
     machine.open = question;
     machine.open.clear();
     machine.step(TaskInput::UserReplied(UserReply::Text("Go on.".to_owned())));
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.check_history();
-    assert_eq!(replayed(&machine).model_request().messages, machine.task.model_request().messages);
+    assert_eq!(
+        replayed(&machine).model_request().messages,
+        machine.task.model_request().messages
+    );
 }
 
 #[test]
@@ -145,13 +192,20 @@ fn words_during_such_a_compaction_are_what_is_gone_on_with() {
         machine.open.clear();
         machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
         let words = "Mind the gap.".to_owned();
-        machine.step(if at_once { TaskInput::interrupting(words) } else { TaskInput::queued(words) });
+        machine.step(if at_once {
+            TaskInput::interrupting(words)
+        } else {
+            TaskInput::queued(words)
+        });
         if !at_once {
             summarise(&mut machine);
         }
         assert_eq!(machine.open, [TaskEffect::RequestModel]);
         assert!(!machine.task.is_summarising());
-        assert_eq!(seen(&machine.task).last().map(String::as_str), Some("Mind the gap."));
+        assert_eq!(
+            seen(&machine.task).last().map(String::as_str),
+            Some("Mind the gap.")
+        );
         machine.check_history();
     }
 }
@@ -161,7 +215,11 @@ fn a_compaction_that_must_wait_comes_before_the_next_turn() {
     let mut machine = Machine::new(settings(Interactivity::Interactive));
     assert_eq!(machine.task.compaction_timing(), CompactionTiming::Nothing);
     machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
-    assert_eq!(machine.open, [TaskEffect::RequestModel], "there is nothing to leave out");
+    assert_eq!(
+        machine.open,
+        [TaskEffect::RequestModel],
+        "there is nothing to leave out"
+    );
     for path in ["a", "b", "c"] {
         look(&mut machine, path);
     }
@@ -177,7 +235,12 @@ fn a_compaction_that_must_wait_comes_before_the_next_turn() {
     machine.answer("<look><path>e</path></look>");
     work(&mut machine);
     assert!(!machine.task.is_summarising());
-    let calls = machine.task.history().iter().flat_map(Message::calls).count();
+    let calls = machine
+        .task
+        .history()
+        .iter()
+        .flat_map(Message::calls)
+        .count();
     assert_eq!(calls, 5, "the history is whole");
     machine.check_history();
 }

@@ -1,8 +1,8 @@
 //! How tasks go: one story a test.
 
 use sabir_agent::{
-    Interactivity, MessageAuthor, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome, ToolOutput,
-    UserQuestion, UserReply,
+    Interactivity, MessageAuthor, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome,
+    ToolOutput, UserQuestion, UserReply,
 };
 use sabir_call::{ArgForm, Event, MessagePart, ModelError, ModelErrorKind};
 
@@ -27,7 +27,11 @@ fn a_headless_task_completes() {
 fn reads_go_together_and_writes_wait() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{LOOK}{LOOK}{TOUCH}{LOOK}"));
-    let weighed = machine.open.iter().filter(|effect| matches!(effect, TaskEffect::AssessCall(_))).count();
+    let weighed = machine
+        .open
+        .iter()
+        .filter(|effect| matches!(effect, TaskEffect::AssessCall(_)))
+        .count();
     assert_eq!(weighed, 2, "{:?}", machine.open);
     machine.work(false);
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
@@ -38,27 +42,54 @@ fn reads_go_together_and_writes_wait() {
 fn ids_that_repeat_or_are_missing_become_one_for_each_call() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     // Gemini and Ollama: the same ids from turn to turn, none at all, or one twice.
-    for ids in [[Some("0"), Some("1")], [Some("0"), Some("1")], [None, None], [Some("x"), Some("x")], [Some(""), None]]
-    {
+    for ids in [
+        [Some("0"), Some("1")],
+        [Some("0"), Some("1")],
+        [None, None],
+        [Some("x"), Some("x")],
+        [Some(""), None],
+    ] {
         assert_eq!(machine.open, [TaskEffect::RequestModel]);
         machine.open.clear();
         for (index, id) in (0..).zip(ids) {
             let name = if index == 0 { "look" } else { "touch" };
             let events = [
-                Event::CallStart { index, id, name, dialect: None, at: 0, name_at: 0 },
-                Event::ArgStart { index, name: "path", form: ArgForm::String, at: 0 },
+                Event::CallStart {
+                    index,
+                    id,
+                    name,
+                    dialect: None,
+                    at: 0,
+                    name_at: 0,
+                },
+                Event::ArgStart {
+                    index,
+                    name: "path",
+                    form: ArgForm::String,
+                    at: 0,
+                },
                 Event::ArgDelta { index, text: "a" },
-                Event::ArgEnd { index, lead: "", at: 0 },
+                Event::ArgEnd {
+                    index,
+                    lead: "",
+                    at: 0,
+                },
                 Event::CallEnd { index, at: 0 },
             ];
-            events.into_iter().for_each(|event| machine.step(TaskInput::ModelEvent(event)));
+            events
+                .into_iter()
+                .for_each(|event| machine.step(TaskInput::ModelEvent(event)));
         }
         machine.step(TaskInput::ModelFinished);
         machine.work(false);
     }
     machine.check_history();
     let history = machine.task.history();
-    let ids: Vec<_> = history.iter().flat_map(|message| message.calls()).map(|call| call.id.as_str()).collect();
+    let ids: Vec<_> = history
+        .iter()
+        .flat_map(|message| message.calls())
+        .map(|call| call.id.as_str())
+        .collect();
     let mut unique = ids.clone();
     unique.sort_unstable();
     unique.dedup();
@@ -71,7 +102,10 @@ fn completion_is_refused_after_a_failure_in_the_same_message() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{TOUCH}{DONE}"));
     machine.work(true);
-    assert_eq!(machine.results(), ["touch failed", "attempt_completion rejected"]);
+    assert_eq!(
+        machine.results(),
+        ["touch failed", "attempt_completion rejected"]
+    );
     assert_eq!(machine.ended(), None);
     machine.answer(DONE);
     assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
@@ -84,13 +118,23 @@ fn a_bad_call_is_answered_and_never_run() {
     machine.work(false);
     assert_eq!(machine.results(), ["look rejected"]);
     let feedback = machine.last_answer().checks[0].feedback_text();
-    assert!(feedback.contains("path") && feedback.contains('^'), "{feedback}");
+    assert!(
+        feedback.contains("path") && feedback.contains('^'),
+        "{feedback}"
+    );
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
 #[test]
 fn the_same_mistake_is_told_in_other_words_also_after_a_resume() {
-    let told = |machine: &Machine| machine.last_answer().checks[0].feedback_text().lines().next().unwrap().to_owned();
+    let told = |machine: &Machine| {
+        machine.last_answer().checks[0]
+            .feedback_text()
+            .lines()
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     let bad = |machine: &mut Machine| {
         machine.answer("<look>\n<colour>a</colour>\n</look>");
         machine.work(false);
@@ -99,7 +143,10 @@ fn the_same_mistake_is_told_in_other_words_also_after_a_resume() {
     bad(&mut machine);
     assert_eq!(told(&machine), "Your call 1 (`look`) was not run.");
     bad(&mut machine);
-    assert_eq!(told(&machine), "Your call 1 (`look`) was not run: the same mistake for the 2nd time.");
+    assert_eq!(
+        told(&machine),
+        "Your call 1 (`look`) was not run: the same mistake for the 2nd time."
+    );
     let records = machine.records.clone();
     let mut resumed = Machine {
         task: Task::replay(records.clone(), settings(Interactivity::Headless)).unwrap(),
@@ -109,7 +156,10 @@ fn the_same_mistake_is_told_in_other_words_also_after_a_resume() {
     resumed.step(TaskInput::Begin);
     for machine in [&mut machine, &mut resumed] {
         bad(machine);
-        assert_eq!(told(machine), "Your call 1 (`look`) was not run: the same mistake for the 3rd time.");
+        assert_eq!(
+            told(machine),
+            "Your call 1 (`look`) was not run: the same mistake for the 3rd time."
+        );
         machine.answer(LOOK);
         machine.work(false);
         bad(machine);
@@ -129,8 +179,16 @@ fn a_cut_call_is_never_run() {
 fn a_crash_between_answer_and_refusal_runs_nothing() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("<touch>\n<colour>a</colour>\n</touch>\n{LOOK}"));
-    let cut = machine.records.iter().position(|record| matches!(record, Record::Answered(_))).unwrap();
-    let mut task = Task::replay(machine.records[..=cut].to_vec(), settings(Interactivity::Headless)).unwrap();
+    let cut = machine
+        .records
+        .iter()
+        .position(|record| matches!(record, Record::Answered(_)))
+        .unwrap();
+    let mut task = Task::replay(
+        machine.records[..=cut].to_vec(),
+        settings(Interactivity::Headless),
+    )
+    .unwrap();
     let effects = task.step(TaskInput::Begin);
     assert!(
         matches!(&effects[0], TaskEffect::PersistRecord(Record::Result(result)) if result.name == "touch"),
@@ -170,8 +228,14 @@ fn a_user_approves_refuses_and_reviews() {
     machine.answer(DONE);
     machine.reply(UserReply::Text("The tests are missing.".to_owned()));
     assert_eq!(machine.ended(), None);
-    let MessagePart::Result(result) = &machine.task.history().last().unwrap().parts[0] else { panic!() };
-    assert!(result.content.contains("<feedback>\nThe tests are missing.\n</feedback>"));
+    let MessagePart::Result(result) = &machine.task.history().last().unwrap().parts[0] else {
+        panic!()
+    };
+    assert!(
+        result
+            .content
+            .contains("<feedback>\nThe tests are missing.\n</feedback>")
+    );
     machine.answer(DONE);
     machine.reply(UserReply::Yes);
     assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
@@ -184,7 +248,10 @@ fn questions_reach_the_user_or_are_answered_for_him() {
     let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.answer(ask);
     let question = machine.question();
-    assert!(matches!(&question, UserQuestion::Followup { options, .. } if options.len() == 2), "{question:?}");
+    assert!(
+        matches!(&question, UserQuestion::Followup { options, .. } if options.len() == 2),
+        "{question:?}"
+    );
     machine.step(TaskInput::UserReplied(UserReply::Text("b".to_owned())));
     assert_eq!(machine.results(), ["ask_followup_question done"]);
     let mut machine = Machine::new(settings(Interactivity::Headless));
@@ -197,7 +264,13 @@ fn replies_without_a_call() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     for _ in 0..2 {
         machine.answer("All is well.");
-        assert!(matches!(machine.records.last(), Some(Record::Said { by: MessageAuthor::Sabir, .. })));
+        assert!(matches!(
+            machine.records.last(),
+            Some(Record::Said {
+                by: MessageAuthor::Sabir,
+                ..
+            })
+        ));
     }
     machine.answer("All is well.");
     assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
@@ -241,10 +314,17 @@ fn a_broken_answer_is_asked_again_and_leaves_nothing() {
         kind: ModelErrorKind::Broken,
         message: "before it began".to_owned(),
     }));
-    assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed), "the model has repeated that itself");
+    assert_eq!(
+        machine.ended(),
+        Some(TaskOutcome::ProviderFailed),
+        "the model has repeated that itself"
+    );
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.open.clear();
-    machine.step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Key, message: "no key".to_owned() }));
+    machine.step(TaskInput::ModelFailed(ModelError {
+        kind: ModelErrorKind::Key,
+        message: "no key".to_owned(),
+    }));
     assert_eq!(machine.ended(), Some(TaskOutcome::Misconfigured));
 }
 
@@ -265,32 +345,56 @@ fn limits_end_honestly() {
 fn cancel_answers_what_runs_and_resume_goes_on() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{TOUCH}{LOOK}"));
-    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
+        panic!()
+    };
     let access = machine.access(&call);
-    machine.step(TaskInput::CallAssessed(call.clone(), access, Preconditions::default()));
+    machine.step(TaskInput::CallAssessed(
+        call.clone(),
+        access,
+        Preconditions::default(),
+    ));
     machine.step(TaskInput::Cancel);
     assert_eq!(machine.ended(), Some(TaskOutcome::Cancelled));
     assert_eq!(machine.results(), ["touch interrupted"]);
     machine.step(TaskInput::ToolFinished(call, ToolOutput::done("late")));
-    assert_eq!(machine.results(), ["touch interrupted"], "one result, whatever comes late");
+    assert_eq!(
+        machine.results(),
+        ["touch interrupted"],
+        "one result, whatever comes late"
+    );
 
     let mut task = Task::replay(machine.records, settings(Interactivity::Headless)).unwrap();
     let effects = task.step(TaskInput::Begin);
-    assert!(matches!(effects[..], [TaskEffect::AssessCall(_)]), "the call that had not begun goes on: {effects:?}");
+    assert!(
+        matches!(effects[..], [TaskEffect::AssessCall(_)]),
+        "the call that had not begun goes on: {effects:?}"
+    );
 }
 
 #[test]
 fn what_ran_when_the_lights_went_out_is_not_run_again() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(TOUCH);
-    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
+        panic!()
+    };
     let access = machine.access(&call);
-    machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
-    assert!(matches!(machine.records.last(), Some(Record::Running { .. })));
+    machine.step(TaskInput::CallAssessed(
+        call,
+        access,
+        Preconditions::default(),
+    ));
+    assert!(matches!(
+        machine.records.last(),
+        Some(Record::Running { .. })
+    ));
     let mut task = Task::replay(machine.records, settings(Interactivity::Headless)).unwrap();
     let effects = task.step(TaskInput::Begin);
     assert!(
-        effects.iter().all(|effect| !matches!(effect, TaskEffect::RunCall(_) | TaskEffect::AssessCall(_))),
+        effects
+            .iter()
+            .all(|effect| !matches!(effect, TaskEffect::RunCall(_) | TaskEffect::AssessCall(_))),
         "{effects:?}"
     );
     assert!(effects.contains(&TaskEffect::RequestModel));
@@ -309,7 +413,10 @@ fn completion_waits_for_every_other_call_of_the_message() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{DONE}\n{TOUCH}"));
     machine.work(false);
-    assert_eq!(machine.results(), ["attempt_completion rejected", "touch done"]);
+    assert_eq!(
+        machine.results(),
+        ["attempt_completion rejected", "touch done"]
+    );
     assert_eq!(machine.ended(), None);
     machine.answer(&format!("{DONE}\n<touch>\n<path>half of"));
     machine.work(false);
@@ -328,7 +435,10 @@ fn the_model_hears_of_what_could_not_be_read_beside_a_good_call() {
     machine.work(false);
     assert_eq!(machine.results(), ["look done"]);
     let last = machine.task.history().last().unwrap();
-    assert!(matches!(&last.parts[1], MessagePart::Text { text } if text.contains("touch")), "{last:?}");
+    assert!(
+        matches!(&last.parts[1], MessagePart::Text { text } if text.contains("touch")),
+        "{last:?}"
+    );
     machine.check_history();
 }
 
@@ -338,10 +448,29 @@ fn a_call_that_comes_twice_runs_once() {
     machine.open.clear();
     machine.stream(TOUCH);
     for event in [
-        Event::CallStart { index: 1, id: Some("n"), name: "touch", dialect: None, at: 0, name_at: 0 },
-        Event::ArgStart { index: 1, name: "path", form: ArgForm::String, at: 0 },
-        Event::ArgDelta { index: 1, text: "a" },
-        Event::ArgEnd { index: 1, lead: "", at: 0 },
+        Event::CallStart {
+            index: 1,
+            id: Some("n"),
+            name: "touch",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        },
+        Event::ArgStart {
+            index: 1,
+            name: "path",
+            form: ArgForm::String,
+            at: 0,
+        },
+        Event::ArgDelta {
+            index: 1,
+            text: "a",
+        },
+        Event::ArgEnd {
+            index: 1,
+            lead: "",
+            at: 0,
+        },
         Event::CallEnd { index: 1, at: 0 },
     ] {
         machine.step(TaskInput::ModelEvent(event));
@@ -365,8 +494,10 @@ fn one_good_call_among_bad_ones_is_no_progress() {
 fn a_call_that_is_refused_or_denied_skips_no_other() {
     let cut = "<touch>\n<path>half of";
     let bad = "<look>\n<colour>a</colour>\n</look>";
-    let (other, todo) =
-        ("<look>\n<path>b</path>\n</look>", "<update_todo_list>\n<todos>none</todos>\n</update_todo_list>");
+    let (other, todo) = (
+        "<look>\n<path>b</path>\n</look>",
+        "<update_todo_list>\n<todos>none</todos>\n</update_todo_list>",
+    );
     let mut strict = settings(Interactivity::Headless);
     strict.rules = sabir_policy::PolicyRules::default();
     let mut machine = Machine::new(strict);
@@ -377,7 +508,14 @@ fn a_call_that_is_refused_or_denied_skips_no_other() {
     results.sort_unstable();
     assert_eq!(
         results,
-        ["look done", "look done", "look rejected", "touch denied", "touch rejected", "update_todo_list failed"]
+        [
+            "look done",
+            "look done",
+            "look rejected",
+            "touch denied",
+            "touch rejected",
+            "update_todo_list failed"
+        ]
     );
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.check_history();
@@ -387,10 +525,14 @@ fn a_call_that_is_refused_or_denied_skips_no_other() {
 fn what_cannot_be_judged_is_never_run() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(TOUCH);
-    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
+        panic!()
+    };
     machine.step(TaskInput::CallAssessed(
         call,
-        sabir_policy::Access::Invalid { reason: "no such place".to_owned() },
+        sabir_policy::Access::Invalid {
+            reason: "no such place".to_owned(),
+        },
         Preconditions::default(),
     ));
     assert_eq!(machine.results(), ["touch failed"]);

@@ -13,7 +13,11 @@ fn list(todos: &str) -> String {
 
 /// What the model was told behind results, of its list.
 fn told(machine: &Machine) -> Vec<String> {
-    let parts = machine.task.history().iter().flat_map(|message| &message.parts);
+    let parts = machine
+        .task
+        .history()
+        .iter()
+        .flat_map(|message| &message.parts);
     let texts = parts.filter_map(|part| match part {
         MessagePart::Text { text } if text.contains("<todos>") => Some(text.clone()),
         _ => None,
@@ -29,8 +33,15 @@ fn the_last_good_list_is_the_list() {
     machine.answer(&list(text));
     assert_eq!(machine.task.todos().text(), text, "byte for byte");
     machine.answer(&list("no list at all"));
-    assert_eq!(machine.results(), ["update_todo_list done", "update_todo_list failed"]);
-    assert_eq!(machine.task.todos().text(), text, "what cannot be read changes nothing");
+    assert_eq!(
+        machine.results(),
+        ["update_todo_list done", "update_todo_list failed"]
+    );
+    assert_eq!(
+        machine.task.todos().text(),
+        text,
+        "what cannot be read changes nothing"
+    );
     let again = Task::replay(machine.records.clone(), settings(Interactivity::Headless)).unwrap();
     assert_eq!(again.todos(), machine.task.todos());
     machine.answer(&list(""));
@@ -43,7 +54,14 @@ fn several_lists_in_one_message_count_in_their_order() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{}\n{LOOK}{}", list("[ ] one"), list("[ ] two")));
     machine.work(false);
-    assert_eq!(machine.results(), ["update_todo_list done", "look done", "update_todo_list done"]);
+    assert_eq!(
+        machine.results(),
+        [
+            "update_todo_list done",
+            "look done",
+            "update_todo_list done"
+        ]
+    );
     assert_eq!(machine.task.todos().text(), "[ ] two");
 }
 

@@ -174,7 +174,9 @@ pub enum DefineError {
         found: String,
     },
     /// The dialect does not read back the calls that it writes.
-    #[error("the dialect `{dialect}` cannot read what it writes: `{written}`; choose other markers or keys")]
+    #[error(
+        "the dialect `{dialect}` cannot read what it writes: `{written}`; choose other markers or keys"
+    )]
     Unreadable {
         /// The dialect.
         dialect: String,
@@ -188,7 +190,9 @@ pub enum DefineError {
     )]
     Unheard(String),
     /// The dialect changes how calls in another dialect are read.
-    #[error("the markers of the dialect `{dialect}` take calls away from the dialect `{other}`; choose other markers")]
+    #[error(
+        "the markers of the dialect `{dialect}` take calls away from the dialect `{other}`; choose other markers"
+    )]
     Clash {
         /// The dialect.
         dialect: String,

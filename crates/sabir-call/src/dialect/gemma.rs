@@ -30,7 +30,9 @@ fn render_map(map: &Map<String, Value>, quote: &str, text: &mut String) {
 
 fn render_literal(value: &Value, quote: &str, text: &mut String) {
     match value {
-        Value::String(content) if has_early_quote(content, quote) => render_json_string(content, text),
+        Value::String(content) if has_early_quote(content, quote) => {
+            render_json_string(content, text)
+        }
         Value::String(content) => text.extend([quote, content, quote]),
         Value::Array(items) => {
             text.push('[');

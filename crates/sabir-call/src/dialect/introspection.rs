@@ -24,13 +24,21 @@ impl Dialect {
     /// Returns the names of the dialect's tags, without prefixes and without tags named after tools
     /// or arguments.
     pub fn tag_names(&self) -> Vec<&'static str> {
-        let Grammar::Tagged(tagged) = *self.grammar else { return Vec::new() };
+        let Grammar::Tagged(tagged) = *self.grammar else {
+            return Vec::new();
+        };
         let names: &[&'static str] = match tagged.tags {
             TagScheme::Own => &[],
             TagScheme::Fixed { call, argument, .. } => &[call, argument],
             TagScheme::Keyed { call, key, value } => &[call, key, value],
         };
-        let mut tags: Vec<_> = tagged.wrappers.iter().chain(names).copied().filter(|name| !name.is_empty()).collect();
+        let mut tags: Vec<_> = tagged
+            .wrappers
+            .iter()
+            .chain(names)
+            .copied()
+            .filter(|name| !name.is_empty())
+            .collect();
         tags.dedup();
         tags
     }
@@ -40,7 +48,12 @@ impl Dialect {
     pub fn marker_texts(&self) -> Vec<&'static str> {
         let mut markers: Vec<&'static str> = Vec::new();
         match *self.grammar {
-            Grammar::Tagged(tagged) => markers.extend(tagged.sections.iter().flat_map(|(open, close)| [open, close])),
+            Grammar::Tagged(tagged) => markers.extend(
+                tagged
+                    .sections
+                    .iter()
+                    .flat_map(|(open, close)| [open, close]),
+            ),
             Grammar::Json(table) => {
                 markers.extend(table.section.map(|(open, _)| open));
                 for form in table.forms {
@@ -51,7 +64,14 @@ impl Dialect {
             Grammar::Python(table) => markers.extend([table.open, table.close]),
             Grammar::Gemma(table) => markers.extend([table.open, table.quote, table.close]),
             Grammar::Harmony => {
-                markers.extend(["<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|call|>", "<|end|>"]);
+                markers.extend([
+                    "<|start|>",
+                    "<|channel|>",
+                    "<|constrain|>",
+                    "<|message|>",
+                    "<|call|>",
+                    "<|end|>",
+                ]);
             }
         }
         let mut seen: Vec<&'static str> = Vec::new();

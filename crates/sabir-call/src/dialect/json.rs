@@ -5,7 +5,8 @@ use super::grammar::{Grammar, HeaderFormat, JsonCalls, JsonForm};
 
 /// The keys of most dialects: for the name, the arguments and the id.
 const KEYS: (&str, &str, Option<&str>) = ("name", "arguments", None);
-const LESSON: &str = "Write a call as JSON with the tool's name and its arguments, between the markers.";
+const LESSON: &str =
+    "Write a call as JSON with the tool's name and its arguments, between the markers.";
 
 pub(super) static ROWS: &[Dialect] = &[
     Dialect {
@@ -13,7 +14,10 @@ pub(super) static ROWS: &[Dialect] = &[
         aliases: &["qwen", "qwen25", "qwen3"],
         summary: "A JSON object with name and arguments in a <tool_call> block (Hermes, Qwen 2.5 and 3).",
         spec: include_str!("../specs/hermes.md"),
-        grammar: &json_grammar(JsonCalls { forms: &[named_form("<tool_call>", "</tool_call>")], ..PLAIN }),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[named_form("<tool_call>", "</tool_call>")],
+            ..PLAIN
+        }),
         tokens: &["<|im_end|>"],
         thought: None,
         instructions: "Write each call as a JSON object with the tool's `name` and its `arguments`, in a `tool_call` block of its own.",
@@ -39,7 +43,12 @@ pub(super) static ROWS: &[Dialect] = &[
             }],
             ..PLAIN
         }),
-        tokens: &["<|tool_call_section_begin|>", "<|tool_call_section_end|>", "<|tool_call_end|>", "<|im_end|>"],
+        tokens: &[
+            "<|tool_call_section_begin|>",
+            "<|tool_call_section_end|>",
+            "<|tool_call_end|>",
+            "<|im_end|>",
+        ],
         thought: None,
         instructions: "Write calls in one section between the markers: for each call `functions.`, the tool's name, `:` and the \
 call's number from 0, then the arguments as a JSON object.",
@@ -54,13 +63,23 @@ call's number from 0, then the arguments as a JSON object.",
             forms: &[
                 JsonForm {
                     open: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-                    head: Some(HeaderFormat { end: "\n", prefix: "", id: None, fenced: true }),
+                    head: Some(HeaderFormat {
+                        end: "\n",
+                        prefix: "",
+                        id: None,
+                        fenced: true,
+                    }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
                 JsonForm {
                     open: "<｜tool▁call▁begin｜>",
-                    head: Some(HeaderFormat { end: "<｜tool▁sep｜>", prefix: "", id: None, fenced: false }),
+                    head: Some(HeaderFormat {
+                        end: "<｜tool▁sep｜>",
+                        prefix: "",
+                        id: None,
+                        fenced: false,
+                    }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
@@ -68,7 +87,12 @@ call's number from 0, then the arguments as a JSON object.",
                 // first call.
                 JsonForm {
                     open: "<｜tool▁calls▁begin｜>function<｜tool▁sep｜>",
-                    head: Some(HeaderFormat { end: "\n", prefix: "", id: None, fenced: true }),
+                    head: Some(HeaderFormat {
+                        end: "\n",
+                        prefix: "",
+                        id: None,
+                        fenced: true,
+                    }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
@@ -91,7 +115,12 @@ object in a fence.",
                 named_form("[TOOL_CALLS]", ""),
                 JsonForm {
                     open: "[TOOL_CALLS]",
-                    head: Some(HeaderFormat { end: "[ARGS]", prefix: "", id: Some("[CALL_ID]"), fenced: false }),
+                    head: Some(HeaderFormat {
+                        end: "[ARGS]",
+                        prefix: "",
+                        id: Some("[CALL_ID]"),
+                        fenced: false,
+                    }),
                     close: "",
                     stop: false,
                 },
@@ -116,7 +145,12 @@ and its `arguments`.",
                 named_form("<|python_tag|>", ""),
                 JsonForm {
                     open: "<function=",
-                    head: Some(HeaderFormat { end: ">", prefix: "", id: None, fenced: false }),
+                    head: Some(HeaderFormat {
+                        end: ">",
+                        prefix: "",
+                        id: None,
+                        fenced: false,
+                    }),
                     close: "</function>",
                     stop: false,
                 },
@@ -138,7 +172,10 @@ separated by `; `.",
         // The second form is that of Granite 3.1, which writes ordinary text instead of a token.
         spec: include_str!("../specs/granite.md"),
         grammar: &json_grammar(JsonCalls {
-            forms: &[named_form("<|tool_call|>", ""), named_form("<tool_call>", "")],
+            forms: &[
+                named_form("<|tool_call|>", ""),
+                named_form("<tool_call>", ""),
+            ],
             list: true,
             ..PLAIN
         }),
@@ -152,7 +189,10 @@ and its `arguments`.",
         aliases: &["granite_20b_fc"],
         summary: "<function_call> before each JSON object with name and arguments (Granite 20B).",
         spec: include_str!("../specs/granite_20b.md"),
-        grammar: &json_grammar(JsonCalls { forms: &[named_form("<function_call>", "")], ..PLAIN }),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[named_form("<function_call>", "")],
+            ..PLAIN
+        }),
         tokens: &[],
         thought: None,
         instructions: "Write each call as a JSON object with the tool's `name` and its `arguments` behind the marker.",
@@ -162,7 +202,11 @@ and its `arguments`.",
         aliases: &["phi4_mini", "phi4_mini_json"],
         summary: "A JSON array of calls right behind the word functools (Phi 4 mini).",
         spec: include_str!("../specs/phi.md"),
-        grammar: &json_grammar(JsonCalls { forms: &[named_form("functools", "")], list: true, ..PLAIN }),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[named_form("functools", "")],
+            list: true,
+            ..PLAIN
+        }),
         tokens: &[],
         thought: None,
         instructions: "Write all calls of a message as one JSON array right behind the word `functools`: for each an object with the \
@@ -179,7 +223,13 @@ tool's `name` and its `arguments`.",
             list: true,
             ..PLAIN
         }),
-        tokens: &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>", "<|END_OF_TURN_TOKEN|>"],
+        tokens: &[
+            "<|START_RESPONSE|>",
+            "<|END_RESPONSE|>",
+            "<|START_TEXT|>",
+            "<|END_TEXT|>",
+            "<|END_OF_TURN_TOKEN|>",
+        ],
         thought: Some(("<|START_THINKING|>", "<|END_THINKING|>")),
         instructions: "Write all calls of a message as one JSON array between the markers: for each an object with a `tool_call_id` \
 (\"0\", \"1\", …), the `tool_name` and its `parameters`.",
@@ -203,7 +253,11 @@ tool's `name` and its `arguments`.",
         aliases: &["nemotron_deci"],
         summary: "A JSON array of calls in a <TOOLCALL> block (Nemotron, DeciLM).",
         spec: include_str!("../specs/deci.md"),
-        grammar: &json_grammar(JsonCalls { forms: &[named_form("<TOOLCALL>", "</TOOLCALL>")], list: true, ..PLAIN }),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[named_form("<TOOLCALL>", "</TOOLCALL>")],
+            list: true,
+            ..PLAIN
+        }),
         tokens: &[],
         thought: None,
         instructions: LESSON,
@@ -214,7 +268,11 @@ tool's `name` and its `arguments`.",
         summary: "A JSON object or array of calls at the end of a message, bare or in a fence (xLAM, and models without a form).",
         // No markers at all: `reader/bare_call_guess.rs` finds such calls by shape and position.
         spec: include_str!("../specs/json.md"),
-        grammar: &json_grammar(JsonCalls { list: true, bare: true, ..PLAIN }),
+        grammar: &json_grammar(JsonCalls {
+            list: true,
+            bare: true,
+            ..PLAIN
+        }),
         tokens: &[],
         thought: None,
         instructions: "Write all calls of a message as one JSON array at its end: for each an object with the tool's `name` and its \
@@ -228,7 +286,12 @@ tool's `name` and its `arguments`.",
         grammar: &json_grammar(JsonCalls {
             forms: &[JsonForm {
                 open: "Action:",
-                head: Some(HeaderFormat { end: "Action Input:", prefix: "", id: None, fenced: false }),
+                head: Some(HeaderFormat {
+                    end: "Action Input:",
+                    prefix: "",
+                    id: None,
+                    fenced: false,
+                }),
                 close: "",
                 stop: false,
             }],
@@ -241,7 +304,14 @@ JSON object.",
     },
 ];
 
-const PLAIN: JsonCalls = JsonCalls { section: None, forms: &[], keys: KEYS, list: false, methods: false, bare: false };
+const PLAIN: JsonCalls = JsonCalls {
+    section: None,
+    forms: &[],
+    keys: KEYS,
+    list: false,
+    methods: false,
+    bare: false,
+};
 
 const fn json_grammar(calls: JsonCalls) -> Grammar {
     Grammar::Json(calls)
@@ -249,5 +319,10 @@ const fn json_grammar(calls: JsonCalls) -> Grammar {
 
 /// Creates a form whose JSON includes the tool's name.
 const fn named_form(open: &'static str, close: &'static str) -> JsonForm {
-    JsonForm { open, head: None, close, stop: false }
+    JsonForm {
+        open,
+        head: None,
+        close,
+        stop: false,
+    }
 }

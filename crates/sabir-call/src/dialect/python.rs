@@ -35,7 +35,9 @@ pub(crate) fn render_python(calls: &[(&str, &Map<String, Value>)]) -> String {
 
 fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.len() <= 64
 }
 

@@ -26,17 +26,31 @@ pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &T
 }
 
 /// Renders one call without the wrapper around a run of calls.
-pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
+pub(super) fn render_call(
+    dialect: &Dialect,
+    name: &str,
+    arguments: &Map<String, Value>,
+    tools: &ToolSet,
+) -> String {
     match *dialect.grammar {
-        Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, 0, (name, arguments), tools),
+        Grammar::Tagged(tagged) => {
+            tags::render_tagged_call(dialect, &tagged, 0, (name, arguments), tools)
+        }
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
 }
 
 /// Renders an example call in the simplest style, without verifying that it parses back.
-pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
+pub(super) fn render_example(
+    dialect: &Dialect,
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> String {
     match *dialect.grammar {
-        Grammar::Tagged(tagged) => tags::wrap_calls(&tagged, &[tags::render_tagged_example(&tagged, name, arguments)]),
+        Grammar::Tagged(tagged) => tags::wrap_calls(
+            &tagged,
+            &[tags::render_tagged_example(&tagged, name, arguments)],
+        ),
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
 }
@@ -51,7 +65,10 @@ fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
         }
         Grammar::Gemma(GemmaCalls { open, close, quote }) => {
             let one = |(name, arguments): &NamedCall<'_>| {
-                format!("{open}{}{close}", super::gemma::render_gemma(name, arguments, quote))
+                format!(
+                    "{open}{}{close}",
+                    super::gemma::render_gemma(name, arguments, quote)
+                )
             };
             calls.iter().map(one).collect::<Vec<_>>().join("\n")
         }
@@ -68,16 +85,29 @@ fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
 }
 
 fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
-    let form = table.forms.first().copied().unwrap_or(JsonForm { open: "", head: None, close: "", stop: false });
+    let form = table.forms.first().copied().unwrap_or(JsonForm {
+        open: "",
+        head: None,
+        close: "",
+        stop: false,
+    });
     let (before, behind) = table.section.unwrap_or_default();
     if form.head.is_some() {
-        let all = calls.iter().enumerate().map(|(at, call)| render_headed_call(&form, at, call));
+        let all = calls
+            .iter()
+            .enumerate()
+            .map(|(at, call)| render_headed_call(&form, at, call));
         return format!(
             "{before}{}{behind}",
-            all.collect::<Vec<_>>().join(if table.section.is_some() { "" } else { "\n" })
+            all.collect::<Vec<_>>()
+                .join(if table.section.is_some() { "" } else { "\n" })
         );
     }
-    let objects: Vec<_> = calls.iter().enumerate().map(|(at, call)| json::render_named_call(table, at, call)).collect();
+    let objects: Vec<_> = calls
+        .iter()
+        .enumerate()
+        .map(|(at, call)| json::render_named_call(table, at, call))
+        .collect();
     let JsonForm { open, close, .. } = form;
     if table.list {
         return format!("{before}{open}[{}]{close}{behind}", objects.join(", "));
@@ -86,23 +116,43 @@ fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
         return format!("{before}{open}{}{behind}", objects.join("; "));
     }
     // Without a closing marker, marker and call share a line.
-    let lines = if close.is_empty() { (" ", "") } else { ("\n", "\n") };
-    let all: Vec<_> = objects.iter().map(|object| format!("{open}{}{object}{}{close}", lines.0, lines.1)).collect();
+    let lines = if close.is_empty() {
+        (" ", "")
+    } else {
+        ("\n", "\n")
+    };
+    let all: Vec<_> = objects
+        .iter()
+        .map(|object| format!("{open}{}{object}{}{close}", lines.0, lines.1))
+        .collect();
     format!("{before}{}{behind}", all.join("\n"))
 }
 
 /// Renders a name before the JSON of its arguments.
 fn render_headed_call(form: &JsonForm, at: usize, call: &NamedCall<'_>) -> String {
     let (name, arguments) = call;
-    let Some(head) = form.head else { return String::new() };
-    let id = if head.id == Some(":") { format!(":{at}") } else { String::new() };
+    let Some(head) = form.head else {
+        return String::new();
+    };
+    let id = if head.id == Some(":") {
+        format!(":{at}")
+    } else {
+        String::new()
+    };
     let json = json::render_object(arguments);
-    let json = if head.fenced { format!("```json\n{json}\n```") } else { json };
+    let json = if head.fenced {
+        format!("```json\n{json}\n```")
+    } else {
+        json
+    };
     // Markers that are words (`Action:`) need white space around them.
     let spaced = form.open.ends_with(':');
     let gap = if spaced { " " } else { "" };
     let feed = if spaced { "\n" } else { "" };
-    format!("{}{gap}{}{name}{id}{feed}{}{gap}{json}{}", form.open, head.prefix, head.end, form.close)
+    format!(
+        "{}{gap}{}{name}{id}{feed}{}{gap}{json}{}",
+        form.open, head.prefix, head.end, form.close
+    )
 }
 
 impl TaggedCalls {
@@ -113,7 +163,9 @@ impl TaggedCalls {
         match self.notation {
             TagNotation::Angle => format!("<{prefix}{name}{attributes}>"),
             TagNotation::Marked(marker) => format!("{marker}<{prefix}{name}{attributes}>"),
-            TagNotation::Delimited { open, end, .. } => format!("{open}{prefix}{name}{attributes}{end}"),
+            TagNotation::Delimited { open, end, .. } => {
+                format!("{open}{prefix}{name}{attributes}{end}")
+            }
         }
     }
 

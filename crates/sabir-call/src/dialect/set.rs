@@ -65,12 +65,16 @@ impl DialectSet {
     /// A set to derive the sets of many sessions from: equal tables that its clones define share one row, which bounds
     /// the memory of a process that loads the same tables for every session.
     pub fn with_shared_rows() -> Self {
-        Self { defined: Some(Arc::default()) }
+        Self {
+            defined: Some(Arc::default()),
+        }
     }
 
     /// The dialects: those that are built in, then those that were [defined](Self::define), in that order.
     pub fn iter(&self) -> impl Iterator<Item = &Dialect> + Clone {
-        let built_in = [tagged::ROWS, json::ROWS, untagged::ROWS].into_iter().flatten();
+        let built_in = [tagged::ROWS, json::ROWS, untagged::ROWS]
+            .into_iter()
+            .flatten();
         built_in.chain(self.defined_rows())
     }
 
@@ -80,7 +84,8 @@ impl DialectSet {
 
     /// The dialect of that name or alias.
     pub fn find(&self, name: &str) -> Option<&Dialect> {
-        self.iter().find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
+        self.iter()
+            .find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
     }
 
     /// Adds a dialect. A table that the set holds already changes nothing.
@@ -95,14 +100,20 @@ impl DialectSet {
         let made = defined.pool.intern_row(table)?;
         if let Some(known) = self.find(made.name) {
             // The same table once more is no second dialect.
-            return if *known == made { Ok(()) } else { Err(DefineError::Taken(table.name.clone())) };
+            return if *known == made {
+                Ok(())
+            } else {
+                Err(DefineError::Taken(table.name.clone()))
+            };
         }
         if let Some(taken) = made.aliases.iter().find(|alias| self.find(alias).is_some()) {
             return Err(DefineError::Taken((*taken).to_owned()));
         }
         let mut grown = DefinedDialects::clone(&defined);
         grown.rows.push(made);
-        let grown = Self { defined: Some(Arc::new(grown)) };
+        let grown = Self {
+            defined: Some(Arc::new(grown)),
+        };
         define::check_round_trip(&made, self, &grown)?;
         *self = grown;
         Ok(())
@@ -110,7 +121,10 @@ impl DialectSet {
 
     /// All dialects at once; what follows a marker decides between those that share it.
     pub fn all(&self) -> DialectSelection<'_> {
-        DialectSelection { dialects: self, only: None }
+        DialectSelection {
+            dialects: self,
+            only: None,
+        }
     }
 
     /// The selection of that name: `auto` for all dialects, or the name or alias of one.
@@ -123,7 +137,10 @@ impl DialectSet {
 
     /// One dialect alone. The others of the set are still recognised, so that a fault can name them.
     pub fn only<'d>(&'d self, dialect: &'d Dialect) -> DialectSelection<'d> {
-        DialectSelection { dialects: self, only: Some(dialect) }
+        DialectSelection {
+            dialects: self,
+            only: Some(dialect),
+        }
     }
 }
 
@@ -131,7 +148,9 @@ impl fmt::Debug for DialectSet {
     /// The names of the defined dialects: everything else is the same in every set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("DialectSet ")?;
-        f.debug_list().entries(self.defined_rows().iter().map(|dialect| dialect.name)).finish()
+        f.debug_list()
+            .entries(self.defined_rows().iter().map(|dialect| dialect.name))
+            .finish()
     }
 }
 
@@ -169,10 +188,19 @@ impl<'d> DialectSelection<'d> {
     /// Every dialect that can be recognised, and whether it is listened for.
     pub(crate) fn recognised_dialects(self) -> impl Iterator<Item = (&'d Dialect, bool)> {
         // A dialect may be chosen that its set does not hold: it replaces one of its name.
-        let chosen = self.only.filter(|only| !self.dialects.iter().any(|dialect| std::ptr::eq(dialect, *only)));
-        let others =
-            self.dialects.iter().filter(move |dialect| chosen.is_none_or(|chosen| chosen.name != dialect.name));
-        others.chain(chosen).map(move |dialect| (dialect, self.includes(dialect.name)))
+        let chosen = self.only.filter(|only| {
+            !self
+                .dialects
+                .iter()
+                .any(|dialect| std::ptr::eq(dialect, *only))
+        });
+        let others = self
+            .dialects
+            .iter()
+            .filter(move |dialect| chosen.is_none_or(|chosen| chosen.name != dialect.name));
+        others
+            .chain(chosen)
+            .map(move |dialect| (dialect, self.includes(dialect.name)))
     }
 }
 

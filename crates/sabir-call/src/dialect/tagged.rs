@@ -133,7 +133,11 @@ tag for each argument, its value on lines of its own.",
         summary: "The tool's name, then <arg_key> and <arg_value> pairs, in a <tool_call> block (GLM 4.5 and later).",
         spec: include_str!("../specs/glm.md"),
         grammar: &tagged_grammar(
-            TagScheme::Keyed { call: "tool_call", key: "arg_key", value: "arg_value" },
+            TagScheme::Keyed {
+                call: "tool_call",
+                key: "arg_key",
+                value: "arg_value",
+            },
             &[],
             &[""],
         ),
@@ -149,7 +153,11 @@ tag for each argument, its value on lines of its own.",
         // Values carry a JSON type name, of which `string` is raw text.
         spec: include_str!("../specs/kimi_k3.md"),
         grammar: &Grammar::Tagged(TaggedCalls {
-            notation: TagNotation::Delimited { open: "<|open|>", close: "<|close|>", end: "<|sep|>" },
+            notation: TagNotation::Delimited {
+                open: "<|open|>",
+                close: "<|close|>",
+                end: "<|sep|>",
+            },
             tags: TagScheme::Fixed {
                 call: "call",
                 argument: "argument",
@@ -180,7 +188,10 @@ tag for each argument, its value on lines of its own.",
             each: false,
             sections: &[
                 ("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
-                ("<｜tool_call_begin｜>function<｜tool_sep｜>", "<｜tool_call_end｜>"),
+                (
+                    "<｜tool_call_begin｜>function<｜tool_sep｜>",
+                    "<｜tool_call_end｜>",
+                ),
                 ("<｜tool_call_begin｜>", "<｜tool_sep｜>"),
             ],
             prefixes: &["steptml:"],
@@ -213,5 +224,13 @@ pub(super) const fn angle_calls(
     each: bool,
     prefixes: &'static [&'static str],
 ) -> TaggedCalls {
-    TaggedCalls { notation: TagNotation::Angle, tags, wrappers, each, sections: &[], prefixes, frames: &[] }
+    TaggedCalls {
+        notation: TagNotation::Angle,
+        tags,
+        wrappers,
+        each,
+        sections: &[],
+        prefixes,
+        frames: &[],
+    }
 }

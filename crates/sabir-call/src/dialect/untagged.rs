@@ -15,7 +15,10 @@ pub(super) static ROWS: &[Dialect] = &[
         aliases: &["llama4", "llama4_pythonic"],
         summary: "A Python list of calls: [f(a=\"x\", b=1), g()] (Llama 4 and others).",
         spec: include_str!("../specs/pythonic.md"),
-        grammar: &Grammar::Python(PythonCalls { open: "", close: "" }),
+        grammar: &Grammar::Python(PythonCalls {
+            open: "",
+            close: "",
+        }),
         tokens: &["<|python_end|>", "<|eom|>", "<|eot|>"],
         thought: None,
         instructions: PYTHON_LESSON,
@@ -25,7 +28,10 @@ pub(super) static ROWS: &[Dialect] = &[
         aliases: &[],
         summary: "A Python list of calls between special tokens (LFM2).",
         spec: include_str!("../specs/lfm2.md"),
-        grammar: &Grammar::Python(PythonCalls { open: "<|tool_call_start|>", close: "<|tool_call_end|>" }),
+        grammar: &Grammar::Python(PythonCalls {
+            open: "<|tool_call_start|>",
+            close: "<|tool_call_end|>",
+        }),
         tokens: &["<|im_end|>"],
         thought: None,
         instructions: PYTHON_LESSON,
@@ -35,7 +41,10 @@ pub(super) static ROWS: &[Dialect] = &[
         aliases: &[],
         summary: "Python calls in a <function_calls> block (OLMo 3).",
         spec: include_str!("../specs/olmo3.md"),
-        grammar: &Grammar::Python(PythonCalls { open: "<function_calls>", close: "</function_calls>" }),
+        grammar: &Grammar::Python(PythonCalls {
+            open: "<function_calls>",
+            close: "</function_calls>",
+        }),
         tokens: &[],
         thought: None,
         instructions: PYTHON_LESSON,
@@ -45,7 +54,11 @@ pub(super) static ROWS: &[Dialect] = &[
         aliases: &["gemma4"],
         summary: "call:f{k:v} between special tokens, strings between quote tokens (Gemma 4).",
         spec: include_str!("../specs/gemma.md"),
-        grammar: &Grammar::Gemma(GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" }),
+        grammar: &Grammar::Gemma(GemmaCalls {
+            open: "<|tool_call>",
+            close: "<tool_call|>",
+            quote: "<|\"|>",
+        }),
         tokens: &["<turn|>"],
         // The channel name is part of the opening marker.
         thought: Some(("<|channel>thought", "<channel|>")),

@@ -52,17 +52,33 @@ enum ScanPlace {
 impl BalanceScanner {
     /// Creates a scanner for a position before a value.
     pub(crate) fn at_value() -> Self {
-        Self { depth: 0, place: ScanPlace::Fresh }
+        Self {
+            depth: 0,
+            place: ScanPlace::Fresh,
+        }
     }
 
     /// Creates a scanner for a position inside that many brackets; `fresh` means a key or value may
     /// start there.
     pub(crate) fn inside_brackets(depth: u32, fresh: bool) -> Self {
-        Self { depth, place: if fresh { ScanPlace::Fresh } else { ScanPlace::Word } }
+        Self {
+            depth,
+            place: if fresh {
+                ScanPlace::Fresh
+            } else {
+                ScanPlace::Word
+            },
+        }
     }
 
     /// Scans the text from `from` on. If `pass` is set, the first byte does not count as guarded.
-    pub(crate) fn scan(&mut self, bytes: &[u8], from: usize, guard: GuardBytes, pass: bool) -> ScanStop {
+    pub(crate) fn scan(
+        &mut self,
+        bytes: &[u8],
+        from: usize,
+        guard: GuardBytes,
+        pass: bool,
+    ) -> ScanStop {
         let mut at = from;
         loop {
             // Long strings are by far the most common content, so their plain text is skipped a
@@ -70,7 +86,9 @@ impl BalanceScanner {
             if self.place == ScanPlace::Double {
                 at = plain_end(bytes, at);
             }
-            let Some(&byte) = bytes.get(at) else { return ScanStop::More };
+            let Some(&byte) = bytes.get(at) else {
+                return ScanStop::More;
+            };
             self.place = match (self.place, byte) {
                 (ScanPlace::Double, b'"') | (ScanPlace::Single, b'\'') => {
                     self.place = ScanPlace::Word;
@@ -84,7 +102,9 @@ impl BalanceScanner {
                 (ScanPlace::Double | ScanPlace::DoubleEscape, _) => ScanPlace::Double,
                 (ScanPlace::Single | ScanPlace::SingleEscape, _) => ScanPlace::Single,
                 // Strings are matched above, so guarded bytes count only outside of them.
-                (_, byte) if guard.contains(&byte) && !(pass && at == from) => return ScanStop::Guard(at),
+                (_, byte) if guard.contains(&byte) && !(pass && at == from) => {
+                    return ScanStop::Guard(at);
+                }
                 (place, byte) => match self.step_outside(place, byte) {
                     Ok(place) => place,
                     Err(past) => return ScanStop::End(at + past),
@@ -136,7 +156,9 @@ mod tests {
             let mut from = 0;
             let mut found = None;
             for piece in text.as_bytes().chunks(size) {
-                if let ScanStop::End(at) | ScanStop::Guard(at) = balance.scan(piece, 0, guard, false) {
+                if let ScanStop::End(at) | ScanStop::Guard(at) =
+                    balance.scan(piece, 0, guard, false)
+                {
                     found = Some(from + at);
                     break;
                 }

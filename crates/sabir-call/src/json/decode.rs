@@ -11,7 +11,9 @@
 use crate::event::{Event, EventSink};
 use crate::fault::{Fault, FaultKind};
 
-use super::string::{EscapeState, EscapeStep, SURROGATE_HINT, SpecialMask, plain_end, unescape_letter};
+use super::string::{
+    EscapeState, EscapeStep, SURROGATE_HINT, SpecialMask, plain_end, unescape_letter,
+};
 use super::{ArgumentScanner, ScannerState};
 
 /// The state of the string that is being decoded.
@@ -43,9 +45,13 @@ impl StringDecoder {
 impl ArgumentScanner {
     /// Consumes a chunk longer than [`super::PIECE`] if it is all plain text.
     pub(super) fn take_long(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
-        let plain = self.strings.escape == EscapeState::None && plain_end(chunk.as_bytes(), 0) == chunk.len();
+        let plain = self.strings.escape == EscapeState::None
+            && plain_end(chunk.as_bytes(), 0) == chunk.len();
         if plain {
-            out.push_event(Event::ArgDelta { index: self.index, text: chunk });
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text: chunk,
+            });
         }
         plain
     }
@@ -53,7 +59,12 @@ impl ArgumentScanner {
     /// Reads a key or a string value, up to its end, the chunk's end, or an escape longer than one
     /// letter.
     #[inline(never)]
-    pub(super) fn read_string(&mut self, chunk: &str, from: usize, out: &mut dyn EventSink) -> usize {
+    pub(super) fn read_string(
+        &mut self,
+        chunk: &str,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> usize {
         let bytes = chunk.as_bytes();
         // `run` is the start of plain text that has not been copied; without escapes nothing is
         // copied at all.
@@ -89,7 +100,9 @@ impl ArgumentScanner {
                 Some(_) => {
                     self.strings.decoded.push_str(text);
                     self.report_raw_control(at, out);
-                    self.strings.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
+                    self.strings
+                        .decoded
+                        .push_str(chunk.get(at..=at).unwrap_or_default());
                     at += 1;
                     run = at;
                 }
@@ -100,8 +113,15 @@ impl ArgumentScanner {
     /// Implements [`Self::take_chunk`] for a short chunk with escapes. Emits nothing unless the
     /// chunk contains neither the end of the string nor a mistake.
     #[inline(never)]
-    pub(super) fn take_escaped(&mut self, chunk: &str, marks: SpecialMask, out: &mut dyn EventSink) -> bool {
-        let StringDecoder { escape, decoded, .. } = &mut self.strings;
+    pub(super) fn take_escaped(
+        &mut self,
+        chunk: &str,
+        marks: SpecialMask,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let StringDecoder {
+            escape, decoded, ..
+        } = &mut self.strings;
         let open = match escape {
             EscapeState::None => false,
             EscapeState::Open => true,
@@ -111,9 +131,16 @@ impl ArgumentScanner {
         decoded.reserve_exact(chunk.len());
         let ends = marks.decode_piece(chunk, open, decoded);
         if let Some(open) = ends {
-            *escape = if open { EscapeState::Open } else { EscapeState::None };
+            *escape = if open {
+                EscapeState::Open
+            } else {
+                EscapeState::None
+            };
             if !decoded.is_empty() {
-                out.push_event(Event::ArgDelta { index: self.index, text: decoded });
+                out.push_event(Event::ArgDelta {
+                    index: self.index,
+                    text: decoded,
+                });
             }
         }
         decoded.clear();
@@ -126,7 +153,10 @@ impl ArgumentScanner {
         let decoded = &mut self.strings.decoded;
         if decoded.is_empty() && self.state != ScannerState::Key {
             if !tail.is_empty() {
-                out.push_event(Event::ArgDelta { index: self.index, text: tail });
+                out.push_event(Event::ArgDelta {
+                    index: self.index,
+                    text: tail,
+                });
             }
             return;
         }
@@ -136,7 +166,10 @@ impl ArgumentScanner {
                 head.key.push_str(decoded);
             }
         } else {
-            out.push_event(Event::ArgDelta { index: self.index, text: decoded });
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text: decoded,
+            });
         }
         decoded.clear();
     }
@@ -146,7 +179,10 @@ impl ArgumentScanner {
         if self.strings.is_first(RAW) {
             let message = "a raw control character in a string; JSON wants it escaped";
             let fault = Fault::warning(FaultKind::ControlCharacter, self.span_at(at), message);
-            self.emit_warning(fault.with_hint("write it escaped, a line feed as `\\n`"), out);
+            self.emit_warning(
+                fault.with_hint("write it escaped, a line feed as `\\n`"),
+                out,
+            );
         }
     }
 
@@ -164,7 +200,11 @@ impl ArgumentScanner {
             ScannerState::Key => ScannerState::Colon,
             ScannerState::Text(top) => {
                 self.close_argument(at, out);
-                if top { ScannerState::End } else { ScannerState::Comma }
+                if top {
+                    ScannerState::End
+                } else {
+                    ScannerState::Comma
+                }
             }
             state => state,
         };
@@ -188,7 +228,9 @@ impl ArgumentScanner {
                 if self.strings.is_first(UNKNOWN) {
                     self.report_malformed(at, "no such escape in a JSON string", out);
                 }
-                let StringDecoder { escape, decoded, .. } = &mut self.strings;
+                let StringDecoder {
+                    escape, decoded, ..
+                } = &mut self.strings;
                 escape.write_unknown(decoded);
                 at
             }

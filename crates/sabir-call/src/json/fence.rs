@@ -29,20 +29,36 @@ pub(super) enum FencePhase {
 impl ArgumentScanner {
     /// Begins a fenced text at its first backtick.
     pub(super) fn begin_fence(&mut self, at: usize, out: &mut dyn EventSink) -> usize {
-        out.push_event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: self.offset + at });
+        out.push_event(Event::ArgStart {
+            index: self.index,
+            name: "",
+            form: ArgForm::Json,
+            at: self.offset + at,
+        });
         self.state = ScannerState::Fenced(FencePhase::Ticks, 0);
         at
     }
 
     /// Continues a fenced text. Must be called in state `Fenced` only.
-    pub(super) fn read_fence(&mut self, chunk: &str, from: usize, out: &mut dyn EventSink) -> usize {
-        let ScannerState::Fenced(fence, ticks) = self.state else { return from };
+    pub(super) fn read_fence(
+        &mut self,
+        chunk: &str,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> usize {
+        let ScannerState::Fenced(fence, ticks) = self.state else {
+            return from;
+        };
         let bytes = chunk.as_bytes();
-        let Some(&byte) = bytes.get(from) else { return from };
+        let Some(&byte) = bytes.get(from) else {
+            return from;
+        };
         let next = match (fence, byte) {
             // Phase changes that consume no byte return early; the caller calls again with the same
             // byte.
-            (FencePhase::Ticks, b'`') => ScannerState::Fenced(FencePhase::Ticks, ticks.saturating_add(1)),
+            (FencePhase::Ticks, b'`') => {
+                ScannerState::Fenced(FencePhase::Ticks, ticks.saturating_add(1))
+            }
             (FencePhase::Ticks, _) if ticks >= 3 => {
                 self.state = ScannerState::Fenced(FencePhase::Word, ticks);
                 return from;
@@ -53,10 +69,14 @@ impl ArgumentScanner {
                 return from;
             }
             // The info string, such as `json`, and white space before the object.
-            (FencePhase::Word, _) if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => self.state,
+            (FencePhase::Word, _) if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => {
+                self.state
+            }
             (FencePhase::Object, _) => {
                 let (to, state) = match self.balance.scan(bytes, from, UNGUARDED, false) {
-                    ScanStop::End(to) => (to, ScannerState::Fenced(FencePhase::Close(ticks), ticks)),
+                    ScanStop::End(to) => {
+                        (to, ScannerState::Fenced(FencePhase::Close(ticks), ticks))
+                    }
                     ScanStop::Guard(to) => (to, self.state),
                     ScanStop::More => (bytes.len(), self.state),
                 };
@@ -64,12 +84,20 @@ impl ArgumentScanner {
                 return self.emit_source(chunk, from, to, out);
             }
             // White space may precede the closing backticks, but not interrupt them.
-            (FencePhase::Close(left), _) if left == ticks && byte.is_ascii_whitespace() => self.state,
+            (FencePhase::Close(left), _) if left == ticks && byte.is_ascii_whitespace() => {
+                self.state
+            }
             (FencePhase::Close(1), b'`') => ScannerState::End,
-            (FencePhase::Close(left), b'`') => ScannerState::Fenced(FencePhase::Close(left - 1), ticks),
+            (FencePhase::Close(left), b'`') => {
+                ScannerState::Fenced(FencePhase::Close(left - 1), ticks)
+            }
             _ => {
                 self.close_argument(from, out);
-                self.report_malformed(from, "an object `{…}` was expected in the code fence, and nothing else", out);
+                self.report_malformed(
+                    from,
+                    "an object `{…}` was expected in the code fence, and nothing else",
+                    out,
+                );
                 self.state = ScannerState::Broken;
                 return from;
             }
@@ -84,7 +112,10 @@ impl ArgumentScanner {
 
     fn emit_source(&self, chunk: &str, from: usize, to: usize, out: &mut dyn EventSink) -> usize {
         if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty()) {
-            out.push_event(Event::ArgDelta { index: self.index, text });
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text,
+            });
         }
         to
     }

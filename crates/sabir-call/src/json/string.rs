@@ -59,7 +59,10 @@ impl EscapeState {
                 return EscapeStep::Lone(false);
             }
             (Self::Unicode(count, value, high), _) if byte.is_ascii_hexdigit() => {
-                let digit = char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok()).unwrap_or(0);
+                let digit = char::from(byte)
+                    .to_digit(16)
+                    .and_then(|digit| u16::try_from(digit).ok())
+                    .unwrap_or(0);
                 let value = value.wrapping_shl(4) | digit;
                 if count == 3 {
                     return self.push_unit(value, high);
@@ -109,7 +112,10 @@ impl EscapeState {
         if let Self::Unicode(count, value, _) = *self {
             into.push('u');
             for digit in (0..count).rev() {
-                into.extend(char::from_digit(u32::from(value >> (4 * u16::from(digit)) & 0xf), 16));
+                into.extend(char::from_digit(
+                    u32::from(value >> (4 * u16::from(digit)) & 0xf),
+                    16,
+                ));
             }
         }
         *self = Self::None;
@@ -119,7 +125,8 @@ impl EscapeState {
 /// Returns the end of the plain text that starts at `from`: a quote, a backslash, a control
 /// character, or the end.
 pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
-    let special = |word: u64| lanes_equal(word, b'"') | lanes_equal(word, b'\\') | lanes_below(word, 0x20);
+    let special =
+        |word: u64| lanes_equal(word, b'"') | lanes_equal(word, b'\\') | lanes_below(word, 0x20);
     let mut at = from;
     let mut rest = bytes.get(from..).unwrap_or_default();
     while let Some((word, after)) = rest.split_first_chunk() {
@@ -176,7 +183,12 @@ impl SpecialMask {
     /// ends after a backslash, or `None` if it holds the end of the string or anything that needs
     /// the slow path.
     #[inline]
-    pub(super) fn decode_piece(self, piece: &str, open: bool, decoded: &mut String) -> Option<bool> {
+    pub(super) fn decode_piece(
+        self,
+        piece: &str,
+        open: bool,
+        decoded: &mut String,
+    ) -> Option<bool> {
         let bytes = piece.as_bytes();
         let mut marks = self.0;
         let mut at = 0;
@@ -191,7 +203,9 @@ impl SpecialMask {
             if bytes.get(mark) != Some(&b'\\') {
                 return None;
             }
-            let Some(letter) = bytes.get(mark + 1) else { return Some(true) };
+            let Some(letter) = bytes.get(mark + 1) else {
+                return Some(true);
+            };
             decoded.push(unescape_letter(*letter)?);
             at = mark + 2;
             // The escaped letter may be a quote or backslash itself, so its bit goes too.
@@ -225,13 +239,20 @@ fn special_bits(word: u64) -> u64 {
 fn load_tail(piece: &[u8], length: usize) -> u64 {
     match piece.last_chunk() {
         Some(word) => u64::from_le_bytes(*word).unbounded_shr(64 - 8 * length as u32),
-        None => piece.iter().rev().take(length).fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        None => piece
+            .iter()
+            .rev()
+            .take(length)
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
 /// The character for each letter after a backslash; 0 if there is none or it needs more than the
 /// letter.
-#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where a wrong index is a compile error")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated at compile time, where a wrong index is a compile error"
+)]
 const LETTERS: [u8; 256] = {
     let mut letters = [0; 256];
     letters[b'n' as usize] = b'\n';
@@ -248,7 +269,10 @@ const LETTERS: [u8; 256] = {
 /// Decodes a one-letter escape. A table instead of a `match`, because a branch would be
 /// mispredicted every other time.
 pub(super) fn unescape_letter(letter: u8) -> Option<char> {
-    LETTERS.get(usize::from(letter)).filter(|c| **c != 0).map(|c| char::from(*c))
+    LETTERS
+        .get(usize::from(letter))
+        .filter(|c| **c != 0)
+        .map(|c| char::from(*c))
 }
 
 #[cfg(test)]
@@ -257,15 +281,27 @@ mod tests {
 
     #[test]
     fn marks_are_exact() {
-        let odd = [b'"', b'\\', 0, 0x1f, 0x20, 0x21, 0x23, b'[', b']', 0x7f, 0x80, 0x9f, 0xa2, 0xdc, 0xff];
+        let odd = [
+            b'"', b'\\', 0, 0x1f, 0x20, 0x21, 0x23, b'[', b']', 0x7f, 0x80, 0x9f, 0xa2, 0xdc, 0xff,
+        ];
         for length in 0..=64_usize {
             for shift in 0..odd.len() {
-                let piece: Vec<u8> = (0..length).map(|at| odd[(at * (shift + 1) + shift) % odd.len()]).collect();
+                let piece: Vec<u8> = (0..length)
+                    .map(|at| odd[(at * (shift + 1) + shift) % odd.len()])
+                    .collect();
                 let special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-                let naive =
-                    piece.iter().enumerate().fold(0, |marks, (at, byte)| marks | u64::from(special(*byte)) << at);
-                assert_eq!(SpecialMask::from_piece(&piece), SpecialMask(naive), "{piece:x?}");
-                let end = piece.iter().position(|byte| special(*byte)).unwrap_or(length);
+                let naive = piece.iter().enumerate().fold(0, |marks, (at, byte)| {
+                    marks | u64::from(special(*byte)) << at
+                });
+                assert_eq!(
+                    SpecialMask::from_piece(&piece),
+                    SpecialMask(naive),
+                    "{piece:x?}"
+                );
+                let end = piece
+                    .iter()
+                    .position(|byte| special(*byte))
+                    .unwrap_or(length);
                 assert_eq!(plain_end(&piece, 0), end, "{piece:x?}");
             }
         }
@@ -275,8 +311,13 @@ mod tests {
     fn short_pieces() {
         let check = |piece: &str, open: bool, expected: Option<(&str, bool)>| {
             let mut decoded = String::new();
-            let ends = SpecialMask::from_piece(piece.as_bytes()).decode_piece(piece, open, &mut decoded);
-            assert_eq!(ends.map(|ends| (decoded.as_str(), ends)), expected, "{piece}");
+            let ends =
+                SpecialMask::from_piece(piece.as_bytes()).decode_piece(piece, open, &mut decoded);
+            assert_eq!(
+                ends.map(|ends| (decoded.as_str(), ends)),
+                expected,
+                "{piece}"
+            );
         };
         check(r#"a\n\"b\\\\c\/"#, false, Some(("a\n\"b\\\\c/", false)));
         check(r"n\\", true, Some(("\n\\", false)));

@@ -84,7 +84,10 @@ impl OpenTagCall {
     /// close.
     #[inline]
     pub(super) fn unknown_tag_name(&self) -> Option<&str> {
-        self.ambiguity.as_ref().and_then(|doubt| doubt.unknown_tag.as_ref()).map(|(name, _)| name.as_str())
+        self.ambiguity
+            .as_ref()
+            .and_then(|doubt| doubt.unknown_tag.as_ref())
+            .map(|(name, _)| name.as_str())
     }
 
     pub(super) fn tag_role(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> TagRole {
@@ -94,35 +97,67 @@ impl OpenTagCall {
         if tag.is_closing_tag(&self.form.call) {
             return TagRole::CallClose;
         }
-        if self.unknown_tag_name().is_some_and(|stranger| tag.is_closing_tag(stranger)) {
+        if self
+            .unknown_tag_name()
+            .is_some_and(|stranger| tag.is_closing_tag(stranger))
+        {
             return TagRole::UnknownClose;
         }
         if !self.form.has_tool_tags() && tag.is_opening_tag(&self.form.call) {
             return TagRole::CallOpen;
         }
         if !self.form.has_argument_tags() {
-            return if self.form.argument_name(tag).is_some() { TagRole::ArgumentOpen } else { TagRole::Content };
+            return if self.form.argument_name(tag).is_some() {
+                TagRole::ArgumentOpen
+            } else {
+                TagRole::Content
+            };
         }
-        if self.tool_index().is_some() && vocabulary.declares_argument(self.tool_index(), tag.name) {
-            return if tag.close { TagRole::OtherClose } else { TagRole::ArgumentOpen };
+        if self.tool_index().is_some() && vocabulary.declares_argument(self.tool_index(), tag.name)
+        {
+            return if tag.close {
+                TagRole::OtherClose
+            } else {
+                TagRole::ArgumentOpen
+            };
         }
         let tool = self.form.has_tool_tags()
             && (tag.name == &*self.form.call || vocabulary.find_exact_tool(tag.name).is_some());
-        if tool && !tag.close { TagRole::CallOpen } else { TagRole::Content }
+        if tool && !tag.close {
+            TagRole::CallOpen
+        } else {
+            TagRole::Content
+        }
     }
 
-    pub(super) fn tag_interest(&self, name: &str, close: bool, vocabulary: &Vocabulary) -> TagInterest {
+    pub(super) fn tag_interest(
+        &self,
+        name: &str,
+        close: bool,
+        vocabulary: &Vocabulary,
+    ) -> TagInterest {
         if names_match(name, &self.value.close) || names_match(name, &self.form.call) {
-            return if close || self.form.has_tool_tags() { TagInterest::Plain } else { TagInterest::Any };
+            return if close || self.form.has_tool_tags() {
+                TagInterest::Plain
+            } else {
+                TagInterest::Any
+            };
         }
         if self.form.is_key(name) {
             return TagInterest::Plain;
         }
-        let stranger = self.unknown_tag_name().is_some_and(|stranger| close && name == stranger);
-        let declared = || self.tool_index().is_some() && vocabulary.declares_argument(self.tool_index(), name);
+        let stranger = self
+            .unknown_tag_name()
+            .is_some_and(|stranger| close && name == stranger);
+        let declared =
+            || self.tool_index().is_some() && vocabulary.declares_argument(self.tool_index(), name);
         let tool = || self.form.has_tool_tags() && vocabulary.find_exact_tool(name).is_some();
         let known = self.form.has_argument_tags() && (declared() || tool());
-        if stranger || known { TagInterest::Plain } else { TagInterest::None }
+        if stranger || known {
+            TagInterest::Plain
+        } else {
+            TagInterest::None
+        }
     }
 
     /// Processes a tag inside the value that does not end it. Returns true if the call ends here,
@@ -140,13 +175,23 @@ impl OpenTagCall {
                     self.report_unclosed();
                 }
             }
-            TagRole::ArgumentOpen if top && before == PrecedingTag::UnknownClose => self.report_unknown_tag(),
+            TagRole::ArgumentOpen if top && before == PrecedingTag::UnknownClose => {
+                self.report_unknown_tag()
+            }
             // A call's tag followed by an argument's tag is a complete example: it nests until its
             // close.
-            TagRole::ArgumentOpen if before.is_call_open() => self.value.depth = self.value.depth.saturating_add(1),
+            TagRole::ArgumentOpen if before.is_call_open() => {
+                self.value.depth = self.value.depth.saturating_add(1)
+            }
             TagRole::ArgumentOpen | TagRole::CallClose if top && before == PrecedingTag::Ended => {
-                let message = "a value that had ended seems to go on: its closing tag stands twice".to_owned();
-                self.report_once(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
+                let message = "a value that had ended seems to go on: its closing tag stands twice"
+                    .to_owned();
+                self.report_once(
+                    FaultKind::DoubledArgument,
+                    span,
+                    message,
+                    "give each argument once, whole",
+                );
             }
             TagRole::ArgumentOpen if top => self.value.open_inner(name),
             // Ends the innermost nested example.
@@ -158,7 +203,11 @@ impl OpenTagCall {
             TagRole::CallClose if !before.is_call_open() => {
                 // Content so far. If a new call follows, the argument's close was probably
                 // forgotten.
-                _ = self.ambiguity.get_or_insert_default().unclosed.get_or_insert(span)
+                _ = self
+                    .ambiguity
+                    .get_or_insert_default()
+                    .unclosed
+                    .get_or_insert(span)
             }
             TagRole::OtherClose if top => self.close_other(name),
             TagRole::UnknownClose if top => self.value.before = PrecedingTag::UnknownClose,
@@ -182,37 +231,69 @@ impl OpenTagCall {
     }
 
     fn report_unknown_tag(&mut self) {
-        let Some(doubt) = &mut self.ambiguity else { return };
-        let Some((name, span)) = doubt.unknown_tag.take() else { return };
+        let Some(doubt) = &mut self.ambiguity else {
+            return;
+        };
+        let Some((name, span)) = doubt.unknown_tag.take() else {
+            return;
+        };
         if std::mem::replace(&mut doubt.reported, true) {
             return;
         }
-        let tool = if self.form.has_tool_tags() { &format!("`{}`", self.form.call) } else { "the tool" };
+        let tool = if self.form.has_tool_tags() {
+            &format!("`{}`", self.form.call)
+        } else {
+            "the tool"
+        };
         let message = format!("{tool} has no argument `{name}`");
-        let fault = Fault::error(FaultKind::UnknownArgument, span, message).in_call(self.index).in_argument(name);
+        let fault = Fault::error(FaultKind::UnknownArgument, span, message)
+            .in_call(self.index)
+            .in_argument(name);
         self.queue_fault(fault.with_hint("leave it out, or use a declared argument"));
     }
 
     fn report_unclosed(&mut self) {
-        let Some(span) = self.ambiguity.as_ref().and_then(|doubt| doubt.unclosed) else { return };
+        let Some(span) = self.ambiguity.as_ref().and_then(|doubt| doubt.unclosed) else {
+            return;
+        };
         let call = self.form.spell_close(&self.form.call);
         let argument = self.form.spell_close(&self.value.close);
         let open = &self.value.close;
-        let message = format!("`{call}` stands here while `{open}` is still open: `{argument}` is missing");
-        self.report_once(FaultKind::WrongClose, span, message, &format!("close the argument with `{argument}` first"));
+        let message =
+            format!("`{call}` stands here while `{open}` is still open: `{argument}` is missing");
+        self.report_once(
+            FaultKind::WrongClose,
+            span,
+            message,
+            &format!("close the argument with `{argument}` first"),
+        );
     }
 
     /// Reports, at the end of the text, the likely reason why a call was not closed.
     pub(super) fn explain_cut(&mut self, out: &mut dyn EventSink) {
-        if let Some((what, name, span)) = self.ambiguity.as_mut().and_then(|doubt| doubt.misplaced.take()) {
+        if let Some((what, name, span)) = self
+            .ambiguity
+            .as_mut()
+            .and_then(|doubt| doubt.misplaced.take())
+        {
             let close = self.form.spell_close(&self.form.call);
             let message = match what {
                 MisplacedTag::Close => {
-                    format!("`{}` stands where `{close}` was expected", self.form.spell_close(&name))
+                    format!(
+                        "`{}` stands where `{close}` was expected",
+                        self.form.spell_close(&name)
+                    )
                 }
-                MisplacedTag::Open => format!("`{close}` is missing before `{name}`, so the call before it goes on"),
+                MisplacedTag::Open => {
+                    format!("`{close}` is missing before `{name}`, so the call before it goes on")
+                }
             };
-            self.report_once(FaultKind::WrongClose, span, message, &format!("close the call with `{close}`"));
+            self.report_once(
+                FaultKind::WrongClose,
+                span,
+                message,
+                &format!("close the call with `{close}`"),
+            );
         }
         self.report_unclosed();
         self.emit_faults(out);

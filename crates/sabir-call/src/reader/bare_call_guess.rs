@@ -30,7 +30,16 @@ const LANGUAGES: [&str; 5] = ["", "json", "JSON", "tool_call", "tool_calls"];
 /// The keys of a call's name.
 const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "function"];
 /// The keys that may come before a call's name.
-const BEFORE: [&str; 8] = ["type", "id", "tool_call_id", "call_id", "index", "thought", "tool_calls", "calls"];
+const BEFORE: [&str; 8] = [
+    "type",
+    "id",
+    "tool_call_id",
+    "call_id",
+    "index",
+    "thought",
+    "tool_calls",
+    "calls",
+];
 
 /// Text that may be calls.
 #[derive(Debug)]
@@ -105,7 +114,12 @@ enum ByteVerdict {
 impl BareCallGuess {
     /// Begins a guess at the start of `rest`, which has that offset. `first` tells whether a line
     /// or a message starts here; inside a line only a chosen dialect is guessed.
-    pub(super) fn try_begin(rest: &str, offset: usize, first: bool, vocabulary: &Vocabulary) -> Option<Self> {
+    pub(super) fn try_begin(
+        rest: &str,
+        offset: usize,
+        first: bool,
+        vocabulary: &Vocabulary,
+    ) -> Option<Self> {
         let chosen = vocabulary.chosen;
         let place = first || chosen;
         let json = vocabulary.bare_json.filter(|_| place);
@@ -113,7 +127,9 @@ impl BareCallGuess {
         let state = match rest.as_bytes().first()? {
             b'`' if first && json.is_some() => GuessPhase::Fence,
             b'{' if json.is_some() => GuessPhase::Start,
-            b'[' if json.or(python).is_some() && rest.as_bytes().get(1).is_none_or(opens_list) => GuessPhase::Start,
+            b'[' if json.or(python).is_some() && rest.as_bytes().get(1).is_none_or(opens_list) => {
+                GuessPhase::Start
+            }
             _ => return None,
         };
         Some(Self {
@@ -147,7 +163,9 @@ impl BareCallGuess {
                 }
             }
             GuessPhase::Start if blank => {}
-            GuessPhase::Start if byte != b'[' && (byte != b'{' || self.json.is_none()) => return ByteVerdict::Text,
+            GuessPhase::Start if byte != b'[' && (byte != b'{' || self.json.is_none()) => {
+                return ByteVerdict::Text;
+            }
             GuessPhase::Start => {
                 self.body.0 = at;
                 self.state = GuessPhase::Body;
@@ -155,17 +173,27 @@ impl BareCallGuess {
             }
             GuessPhase::Body => return self.push_body_byte(byte, at, vocabulary),
             GuessPhase::After if blank => {}
-            GuessPhase::After if self.fence > 0 && byte == b'`' => self.state = GuessPhase::Closing(1),
+            GuessPhase::After if self.fence > 0 && byte == b'`' => {
+                self.state = GuessPhase::Closing(1)
+            }
             GuessPhase::After if self.fence == 0 && matches!(byte, b';' | b',') => {}
-            GuessPhase::After if self.fence == 0 && !self.scan.python && matches!(byte, b'{' | b'[') => {
+            GuessPhase::After
+                if self.fence == 0 && !self.scan.python && matches!(byte, b'{' | b'[') =>
+            {
                 self.state = GuessPhase::Body;
                 self.scan = BracketScan::default();
                 return self.push_body_byte(byte, at, vocabulary);
             }
-            GuessPhase::Closing(count) if byte == b'`' => self.state = GuessPhase::Closing(count + 1),
-            GuessPhase::Closing(count) if count >= self.fence && blank => self.state = GuessPhase::End,
+            GuessPhase::Closing(count) if byte == b'`' => {
+                self.state = GuessPhase::Closing(count + 1)
+            }
+            GuessPhase::Closing(count) if count >= self.fence && blank => {
+                self.state = GuessPhase::End
+            }
             GuessPhase::End if blank => {}
-            GuessPhase::After | GuessPhase::Closing(_) | GuessPhase::End => return ByteVerdict::Text,
+            GuessPhase::After | GuessPhase::Closing(_) | GuessPhase::End => {
+                return ByteVerdict::Text;
+            }
         }
         ByteVerdict::Continue
     }
@@ -192,40 +220,83 @@ impl BareCallGuess {
         let sure = self.guess_certainty();
         let at = self.offset + self.body.0;
         if self.scan.python {
-            let table = PythonCalls { open: "", close: "" };
-            return Some(AnyRegionParser::Python(Box::new(PythonRegionParser::new(table, self.python?, index, at))));
+            let table = PythonCalls {
+                open: "",
+                close: "",
+            };
+            return Some(AnyRegionParser::Python(Box::new(PythonRegionParser::new(
+                table,
+                self.python?,
+                index,
+                at,
+            ))));
         }
-        let markers = RegionMarkers { dialect: self.json?, close: "", stop: false, sure };
-        Some(AnyRegionParser::Json(Box::new(JsonRegionParser::for_calls(markers, index, at))))
+        let markers = RegionMarkers {
+            dialect: self.json?,
+            close: "",
+            stop: false,
+            sure,
+        };
+        Some(AnyRegionParser::Json(Box::new(
+            JsonRegionParser::for_calls(markers, index, at),
+        )))
     }
 
     /// Returns true if the enclosing fence is closed.
     fn is_fenced(&self) -> bool {
-        matches!(self.state, GuessPhase::End) || matches!(self.state, GuessPhase::Closing(count) if count >= self.fence)
+        matches!(self.state, GuessPhase::End)
+            || matches!(self.state, GuessPhase::Closing(count) if count >= self.fence)
     }
 
     /// Returns the markup event that explains why the text was taken for calls.
     fn call_mark(&self, rule: &'static str) -> MarkupSpan<'static> {
         let at = self.offset + self.body.0;
-        let dialect = if self.scan.python { self.python } else { self.json };
-        MarkupSpan { role: MarkupRole::Call, dialect, span: Span::new(at, at + 1), sure: self.guess_certainty(), rule }
+        let dialect = if self.scan.python {
+            self.python
+        } else {
+            self.json
+        };
+        MarkupSpan {
+            role: MarkupRole::Call,
+            dialect,
+            span: Span::new(at, at + 1),
+            sure: self.guess_certainty(),
+            rule,
+        }
     }
 
     fn guess_certainty(&self) -> Certainty {
-        if self.chosen && self.fence == 0 { Certainty::Certain } else { Certainty::Guess }
+        if self.chosen && self.fence == 0 {
+            Certainty::Certain
+        } else {
+            Certainty::Guess
+        }
     }
 
     /// Returns the text of the calls, and its offset.
     fn call_text(&self) -> (&str, usize) {
-        let closed = matches!(self.state, GuessPhase::After | GuessPhase::Closing(_) | GuessPhase::End);
+        let closed = matches!(
+            self.state,
+            GuessPhase::After | GuessPhase::Closing(_) | GuessPhase::End
+        );
         let end = if closed { self.body.1 } else { self.held.len() };
-        (self.held.get(self.body.0..end).unwrap_or_default(), self.offset + self.body.0)
+        (
+            self.held.get(self.body.0..end).unwrap_or_default(),
+            self.offset + self.body.0,
+        )
     }
 
     /// Parses the calls on trial and returns true if all of them could run.
     fn has_runnable_calls(&self, index: u32, why: Truncation, vocabulary: &Vocabulary) -> bool {
-        let mut trial = GuessValidator { vocabulary, open: None, calls: false, good: true };
-        let Some(mut region) = self.region_parser(index) else { return false };
+        let mut trial = GuessValidator {
+            vocabulary,
+            open: None,
+            calls: false,
+            good: true,
+        };
+        let Some(mut region) = self.region_parser(index) else {
+            return false;
+        };
         self.parse_calls(&mut region, why, &mut trial);
         trial.end_call(false);
         trial.calls && trial.good
@@ -234,7 +305,14 @@ impl BareCallGuess {
     /// Parses all held calls, as the end of the text.
     fn parse_calls(&self, region: &mut AnyRegionParser, why: Truncation, out: &mut dyn EventSink) {
         let (text, offset) = self.call_text();
-        if let RegionProgress::More(taken) = region.parse_view(TextView { text, offset, last: true }, out) {
+        if let RegionProgress::More(taken) = region.parse_view(
+            TextView {
+                text,
+                offset,
+                last: true,
+            },
+            out,
+        ) {
             region.cut_region(why, offset + taken, out);
         }
     }
@@ -255,8 +333,13 @@ struct GuessValidator<'v> {
 impl GuessValidator<'_> {
     /// Checks a call that has ended, properly or not.
     fn end_call(&mut self, closed: bool) {
-        let Some((name, given)) = self.open.take() else { return };
-        let tool = self.vocabulary.resolve_tool(&name).and_then(|at| self.vocabulary.tool_at(at));
+        let Some((name, given)) = self.open.take() else {
+            return;
+        };
+        let tool = self
+            .vocabulary
+            .resolve_tool(&name)
+            .and_then(|at| self.vocabulary.tool_at(at));
         self.good &= match tool {
             // A misspelt tool still counts: the checks reject it with a hint.
             None => self.vocabulary.is_tool_name(&name),
@@ -289,7 +372,13 @@ impl EventSink for GuessValidator<'_> {
 }
 
 impl BracketScan {
-    fn push_byte(&mut self, byte: u8, json: bool, python: bool, vocabulary: &Vocabulary) -> ByteVerdict {
+    fn push_byte(
+        &mut self,
+        byte: u8,
+        json: bool,
+        python: bool,
+        vocabulary: &Vocabulary,
+    ) -> ByteVerdict {
         if let Some((quote, triple, escaped)) = self.quote {
             return self.push_quoted_byte(byte, quote, triple, escaped);
         }
@@ -314,7 +403,11 @@ impl BracketScan {
                 self.depth = self.depth.saturating_sub(1);
                 self.arguments = self.arguments.filter(|depth| *depth < self.depth);
                 if self.depth == 0 {
-                    return if self.named { ByteVerdict::Closed } else { ByteVerdict::Text };
+                    return if self.named {
+                        ByteVerdict::Closed
+                    } else {
+                        ByteVerdict::Text
+                    };
                 }
             }
             b':' if !self.python && self.arguments.is_none() => {
@@ -345,13 +438,23 @@ impl BracketScan {
                     self.word.push(char::from(byte));
                 }
                 // A bare word inside the brackets begins a Python call, or it is prose.
-                let word = self.word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-                if !self.named && self.depth == 1 && (!(python && word) || self.word.len() >= NAME_CAP) {
+                let word = self
+                    .word
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+                if !self.named
+                    && self.depth == 1
+                    && (!(python && word) || self.word.len() >= NAME_CAP)
+                {
                     return ByteVerdict::Text;
                 }
             }
         }
-        if json || self.python || self.depth <= 1 { ByteVerdict::Continue } else { ByteVerdict::Text }
+        if json || self.python || self.depth <= 1 {
+            ByteVerdict::Continue
+        } else {
+            ByteVerdict::Text
+        }
     }
 
     fn open_string(&mut self, quote: u8) -> ByteVerdict {
@@ -363,7 +466,13 @@ impl BracketScan {
         ByteVerdict::Continue
     }
 
-    fn push_quoted_byte(&mut self, byte: u8, quote: u8, triple: bool, escaped: bool) -> ByteVerdict {
+    fn push_quoted_byte(
+        &mut self,
+        byte: u8,
+        quote: u8,
+        triple: bool,
+        escaped: bool,
+    ) -> ByteVerdict {
         let closes = byte == quote && !escaped;
         self.quotes = if closes { self.quotes + 1 } else { 0 };
         if closes && (!triple || self.quotes == 3) {
@@ -383,36 +492,62 @@ impl BracketScan {
     fn end_value(&mut self, vocabulary: &Vocabulary) -> ByteVerdict {
         let key = std::mem::take(&mut self.key);
         let word = std::mem::take(&mut self.word);
-        if self.python || self.arguments.is_some() || !NAMES.contains(&key.as_str()) || word.is_empty() {
+        if self.python
+            || self.arguments.is_some()
+            || !NAMES.contains(&key.as_str())
+            || word.is_empty()
+        {
             return ByteVerdict::Continue;
         }
         self.named = vocabulary.is_tool_name(&word);
-        if self.named { ByteVerdict::Continue } else { ByteVerdict::Text }
+        if self.named {
+            ByteVerdict::Continue
+        } else {
+            ByteVerdict::Text
+        }
     }
 }
 
 /// Returns true if `[` followed by this byte may begin calls.
 fn opens_list(byte: &u8) -> bool {
-    byte.is_ascii_whitespace() || byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'{' | b'[' | b'"' | 0x80..)
+    byte.is_ascii_whitespace()
+        || byte.is_ascii_alphabetic()
+        || matches!(byte, b'_' | b'{' | b'[' | b'"' | 0x80..)
 }
 
 fn is_arguments_key(key: &str) -> bool {
-    matches!(key, "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs")
+    matches!(
+        key,
+        "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs"
+    )
 }
 
 impl CallReader {
     /// Continues a guess.
-    pub(super) fn read_guess(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
-        let ReaderState::Guess(guess) = &mut self.state else { return ReaderStep::To(from) };
+    pub(super) fn read_guess(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let ReaderState::Guess(guess) = &mut self.state else {
+            return ReaderStep::To(from);
+        };
         let rest = window.text_from(from);
         for (at, c) in rest.char_indices() {
             let place = guess.held.len();
             if c == '<' && matches!(guess.state, GuessPhase::After | GuessPhase::End) {
                 // End-of-turn tokens after the calls are not text.
-                match self.vocabulary.markers.token_length(rest.get(at..).unwrap_or_default(), window.last) {
+                match self
+                    .vocabulary
+                    .markers
+                    .token_length(rest.get(at..).unwrap_or_default(), window.last)
+                {
                     Some(0) => {}
                     Some(len) => {
-                        guess.held.push_str(rest.get(at..at + len).unwrap_or_default());
+                        guess
+                            .held
+                            .push_str(rest.get(at..at + len).unwrap_or_default());
                         return ReaderStep::To(from + at + len);
                     }
                     None => return ReaderStep::Wait(from + at),
@@ -443,11 +578,24 @@ impl CallReader {
 
     /// Begins the calls before the end of the text: the tool is known and the dialect was chosen.
     fn commit_guess(&mut self, next: usize, out: &mut dyn EventSink) -> ReaderStep {
-        let ReaderState::Guess(guess) = &self.state else { return ReaderStep::To(next) };
-        let Some(mut region) = guess.region_parser(self.diagnostics.calls) else { return ReaderStep::To(next) };
-        out.push_event(Event::Mark(guess.call_mark("calls without a marker, in the dialect that was chosen")));
+        let ReaderState::Guess(guess) = &self.state else {
+            return ReaderStep::To(next);
+        };
+        let Some(mut region) = guess.region_parser(self.diagnostics.calls) else {
+            return ReaderStep::To(next);
+        };
+        out.push_event(Event::Mark(
+            guess.call_mark("calls without a marker, in the dialect that was chosen"),
+        ));
         let (text, offset) = guess.call_text();
-        match region.parse_view(TextView { text, offset, last: false }, out) {
+        match region.parse_view(
+            TextView {
+                text,
+                offset,
+                last: false,
+            },
+            out,
+        ) {
             RegionProgress::More(taken) if taken == text.len() => {
                 self.blank.release_memory();
                 self.state = ReaderState::Region(region);
@@ -483,29 +631,36 @@ impl CallReader {
     }
 
     /// Ends the text. If the held text is calls, they are emitted.
-    pub(super) fn end_guess(&mut self, guess: BareCallGuess, why: Truncation, out: &mut dyn EventSink) {
+    pub(super) fn end_guess(
+        &mut self,
+        guess: BareCallGuess,
+        why: Truncation,
+        out: &mut dyn EventSink,
+    ) {
         let index = self.diagnostics.calls;
         // An open fence may show more than calls. Of calls in two places only the last could run,
         // so none does.
         let open = guess.fence > 0 && !guess.is_fenced();
         let scattered = std::mem::take(&mut self.diagnostics.shown);
-        let calls = guess.scan.named && !open && guess.has_runnable_calls(index, why, &self.vocabulary);
+        let calls =
+            guess.scan.named && !open && guess.has_runnable_calls(index, why, &self.vocabulary);
         let region = guess.region_parser(index).filter(|_| calls && !scattered);
         let Some(mut region) = region else {
             let span = Span::new(guess.offset, guess.offset + guess.held.len());
             self.release_guess(&guess, out);
             if calls && scattered {
-                let message =
-                    "calls without a marker stand in two places, of which only one can be the end of the message";
+                let message = "calls without a marker stand in two places, of which only one can be the end of the message";
                 let fault = Fault::error(FaultKind::StrayText, span, message);
-                out.push_event(Event::Fault(&fault.with_hint("write all calls in one list at the end of the message")));
+                out.push_event(Event::Fault(
+                    &fault.with_hint("write all calls in one list at the end of the message"),
+                ));
             }
             return;
         };
         self.blank.clear();
-        out.push_event(Event::Mark(
-            guess.call_mark("calls without a marker: a declared tool with what it requires, and nothing behind"),
-        ));
+        out.push_event(Event::Mark(guess.call_mark(
+            "calls without a marker: a declared tool with what it requires, and nothing behind",
+        )));
         guess.parse_calls(&mut region, why, out);
         self.diagnostics.calls = region.next_index();
     }

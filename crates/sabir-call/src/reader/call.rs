@@ -69,27 +69,52 @@ impl OpenTagCall {
 
     /// Processes the tag that opens an argument.
     pub(super) fn begin_argument(&mut self, tag: Tag<'_>, at: usize, out: &mut dyn EventSink) {
-        let name = &*self.form.decode_name(self.form.argument_name(&tag).unwrap_or_default());
+        let name = &*self
+            .form
+            .decode_name(self.form.argument_name(&tag).unwrap_or_default());
         let span = Span::new(at, at + tag.len);
         if self.given.contains(name) {
-            let message = format!("`{name}` is given twice, so the value before it could end in two places");
-            self.add_fault(FaultKind::DoubledArgument, span, message, "give each argument once");
+            let message =
+                format!("`{name}` is given twice, so the value before it could end in two places");
+            self.add_fault(
+                FaultKind::DoubledArgument,
+                span,
+                message,
+                "give each argument once",
+            );
         } else if name.is_empty() {
-            let message = format!("`<{}>` does not say which argument: it has no name", tag.name);
+            let message = format!(
+                "`<{}>` does not say which argument: it has no name",
+                tag.name
+            );
             let hint = format!("write `{}`", self.form.spell_argument("…"));
             self.add_fault(FaultKind::MissingName, span, message, &hint);
         }
         let json = self.form.is_json(&tag);
         if self.form.has_argument_tags() && !tag.is_plain() && !json {
             let message = format!("the tag `{name}` carries attributes");
-            self.add_fault(FaultKind::MalformedTag, span, message, &format!("write `<{name}>`"));
+            self.add_fault(
+                FaultKind::MalformedTag,
+                span,
+                message,
+                &format!("write `<{name}>`"),
+            );
         }
         self.emit_faults(out);
         let form = if json { ArgForm::Json } else { ArgForm::Raw };
-        out.push_event(Event::ArgStart { index: self.index, name, form, at: span.end });
+        out.push_event(Event::ArgStart {
+            index: self.index,
+            name,
+            form,
+            at: span.end,
+        });
         self.given.insert(name);
         self.argument = name.into();
-        self.value = ValueState::new(self.form.value_close(&tag), json, self.form.has_name_behind());
+        self.value = ValueState::new(
+            self.form.value_close(&tag),
+            json,
+            self.form.has_name_behind(),
+        );
         if let Some(doubt) = &mut self.ambiguity {
             doubt.implied = false;
             doubt.unknown_tag = None;
@@ -97,7 +122,9 @@ impl OpenTagCall {
     }
 
     pub(super) fn add_fault(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
-        let fault = Fault::error(kind, span, message).in_call(self.index).in_argument(&*self.argument);
+        let fault = Fault::error(kind, span, message)
+            .in_call(self.index)
+            .in_argument(&*self.argument);
         self.queue_fault(fault.with_hint(hint));
     }
 
@@ -112,7 +139,11 @@ impl OpenTagCall {
     }
 
     pub(super) fn emit_faults(&mut self, out: &mut dyn EventSink) {
-        for fault in self.ambiguity.iter_mut().flat_map(|doubt| doubt.faults.drain(..)) {
+        for fault in self
+            .ambiguity
+            .iter_mut()
+            .flat_map(|doubt| doubt.faults.drain(..))
+        {
             out.push_event(Event::Fault(&fault));
         }
     }
@@ -120,8 +151,15 @@ impl OpenTagCall {
 
 impl CallReader {
     /// Continues a call.
-    pub(super) fn read_call(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
-        let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(from) };
+    pub(super) fn read_call(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let ReaderState::Call(open) = &mut self.state else {
+            return ReaderStep::To(from);
+        };
         match open.value.phase {
             ValuePhase::Start => {
                 let rest = window.text_from(from);
@@ -138,8 +176,15 @@ impl CallReader {
         }
     }
 
-    fn read_value_body(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
-        let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(from) };
+    fn read_value_body(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let ReaderState::Call(open) = &mut self.state else {
+            return ReaderStep::To(from);
+        };
         let mut at = from;
         let mut said = from;
         let first = open.form.first_byte();
@@ -149,7 +194,11 @@ impl CallReader {
                 open.value.track_text(rest);
                 let run = window.text_from(said);
                 // At the end of the text nothing can pair with a held line feed any more.
-                let keep = if window.last { 0 } else { open.value.undecided_len(run) };
+                let keep = if window.last {
+                    0
+                } else {
+                    open.value.undecided_len(run)
+                };
                 open.emit_piece(run.get(..run.len() - keep), out);
                 return ReaderStep::Wait(window.text.len() - keep);
             };
@@ -208,14 +257,23 @@ impl CallReader {
     }
 
     /// Reads the white space after a candidate, then the text that decides about it.
-    fn read_closing(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
+    fn read_closing(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
         let at = from + take_whitespace(window.text_from(from), &mut self.held);
         let rest = window.text_from(at);
         if rest.is_empty() {
             return ReaderStep::To(at);
         }
-        let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(at) };
-        let ValuePhase::Closing(close_at, feed) = open.value.phase else { return ReaderStep::To(at) };
+        let ReaderState::Call(open) = &mut self.state else {
+            return ReaderStep::To(at);
+        };
+        let ValuePhase::Closing(close_at, feed) = open.value.phase else {
+            return ReaderStep::To(at);
+        };
         // `last` is false even at the end of the text: a partial tag stays undecided there, and the
         // argument then ends at the candidate, the last certain end.
         let tag = match open.form.lex_tag(rest, false, |_, _| TagInterest::Any) {
@@ -238,20 +296,25 @@ impl CallReader {
         let argument = open.form.argument_name(&tag);
         let opens = match open.form.has_argument_tags() {
             false => argument.is_some(),
-            true => argument.is_some_and(|name| self.vocabulary.declares_argument(open.tool_index(), name)),
+            true => argument
+                .is_some_and(|name| self.vocabulary.declares_argument(open.tool_index(), name)),
         };
         if opens {
             self.end_value(close_at, feed, out);
-            let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(at) };
+            let ReaderState::Call(open) = &mut self.state else {
+                return ReaderStep::To(at);
+            };
             open.begin_argument(tag, span.start, out);
             return ReaderStep::To(at + tag.len);
         }
         // The candidate is content, but its follower may explain later why the call never closed.
         if tag.close {
-            open.ambiguity.get_or_insert_default().misplaced = Some((MisplacedTag::Close, tag.name.to_owned(), span));
+            open.ambiguity.get_or_insert_default().misplaced =
+                Some((MisplacedTag::Close, tag.name.to_owned(), span));
         } else if open.form.begins_call(&tag, &self.vocabulary) {
             let text = rest.get(..tag.len).unwrap_or_default().to_owned();
-            open.ambiguity.get_or_insert_default().misplaced = Some((MisplacedTag::Open, text, span));
+            open.ambiguity.get_or_insert_default().misplaced =
+                Some((MisplacedTag::Open, text, span));
         } else if tag.is_plain() && self.vocabulary.find_exact_tool(tag.name).is_none() {
             open.ambiguity.get_or_insert_default().unknown_tag = Some((tag.name.to_owned(), span));
         }
@@ -260,7 +323,9 @@ impl CallReader {
 
     /// Continues the value: the candidate was content.
     fn resume_content(&mut self, at: usize, out: &mut dyn EventSink) -> ReaderStep {
-        let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(at) };
+        let ReaderState::Call(open) = &mut self.state else {
+            return ReaderStep::To(at);
+        };
         let (text, pending) = open.value.split_pending(&self.held);
         emit_delta(open.index, Some(text), out);
         open.value.pending = pending;
@@ -275,30 +340,62 @@ impl CallReader {
     }
 
     fn end_value(&mut self, at: usize, feed: u8, out: &mut dyn EventSink) {
-        let ReaderState::Call(open) = &mut self.state else { return };
+        let ReaderState::Call(open) = &mut self.state else {
+            return;
+        };
         // Only a pair of line feeds is a wrapper; without the second one the first belongs to the
         // value.
-        let lead = if feed == 0 { open.value.lead.as_str() } else { "" };
-        out.push_event(Event::ArgEnd { index: open.index, lead, at: at - usize::from(feed) });
+        let lead = if feed == 0 {
+            open.value.lead.as_str()
+        } else {
+            ""
+        };
+        out.push_event(Event::ArgEnd {
+            index: open.index,
+            lead,
+            at: at - usize::from(feed),
+        });
         self.held.clear();
     }
 
     fn end_call(&mut self, span: Span, value_end: usize, out: &mut dyn EventSink) {
         let outside = self.state_after_call();
-        let ReaderState::Call(open) = std::mem::replace(&mut self.state, outside) else { return };
+        let ReaderState::Call(open) = std::mem::replace(&mut self.state, outside) else {
+            return;
+        };
         // The call's close also ends the value, because the argument's close is missing.
         if value_end == span.start {
-            out.push_event(Event::ArgEnd { index: open.index, lead: open.value.lead.as_str(), at: value_end });
+            out.push_event(Event::ArgEnd {
+                index: open.index,
+                lead: open.value.lead.as_str(),
+                at: value_end,
+            });
         }
-        out.push_event(Event::CallEnd { index: open.index, at: span.end });
-        let OpenTagCall { index, argument, value, given, form, .. } = *open;
+        out.push_event(Event::CallEnd {
+            index: open.index,
+            at: span.end,
+        });
+        let OpenTagCall {
+            index,
+            argument,
+            value,
+            given,
+            form,
+            ..
+        } = *open;
         // The end of any argument may have been content, so all are remembered, not only the last
         // one.
-        let closes: Vec<&str> = if form.has_argument_tags() { given.sorted_names() } else { vec![&value.close] };
+        let closes: Vec<&str> = if form.has_argument_tags() {
+            given.sorted_names()
+        } else {
+            vec![&value.close]
+        };
         for argument_close in closes {
-            let known =
-                |closed: &ClosedCall| &*closed.argument_close == argument_close && closed.call_close == form.call;
-            if self.diagnostics.closed_calls().len() < CLOSED_CAP && !self.diagnostics.closed_calls().iter().any(known)
+            let known = |closed: &ClosedCall| {
+                &*closed.argument_close == argument_close && closed.call_close == form.call
+            };
+            if self.diagnostics.closed_calls().len() < CLOSED_CAP
+                && !self.diagnostics.closed_calls().iter().any(known)
             {
                 self.diagnostics.closed_calls_mut().push(ClosedCall {
                     index,
@@ -312,14 +409,31 @@ impl CallReader {
     }
 
     /// Cuts a call because the text ended inside it.
-    pub(super) fn cut_call(&mut self, mut open: OpenTagCall, why: Truncation, out: &mut dyn EventSink) {
+    pub(super) fn cut_call(
+        &mut self,
+        mut open: OpenTagCall,
+        why: Truncation,
+        out: &mut dyn EventSink,
+    ) {
         self.held.clear();
         if let ValuePhase::Closing(at, feed) = open.value.phase {
-            let lead = if feed == 0 { open.value.lead.as_str() } else { "" };
-            out.push_event(Event::ArgEnd { index: open.index, lead, at: at - usize::from(feed) });
+            let lead = if feed == 0 {
+                open.value.lead.as_str()
+            } else {
+                ""
+            };
+            out.push_event(Event::ArgEnd {
+                index: open.index,
+                lead,
+                at: at - usize::from(feed),
+            });
         }
         open.explain_cut(out);
-        out.push_event(Event::CallCut { index: open.index, why, at: self.offset });
+        out.push_event(Event::CallCut {
+            index: open.index,
+            why,
+            at: self.offset,
+        });
     }
 }
 
@@ -329,7 +443,8 @@ impl OpenTagCall {
     /// the tool that was not given yet.
     fn is_ended_by(&self, tag: &Tag<'_>, run: &str, vocabulary: &Vocabulary) -> bool {
         let value = &self.value;
-        let line = run.ends_with('\n') || (run.is_empty() && value.pending.as_str().ends_with('\n'));
+        let line =
+            run.ends_with('\n') || (run.is_empty() && value.pending.as_str().ends_with('\n'));
         if !self.form.has_value_lines()
             || value.lead == LineFeed::None
             || value.depth > 0
@@ -339,16 +454,28 @@ impl OpenTagCall {
             return false;
         }
         let name = self.form.argument_name(tag).unwrap_or_default();
-        self.tool.is_some() && vocabulary.declares_argument(self.tool_index(), name) && !self.given.contains(name)
+        self.tool.is_some()
+            && vocabulary.declares_argument(self.tool_index(), name)
+            && !self.given.contains(name)
     }
 
     /// Ends the value, whose text was emitted, at the tag of the next argument.
     fn end_unclosed_value(&mut self, feed: u8, tag: Tag<'_>, span: Span, out: &mut dyn EventSink) {
-        let lead = if feed == 0 { self.value.lead.as_str() } else { "" };
-        out.push_event(Event::ArgEnd { index: self.index, lead, at: span.start - usize::from(feed) });
+        let lead = if feed == 0 {
+            self.value.lead.as_str()
+        } else {
+            ""
+        };
+        out.push_event(Event::ArgEnd {
+            index: self.index,
+            lead,
+            at: span.start - usize::from(feed),
+        });
         let close = self.form.spell_close(&self.value.close);
-        let message =
-            format!("`{close}` is missing before the next argument; the value of `{}` ends here", self.argument);
+        let message = format!(
+            "`{close}` is missing before the next argument; the value of `{}` ends here",
+            self.argument
+        );
         let fault = Fault::error(FaultKind::WrongClose, span, message).in_call(self.index);
         let fault = fault.in_argument(&*self.argument);
         self.queue_fault(fault.with_hint(format!("close each argument with `{close}`")));
@@ -360,29 +487,51 @@ impl OpenTagCall {
     /// may have ended there.
     fn flag_half_pair(&mut self, at: usize) {
         let span = Span::new(at, at + 1);
-        let message = "a key without a value, or a value without a key, stands behind a closing tag".to_owned();
-        let hint = format!("write `{}` for each argument", self.form.spell_argument("…"));
+        let message =
+            "a key without a value, or a value without a key, stands behind a closing tag"
+                .to_owned();
+        let hint = format!(
+            "write `{}` for each argument",
+            self.form.spell_argument("…")
+        );
         self.add_fault(FaultKind::StrayText, span, message, &hint);
     }
 
     /// Reports a closing tag that turned out to be content. If the argument before had no closing
     /// tag, this one may have closed an example inside it.
     fn flag_implied_close(&mut self, at: usize) {
-        if self.ambiguity.as_mut().is_some_and(|doubt| std::mem::take(&mut doubt.implied)) {
+        if self
+            .ambiguity
+            .as_mut()
+            .is_some_and(|doubt| std::mem::take(&mut doubt.implied))
+        {
             let close = self.form.spell_close(&self.value.close);
-            let message = format!("`{close}` stands here, but more of the call follows: what it closes is not known");
+            let message = format!(
+                "`{close}` stands here, but more of the call follows: what it closes is not known"
+            );
             let span = Span::new(at, at + close.len());
-            self.add_fault(FaultKind::DoubledArgument, span, message, &format!("close each argument with `{close}`"));
+            self.add_fault(
+                FaultKind::DoubledArgument,
+                span,
+                message,
+                &format!("close each argument with `{close}`"),
+            );
         }
     }
 
     /// Consumes a whole chunk that lies inside the value. Returns false if the chunk needs a closer
     /// look. This is the hot path.
     #[inline]
-    pub(super) fn take_chunk(&mut self, chunk: &str, vocabulary: &Vocabulary, out: &mut dyn EventSink) -> bool {
+    pub(super) fn take_chunk(
+        &mut self,
+        chunk: &str,
+        vocabulary: &Vocabulary,
+        out: &mut dyn EventSink,
+    ) -> bool {
         let value = &self.value;
-        let inside =
-            value.phase == ValuePhase::Body && value.before == PrecedingTag::Nothing && value.pending == LineFeed::None;
+        let inside = value.phase == ValuePhase::Body
+            && value.before == PrecedingTag::Nothing
+            && value.pending == LineFeed::None;
         if !inside || value.undecided_len(chunk) > 0 || chunk.is_empty() {
             return false;
         }
@@ -391,7 +540,10 @@ impl OpenTagCall {
             Some(at) => !self.has_relevant_tag(chunk, at, vocabulary),
         };
         if plain {
-            out.push_event(Event::ArgDelta { index: self.index, text: chunk });
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text: chunk,
+            });
         }
         plain
     }
@@ -405,8 +557,9 @@ impl OpenTagCall {
         loop {
             let tail = chunk.get(at..).unwrap_or_default();
             if self.may_matter(tail.as_bytes(), vocabulary)
-                && self.form.lex_tag(tail, false, |name, close| self.tag_interest(name, close, vocabulary))
-                    != LexedTag::No
+                && self.form.lex_tag(tail, false, |name, close| {
+                    self.tag_interest(name, close, vocabulary)
+                }) != LexedTag::No
             {
                 return true;
             }
@@ -449,23 +602,35 @@ impl OpenTagCall {
     /// goes to `held`; returns its length.
     fn emit_value(&mut self, run: &str, held: &mut LazyBuffer, out: &mut dyn EventSink) -> u8 {
         held.clear();
-        let feed = self.value.trailing_feed_len(if run.is_empty() { self.value.pending.as_str() } else { run });
+        let feed = self.value.trailing_feed_len(if run.is_empty() {
+            self.value.pending.as_str()
+        } else {
+            run
+        });
         if run.is_empty() && feed > 0 {
             held.push_str(std::mem::take(&mut self.value.pending).as_str());
         }
         self.flush_pending(out);
-        let (text, rest) = run.split_at_checked(run.len().saturating_sub(usize::from(feed))).unwrap_or((run, ""));
+        let (text, rest) = run
+            .split_at_checked(run.len().saturating_sub(usize::from(feed)))
+            .unwrap_or((run, ""));
         self.emit_piece(Some(text), out);
         held.push_str(rest);
         feed
     }
 
     fn flush_pending(&mut self, out: &mut dyn EventSink) {
-        emit_delta(self.index, Some(std::mem::take(&mut self.value.pending).as_str()), out);
+        emit_delta(
+            self.index,
+            Some(std::mem::take(&mut self.value.pending).as_str()),
+            out,
+        );
     }
 
     fn has_faults(&self) -> bool {
-        self.ambiguity.as_ref().is_some_and(|doubt| !doubt.faults.is_empty())
+        self.ambiguity
+            .as_ref()
+            .is_some_and(|doubt| !doubt.faults.is_empty())
     }
 }
 

@@ -164,7 +164,11 @@ impl ReaderDiagnostics {
 
     /// Returns true, once, if a closing tag of this name belongs to such a call.
     pub(super) fn closes_malformed(&mut self, tag: &str) -> bool {
-        self.odd.as_mut().is_some_and(|odd| odd.malformed.take_if(|name| names_match(name, tag)).is_some())
+        self.odd.as_mut().is_some_and(|odd| {
+            odd.malformed
+                .take_if(|name| names_match(name, tag))
+                .is_some()
+        })
     }
 
     /// Records a tag in prose that was meant to open a call. A few of these faults are enough.
@@ -194,7 +198,10 @@ impl ReaderDiagnostics {
 
     /// Ends that wrapper, and reports it if it contained no call.
     pub(super) fn end_wrapper_words(&mut self) {
-        let Some((wrapper, span, calls)) = self.odd.as_mut().and_then(|odd| odd.words.take()) else { return };
+        let Some((wrapper, span, calls)) = self.odd.as_mut().and_then(|odd| odd.words.take())
+        else {
+            return;
+        };
         if calls == self.calls {
             let message = format!("`{wrapper}` holds words but no call");
             let fault = Fault::error(FaultKind::StrayText, span, message);
@@ -203,7 +210,13 @@ impl ReaderDiagnostics {
     }
 
     /// Queues a mark for markup that belongs to no call.
-    pub(super) fn note_mark(&mut self, role: MarkupRole, at: usize, len: usize, rule: &'static str) {
+    pub(super) fn note_mark(
+        &mut self,
+        role: MarkupRole,
+        at: usize,
+        len: usize,
+        rule: &'static str,
+    ) {
         let span = Span::new(at, at + len);
         self.notes_mut().notes.push(PendingNote::Mark(MarkupSpan {
             role,
@@ -217,7 +230,11 @@ impl ReaderDiagnostics {
     /// Records markup of a call at a place where it is only mentioned.
     pub(super) fn note_mention(&mut self, why: &'static str, name: &str, at: usize, len: usize) {
         self.note_mark(MarkupRole::Mention, at, len, why);
-        let mention = || CallMention { why, name: name.to_owned(), span: Span::new(at, at + len) };
+        let mention = || CallMention {
+            why,
+            name: name.to_owned(),
+            span: Span::new(at, at + len),
+        };
         if self.calls == 0 {
             self.notes_mut().mention.get_or_insert_with(mention);
         }
@@ -226,22 +243,34 @@ impl ReaderDiagnostics {
     /// Records markup of an inactive dialect.
     pub(super) fn note_other_dialect(&mut self, dialect: &'static str, at: usize, len: usize) {
         if self.calls == 0 {
-            self.notes_mut().unheard.get_or_insert((dialect, Span::new(at, at + len)));
+            self.notes_mut()
+                .unheard
+                .get_or_insert((dialect, Span::new(at, at + len)));
         }
     }
 
     /// Reports a thought that was never closed.
     pub(super) fn report_unclosed_thought(&self, thought: ThoughtBlock, out: &mut dyn EventSink) {
-        let Some((open, close, start)) = thought.unclosed_parts() else { return };
-        let message = format!("`{open}` was opened here and never closed, so all that follows was read as a thought");
+        let Some((open, close, start)) = thought.unclosed_parts() else {
+            return;
+        };
+        let message = format!(
+            "`{open}` was opened here and never closed, so all that follows was read as a thought"
+        );
         let span = Span::new(start, start + open.len());
         let hint = format!("write `{close}` before calling a tool");
-        let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).with_hint(hint.clone());
+        let fault =
+            Fault::warning(FaultKind::WrongClose, span, message.clone()).with_hint(hint.clone());
         out.push_event(Event::Fault(&fault));
         // The thought may have swallowed the rest of a value whose closing tags seemed to end it.
         // Only raw values have such
         // tags.
-        let first = self.closed_calls().iter().map(|closed| closed.index).min().unwrap_or(self.calls);
+        let first = self
+            .closed_calls()
+            .iter()
+            .map(|closed| closed.index)
+            .min()
+            .unwrap_or(self.calls);
         for index in first..self.calls {
             let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
             out.push_event(Event::Fault(&fault.with_hint(hint.clone())));
@@ -252,24 +281,33 @@ impl ReaderDiagnostics {
     pub(super) fn report_missed_calls(&mut self, out: &mut dyn EventSink) {
         self.end_wrapper_words();
         self.emit_notes(out);
-        let Some(DiagnosticNotes { mention, unheard, .. }) =
-            self.odd.take().map(|odd| *odd).filter(|_| self.calls == 0)
+        let Some(DiagnosticNotes {
+            mention, unheard, ..
+        }) = self.odd.take().map(|odd| *odd).filter(|_| self.calls == 0)
         else {
             return;
         };
         if let Some(CallMention { why, name, span }) = mention {
-            let message = format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
-            let kind = if why == IN_FENCE { FaultKind::FencedCall } else { FaultKind::Mentioned };
+            let message =
+                format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
+            let kind = if why == IN_FENCE {
+                FaultKind::FencedCall
+            } else {
+                FaultKind::Mentioned
+            };
             let fault = Fault::warning(kind, span, message);
             // Only a warning: showing a call in a message is legitimate.
             let hint = "if a call was meant, write it outside of fences, quotations and thoughts";
             out.push_event(Event::Fault(&fault.with_hint(hint)));
         }
         if let Some((dialect, span)) = unheard {
-            let message =
-                format!("this is markup of the dialect `{dialect}`, which is not listened for; nothing was run");
+            let message = format!(
+                "this is markup of the dialect `{dialect}`, which is not listened for; nothing was run"
+            );
             let fault = Fault::warning(FaultKind::OtherDialect, span, message);
-            out.push_event(Event::Fault(&fault.with_hint("write the call in the dialect that was taught")));
+            out.push_event(Event::Fault(
+                &fault.with_hint("write the call in the dialect that was taught"),
+            ));
         }
     }
 }

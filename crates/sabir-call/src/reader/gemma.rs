@@ -28,7 +28,9 @@ use super::python::given_arguments::GivenArguments;
 use super::python::literal::{LiteralNotation, LiteralProgress, LiteralReader, ValueScope};
 use super::python::skip::RegionSkipper;
 use super::python::text::starts_with_marker;
-use super::python::word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, whitespace_len};
+use super::python::word_buffer::{
+    WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, whitespace_len,
+};
 use super::region::{RegionParser, RegionProgress, StepOutcome, TextView, run_steps};
 
 /// The text before a tool's name.
@@ -85,7 +87,13 @@ enum GemmaState {
 
 impl GemmaRegionParser {
     /// Creates a parser whose first call begins at that offset and has that index.
-    pub(super) fn new(grammar: &'static GemmaCalls, bare: bool, dialect: &'static str, index: u32, at: usize) -> Self {
+    pub(super) fn new(
+        grammar: &'static GemmaCalls,
+        bare: bool,
+        dialect: &'static str,
+        index: u32,
+        at: usize,
+    ) -> Self {
         Self {
             grammar,
             bare,
@@ -102,7 +110,12 @@ impl GemmaRegionParser {
         }
     }
 
-    fn parse_step(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn parse_step(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         match self.state {
             GemmaState::Skip => return self.skip_rest(view, from, out),
             GemmaState::Value | GemmaState::Quoted => return self.read_value(view, from, out),
@@ -110,7 +123,9 @@ impl GemmaRegionParser {
             _ => {}
         }
         let at = from + whitespace_len(rest_from(view, from));
-        let Some(&byte) = rest_from(view, at).as_bytes().first() else { return StepOutcome::Wait(at) };
+        let Some(&byte) = rest_from(view, at).as_bytes().first() else {
+            return StepOutcome::Wait(at);
+        };
         self.state = match (self.state, byte) {
             (GemmaState::Start, _) if is_name_byte(byte) => {
                 self.word.clear();
@@ -119,10 +134,17 @@ impl GemmaRegionParser {
             }
             // Some responses put a colon before `call:`.
             (GemmaState::Start, b':') => return StepOutcome::To(at + 1),
-            (GemmaState::Start, _) => return self.report_unexpected(view, at, "`call:` and a name were expected", out),
+            (GemmaState::Start, _) => {
+                return self.report_unexpected(view, at, "`call:` and a name were expected", out);
+            }
             (GemmaState::Brace, b'{') => return self.begin_call(view, at, out),
             (GemmaState::Brace, _) => {
-                return self.report_unexpected(view, at, "`{` was expected behind the tool's name", out);
+                return self.report_unexpected(
+                    view,
+                    at,
+                    "`{` was expected behind the tool's name",
+                    out,
+                );
             }
             (GemmaState::Argument | GemmaState::Comma(_), b'}') => {
                 self.end = view.offset + at + 1;
@@ -142,38 +164,70 @@ impl GemmaRegionParser {
             }
             (GemmaState::Comma(_), b',') => GemmaState::Argument,
             (GemmaState::Closed, _) => return self.after_call(view, at, out),
-            _ => return self.report_unexpected(view, at, "`,` or `}` was expected behind the value", out),
+            _ => {
+                return self.report_unexpected(
+                    view,
+                    at,
+                    "`,` or `}` was expected behind the value",
+                    out,
+                );
+            }
         };
         StepOutcome::To(at + 1)
     }
 
     /// Reads a name without quotes.
-    fn read_name(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn read_name(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let tool = self.state == GemmaState::Name;
-        let (taken, end) =
-            self.word.take_word(rest_from(view, from), |byte| is_name_byte(byte) || (tool && byte == b':'));
+        let (taken, end) = self.word.take_word(rest_from(view, from), |byte| {
+            is_name_byte(byte) || (tool && byte == b':')
+        });
         let at = from + taken;
         match end {
             WordEnd::Open => return StepOutcome::Wait(at),
             WordEnd::TooLong => {
-                let span = Span::new((view.offset + at).saturating_sub(self.word.len()), view.offset + at);
+                let span = Span::new(
+                    (view.offset + at).saturating_sub(self.word.len()),
+                    view.offset + at,
+                );
                 let message = format!("a name is longer than {WORD_CAP} bytes");
-                return self.report_and_skip(Fault::error(FaultKind::Limit, span, message), view, at, out);
+                return self.report_and_skip(
+                    Fault::error(FaultKind::Limit, span, message),
+                    view,
+                    at,
+                    out,
+                );
             }
             WordEnd::Here => {}
         }
         self.end = view.offset + at;
-        self.state = if tool { GemmaState::Brace } else { GemmaState::Colon(false) };
+        self.state = if tool {
+            GemmaState::Brace
+        } else {
+            GemmaState::Colon(false)
+        };
         if tool && matches!(self.word.as_str(), CALL | "") {
             return self.report_unexpected(view, at, "a name was expected behind `call:`", out);
         }
         StepOutcome::To(at)
     }
 
-    fn begin_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn begin_call(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let word_at = self.end.saturating_sub(self.word.len());
         let name = self.word.as_str();
-        let (name, name_at) = name.strip_prefix(CALL).map_or((name, word_at), |name| (name, word_at + CALL.len()));
+        let (name, name_at) = name
+            .strip_prefix(CALL)
+            .map_or((name, word_at), |name| (name, word_at + CALL.len()));
         let start = self.at.take().unwrap_or_else(|| {
             let span = Span::new(word_at, view.offset + at + 1);
             let sure = Certainty::Certain;
@@ -188,7 +242,14 @@ impl GemmaRegionParser {
             word_at
         });
         let index = self.next;
-        out.push_event(Event::CallStart { index, id: None, name, dialect: Some(self.dialect), at: start, name_at });
+        out.push_event(Event::CallStart {
+            index,
+            id: None,
+            name,
+            dialect: Some(self.dialect),
+            at: start,
+            name_at,
+        });
         self.next = index.saturating_add(1);
         self.open = true;
         self.given.clear();
@@ -210,9 +271,19 @@ impl GemmaRegionParser {
     }
 
     /// Begins the value of an argument, after its name and the byte at `at`.
-    fn begin_value(&mut self, view: TextView<'_>, at: usize, quoted: bool, out: &mut dyn EventSink) -> StepOutcome {
+    fn begin_value(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        quoted: bool,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let span = Span::new(view.offset + at, view.offset + at + 1);
-        let name = if quoted { self.literal.name() } else { self.word.as_str() };
+        let name = if quoted {
+            self.literal.name()
+        } else {
+            self.word.as_str()
+        };
         if !self.given.add_name(name, self.call_index(), span, out) {
             return self.give_up(view, at, out);
         }
@@ -223,26 +294,49 @@ impl GemmaRegionParser {
     }
 
     /// Reads a value or a quoted name.
-    fn read_value(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
-        let scope = ValueScope { view, index: self.call_index(), name: self.given.current_name() };
+    fn read_value(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let scope = ValueScope {
+            view,
+            index: self.call_index(),
+            name: self.given.current_name(),
+        };
         match self.literal.read_value(scope, from, out) {
             LiteralProgress::More(at) => StepOutcome::Wait(at),
             LiteralProgress::Wrong(at) => self.give_up(view, at, out),
             LiteralProgress::End(at) => {
                 // Only after a string between markers may the comma be missing, see `parse_step`.
-                let text = view.text.get(..at).is_some_and(|text| text.ends_with(self.grammar.quote));
-                self.state =
-                    if self.state == GemmaState::Quoted { GemmaState::Colon(true) } else { GemmaState::Comma(text) };
+                let text = view
+                    .text
+                    .get(..at)
+                    .is_some_and(|text| text.ends_with(self.grammar.quote));
+                self.state = if self.state == GemmaState::Quoted {
+                    GemmaState::Colon(true)
+                } else {
+                    GemmaState::Comma(text)
+                };
                 StepOutcome::To(at)
             }
         }
     }
 
     /// Processes the text after a call's `}`: the marker, or another call.
-    fn after_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn after_call(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let text = rest_from(view, at);
         let close = self.close_marker();
-        match (starts_with_marker(text, close), starts_with_marker(text, CALL)) {
+        match (
+            starts_with_marker(text, close),
+            starts_with_marker(text, CALL),
+        ) {
             (Some(true), _) => {
                 self.end_call(view.offset + at + close.len(), out);
                 StepOutcome::Over(at + close.len())
@@ -254,29 +348,48 @@ impl GemmaRegionParser {
             }
             (Some(false), Some(false)) if starts_with_markup(text) => {
                 let span = Span::new(self.end, self.end);
-                let fault = Fault::warning(FaultKind::WrongClose, span, format!("`{close}` is missing"));
-                out.push_event(Event::Fault(&fault.in_call(self.call_index()).with_hint("close each call")));
+                let fault =
+                    Fault::warning(FaultKind::WrongClose, span, format!("`{close}` is missing"));
+                out.push_event(Event::Fault(
+                    &fault
+                        .in_call(self.call_index())
+                        .with_hint("close each call"),
+                ));
                 self.end_call(self.end, out);
                 StepOutcome::Over(at)
             }
             // The next byte shows whether this is markup.
             (Some(false), Some(false)) if !view.last && text == "<" => StepOutcome::Wait(at),
-            (Some(false), Some(false)) => {
-                self.report_unexpected(view, at, &format!("`{close}` was expected behind the call"), out)
-            }
+            (Some(false), Some(false)) => self.report_unexpected(
+                view,
+                at,
+                &format!("`{close}` was expected behind the call"),
+                out,
+            ),
             _ => StepOutcome::Wait(at),
         }
     }
 
     fn end_call(&mut self, at: usize, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.open) {
-            out.push_event(Event::CallEnd { index: self.call_index(), at });
+            out.push_event(Event::CallEnd {
+                index: self.call_index(),
+                at,
+            });
         }
     }
 
     /// Skips text after a mistake.
-    fn skip_rest(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
-        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
+    fn skip_rest(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let (taken, over) = self
+            .skip
+            .as_mut()
+            .map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
         let at = from + taken;
         if !over {
             return StepOutcome::Wait(at);
@@ -302,12 +415,27 @@ impl GemmaRegionParser {
         let hint = format!(
             "write `{open}call:`, the tool's name, the arguments in braces with each text between `{quote}`, and `{close}`"
         );
-        self.report_and_skip(Fault::error(FaultKind::StrayText, span, message).with_hint(hint), view, at, out)
+        self.report_and_skip(
+            Fault::error(FaultKind::StrayText, span, message).with_hint(hint),
+            view,
+            at,
+            out,
+        )
     }
 
     /// Reports a mistake and skips the rest.
-    fn report_and_skip(&mut self, fault: Fault, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
-        let fault = if self.open { fault.in_call(self.call_index()) } else { fault };
+    fn report_and_skip(
+        &mut self,
+        fault: Fault,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let fault = if self.open {
+            fault.in_call(self.call_index())
+        } else {
+            fault
+        };
         out.push_event(Event::Fault(&fault));
         self.give_up(view, at, out)
     }
@@ -344,7 +472,11 @@ impl RegionParser for GemmaRegionParser {
 
     fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.open) {
-            out.push_event(Event::CallCut { index: self.call_index(), why, at });
+            out.push_event(Event::CallCut {
+                index: self.call_index(),
+                why,
+                at,
+            });
         }
     }
 
@@ -356,7 +488,10 @@ impl RegionParser for GemmaRegionParser {
 /// Returns true if a tag or a special token starts here.
 fn starts_with_markup(text: &str) -> bool {
     let mut chars = text.chars();
-    chars.next() == Some('<') && chars.next().is_some_and(|c| c.is_alphabetic() || matches!(c, '|' | '/'))
+    chars.next() == Some('<')
+        && chars
+            .next()
+            .is_some_and(|c| c.is_alphabetic() || matches!(c, '|' | '/'))
 }
 
 fn rest_from(view: TextView<'_>, at: usize) -> &str {

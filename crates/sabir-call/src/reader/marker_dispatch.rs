@@ -65,15 +65,23 @@ enum HeaderEnd {
 
 impl CallHeader {
     fn find_end(&self, rest: &str, last: bool) -> HeaderEnd {
-        let end = self.form.and_then(|form| form.head).map_or(MESSAGE, |head| head.end);
+        let end = self
+            .form
+            .and_then(|form| form.head)
+            .map_or(MESSAGE, |head| head.end);
         let special = is_special(&self.opening.tag);
         let cap = rest.floor_char_boundary(rest.len().min(HEAD_CAP + end.len()));
         let head = rest.get(..cap).unwrap_or_default();
         // No name contains a brace. After a special token, which is certainly meant as a call, the
         // end marker may be missing.
-        let brace = head.find('{').filter(|_| special && self.form.is_some()).map(|at| (at, at));
+        let brace = head
+            .find('{')
+            .filter(|_| special && self.form.is_some())
+            .map(|at| (at, at));
         let ended = head.find(end).map(|at| (at, at + end.len()));
-        let found = ended.filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace)).or(brace);
+        let found = ended
+            .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
+            .or(brace);
         let Some((at, next)) = found else {
             return match last {
                 true => HeaderEnd::Cut,
@@ -81,7 +89,9 @@ impl CallHeader {
                 false => HeaderEnd::No,
             };
         };
-        let Some(form) = self.form.filter(|_| !special) else { return HeaderEnd::At(at, next) };
+        let Some(form) = self.form.filter(|_| !special) else {
+            return HeaderEnd::At(at, next);
+        };
         // A marker made of ordinary words opens a header only with JSON or the closing marker after
         // it.
         let behind = rest.get(next..).unwrap_or_default();
@@ -133,23 +143,36 @@ impl CallReader {
                 ReaderStep::To(at)
             }
             MarkerContent::Head(dialect, form) => {
-                self.state = ReaderState::Heading(Box::new(CallHeader { opening, dialect, form }));
+                self.state = ReaderState::Heading(Box::new(CallHeader {
+                    opening,
+                    dialect,
+                    form,
+                }));
                 ReaderStep::To(at)
             }
             MarkerContent::Word(len) => {
                 let tag = opening.tag.trim_matches(['<', '>']).to_owned();
-                let Some(spelling) = self.vocabulary.find_keyed_call(&tag) else { return ReaderStep::To(at) };
+                let Some(spelling) = self.vocabulary.find_keyed_call(&tag) else {
+                    return ReaderStep::To(at);
+                };
                 let name = rest.get(..len).unwrap_or_default();
                 self.held.push_str(name);
                 let kind = OpenKind::Keyed(spelling);
                 let name_at = self.offset + at;
-                let named = PendingOpen { kind, tag, name: name.to_owned(), name_at, ..opening };
+                let named = PendingOpen {
+                    kind,
+                    tag,
+                    name: name.to_owned(),
+                    name_at,
+                    ..opening
+                };
                 self.state = ReaderState::Opening(Box::new(named));
                 ReaderStep::To(at + len)
             }
             MarkerContent::No => {
                 if let Some(dialect) = self.inactive_dialect_behind(&opening, rest) {
-                    self.diagnostics.note_other_dialect(dialect, opening.at, opening.len);
+                    self.diagnostics
+                        .note_other_dialect(dialect, opening.at, opening.len);
                 }
                 self.release_marker(opening, out);
                 ReaderStep::To(at)
@@ -168,62 +191,101 @@ impl CallReader {
         let word = word_length(rest);
         // At the end of the text a partial name stays undecided if a name belongs here: the call
         // was cut, not mentioned.
-        let headed = |marker: &MarkerEntry| matches!(marker.kind, MarkerKind::Json(JsonForm { head: Some(_), .. }));
+        let headed = |marker: &MarkerEntry| {
+            matches!(
+                marker.kind,
+                MarkerKind::Json(JsonForm { head: Some(_), .. })
+            )
+        };
         let named = self.vocabulary.find_keyed_call(wrapper).is_some()
             || self.vocabulary.markers.active_meanings(&text).any(headed);
         if word == rest.len() && word <= HEAD_CAP && (!last || named) {
             return MarkerContent::Wait;
         }
-        let called = rest.get(word..).is_some_and(|behind| behind.starts_with('('));
+        let called = rest
+            .get(word..)
+            .is_some_and(|behind| behind.starts_with('('));
         let python = (list && word_length(inner) > 0) || (word > 0 && called);
         let special = is_special(&text);
         // After a marker that prose may contain, an array counts as calls only if it contains
         // objects.
-        let json = rest.starts_with('{') || (list && !python && (special || inner.starts_with('{')));
+        let json =
+            rest.starts_with('{') || (list && !python && (special || inner.starts_with('{')));
         let index = self.diagnostics.calls;
         let at = opening.at;
         for MarkerEntry { dialect, kind, .. } in self.vocabulary.markers.active_meanings(&text) {
             match *kind {
-                MarkerKind::Json(JsonForm { head: None, close, .. })
-                    if (special || !close.is_empty()) && starts_with_json_fence(rest, last).is_none() =>
+                MarkerKind::Json(JsonForm {
+                    head: None, close, ..
+                }) if (special || !close.is_empty())
+                    && starts_with_json_fence(rest, last).is_none() =>
                 {
                     return MarkerContent::Wait;
                 }
-                MarkerKind::Json(JsonForm { head: None, close, stop, .. })
-                    if json || ((special || !close.is_empty()) && starts_with_json_fence(rest, last) == Some(true)) =>
+                MarkerKind::Json(JsonForm {
+                    head: None,
+                    close,
+                    stop,
+                    ..
+                }) if json
+                    || ((special || !close.is_empty())
+                        && starts_with_json_fence(rest, last) == Some(true)) =>
                 {
-                    let markers = RegionMarkers { dialect, close, stop, sure: self.marker_certainty(&text) };
+                    let markers = RegionMarkers {
+                        dialect,
+                        close,
+                        stop,
+                        sure: self.marker_certainty(&text),
+                    };
                     return MarkerContent::Region(
                         dialect,
-                        AnyRegionParser::Json(Box::new(JsonRegionParser::for_calls(markers, index, at))),
+                        AnyRegionParser::Json(Box::new(JsonRegionParser::for_calls(
+                            markers, index, at,
+                        ))),
                     );
                 }
                 MarkerKind::Python(table) if python => {
                     return MarkerContent::Region(
                         dialect,
-                        AnyRegionParser::Python(Box::new(PythonRegionParser::new(table, dialect, index, at))),
+                        AnyRegionParser::Python(Box::new(PythonRegionParser::new(
+                            table, dialect, index, at,
+                        ))),
                     );
                 }
                 MarkerKind::Gemma(table, bare) => match starts_with_gemma_call(rest, bare, last) {
                     Some(true) => {
                         let gemma = GemmaRegionParser::new(table, bare, dialect, index, at);
-                        return MarkerContent::Region(dialect, AnyRegionParser::Gemma(Box::new(gemma)));
+                        return MarkerContent::Region(
+                            dialect,
+                            AnyRegionParser::Gemma(Box::new(gemma)),
+                        );
                     }
                     Some(false) => {}
                     None => return MarkerContent::Wait,
                 },
                 MarkerKind::Json(form) => {
-                    match form.head.map_or(Some(false), |head| starts_with_header(rest, &form, head, last)) {
+                    match form.head.map_or(Some(false), |head| {
+                        starts_with_header(rest, &form, head, last)
+                    }) {
                         Some(true) => return MarkerContent::Head(dialect, Some(form)),
                         Some(false) => {}
                         None => return MarkerContent::Wait,
                     }
                 }
-                MarkerKind::Methods if python && !list && self.names_method(rest.get(..word).unwrap_or_default()) => {
+                MarkerKind::Methods
+                    if python
+                        && !list
+                        && self.names_method(rest.get(..word).unwrap_or_default()) =>
+                {
                     let python = PythonRegionParser::with_methods(dialect, index, at);
-                    return MarkerContent::Region(dialect, AnyRegionParser::Python(Box::new(python)));
+                    return MarkerContent::Region(
+                        dialect,
+                        AnyRegionParser::Python(Box::new(python)),
+                    );
                 }
-                MarkerKind::Channel | MarkerKind::Headless => return MarkerContent::Head(dialect, None),
+                MarkerKind::Channel | MarkerKind::Headless => {
+                    return MarkerContent::Head(dialect, None);
+                }
                 _ => {}
             }
         }
@@ -236,7 +298,8 @@ impl CallReader {
 
     /// Returns true if a word is a tool's name, or the method that calls one.
     fn names_method(&self, word: &str) -> bool {
-        self.vocabulary.is_tool_name(word.strip_suffix(METHOD).unwrap_or(word))
+        self.vocabulary
+            .is_tool_name(word.strip_suffix(METHOD).unwrap_or(word))
     }
 
     /// Returns the inactive dialect that uses this marker with this content.
@@ -245,24 +308,43 @@ impl CallReader {
             return None;
         }
         if rest.starts_with('{') {
-            return self.vocabulary.markers.owner_dialect(&opening.marker_text());
+            return self
+                .vocabulary
+                .markers
+                .owner_dialect(&opening.marker_text());
         }
         let name = rest.get(..word_length(rest)).unwrap_or_default();
-        self.vocabulary.inactive_keyed_dialect(opening.tag.trim_matches(['<', '>']), name)
+        self.vocabulary
+            .inactive_keyed_dialect(opening.tag.trim_matches(['<', '>']), name)
     }
 
     /// Returns the certainty that a marker gives.
     fn marker_certainty(&self, marker: &str) -> Certainty {
         let certain = self.vocabulary.chosen || is_special(marker);
-        if certain { Certainty::Certain } else { Certainty::Likely }
+        if certain {
+            Certainty::Certain
+        } else {
+            Certainty::Likely
+        }
     }
 
     /// Consumes the marker, which is not text.
-    fn take_marker(&mut self, opening: &PendingOpen, dialect: &'static str, out: &mut dyn EventSink) {
+    fn take_marker(
+        &mut self,
+        opening: &PendingOpen,
+        dialect: &'static str,
+        out: &mut dyn EventSink,
+    ) {
         let sure = self.marker_certainty(&opening.tag);
         let span = Span::new(opening.at, opening.at + opening.len);
         let rule = "a marker before calls, with what belongs behind it";
-        out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Wrapper, dialect: Some(dialect), span, sure, rule }));
+        out.push_event(Event::Mark(MarkupSpan {
+            role: MarkupRole::Wrapper,
+            dialect: Some(dialect),
+            span,
+            sure,
+            rule,
+        }));
         // Inside a region neither buffer is needed, and the region may be long.
         self.held.release_memory();
         self.blank.release_memory();
@@ -277,15 +359,18 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) {
         self.take_marker(opening, markers.dialect, out);
-        self.state =
-            ReaderState::Region(AnyRegionParser::Json(Box::new(JsonRegionParser::for_arguments(markers, head, out))));
+        self.state = ReaderState::Region(AnyRegionParser::Json(Box::new(
+            JsonRegionParser::for_arguments(markers, head, out),
+        )));
     }
 
     /// Emits the marker as prose, with a fault if it was certainly meant as a call.
     fn release_marker(&mut self, opening: PendingOpen, out: &mut dyn EventSink) {
         // In the middle of a line a special token is a word about itself.
-        let meant =
-            is_special(&opening.tag) && !opening.words && opening.first && self.diagnostics.count_stray_marker();
+        let meant = is_special(&opening.tag)
+            && !opening.words
+            && opening.first
+            && self.diagnostics.count_stray_marker();
         let stray = meant.then(|| {
             let span = Span::new(opening.at, opening.at + opening.len);
             let message = format!("`{}` opens a call, but no call follows", opening.tag);
@@ -300,11 +385,24 @@ impl CallReader {
 
     /// Begins a call whose tag names the tool after an equals sign and contains JSON
     /// (`<function=f>{…}</function>`).
-    pub(super) fn begin_json_body(&mut self, opening: &PendingOpen, out: &mut dyn EventSink) -> bool {
-        let OpenKind::Fixed(spelling) = opening.kind else { return false };
-        let Some(close) = spelling.json_close() else { return false };
+    pub(super) fn begin_json_body(
+        &mut self,
+        opening: &PendingOpen,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let OpenKind::Fixed(spelling) = opening.kind else {
+            return false;
+        };
+        let Some(close) = spelling.json_close() else {
+            return false;
+        };
         let sure = self.marker_certainty(&opening.tag);
-        let markers = RegionMarkers { dialect: spelling.dialect, close, stop: false, sure };
+        let markers = RegionMarkers {
+            dialect: spelling.dialect,
+            close,
+            stop: false,
+            sure,
+        };
         let head = ParsedHeader {
             index: self.diagnostics.calls,
             id: None,
@@ -317,14 +415,22 @@ impl CallReader {
     }
 
     /// Reads a header up to its end.
-    pub(super) fn read_header(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
-        let ReaderState::Heading(heading) = &self.state else { return ReaderStep::To(from) };
+    pub(super) fn read_header(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let ReaderState::Heading(heading) = &self.state else {
+            return ReaderStep::To(from);
+        };
         let rest = window.text_from(from);
         let ends = heading.find_end(rest, window.last);
         if let HeaderEnd::Wait = ends {
             return ReaderStep::Wait(from);
         }
-        let ReaderState::Heading(heading) = std::mem::replace(&mut self.state, ReaderState::Prose) else {
+        let ReaderState::Heading(heading) = std::mem::replace(&mut self.state, ReaderState::Prose)
+        else {
             return ReaderStep::To(from);
         };
         let HeaderEnd::At(length, next) = ends else {
@@ -344,16 +450,33 @@ impl CallReader {
         ReaderStep::To(from + next)
     }
 
-    fn begin_headed(&mut self, heading: &CallHeader, head: &str, at: usize, out: &mut dyn EventSink) {
-        let CallHeader { opening, dialect, form: Some(form) } = heading else { return };
-        let Some(HeaderFormat { prefix, id, .. }) = form.head else { return };
+    fn begin_headed(
+        &mut self,
+        heading: &CallHeader,
+        head: &str,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) {
+        let CallHeader {
+            opening,
+            dialect,
+            form: Some(form),
+        } = heading
+        else {
+            return;
+        };
+        let Some(HeaderFormat { prefix, id, .. }) = form.head else {
+            return;
+        };
         let text = head.trim();
         let start = at + head.len() - head.trim_start().len();
         // Kimi uses the whole header `functions.NAME:INDEX` as the id; Mistral separates name and
         // id by a marker.
         let (name, call_id) = match id {
             Some(":") => match text.rsplit_once(':') {
-                Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => (name, Some(text)),
+                Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    (name, Some(text))
+                }
                 _ => (text, None),
             },
             Some(separator) => match text.split_once(separator) {
@@ -365,32 +488,74 @@ impl CallReader {
         let bare = name.strip_prefix(prefix).unwrap_or(name);
         let name_at = start + name.len() - bare.len();
         let sure = self.marker_certainty(&opening.tag);
-        let markers = RegionMarkers { dialect, close: form.close, stop: form.stop, sure };
-        let head = ParsedHeader { index: self.diagnostics.calls, id: call_id, name: bare, at: opening.at, name_at };
+        let markers = RegionMarkers {
+            dialect,
+            close: form.close,
+            stop: form.stop,
+            sure,
+        };
+        let head = ParsedHeader {
+            index: self.diagnostics.calls,
+            id: call_id,
+            name: bare,
+            at: opening.at,
+            name_at,
+        };
         self.begin_arguments(opening, markers, head, out);
     }
 
     /// Begins a message of the harmony dialect, by its header.
-    fn begin_channel(&mut self, opening: &PendingOpen, header: &str, at: usize, out: &mut dyn EventSink) {
+    fn begin_channel(
+        &mut self,
+        opening: &PendingOpen,
+        header: &str,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) {
         // Without the preceding tokens, the matched marker itself is a part of the header.
-        let headless = if is_special(&opening.tag) { "" } else { &opening.tag };
+        let headless = if is_special(&opening.tag) {
+            ""
+        } else {
+            &opening.tag
+        };
         let header = &*format!("{headless}{header}");
         let at = at.saturating_sub(headless.len());
-        let until = |text: &str| text.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(text.len());
-        let channel = if opening.tag == "<|channel|>" { Some(header) } else { header.split("<|channel|>").nth(1) };
-        let channel = channel.map(str::trim_start).map_or("", |text| text.get(..until(text)).unwrap_or_default());
+        let until = |text: &str| {
+            text.find(|c: char| c.is_whitespace() || c == '<')
+                .unwrap_or(text.len())
+        };
+        let channel = if opening.tag == "<|channel|>" {
+            Some(header)
+        } else {
+            header.split("<|channel|>").nth(1)
+        };
+        let channel = channel
+            .map(str::trim_start)
+            .map_or("", |text| text.get(..until(text)).unwrap_or_default());
         let recipient = header.find("to=").map(|found| found + "to=".len());
         let recipient = recipient.and_then(|start| {
             // Messages to the model itself or to the user are not calls.
             let text = header.get(start..)?;
-            Some((start, text.get(..until(text))?)).filter(|(_, name)| !matches!(*name, "" | "assistant" | "user"))
+            Some((start, text.get(..until(text))?))
+                .filter(|(_, name)| !matches!(*name, "" | "assistant" | "user"))
         });
         if let Some((start, name)) = recipient {
             let bare = name.strip_prefix("functions.").unwrap_or(name);
             let name_at = at + start + name.len() - bare.len();
             let sure = self.marker_certainty(&opening.tag);
-            let markers = RegionMarkers { dialect: "harmony", close: "<|call|>", stop: true, sure };
-            let head = ParsedHeader { index: self.diagnostics.calls, id: None, name: bare, at: opening.at, name_at };
+            let markers = RegionMarkers {
+                dialect: "harmony",
+                close: "<|call|>",
+                stop: true,
+                sure,
+            };
+            let head = ParsedHeader {
+                index: self.diagnostics.calls,
+                id: None,
+                name: bare,
+                at: opening.at,
+                name_at,
+            };
             return self.begin_arguments(opening, markers, head, out);
         }
         let span = Span::new(opening.at, at + header.len() + MESSAGE.len());
@@ -399,10 +564,18 @@ impl CallReader {
             _ => (MarkupRole::Wrapper, "a message to the user"),
         };
         let sure = Certainty::Certain;
-        out.push_event(Event::Mark(MarkupSpan { role, dialect: Some("harmony"), span, sure, rule }));
+        out.push_event(Event::Mark(MarkupSpan {
+            role,
+            dialect: Some("harmony"),
+            span,
+            sure,
+            rule,
+        }));
         self.held.clear();
         self.state = match self.inside.take() {
-            _ if channel == "analysis" => ReaderState::Thought(Box::new(ThoughtBlock::analysis_channel(opening.at))),
+            _ if channel == "analysis" => {
+                ReaderState::Thought(Box::new(ThoughtBlock::analysis_channel(opening.at)))
+            }
             Some(inside) => ReaderState::Thought(inside),
             None => {
                 self.begin_message();
@@ -412,7 +585,13 @@ impl CallReader {
     }
 
     /// Ends the text inside a header.
-    pub(super) fn cut_header(&mut self, heading: CallHeader, why: Truncation, rest: &str, out: &mut dyn EventSink) {
+    pub(super) fn cut_header(
+        &mut self,
+        heading: CallHeader,
+        why: Truncation,
+        rest: &str,
+        out: &mut dyn EventSink,
+    ) {
         if is_special(&heading.opening.tag) {
             return self.cut_marker(&heading.opening, why, out);
         }
@@ -421,11 +600,21 @@ impl CallReader {
     }
 
     /// Reports that the text ended after a special token, before any name: there is no call to cut.
-    pub(super) fn cut_marker(&mut self, opening: &PendingOpen, _why: Truncation, out: &mut dyn EventSink) {
+    pub(super) fn cut_marker(
+        &mut self,
+        opening: &PendingOpen,
+        _why: Truncation,
+        out: &mut dyn EventSink,
+    ) {
         let span = Span::new(opening.at, opening.at + opening.len);
-        let message = format!("the message ends behind `{}`, before the call's name", opening.tag);
+        let message = format!(
+            "the message ends behind `{}`, before the call's name",
+            opening.tag
+        );
         let fault = Fault::error(FaultKind::CutCall, span, message);
-        out.push_event(Event::Fault(&fault.with_hint("write the whole call again and close it")));
+        out.push_event(Event::Fault(
+            &fault.with_hint("write the whole call again and close it"),
+        ));
         self.held.clear();
     }
 }
@@ -433,7 +622,12 @@ impl CallReader {
 /// Checks whether `text` begins with a name and the text that ends it or may follow it. `None`
 /// means that more text is needed.
 fn starts_with_header(text: &str, form: &JsonForm, head: HeaderFormat, last: bool) -> Option<bool> {
-    let name: usize = text.chars().take(HEAD_CAP + 1).take_while(is_name).map(char::len_utf8).sum();
+    let name: usize = text
+        .chars()
+        .take(HEAD_CAP + 1)
+        .take_while(is_name)
+        .map(char::len_utf8)
+        .sum();
     let special = is_special(form.open);
     let behind = text.get(name..).unwrap_or_default().trim_start();
     let id = head.id.filter(|id| *id != ":").unwrap_or_default();
@@ -444,7 +638,8 @@ fn starts_with_header(text: &str, form: &JsonForm, head: HeaderFormat, last: boo
         return Some(name > 0 || special);
     }
     // After a special token, a name that the end of the text cuts off still counts.
-    let waits = text.len() - behind.len() <= HEAD_CAP && known.any(|text| is_partial_marker(behind, text, false));
+    let waits = text.len() - behind.len() <= HEAD_CAP
+        && known.any(|text| is_partial_marker(behind, text, false));
     match (waits, last) {
         (true, false) => None,
         (waits, _) => Some(waits && special),
@@ -457,10 +652,19 @@ fn starts_with_gemma_call(text: &str, bare: bool, last: bool) -> Option<bool> {
     // If `call:` itself was the marker, a name and its brace must follow.
     if bare {
         let name = word_length(text);
-        return Some(name > 0 && text.get(name..).is_some_and(|behind| behind.starts_with('{')));
+        return Some(
+            name > 0
+                && text
+                    .get(name..)
+                    .is_some_and(|behind| behind.starts_with('{')),
+        );
     }
     let call = text.strip_prefix(':').unwrap_or(text);
-    if is_partial_marker(call, GEMMA, last) { None } else { Some(call.starts_with(GEMMA)) }
+    if is_partial_marker(call, GEMMA, last) {
+        None
+    } else {
+        Some(call.starts_with(GEMMA))
+    }
 }
 
 /// Returns true if the text ends inside a possible `marker`.
@@ -472,7 +676,11 @@ fn is_partial_marker(text: &str, marker: &str, last: bool) -> bool {
 /// is needed.
 fn starts_with_json_fence(text: &str, last: bool) -> Option<bool> {
     let Some(behind) = text.strip_prefix(FENCE) else {
-        return if !last && FENCE.starts_with(text) { None } else { Some(false) };
+        return if !last && FENCE.starts_with(text) {
+            None
+        } else {
+            Some(false)
+        };
     };
     let language = behind.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
     if behind.len() - language.len() > LANGUAGE_CAP {
@@ -480,7 +688,11 @@ fn starts_with_json_fence(text: &str, last: bool) -> Option<bool> {
     }
     let inside = language.trim_ascii_start();
     let blank = language.len() - inside.len();
-    if inside.is_empty() && blank <= HEAD_CAP && !last { None } else { Some(inside.starts_with(['{', '['])) }
+    if inside.is_empty() && blank <= HEAD_CAP && !last {
+        None
+    } else {
+        Some(inside.starts_with(['{', '[']))
+    }
 }
 
 /// Returns the length of the word at the start of `text` that could be a tool's name.
@@ -488,7 +700,11 @@ fn word_length(text: &str) -> usize {
     if !text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
         return 0;
     }
-    text.chars().take(HEAD_CAP + 1).take_while(is_name).map(char::len_utf8).sum()
+    text.chars()
+        .take(HEAD_CAP + 1)
+        .take_while(is_name)
+        .map(char::len_utf8)
+        .sum()
 }
 
 /// Returns true for characters of a tool's name, including the separators that some dialects put

@@ -18,7 +18,10 @@ const HARMONY_BEGINS: [&str; 3] = [" to=", "to=", "commentary to="];
 pub(super) const GEMMA: &str = "call:";
 
 /// The optional marker of a Python list of calls; the list mostly appears without it.
-const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
+const PYTHON: PythonCalls = PythonCalls {
+    open: "<|python_start|>",
+    close: "",
+};
 
 /// The markers of all dialects.
 #[derive(Debug, Default)]
@@ -85,11 +88,20 @@ impl MarkerTable {
                 _ => triggers.add_byte(byte),
             });
             self.second.add_first_letter(text.get(1..).unwrap_or("|"));
-            let texts = if text.starts_with('<') { &mut self.in_angles } else { &mut self.bare };
+            let texts = if text.starts_with('<') {
+                &mut self.in_angles
+            } else {
+                &mut self.bare
+            };
             if !texts.contains(&text) {
                 texts.push(text);
             }
-            self.all.push(MarkerEntry { text, dialect: dialect.name, kind, listened });
+            self.all.push(MarkerEntry {
+                text,
+                dialect: dialect.name,
+                kind,
+                listened,
+            });
         }
     }
 
@@ -97,7 +109,11 @@ impl MarkerTable {
     pub(crate) fn find_marker(&self, rest: &str, last: bool) -> MarkerMatch {
         let bytes = rest.as_bytes();
         let angled = bytes.first() == Some(&b'<');
-        if angled && bytes.get(1).is_some_and(|second| !self.second.has_letter(*second)) {
+        if angled
+            && bytes
+                .get(1)
+                .is_some_and(|second| !self.second.has_letter(*second))
+        {
             return MarkerMatch::None;
         }
         let mut found: Option<&'static str> = None;
@@ -108,7 +124,9 @@ impl MarkerTable {
                 continue;
             }
             if rest.starts_with(text) {
-                found = found.filter(|known| known.len() >= text.len()).or(Some(text));
+                found = found
+                    .filter(|known| known.len() >= text.len())
+                    .or(Some(text));
             } else if !last && rest.len() < text.len() && text.starts_with(rest) {
                 return MarkerMatch::Partial;
             }
@@ -122,7 +140,9 @@ impl MarkerTable {
         match self.find_marker(rest, last) {
             // Text in square brackets can be typed, so it does not count as a special token here.
             MarkerMatch::Marker(text)
-                if !is_special(text) || text.starts_with('[') || self.active_meanings(text).next().is_none() =>
+                if !is_special(text)
+                    || text.starts_with('[')
+                    || self.active_meanings(text).next().is_none() =>
             {
                 MarkerMatch::None
             }
@@ -131,8 +151,13 @@ impl MarkerTable {
     }
 
     /// Returns all meanings of a marker in the active dialects.
-    pub(crate) fn active_meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v MarkerEntry> {
-        self.all.iter().filter(move |marker| marker.listened && marker.text == text)
+    pub(crate) fn active_meanings<'v>(
+        &'v self,
+        text: &'v str,
+    ) -> impl Iterator<Item = &'v MarkerEntry> {
+        self.all
+            .iter()
+            .filter(move |marker| marker.listened && marker.text == text)
     }
 
     /// Returns the length of a meaningless token at the start of `rest`, or 0 if there is none.
@@ -141,7 +166,9 @@ impl MarkerTable {
         match self.find_marker(rest, last) {
             MarkerMatch::Partial => None,
             MarkerMatch::Marker(text)
-                if self.active_meanings(text).all(|marker| marker.kind == MarkerKind::Section) =>
+                if self
+                    .active_meanings(text)
+                    .all(|marker| marker.kind == MarkerKind::Section) =>
             {
                 Some(text.len())
             }
@@ -151,31 +178,63 @@ impl MarkerTable {
 
     /// Returns the first dialect that has this marker, active or not.
     pub(crate) fn owner_dialect(&self, text: &str) -> Option<&'static str> {
-        self.all.iter().find(|marker| marker.text == text).map(|marker| marker.dialect)
+        self.all
+            .iter()
+            .find(|marker| marker.text == text)
+            .map(|marker| marker.dialect)
     }
 }
 
 /// Returns the markers of a dialect with their meanings.
-fn dialect_markers(dialect: &Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
+fn dialect_markers(
+    dialect: &Dialect,
+    listened: bool,
+    chosen: bool,
+) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
     match *dialect.grammar {
         Grammar::Tagged(tagged) => {
-            markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
+            markers.extend(
+                tagged
+                    .sections
+                    .iter()
+                    .flat_map(|(open, close)| [section(open), section(close)]),
+            );
         }
         Grammar::Json(table) => {
-            markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
+            markers.extend(
+                table
+                    .section
+                    .into_iter()
+                    .flat_map(|(open, close)| [section(open), section(close)]),
+            );
             // `<function=` also opens a call in tags. The reader of tags handles it, unless this
             // dialect was chosen.
             let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
             let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
             markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
-            markers.extend(table.forms.first().filter(|_| table.methods).map(|form| (form.open, MarkerKind::Methods)));
+            markers.extend(
+                table
+                    .forms
+                    .first()
+                    .filter(|_| table.methods)
+                    .map(|form| (form.open, MarkerKind::Methods)),
+            );
         }
-        Grammar::Python(PythonCalls { open: "", .. }) => markers.push((PYTHON.open, MarkerKind::Python(PYTHON))),
+        Grammar::Python(PythonCalls { open: "", .. }) => {
+            markers.push((PYTHON.open, MarkerKind::Python(PYTHON)))
+        }
         Grammar::Python(table) => {
-            let form = JsonForm { open: table.open, head: None, close: table.close, stop: false };
-            markers.extend([MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)));
+            let form = JsonForm {
+                open: table.open,
+                head: None,
+                close: table.close,
+                stop: false,
+            };
+            markers.extend(
+                [MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)),
+            );
         }
         Grammar::Gemma(ref table) => {
             markers.push((table.open, MarkerKind::Gemma(table, false)));
@@ -191,9 +250,15 @@ fn dialect_markers(dialect: &Dialect, listened: bool, chosen: bool) -> Vec<(&'st
     }
     if listened {
         markers.extend(dialect.tokens.iter().copied().map(section));
-        markers.extend(dialect.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
+        markers.extend(
+            dialect
+                .thought
+                .map(|(open, close)| (open, MarkerKind::Thought(close))),
+        );
         // The closing marker may appear alone, if the prompt already opened the thought.
-        let stray = dialect.thought.filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
+        let stray = dialect
+            .thought
+            .filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
         markers.extend(stray.map(|(_, close)| section(close)));
     }
     markers

@@ -43,7 +43,9 @@ use crate::json::balance::{BalanceScanner, GuardBytes};
 use super::region::{RegionParser, RegionProgress, TextView};
 use call_item::{HeldSource, JsonCallState, KeyMeaning, key_meaning};
 use frames::{BracketFrame, FrameStack};
-use json_faults::{extra_comma, malformed_json, report_missing_json, single_quotes, trailing_comma};
+use json_faults::{
+    extra_comma, malformed_json, report_missing_json, single_quotes, trailing_comma,
+};
 use region_end::MarkerCheck;
 
 /// The properties of a region that its dialect defines.
@@ -190,19 +192,34 @@ impl JsonRegionParser {
     }
 
     /// Creates a parser for JSON that contains the arguments of this call, and begins the call.
-    pub(super) fn for_arguments(markers: RegionMarkers, head: ParsedHeader<'_>, out: &mut dyn EventSink) -> Self {
+    pub(super) fn for_arguments(
+        markers: RegionMarkers,
+        head: ParsedHeader<'_>,
+        out: &mut dyn EventSink,
+    ) -> Self {
         let mut payload = Self::for_calls(markers, head.index, head.at);
         let mut item = JsonCallState::with_header(&head);
         payload.start_call(&mut item, out);
         payload.edge = CallEdge::None;
         payload.item = Some(item);
-        payload.scanner = Some(ArgumentScanner::embedded_in_text(head.index, payload.guard_bytes()));
+        payload.scanner = Some(ArgumentScanner::embedded_in_text(
+            head.index,
+            payload.guard_bytes(),
+        ));
         payload
     }
 
     /// Returns the bytes with which a marker may begin.
     fn guard_bytes(&self) -> GuardBytes {
-        [b'<', self.markers.close.as_bytes().first().copied().unwrap_or(b'<')]
+        [
+            b'<',
+            self.markers
+                .close
+                .as_bytes()
+                .first()
+                .copied()
+                .unwrap_or(b'<'),
+        ]
     }
 
     /// Returns true if the name precedes the JSON.
@@ -210,25 +227,41 @@ impl JsonRegionParser {
         self.frames.is_empty() && self.scanner.is_some()
     }
 
-    fn parse_step(&mut self, view: TextView<'_>, at: usize, pass: bool, out: &mut dyn EventSink) -> PayloadStep {
-        let Some(&byte) = view.text.as_bytes().get(at) else { return PayloadStep::Wait(at) };
+    fn parse_step(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        pass: bool,
+        out: &mut dyn EventSink,
+    ) -> PayloadStep {
+        let Some(&byte) = view.text.as_bytes().get(at) else {
+            return PayloadStep::Wait(at);
+        };
         match self.state {
-            PayloadState::Key | PayloadState::Word(_) | PayloadState::Skip | PayloadState::Broken => {
+            PayloadState::Key
+            | PayloadState::Word(_)
+            | PayloadState::Skip
+            | PayloadState::Broken => {
                 return self.read_balanced(view, at, pass, out);
             }
             PayloadState::Arguments => return self.read_arguments(view, at, pass, out),
             _ if self.guard_bytes().contains(&byte) && !pass => return PayloadStep::Guard(at),
-            PayloadState::Language if byte.is_ascii_alphanumeric() => return PayloadStep::To(at + 1),
+            PayloadState::Language if byte.is_ascii_alphanumeric() => {
+                return PayloadStep::To(at + 1);
+            }
             PayloadState::Language => self.state = PayloadState::Before,
             _ if byte.is_ascii_whitespace() => return PayloadStep::To(at + 1),
             PayloadState::Before => return self.begin_json(view, at, byte, out),
             PayloadState::Item(_) => return self.begin_item(view, at, byte, out),
             PayloadState::Next => return self.after_list_item(view, at, byte, out),
-            PayloadState::FirstKey | PayloadState::NextKey => return self.begin_key(view, at, byte, out),
+            PayloadState::FirstKey | PayloadState::NextKey => {
+                return self.begin_key(view, at, byte, out);
+            }
             PayloadState::Colon if byte == b':' => {
-                self.state = PayloadState::Value(
-                    self.word.as_ref().map_or(KeyMeaning::Unknown, |word| key_meaning(&word.decoded_text())),
-                );
+                self.state =
+                    PayloadState::Value(self.word.as_ref().map_or(KeyMeaning::Unknown, |word| {
+                        key_meaning(&word.decoded_text())
+                    }));
                 return PayloadStep::To(at + 1);
             }
             PayloadState::Value(key) => {
@@ -240,17 +273,27 @@ impl JsonRegionParser {
                 return PayloadStep::To(at + 1);
             }
             PayloadState::Comma if byte == b'}' => return self.end_object(view, at, out),
-            PayloadState::Colon => self.skip_broken_call(view.offset + at, "`:` was expected after a key", out),
-            PayloadState::Comma => {
-                self.skip_broken_call(view.offset + at, "`,` or `}` was expected after a value", out)
+            PayloadState::Colon => {
+                self.skip_broken_call(view.offset + at, "`:` was expected after a key", out)
             }
+            PayloadState::Comma => self.skip_broken_call(
+                view.offset + at,
+                "`,` or `}` was expected after a value",
+                out,
+            ),
             PayloadState::After(_) => {}
         }
         PayloadStep::To(at)
     }
 
     /// Processes the first byte that is not white space.
-    fn begin_json(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
+    fn begin_json(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        byte: u8,
+        out: &mut dyn EventSink,
+    ) -> PayloadStep {
         let rest = view.text.get(at..).unwrap_or_default();
         if rest.starts_with(FENCE) && !self.fenced {
             self.fenced = true;
@@ -282,8 +325,16 @@ impl JsonRegionParser {
     }
 
     /// Processes the first byte of a possible call.
-    fn begin_item(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
-        let PayloadState::Item(commas) = self.state else { return PayloadStep::To(at) };
+    fn begin_item(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        byte: u8,
+        out: &mut dyn EventSink,
+    ) -> PayloadStep {
+        let PayloadState::Item(commas) = self.state else {
+            return PayloadStep::To(at);
+        };
         let place = view.offset + at;
         if byte == b']' && self.frames.last() == Some(BracketFrame::List) {
             if commas == CommaCount::One {
@@ -306,7 +357,9 @@ impl JsonRegionParser {
             CallEdge::None | CallEdge::Pending(..) => None,
         };
         let mut item = JsonCallState::new(self.next, first.unwrap_or(place), first.is_some());
-        self.frames.take_quote_spans().for_each(|slip| item.queue_fault(single_quotes(slip), out));
+        self.frames
+            .take_quote_spans()
+            .for_each(|slip| item.queue_fault(single_quotes(slip), out));
         self.item = Some(item);
         if byte == b'{' {
             self.frames.push(BracketFrame::Item);
@@ -318,7 +371,13 @@ impl JsonRegionParser {
     }
 
     /// Processes a byte after a call in an array.
-    fn after_list_item(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
+    fn after_list_item(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        byte: u8,
+        out: &mut dyn EventSink,
+    ) -> PayloadStep {
         match byte {
             b']' => self.end_list(view, at, out),
             b',' => {
@@ -328,16 +387,26 @@ impl JsonRegionParser {
             }
             _ => {
                 if byte == b'}' {
-                    match self.is_extra_bracket(view.text.get(at..).unwrap_or_default(), &["]", ","], view.last) {
+                    match self.is_extra_bracket(
+                        view.text.get(at..).unwrap_or_default(),
+                        &["]", ","],
+                        view.last,
+                    ) {
                         None => return PayloadStep::Wait(at),
                         Some(true) => {
-                            self.emit_pending_fault(region_end::extra_bracket(view.offset + at), out);
+                            self.emit_pending_fault(
+                                region_end::extra_bracket(view.offset + at),
+                                out,
+                            );
                             return PayloadStep::To(at + 1);
                         }
                         Some(false) => {}
                     }
                 }
-                self.emit_pending_fault(malformed_json(view.offset + at, "`,` or `]` was expected after a call"), out);
+                self.emit_pending_fault(
+                    malformed_json(view.offset + at, "`,` or `]` was expected after a call"),
+                    out,
+                );
                 if byte == b'{' {
                     self.state = PayloadState::Item(CommaCount::None);
                     return PayloadStep::To(at);
@@ -350,7 +419,13 @@ impl JsonRegionParser {
     }
 
     /// Processes the first byte of a key, or the end of the object.
-    fn begin_key(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
+    fn begin_key(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        byte: u8,
+        out: &mut dyn EventSink,
+    ) -> PayloadStep {
         let place = view.offset + at;
         match byte {
             b'"' | b'\'' => {
@@ -373,7 +448,12 @@ impl JsonRegionParser {
     }
 
     /// Processes a closing brace.
-    fn end_object(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> PayloadStep {
+    fn end_object(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> PayloadStep {
         if self.frames.pop() == Some(BracketFrame::Inner) {
             self.state = PayloadState::Comma;
             return PayloadStep::To(at + 1);
@@ -409,9 +489,15 @@ impl JsonRegionParser {
             None => self.emit_pending_fault(fault, out),
         }
         // Only brackets of the call itself are skipped; an enclosing array continues after it.
-        let inner = self.frames.innermost_first().take_while(|frame| *frame == BracketFrame::Inner).count();
-        let object =
-            matches!(self.frames.innermost_first().nth(inner), Some(BracketFrame::Item | BracketFrame::Wrapper));
+        let inner = self
+            .frames
+            .innermost_first()
+            .take_while(|frame| *frame == BracketFrame::Inner)
+            .count();
+        let object = matches!(
+            self.frames.innermost_first().nth(inner),
+            Some(BracketFrame::Item | BracketFrame::Wrapper)
+        );
         let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
         self.balance = BalanceScanner::inside_brackets(depth, true);
         self.state = PayloadState::Broken;
@@ -427,7 +513,9 @@ impl JsonRegionParser {
 
     /// Ends the call's JSON at that offset. Its closing marker is still to come.
     fn finish_call(&mut self, end: usize, out: &mut dyn EventSink) {
-        let Some(mut item) = self.item.take() else { return };
+        let Some(mut item) = self.item.take() else {
+            return;
+        };
         self.start_call(&mut item, out);
         item.finish_call(out);
         self.edge = CallEdge::Pending(item.index, end);
@@ -460,13 +548,16 @@ impl RegionParser for JsonRegionParser {
                 PayloadState::After(tail) => self.read_tail(view, at, tail, out),
                 _ => match self.parse_step(view, at, pass == Some(at), out) {
                     PayloadStep::Guard(to) => {
-                        match self.check_marker(view.text.get(to..).unwrap_or_default(), view.last) {
+                        match self.check_marker(view.text.get(to..).unwrap_or_default(), view.last)
+                        {
                             MarkerCheck::No => {
                                 pass = Some(to);
                                 PayloadStep::To(to)
                             }
                             MarkerCheck::Wait => PayloadStep::Wait(to),
-                            MarkerCheck::Close => self.end_unfinished(view, to, self.markers.close.len(), out),
+                            MarkerCheck::Close => {
+                                self.end_unfinished(view, to, self.markers.close.len(), out)
+                            }
                             MarkerCheck::Other => self.end_unfinished(view, to, 0, out),
                         }
                     }

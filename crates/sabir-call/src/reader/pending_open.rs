@@ -85,7 +85,16 @@ impl PendingOpen {
             _ => name.to_owned(),
         };
         let tag_name = tag.name.to_owned();
-        Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first, words: false }
+        Self {
+            kind,
+            tag: tag_name,
+            name,
+            name_at: at + name_at,
+            at,
+            len: tag.len,
+            first,
+            words: false,
+        }
     }
 
     /// Creates a pending open for a marker at that offset.
@@ -150,7 +159,12 @@ impl PendingOpen {
 
 impl CallReader {
     /// Emits a call whose tag is malformed. It ends directly after its start, rejected.
-    pub(super) fn malformed_call(&mut self, opening: &PendingOpen, fault: Fault, out: &mut dyn EventSink) {
+    pub(super) fn malformed_call(
+        &mut self,
+        opening: &PendingOpen,
+        fault: Fault,
+        out: &mut dyn EventSink,
+    ) {
         let index = self.begin_call(opening, out);
         let at = fault.span.end;
         out.push_event(Event::Fault(&fault.in_call(index)));
@@ -160,27 +174,40 @@ impl CallReader {
     }
 
     /// Reads the white space after a marker, then the text that decides about it.
-    pub(super) fn read_opening(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
+    pub(super) fn read_opening(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
         let at = from + take_whitespace(window.text_from(from), &mut self.held);
         let rest = window.text_from(at);
         if rest.is_empty() {
             return ReaderStep::To(at);
         }
-        let ReaderState::Opening(mut opening) = std::mem::replace(&mut self.state, ReaderState::Prose) else {
+        let ReaderState::Opening(mut opening) =
+            std::mem::replace(&mut self.state, ReaderState::Prose)
+        else {
             return ReaderStep::To(at);
         };
         if matches!(opening.kind, OpenKind::Section) {
             return self.read_section(*opening, window, at, out);
         }
         if matches!(opening.kind, OpenKind::Wrapper(_) | OpenKind::Marker) {
-            let line = self.held.get(opening.len..).is_some_and(|blank| blank.contains('\n'));
-            opening.words = opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
+            let line = self
+                .held
+                .get(opening.len..)
+                .is_some_and(|blank| blank.contains('\n'));
+            opening.words =
+                opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
             return self.dispatch_marker(*opening, window, at, out);
         }
         // A partial tag at the end of the text stays undecided (`last` is false): the call was cut,
         // not mentioned.
         let form = opening.tag_form();
-        let lexed = form.as_ref().map_or(LexedTag::No, |form| form.lex_tag(rest, false, |_, _| TagInterest::Any));
+        let lexed = form.as_ref().map_or(LexedTag::No, |form| {
+            form.lex_tag(rest, false, |_, _| TagInterest::Any)
+        });
         let next = match lexed {
             LexedTag::Partial => {
                 self.state = ReaderState::Opening(opening);
@@ -198,7 +225,8 @@ impl CallReader {
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool was certainly meant as a call, so even another tag after it
         // counts as misplaced content.
-        let bare = fault.is_none() && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
+        let bare =
+            fault.is_none() && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
         let json = rest.starts_with('{');
         self.release_as_prose(*opening, bare.then_some(json), out);
         if let Some(fault) = fault {
@@ -208,22 +236,34 @@ impl CallReader {
     }
 
     /// Returns the fault for an argument's tag that does not match the call's tag.
-    fn diagnose_mismatch(&self, opening: &PendingOpen, next: Option<Tag<'_>>, rest: &str, at: usize) -> Option<Fault> {
+    fn diagnose_mismatch(
+        &self,
+        opening: &PendingOpen,
+        next: Option<Tag<'_>>,
+        rest: &str,
+        at: usize,
+    ) -> Option<Fault> {
         let form = opening.tag_form()?;
         let hint = format!("write `{}`", self.correct_spelling(opening));
         match opening.kind {
             OpenKind::Fixed(_) => {
                 let tag = next.filter(|tag| form.is_prefixed_otherwise(tag))?;
                 let span = Span::new(self.offset + at, self.offset + at + tag.len);
-                let message =
-                    format!("the tag `{}` does not belong to `{}`: their prefixes differ", tag.name, opening.tag);
+                let message = format!(
+                    "the tag `{}` does not belong to `{}`: their prefixes differ",
+                    tag.name, opening.tag
+                );
                 Some(Fault::error(FaultKind::MalformedTag, span, message).with_hint(hint))
             }
             OpenKind::Keyed(_)
-                if form.begins_half_pair(rest) && self.vocabulary.resolve_tool(&opening.name).is_some() =>
+                if form.begins_half_pair(rest)
+                    && self.vocabulary.resolve_tool(&opening.name).is_some() =>
             {
                 let span = Span::new(opening.at, opening.at + opening.len);
-                let message = format!("`{}` holds a key without a value, or a value without a key", opening.name);
+                let message = format!(
+                    "`{}` holds a key without a value, or a value without a key",
+                    opening.name
+                );
                 Some(Fault::error(FaultKind::StrayText, span, message).with_hint(hint))
             }
             _ => None,
@@ -238,16 +278,25 @@ impl CallReader {
         at: usize,
         out: &mut dyn EventSink,
     ) -> bool {
-        let OpenKind::Wrapper(notation) = wrapper.kind else { return false };
-        let Some(spelling) =
-            self.vocabulary.find_call_tag(tag.name, notation, Some(&wrapper.tag)).filter(|_| !tag.close)
+        let OpenKind::Wrapper(notation) = wrapper.kind else {
+            return false;
+        };
+        let Some(spelling) = self
+            .vocabulary
+            .find_call_tag(tag.name, notation, Some(&wrapper.tag))
+            .filter(|_| !tag.close)
         else {
             return false;
         };
         // A wrapper is not text, unless its content turns out not to be a call; `release_as_prose`
         // then undoes this.
         self.wrapped = Some(wrapper.tag.as_str().into());
-        let opening = PendingOpen::new(OpenKind::Fixed(spelling), tag, self.offset + at, wrapper.first);
+        let opening = PendingOpen::new(
+            OpenKind::Fixed(spelling),
+            tag,
+            self.offset + at,
+            wrapper.first,
+        );
         if tag.empty {
             self.malformed_call(&opening, malformed_tag_fault(&opening, tag), out);
         } else {
@@ -258,15 +307,21 @@ impl CallReader {
 
     /// Opens the call if the tag after the opening makes it one. Returns true if the call began and
     /// the tag was consumed.
-    fn try_open_call(&mut self, opening: &PendingOpen, tag: Tag<'_>, at: usize, out: &mut dyn EventSink) -> bool {
+    fn try_open_call(
+        &mut self,
+        opening: &PendingOpen,
+        tag: Tag<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> bool {
         let tag_at = self.offset + at;
         match opening.kind {
             OpenKind::Wrapper(_) | OpenKind::Marker | OpenKind::Section => false,
             OpenKind::Fixed(_) => self.try_open_fixed(opening, tag, tag_at, out),
             OpenKind::Keyed(_) => {
                 let form = opening.tag_form();
-                let opens =
-                    tag.is_closing_tag(&opening.tag) || form.is_some_and(|form| form.argument_name(&tag).is_some());
+                let opens = tag.is_closing_tag(&opening.tag)
+                    || form.is_some_and(|form| form.argument_name(&tag).is_some());
                 if opens {
                     self.begin_with(opening, tag, tag_at, out);
                 }
@@ -284,9 +339,13 @@ impl CallReader {
                     && self.vocabulary.is_any_argument(tag.name)
                     && self.vocabulary.resembles_tool(&opening.name);
                 // A closing tag alone proves little, so the name must be very similar to a tool's.
-                let empty = tag.is_closing_tag(&opening.name) && self.vocabulary.is_near_tool(&opening.name);
+                let empty = tag.is_closing_tag(&opening.name)
+                    && self.vocabulary.is_near_tool(&opening.name);
                 // A placeholder stands for any tool.
-                let placeholder = !tag.close && PLACEHOLDERS.iter().any(|name| opening.name.eq_ignore_ascii_case(name));
+                let placeholder = !tag.close
+                    && PLACEHOLDERS
+                        .iter()
+                        .any(|name| opening.name.eq_ignore_ascii_case(name));
                 if !tag.is_plain() || !(by_argument || empty || placeholder) {
                     return false;
                 }
@@ -296,12 +355,23 @@ impl CallReader {
         }
     }
 
-    fn try_open_fixed(&mut self, opening: &PendingOpen, tag: Tag<'_>, tag_at: usize, out: &mut dyn EventSink) -> bool {
-        let Some(form) = opening.tag_form() else { return false };
+    fn try_open_fixed(
+        &mut self,
+        opening: &PendingOpen,
+        tag: Tag<'_>,
+        tag_at: usize,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let Some(form) = opening.tag_form() else {
+            return false;
+        };
         let closes = tag.is_closing_tag(&opening.tag);
         let argues = match form.has_argument_tags() {
             true => {
-                !tag.close && self.vocabulary.declares_argument(self.vocabulary.resolve_tool(&opening.name), tag.name)
+                !tag.close
+                    && self
+                        .vocabulary
+                        .declares_argument(self.vocabulary.resolve_tool(&opening.name), tag.name)
             }
             false => form.argument_name(&tag).is_some(),
         };
@@ -313,7 +383,10 @@ impl CallReader {
         let before = self.prose.bytes_read();
         let index = self.begin_with(opening, tag, tag_at, out);
         if opening.name.is_empty() {
-            let message = format!("`<{}>` does not say which tool: it has no name", opening.tag);
+            let message = format!(
+                "`<{}>` does not say which tool: it has no name",
+                opening.tag
+            );
             let fault = Fault::error(FaultKind::MissingName, span, message);
             let hint = format!("write `{}` with the tool's name", form.spell_call("…", "…"));
             out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
@@ -332,18 +405,33 @@ impl CallReader {
     fn is_tool_open(&self, opening: &PendingOpen, tool: usize, tag: Tag<'_>) -> bool {
         let declared = self.vocabulary.declares_argument(Some(tool), tag.name);
         let other_tool = self.vocabulary.find_exact_tool(tag.name).is_some();
-        if tag.close { tag.is_closing_tag(&opening.name) } else { declared || (tag.is_plain() && !other_tool) }
+        if tag.close {
+            tag.is_closing_tag(&opening.name)
+        } else {
+            declared || (tag.is_plain() && !other_tool)
+        }
     }
 
-    fn begin_with(&mut self, opening: &PendingOpen, tag: Tag<'_>, tag_at: usize, out: &mut dyn EventSink) -> u32 {
+    fn begin_with(
+        &mut self,
+        opening: &PendingOpen,
+        tag: Tag<'_>,
+        tag_at: usize,
+        out: &mut dyn EventSink,
+    ) -> u32 {
         let tool = match opening.kind {
             OpenKind::Tool(_, tool) => Some(tool),
             _ => self.vocabulary.resolve_tool(&opening.name),
         };
-        let Some(form) = opening.tag_form() else { return self.diagnostics.calls };
+        let Some(form) = opening.tag_form() else {
+            return self.diagnostics.calls;
+        };
         let index = self.begin_call(opening, out);
         if tag.close {
-            out.push_event(Event::CallEnd { index, at: tag_at + tag.len });
+            out.push_event(Event::CallEnd {
+                index,
+                at: tag_at + tag.len,
+            });
             self.state = self.state_after_call();
         } else {
             let mut open = OpenTagCall::new(index, form, tool);
@@ -360,24 +448,52 @@ impl CallReader {
         self.held.release_memory();
         self.blank.release_memory();
         self.prose.clear_fresh();
-        let PendingOpen { name, name_at, at, len, .. } = opening;
+        let PendingOpen {
+            name,
+            name_at,
+            at,
+            len,
+            ..
+        } = opening;
         let dialect = opening.tag_dialect().map(|spelling| spelling.dialect);
         let chosen = self.vocabulary.chosen;
-        let sure = if chosen { Certainty::Certain } else { Certainty::Likely };
+        let sure = if chosen {
+            Certainty::Certain
+        } else {
+            Certainty::Likely
+        };
         let rule = match opening.kind {
             OpenKind::Tool(..) => "a tool's tag, with an argument's tag or its close behind it",
             OpenKind::Unknown(_) => "a tag like a tool's, with an argument's tag behind it",
             _ => "a call's tag, with an argument's tag or its close behind it",
         };
         let span = Span::new(*at, at + len);
-        out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Call, dialect, span, sure, rule }));
-        out.push_event(Event::CallStart { index, id: None, name, dialect, at: *at, name_at: *name_at });
+        out.push_event(Event::Mark(MarkupSpan {
+            role: MarkupRole::Call,
+            dialect,
+            span,
+            sure,
+            rule,
+        }));
+        out.push_event(Event::CallStart {
+            index,
+            id: None,
+            name,
+            dialect,
+            at: *at,
+            name_at: *name_at,
+        });
         index
     }
 
     /// Emits the marker as prose. `bare` is set if text that is no argument follows, and tells
     /// whether that text is JSON.
-    pub(super) fn release_as_prose(&mut self, opening: PendingOpen, bare: Option<bool>, out: &mut dyn EventSink) {
+    pub(super) fn release_as_prose(
+        &mut self,
+        opening: PendingOpen,
+        bare: Option<bool>,
+        out: &mut dyn EventSink,
+    ) {
         if opening.words && self.release_wrapper_words(&opening, out) {
             return;
         }
@@ -400,7 +516,13 @@ impl CallReader {
         {
             let span = Span::new(opening.at, opening.at + opening.len);
             let right = self.correct_spelling(&opening);
-            self.diagnostics.note_bare_call(BareCall { tag: opening.tag, name: opening.name, span, right, json });
+            self.diagnostics.note_bare_call(BareCall {
+                tag: opening.tag,
+                name: opening.name,
+                span,
+                right,
+                json,
+            });
         }
     }
 
@@ -411,12 +533,22 @@ impl CallReader {
             return false;
         }
         let held = std::mem::take(&mut self.held);
-        let words = held.get(opening.len..).unwrap_or_default().trim_ascii_start();
-        self.diagnostics.note_wrapper_words(&opening.tag, opening.at, opening.len);
+        let words = held
+            .get(opening.len..)
+            .unwrap_or_default()
+            .trim_ascii_start();
+        self.diagnostics
+            .note_wrapper_words(&opening.tag, opening.at, opening.len);
         let sure = Certainty::Likely;
         let span = Span::new(opening.at, opening.at + opening.len);
         let rule = "a wrapper on a line of its own, with words behind it";
-        out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Wrapper, dialect: None, span, sure, rule }));
+        out.push_event(Event::Mark(MarkupSpan {
+            role: MarkupRole::Wrapper,
+            dialect: None,
+            span,
+            sure,
+            rule,
+        }));
         self.wrapped = Some(opening.tag.as_str().into());
         self.blank.clear();
         self.prose.read_text(words);
@@ -434,7 +566,11 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) -> ReaderStep {
         let rest = window.text_from(at);
-        let follows = match self.vocabulary.markers.find_special_marker(rest, window.last) {
+        let follows = match self
+            .vocabulary
+            .markers
+            .find_special_marker(rest, window.last)
+        {
             MarkerMatch::Marker(_) => Some(true),
             MarkerMatch::Partial => None,
             MarkerMatch::None => match self.lex_any(rest, window.last, true).0 {
@@ -459,21 +595,34 @@ impl CallReader {
 
     /// Drops a marker around calls, which is not text.
     fn drop_section(&mut self, opening: &PendingOpen) {
-        self.diagnostics.note_mark(MarkupRole::Wrapper, opening.at, opening.len, "a marker around calls");
+        self.diagnostics.note_mark(
+            MarkupRole::Wrapper,
+            opening.at,
+            opening.len,
+            "a marker around calls",
+        );
         // White space after it is not text either, unless words follow.
         self.blank.clear();
-        self.blank.push_str(self.held.get(opening.len..).unwrap_or_default());
+        self.blank
+            .push_str(self.held.get(opening.len..).unwrap_or_default());
         self.held.clear();
         self.prose.mark_fresh();
     }
 
     /// Ends the text after a marker that may have opened a call.
-    pub(super) fn cut_opening(&mut self, opening: PendingOpen, why: Truncation, rest: &str, out: &mut dyn EventSink) {
+    pub(super) fn cut_opening(
+        &mut self,
+        opening: PendingOpen,
+        why: Truncation,
+        rest: &str,
+        out: &mut dyn EventSink,
+    ) {
         if matches!(opening.kind, OpenKind::Section) {
             self.drop_section(&opening);
             return self.diagnostics.emit_notes(out);
         }
-        let named = matches!(opening.kind, OpenKind::Keyed(_)) && self.vocabulary.resolve_tool(&opening.name).is_some();
+        let named = matches!(opening.kind, OpenKind::Keyed(_))
+            && self.vocabulary.resolve_tool(&opening.name).is_some();
         let certain = opening.is_certain() || (named && opening.first);
         if !certain {
             self.release_as_prose(opening, None, out);
@@ -483,19 +632,32 @@ impl CallReader {
             return self.cut_marker(&opening, why, out);
         }
         let index = self.begin_call(&opening, out);
-        out.push_event(Event::CallCut { index, why, at: self.offset });
+        out.push_event(Event::CallCut {
+            index,
+            why,
+            at: self.offset,
+        });
     }
 }
 
 pub(super) fn malformed_tag_fault(opening: &PendingOpen, tag: Tag<'_>) -> Fault {
     let (kind, message) = if tag.empty {
-        let message = format!("the tag `{}` closes itself; it must stay open for the arguments", tag.name);
+        let message = format!(
+            "the tag `{}` closes itself; it must stay open for the arguments",
+            tag.name
+        );
         (FaultKind::SelfClosing, message)
     } else {
-        let message = format!("the tag `{}` carries attributes; arguments are tags of their own", tag.name);
+        let message = format!(
+            "the tag `{}` carries attributes; arguments are tags of their own",
+            tag.name
+        );
         (FaultKind::MalformedTag, message)
     };
-    let right = opening.tag_form().map(|form| form.spell_call(&opening.name, "…")).unwrap_or_default();
+    let right = opening
+        .tag_form()
+        .map(|form| form.spell_call(&opening.name, "…"))
+        .unwrap_or_default();
     let span = Span::new(opening.at, opening.at + tag.len);
     let hint = format!("write one tag for each argument between the tags of the call: `{right}`");
     Fault::error(kind, span, message).with_hint(hint)

@@ -122,7 +122,11 @@ impl ProseTracker {
 
     /// Tracks an HTML tag. Returns true if it belongs to an element whose content is only shown.
     pub(crate) fn track_html_tag(&mut self, name: &str, close: bool, first: bool) -> bool {
-        let Some(at) = (0_u8..).zip(SHOWN).find(|(_, (shown, _))| *shown == name).map(|(at, _)| at) else {
+        let Some(at) = (0_u8..)
+            .zip(SHOWN)
+            .find(|(_, (shown, _))| *shown == name)
+            .map(|(at, _)| at)
+        else {
             return false;
         };
         if close {
@@ -221,18 +225,33 @@ impl ProseTracker {
 
     /// Starts over in the middle of a line, after a call or a thought.
     pub(crate) fn resume_line(&mut self) {
-        let Self { read, solid, fresh, .. } = *self;
+        let Self {
+            read, solid, fresh, ..
+        } = *self;
         let line = LineState::Inside;
         // As if the markup's `>` and nothing else came before.
         let last = *b"   >";
-        *self = Self { line, last, read, solid, fresh, resumed: read, ..Self::default() };
+        *self = Self {
+            line,
+            last,
+            read,
+            solid,
+            fresh,
+            resumed: read,
+            ..Self::default()
+        };
     }
 
     /// Starts over at the start of a line, for a new message.
     pub(crate) fn begin_message(&mut self) {
         let read = self.read;
         let solid = self.solid;
-        *self = Self { read, solid, resumed: read, ..Self::default() };
+        *self = Self {
+            read,
+            solid,
+            resumed: read,
+            ..Self::default()
+        };
     }
 
     /// Skips ahead inside a line, where only triggers, backticks, backslashes and the line's end
@@ -242,7 +261,11 @@ impl ProseTracker {
         let mut stop = 0;
         while let Some(&byte) = rest.get(stop) {
             if !triggers.is_plain(byte) {
-                let before = stop.checked_sub(1).and_then(|at| rest.get(at)).copied().unwrap_or(self.previous_byte());
+                let before = stop
+                    .checked_sub(1)
+                    .and_then(|at| rest.get(at))
+                    .copied()
+                    .unwrap_or(self.previous_byte());
                 if triggers.is_prose_byte(byte) || triggers.is_trigger(byte, before, false) {
                     break;
                 }
@@ -270,7 +293,9 @@ impl ProseTracker {
     pub(crate) fn push_byte(&mut self, byte: u8) {
         match self.last {
             // `<!--` begins a comment, but in code it is text.
-            [_, b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code == 0,
+            [_, b'<', b'!', b'-'] if byte == b'-' => {
+                self.comment |= self.fence.is_none() && self.code == 0
+            }
             [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
             _ => {}
         }
@@ -322,7 +347,9 @@ impl ProseTracker {
         let run = std::mem::take(&mut self.run);
         let mark = self.run_of;
         match self.fence {
-            Some(fence) if fence.mark == mark && run >= fence.length && byte.is_ascii_whitespace() => {
+            Some(fence)
+                if fence.mark == mark && run >= fence.length && byte.is_ascii_whitespace() =>
+            {
                 self.line = LineState::Close;
             }
             Some(_) => self.line = LineState::Inside,
@@ -400,8 +427,9 @@ impl ProseTracker {
     }
 
     fn is_quoted(&self) -> bool {
-        let ends_word =
-            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'!' | b'?' | b')' | b']' | b'}');
+        let ends_word = |byte: u8| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'!' | b'?' | b')' | b']' | b'}')
+        };
         match self.last {
             // The second mark of a pair, directly after a word, closes the quotation.
             [_, _, before, b'"'] => self.quote || !ends_word(before),
@@ -434,7 +462,11 @@ mod tests {
         let mut found = String::new();
         for byte in text.bytes() {
             if byte == b'<' {
-                found.push(if prose.mention_reason().is_some() { 'm' } else { 'c' });
+                found.push(if prose.mention_reason().is_some() {
+                    'm'
+                } else {
+                    'c'
+                });
             }
             prose.push_byte(byte);
         }
@@ -446,7 +478,11 @@ mod tests {
             if at == text.len() {
                 break;
             }
-            again.push(if skipping.mention_reason().is_some() { 'm' } else { 'c' });
+            again.push(if skipping.mention_reason().is_some() {
+                'm'
+            } else {
+                'c'
+            });
             skipping.push_byte(b'<');
             at += 1;
         }

@@ -136,20 +136,40 @@ impl PythonRegionParser {
 
     /// Creates a parser for calls after a marker, without a list, possibly called as methods.
     pub(super) fn with_methods(dialect: &'static str, index: u32, at: usize) -> Self {
-        Self { methods: true, ..Self::new(PythonCalls { open: "", close: "" }, dialect, index, at) }
+        Self {
+            methods: true,
+            ..Self::new(
+                PythonCalls {
+                    open: "",
+                    close: "",
+                },
+                dialect,
+                index,
+                at,
+            )
+        }
     }
 
-    fn parse_step(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn parse_step(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         match self.state {
             PythonState::Skip => return self.skip_rest(view, from, out),
             PythonState::Value | PythonState::KeyText => return self.read_value(view, from, out),
             PythonState::Name => return self.read_name(view, from, PythonState::Paren, out),
-            PythonState::ArgumentName => return self.read_name(view, from, PythonState::Equals, out),
+            PythonState::ArgumentName => {
+                return self.read_name(view, from, PythonState::Equals, out);
+            }
             PythonState::Closed => return self.after_call(view, from, out),
             _ => {}
         }
         let at = from + whitespace_len(rest_from(view, from));
-        let Some(&byte) = rest_from(view, at).as_bytes().first() else { return StepOutcome::Wait(at) };
+        let Some(&byte) = rest_from(view, at).as_bytes().first() else {
+            return StepOutcome::Wait(at);
+        };
         match self.state {
             PythonState::Start => {
                 self.list = byte == b'[';
@@ -158,14 +178,21 @@ impl PythonRegionParser {
             }
             PythonState::Item => self.begin_item(view, at, out),
             PythonState::Paren if byte == b'(' => self.begin_call(view, at, out),
-            PythonState::Paren => self.report_unexpected(view, at, "`(` was expected behind the tool's name", out),
+            PythonState::Paren => {
+                self.report_unexpected(view, at, "`(` was expected behind the tool's name", out)
+            }
             PythonState::Tail => self.read_tail(view, at, out),
             _ => self.parse_arguments(view, at, out),
         }
     }
 
     /// Processes the start of a call, or the end of all calls.
-    fn begin_item(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn begin_item(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let text = rest_from(view, at);
         let byte = text.as_bytes().first().copied().unwrap_or_default();
         if self.list && byte == b']' {
@@ -217,14 +244,26 @@ impl PythonRegionParser {
         }
     }
 
-    fn begin_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn begin_call(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let index = self.next;
         let name = self.word.as_str();
         let end = self.call.end;
         let name_at = end.saturating_sub(name.len());
-        let name = name.strip_suffix(METHOD).filter(|_| self.methods).unwrap_or(name);
+        let name = name
+            .strip_suffix(METHOD)
+            .filter(|_| self.methods)
+            .unwrap_or(name);
         let start = self.at.take().unwrap_or_else(|| {
-            let sure = if self.close.is_empty() { Certainty::Likely } else { Certainty::Certain };
+            let sure = if self.close.is_empty() {
+                Certainty::Likely
+            } else {
+                Certainty::Certain
+            };
             let span = Span::new(name_at, view.offset + at + 1);
             let rule = "another call behind the first";
             out.push_event(Event::Mark(MarkupSpan {
@@ -236,7 +275,14 @@ impl PythonRegionParser {
             }));
             name_at
         });
-        out.push_event(Event::CallStart { index, id: None, name, dialect: Some(self.dialect), at: start, name_at });
+        out.push_event(Event::CallStart {
+            index,
+            id: None,
+            name,
+            dialect: Some(self.dialect),
+            at: start,
+            name_at,
+        });
         self.next = self.next.saturating_add(1);
         self.call.given.clear();
         self.call.open = true;
@@ -248,18 +294,40 @@ impl PythonRegionParser {
     }
 
     /// Processes the text after a call's `)`.
-    fn after_call(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn after_call(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let text = rest_from(view, from);
         // Without a list, a line feed separates calls and must not be skipped.
-        let spaces = text.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let at = from + if self.list { whitespace_len(text) } else { spaces };
+        let spaces = text
+            .bytes()
+            .take_while(|byte| matches!(byte, b' ' | b'\t'))
+            .count();
+        let at = from
+            + if self.list {
+                whitespace_len(text)
+            } else {
+                spaces
+            };
         let text = rest_from(view, at);
-        let Some(&byte) = text.as_bytes().first() else { return StepOutcome::Wait(at) };
+        let Some(&byte) = text.as_bytes().first() else {
+            return StepOutcome::Wait(at);
+        };
         match byte {
             b',' => {}
             b']' if self.list => return self.end_list(view, at + 1, out),
             b'\n' | b'\r' | b';' if !self.list => {}
-            _ if self.list => return self.report_unexpected(view, at, "`,` or `]` was expected behind the call", out),
+            _ if self.list => {
+                return self.report_unexpected(
+                    view,
+                    at,
+                    "`,` or `]` was expected behind the call",
+                    out,
+                );
+            }
             // Another special token follows the calls of Llama; it is not part of the region.
             b'<' if self.methods && text == "<" && !view.last => return StepOutcome::Wait(at),
             b'<' if self.methods && text.starts_with("<|") => {
@@ -267,7 +335,12 @@ impl PythonRegionParser {
                 return StepOutcome::Over(at);
             }
             _ if self.close.is_empty() => {
-                return self.report_unexpected(view, at, "a new line was expected behind the call", out);
+                return self.report_unexpected(
+                    view,
+                    at,
+                    "a new line was expected behind the call",
+                    out,
+                );
             }
             _ => return self.read_tail(view, at, out),
         }
@@ -294,19 +367,35 @@ impl PythonRegionParser {
                 self.end_call(view.offset + at + close.len(), out);
                 StepOutcome::Over(at + close.len())
             }
-            Some(false) => self.report_unexpected(view, at, &format!("`{close}` was expected behind the calls"), out),
+            Some(false) => self.report_unexpected(
+                view,
+                at,
+                &format!("`{close}` was expected behind the calls"),
+                out,
+            ),
         }
     }
 
     fn end_call(&mut self, at: usize, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.call.open) {
-            out.push_event(Event::CallEnd { index: self.call.index, at });
+            out.push_event(Event::CallEnd {
+                index: self.call.index,
+                at,
+            });
         }
     }
 
     /// Skips text after a mistake.
-    fn skip_rest(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
-        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
+    fn skip_rest(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let (taken, over) = self
+            .skip
+            .as_mut()
+            .map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
         let at = from + taken;
         if !over {
             return StepOutcome::Wait(at);
@@ -327,10 +416,20 @@ impl PythonRegionParser {
         let message = format!("{expected}, {found}");
         let span = Span::new(view.offset + at, view.offset + at + len);
         let hint = "write the tool's name and behind it, in parentheses, each argument as its name, `=` and its value; nothing else";
-        self.report_and_skip(Fault::error(FaultKind::StrayText, span, message).with_hint(hint), view, at, out)
+        self.report_and_skip(
+            Fault::error(FaultKind::StrayText, span, message).with_hint(hint),
+            view,
+            at,
+            out,
+        )
     }
 
-    fn report_long_name(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+    fn report_long_name(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
         let end = view.offset + at;
         let span = Span::new(end.saturating_sub(self.word.len()), end);
         let message = format!("a name is longer than {WORD_CAP} bytes");
@@ -338,8 +437,18 @@ impl PythonRegionParser {
     }
 
     /// Reports a mistake and skips the rest.
-    fn report_and_skip(&mut self, fault: Fault, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
-        let fault = if self.call.open { fault.in_call(self.call.index) } else { fault };
+    fn report_and_skip(
+        &mut self,
+        fault: Fault,
+        view: TextView<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let fault = if self.call.open {
+            fault.in_call(self.call.index)
+        } else {
+            fault
+        };
         out.push_event(Event::Fault(&fault));
         self.give_up(view.offset, at, out)
     }
@@ -348,7 +457,11 @@ impl PythonRegionParser {
     fn give_up(&mut self, offset: usize, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         // The open brackets: the list, the call, `**{`, and those of the value.
         let inside = self.call.open && self.state != PythonState::Closed;
-        let inner = if inside { 1 + usize::from(self.call.spread) + self.literal.depth() } else { 0 };
+        let inner = if inside {
+            1 + usize::from(self.call.spread) + self.literal.depth()
+        } else {
+            0
+        };
         let depth = usize::from(self.list) + inner;
         // Without a marker or an open bracket nothing would tell where to stop skipping.
         if self.close.is_empty() && (!self.call.open || depth == 0) {
@@ -378,7 +491,11 @@ impl RegionParser for PythonRegionParser {
         if bare && why == Truncation::Ended && self.state == PythonState::Closed {
             self.end_call(self.call.end, out);
         } else if std::mem::take(&mut self.call.open) {
-            out.push_event(Event::CallCut { index: self.call.index, why, at });
+            out.push_event(Event::CallCut {
+                index: self.call.index,
+                why,
+                at,
+            });
         }
     }
 

@@ -16,7 +16,9 @@ use super::bare_call_guess::BareCallGuess;
 use super::diagnostics::{BareCall, ClosedCall};
 use super::markers::{MarkerKind, MarkerMatch, is_special};
 use super::pending_open::{OpenKind, PendingOpen, malformed_tag_fault};
-use super::tag::{LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, name_length, names_match};
+use super::tag::{
+    LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, name_length, names_match,
+};
 use super::thought::ThoughtBlock;
 use super::vocabulary::{SHOWN, TagDialect};
 
@@ -55,15 +57,21 @@ impl CallReader {
                 }
             }
             // A word is a trigger only because it may be a marker.
-            MarkerMatch::None if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) => return TriggerMatch::Text,
+            MarkerMatch::None if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) => {
+                return TriggerMatch::Text;
+            }
             MarkerMatch::None => {}
         }
         // A bracket directly after a word is an index expression or a link.
         let index = rest.starts_with('[') && self.prose.previous_byte().is_ascii_alphanumeric();
         if mention.is_none()
             && !index
-            && let Some(guess) =
-                BareCallGuess::try_begin(rest, self.offset + at, self.prose.is_start(), &self.vocabulary)
+            && let Some(guess) = BareCallGuess::try_begin(
+                rest,
+                self.offset + at,
+                self.prose.is_start(),
+                &self.vocabulary,
+            )
         {
             return TriggerMatch::Guess(guess);
         }
@@ -78,18 +86,24 @@ impl CallReader {
             (LexedTag::Partial, _) => return TriggerMatch::Wait,
             (LexedTag::Tag(tag), notation) => (tag, notation),
         };
-        if notation == TagNotation::Angle && tag.is_plain() && self.prose.track_html_tag(tag.name, tag.close, first) {
+        if notation == TagNotation::Angle
+            && tag.is_plain()
+            && self.prose.track_html_tag(tag.name, tag.close, first)
+        {
             return TriggerMatch::Text;
         }
         // A frame's closing tag ends the message, so backticks right before it close the fence.
-        let ends = tag.close && self.vocabulary.is_message_frame(tag.name, notation) && self.prose.ends_fence();
+        let ends = tag.close
+            && self.vocabulary.is_message_frame(tag.name, notation)
+            && self.prose.ends_fence();
         if let Some(why) = mention.filter(|_| !ends) {
             // Even inside a mention, closing tags are noted: they may show that the value before
             // them was meant to extend to here.
             if tag.close {
                 self.note_stray_close(tag, at);
             } else if self.vocabulary.thought_tag(tag.name).is_none() {
-                self.diagnostics.note_mention(why, tag.name, self.offset + at, tag.len);
+                self.diagnostics
+                    .note_mention(why, tag.name, self.offset + at, tag.len);
             }
             return TriggerMatch::Text;
         }
@@ -100,14 +114,23 @@ impl CallReader {
                 tag.len,
                 "a tag around the words of a message",
             );
-            return if tag.close { TriggerMatch::Skip(tag.len) } else { TriggerMatch::Frame(tag.len) };
+            return if tag.close {
+                TriggerMatch::Skip(tag.len)
+            } else {
+                TriggerMatch::Frame(tag.len)
+            };
         }
         if tag.close {
             return self.scan_close_tag(tag, at);
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
             if tag.is_plain() {
-                self.diagnostics.note_mark(MarkupRole::Thought, self.offset + at, tag.len, "a thought begins");
+                self.diagnostics.note_mark(
+                    MarkupRole::Thought,
+                    self.offset + at,
+                    tag.len,
+                    "a thought begins",
+                );
                 return TriggerMatch::Thought(ThoughtBlock::new(close, self.offset + at), tag.len);
             }
             return TriggerMatch::Text;
@@ -116,16 +139,24 @@ impl CallReader {
     }
 
     /// Lexes the tag at the start of `rest`, in any active notation.
-    pub(super) fn lex_any<'w>(&self, rest: &'w str, last: bool, first: bool) -> (LexedTag<'w>, TagNotation) {
+    pub(super) fn lex_any<'w>(
+        &self,
+        rest: &'w str,
+        last: bool,
+        first: bool,
+    ) -> (LexedTag<'w>, TagNotation) {
         let angle = match rest.starts_with('<') {
-            true => lex_tag(rest, last, |name, close| self.prose_tag_interest(name, close, first)),
+            true => lex_tag(rest, last, |name, close| {
+                self.prose_tag_interest(name, close, first)
+            }),
             false => LexedTag::No,
         };
         if angle != LexedTag::No || self.vocabulary.is_empty() {
             return (angle, TagNotation::Angle);
         }
         for TagDialect { tagged, .. } in self.vocabulary.non_angle_dialects() {
-            let interest = |name: &str, close| self.interest_in_notation(name, close, tagged.notation);
+            let interest =
+                |name: &str, close| self.interest_in_notation(name, close, tagged.notation);
             let lexed = lex_in_notation(tagged.notation, rest, last, interest);
             if lexed != LexedTag::No {
                 return (lexed, tagged.notation);
@@ -138,16 +169,24 @@ impl CallReader {
     fn interest_in_notation(&self, name: &str, close: bool, notation: TagNotation) -> TagInterest {
         if self.vocabulary.is_message_frame(name, notation)
             || self.vocabulary.find_wrapper(name, notation).is_some()
-            || self.wrapped.as_deref().is_some_and(|it| names_match(it, name))
+            || self
+                .wrapped
+                .as_deref()
+                .is_some_and(|it| names_match(it, name))
         {
             return TagInterest::Quoted;
         }
         let wrapped = self.wrapped.as_deref();
-        if self.vocabulary.find_call_tag(name, notation, wrapped).is_some() {
+        if self
+            .vocabulary
+            .find_call_tag(name, notation, wrapped)
+            .is_some()
+        {
             return TagInterest::Any;
         }
-        let ends =
-            |closed: &ClosedCall| names_match(name, &closed.argument_close) || names_match(name, &closed.call_close);
+        let ends = |closed: &ClosedCall| {
+            names_match(name, &closed.argument_close) || names_match(name, &closed.call_close)
+        };
         if close && self.diagnostics.closed_calls().iter().any(ends) {
             return TagInterest::Plain;
         }
@@ -156,7 +195,9 @@ impl CallReader {
 
     /// Returns the interest in a tag found in prose.
     fn prose_tag_interest(&self, name: &str, close: bool, first: bool) -> TagInterest {
-        if self.vocabulary.thought_tag(name).is_some() || SHOWN.iter().any(|(shown, _)| *shown == name) {
+        if self.vocabulary.thought_tag(name).is_some()
+            || SHOWN.iter().any(|(shown, _)| *shown == name)
+        {
             return TagInterest::Plain;
         }
         if self.vocabulary.is_empty() {
@@ -178,7 +219,12 @@ impl CallReader {
         if self.vocabulary.own_tag_dialect().is_none() {
             return match self.vocabulary.inactive_dialect(name) {
                 Some(_) => TagInterest::Any,
-                None if first && !close && self.vocabulary.inactive_tool_dialect(name).is_some() => TagInterest::Plain,
+                None if first
+                    && !close
+                    && self.vocabulary.inactive_tool_dialect(name).is_some() =>
+                {
+                    TagInterest::Plain
+                }
                 None => TagInterest::None,
             };
         }
@@ -197,7 +243,12 @@ impl CallReader {
 
     /// Identifies a marker of the marker table. `None` means that no active dialect has it; it may
     /// still be a tag.
-    fn scan_marker(&mut self, text: &'static str, at: usize, mention: Option<&'static str>) -> Option<TriggerMatch> {
+    fn scan_marker(
+        &mut self,
+        text: &'static str,
+        at: usize,
+        mention: Option<&'static str>,
+    ) -> Option<TriggerMatch> {
         let start = self.offset + at;
         let mut meanings = self.vocabulary.markers.active_meanings(text);
         let Some(meaning) = meanings.next() else {
@@ -209,14 +260,22 @@ impl CallReader {
                 .is_some();
             let whole = text.starts_with('<') && text.ends_with('>');
             let meant = is_special(text) || (whole && self.prose.at_line_start() && !tag);
-            if let Some(dialect) = self.vocabulary.markers.owner_dialect(text).filter(|_| meant && mention.is_none()) {
-                self.diagnostics.note_other_dialect(dialect, start, text.len());
+            if let Some(dialect) = self
+                .vocabulary
+                .markers
+                .owner_dialect(text)
+                .filter(|_| meant && mention.is_none())
+            {
+                self.diagnostics
+                    .note_other_dialect(dialect, start, text.len());
             }
             return None;
         };
         let section = meaning.kind == MarkerKind::Section;
         // A headless header is recognized only at the very beginning of a message.
-        if meaning.kind == MarkerKind::Headless && !(self.prose.bytes_read() == 0 && self.diagnostics.calls == 0) {
+        if meaning.kind == MarkerKind::Headless
+            && !(self.prose.bytes_read() == 0 && self.diagnostics.calls == 0)
+        {
             return None;
         }
         // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
@@ -228,23 +287,40 @@ impl CallReader {
             return Some(TriggerMatch::Text);
         }
         if let MarkerKind::Thought(close) = meaning.kind {
-            self.diagnostics.note_mark(MarkupRole::Thought, start, text.len(), "a thought begins");
-            return Some(TriggerMatch::Thought(ThoughtBlock::between_markers(text, close, start), text.len()));
+            self.diagnostics
+                .note_mark(MarkupRole::Thought, start, text.len(), "a thought begins");
+            return Some(TriggerMatch::Thought(
+                ThoughtBlock::between_markers(text, close, start),
+                text.len(),
+            ));
         }
         if section {
-            let section =
-                PendingOpen { kind: OpenKind::Section, ..PendingOpen::from_marker(text, start, self.prose.is_start()) };
+            let section = PendingOpen {
+                kind: OpenKind::Section,
+                ..PendingOpen::from_marker(text, start, self.prose.is_start())
+            };
             return Some(TriggerMatch::Open(section, text.len()));
         }
-        let opening = PendingOpen::from_marker(text, start, self.prose.at_line_start() || self.prose.is_fresh());
+        let opening = PendingOpen::from_marker(
+            text,
+            start,
+            self.prose.at_line_start() || self.prose.is_fresh(),
+        );
         // The same tag may be a wrapper around calls in tags. The text after it decides about
         // those, too.
         let name = text.trim_matches(['<', '>']);
         let tag = text.len() == name.len() + 2
-            && (self.vocabulary.find_wrapper(name, TagNotation::Angle).is_some()
+            && (self
+                .vocabulary
+                .find_wrapper(name, TagNotation::Angle)
+                .is_some()
                 || self.vocabulary.find_keyed_call(name).is_some());
         let opening = match tag {
-            true => PendingOpen { kind: OpenKind::Wrapper(TagNotation::Angle), tag: name.to_owned(), ..opening },
+            true => PendingOpen {
+                kind: OpenKind::Wrapper(TagNotation::Angle),
+                tag: name.to_owned(),
+                ..opening
+            },
             false => opening,
         };
         Some(TriggerMatch::Open(opening, text.len()))
@@ -252,13 +328,17 @@ impl CallReader {
 
     /// Identifies a marker of special tokens inside a thought, with its length. `Some((None, _))`
     /// means that it only encloses calls.
-    pub(super) fn special_marker(&mut self, text: &'static str, at: usize) -> Option<(Option<PendingOpen>, usize)> {
+    pub(super) fn special_marker(
+        &mut self,
+        text: &'static str,
+        at: usize,
+    ) -> Option<(Option<PendingOpen>, usize)> {
         let meaning = self.vocabulary.markers.active_meanings(text).next()?;
         if matches!(meaning.kind, MarkerKind::Thought(_)) {
             return None;
         }
-        let opening =
-            (meaning.kind != MarkerKind::Section).then(|| PendingOpen::from_marker(text, self.offset + at, true));
+        let opening = (meaning.kind != MarkerKind::Section)
+            .then(|| PendingOpen::from_marker(text, self.offset + at, true));
         Some((opening, text.len()))
     }
 
@@ -278,44 +358,74 @@ impl CallReader {
         };
         let wrapped = self.wrapped.as_deref();
         let marked = |spelling: TagDialect| sectioned && !spelling.tagged.sections.is_empty();
-        let section = self.vocabulary.find_call_tag(tag.name, notation, wrapped).is_some_and(marked);
+        let section = self
+            .vocabulary
+            .find_call_tag(tag.name, notation, wrapped)
+            .is_some_and(marked);
         // Stray quotes in tags are tolerated in prose only.
         let quoted = tag.attributes.starts_with('"');
-        if notation == TagNotation::Angle && (quoted || (!section && !tag.name.contains(['|', '｜', '‖']))) {
+        if notation == TagNotation::Angle
+            && (quoted || (!section && !tag.name.contains(['|', '｜', '‖'])))
+        {
             return (None, false);
         }
         let start = self.offset + at;
         let special = match self.vocabulary.find_call_tag(tag.name, notation, wrapped) {
             Some(spelling) if !tag.close => Some(OpenKind::Fixed(spelling)),
-            _ if self.vocabulary.find_wrapper(tag.name, notation).is_none() => return (None, false),
+            _ if self.vocabulary.find_wrapper(tag.name, notation).is_none() => {
+                return (None, false);
+            }
             _ if tag.close => None,
             _ => Some(OpenKind::Wrapper(notation)),
         };
-        let special = Some((special.map(|kind| PendingOpen::new(kind, tag, start, true)), tag.len));
+        let special = Some((
+            special.map(|kind| PendingOpen::new(kind, tag, start, true)),
+            tag.len,
+        ));
         (special, false)
     }
 
-    fn scan_open_tag(&mut self, tag: Tag<'_>, at: usize, first: bool, notation: TagNotation) -> TriggerMatch {
+    fn scan_open_tag(
+        &mut self,
+        tag: Tag<'_>,
+        at: usize,
+        first: bool,
+        notation: TagNotation,
+    ) -> TriggerMatch {
         let start = self.offset + at;
         let kind = if self.vocabulary.find_wrapper(tag.name, notation).is_some()
             || self.vocabulary.find_keyed_call(tag.name).is_some()
         {
             OpenKind::Wrapper(notation)
-        } else if let Some(spelling) = self.vocabulary.find_call_tag(tag.name, notation, self.wrapped.as_deref()) {
+        } else if let Some(spelling) =
+            self.vocabulary
+                .find_call_tag(tag.name, notation, self.wrapped.as_deref())
+        {
             OpenKind::Fixed(spelling)
         } else {
             let tool = self.vocabulary.resolve_tool(tag.name);
-            match (self.vocabulary.own_tag_dialect().filter(|_| notation == TagNotation::Angle), tool) {
+            match (
+                self.vocabulary
+                    .own_tag_dialect()
+                    .filter(|_| notation == TagNotation::Angle),
+                tool,
+            ) {
                 (Some(spelling), Some(tool)) => OpenKind::Tool(spelling, tool),
                 (Some(spelling), None)
-                    if tag.is_plain() && (first || self.vocabulary.resembles_tool_strictly(tag.name)) =>
+                    if tag.is_plain()
+                        && (first || self.vocabulary.resembles_tool_strictly(tag.name)) =>
                 {
                     OpenKind::Unknown(spelling)
                 }
                 _ => {
                     self.note_misspelt_tag(tag, start);
-                    let tool = || self.vocabulary.inactive_tool_dialect(tag.name).filter(|_| first && tag.is_plain());
-                    if let Some(dialect) = self.vocabulary.inactive_dialect(tag.name).or_else(tool) {
+                    let tool = || {
+                        self.vocabulary
+                            .inactive_tool_dialect(tag.name)
+                            .filter(|_| first && tag.is_plain())
+                    };
+                    if let Some(dialect) = self.vocabulary.inactive_dialect(tag.name).or_else(tool)
+                    {
                         self.diagnostics.note_other_dialect(dialect, start, tag.len);
                     }
                     return TriggerMatch::Text;
@@ -326,7 +436,9 @@ impl CallReader {
         match kind {
             // In the middle of a line a malformed tag is more likely prose than a call.
             OpenKind::Tool(..) if !tag.is_plain() && !first => TriggerMatch::Text,
-            OpenKind::Fixed(_) if tag.empty && !first && self.wrapped.is_none() => TriggerMatch::Text,
+            OpenKind::Fixed(_) if tag.empty && !first && self.wrapped.is_none() => {
+                TriggerMatch::Text
+            }
             OpenKind::Tool(..) if !tag.is_plain() => {
                 let fault = malformed_tag_fault(&opening, tag);
                 TriggerMatch::Malformed(opening, Box::new(fault), tag.len)
@@ -341,9 +453,18 @@ impl CallReader {
 
     fn scan_close_tag(&mut self, tag: Tag<'_>, at: usize) -> TriggerMatch {
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
-        if self.wrapped.as_deref().is_some_and(|wrapper| names_match(wrapper, tag.name)) {
+        if self
+            .wrapped
+            .as_deref()
+            .is_some_and(|wrapper| names_match(wrapper, tag.name))
+        {
             self.wrapped = None;
-            self.diagnostics.note_mark(MarkupRole::Wrapper, span.start, tag.len, "the wrapper ends");
+            self.diagnostics.note_mark(
+                MarkupRole::Wrapper,
+                span.start,
+                tag.len,
+                "the wrapper ends",
+            );
             self.diagnostics.end_wrapper_words();
             return TriggerMatch::Skip(tag.len);
         }
@@ -366,8 +487,12 @@ impl CallReader {
 
     /// Returns true if the tag closes a wrapper directly after a call that had no wrapper.
     fn ends_unopened(&self, tag: Tag<'_>) -> bool {
-        let Some(position) = self.diagnostics.unopened else { return false };
-        tag.is_plain() && self.prose.blank_since(position) && self.vocabulary.is_wrapper_name(tag.name)
+        let Some(position) = self.diagnostics.unopened else {
+            return false;
+        };
+        tag.is_plain()
+            && self.prose.blank_since(position)
+            && self.vocabulary.is_wrapper_name(tag.name)
     }
 
     /// Notes an unfinished tag of a call to a known tool: another tag begins inside it, because its
@@ -378,39 +503,76 @@ impl CallReader {
         // follows. A note that ignored this
         // would depend on the chunks.
         let name_end = name_length(inside.as_bytes());
-        if !matches!(inside.as_bytes().get(name_end), Some(b'=' | b' ' | b'\t' | b'\n' | b'\r')) {
+        if !matches!(
+            inside.as_bytes().get(name_end),
+            Some(b'=' | b' ' | b'\t' | b'\n' | b'\r')
+        ) {
             return;
         }
         let (name, attributes) = inside.split_at_checked(name_end).unwrap_or_default();
-        if name.is_empty() || self.vocabulary.find_call_tag(name, TagNotation::Angle, self.wrapped.as_deref()).is_none()
+        if name.is_empty()
+            || self
+                .vocabulary
+                .find_call_tag(name, TagNotation::Angle, self.wrapped.as_deref())
+                .is_none()
         {
             return;
         }
         // The lexer looks no farther either; otherwise the note would depend on the chunks.
         let room = TAG_CAP.saturating_sub(1 + name_end);
-        let end = attributes.bytes().take(room).position(|byte| matches!(byte, b'<' | b'>'));
-        let Some(end) = end.filter(|end| attributes.as_bytes().get(*end) == Some(&b'<')) else { return };
-        let words = attributes.get(..end).unwrap_or_default().split(|c: char| c.is_whitespace() || "=\"'".contains(c));
-        if !words.into_iter().any(|word| self.vocabulary.find_exact_tool(word).is_some()) {
+        let end = attributes
+            .bytes()
+            .take(room)
+            .position(|byte| matches!(byte, b'<' | b'>'));
+        let Some(end) = end.filter(|end| attributes.as_bytes().get(*end) == Some(&b'<')) else {
+            return;
+        };
+        let words = attributes
+            .get(..end)
+            .unwrap_or_default()
+            .split(|c: char| c.is_whitespace() || "=\"'".contains(c));
+        if !words
+            .into_iter()
+            .any(|word| self.vocabulary.find_exact_tool(word).is_some())
+        {
             return;
         }
-        let span =
-            Span::new(start, start + 1 + name_end + attributes.get(..end).map_or(0, |text| text.trim_end().len()));
-        let message = format!("the tag `{name}` is not finished: another tag begins before its `>`");
+        let span = Span::new(
+            start,
+            start
+                + 1
+                + name_end
+                + attributes
+                    .get(..end)
+                    .map_or(0, |text| text.trim_end().len()),
+        );
+        let message =
+            format!("the tag `{name}` is not finished: another tag begins before its `>`");
         let fault = Fault::error(FaultKind::MalformedTag, span, message);
-        self.diagnostics.note_failed_open(fault.with_hint("end each tag with `>`"));
+        self.diagnostics
+            .note_failed_open(fault.with_hint("end each tag with `>`"));
     }
 
     /// Notes a misspelt tag that was meant to open a call of a known tool.
     fn note_misspelt_tag(&mut self, tag: Tag<'_>, start: usize) {
-        let Some(spelling) = self.vocabulary.find_misspelt_call(tag.name) else { return };
+        let Some(spelling) = self.vocabulary.find_misspelt_call(tag.name) else {
+            return;
+        };
         let opening = PendingOpen::new(OpenKind::Fixed(spelling), tag, start, false);
-        if self.vocabulary.resolve_tool(&opening.name).is_none() && !self.vocabulary.is_near_tool(&opening.name) {
+        if self.vocabulary.resolve_tool(&opening.name).is_none()
+            && !self.vocabulary.is_near_tool(&opening.name)
+        {
             return;
         }
         let message = format!("the tag `{}` opens no call: it is misspelt", tag.name);
-        let fault = Fault::error(FaultKind::MalformedTag, Span::new(start, start + tag.len), message);
-        self.diagnostics.note_failed_open(fault.with_hint(format!("write `{}`", self.correct_spelling(&opening))));
+        let fault = Fault::error(
+            FaultKind::MalformedTag,
+            Span::new(start, start + tag.len),
+            message,
+        );
+        self.diagnostics.note_failed_open(
+            fault.with_hint(format!("write `{}`", self.correct_spelling(&opening))),
+        );
     }
 
     /// Notes closing tags of a call that has already ended.
@@ -427,10 +589,9 @@ impl CallReader {
             if names_match(tag.name, &closed.argument_close) {
                 // The call's close directly after this position completes the pair.
                 closed.noted = Some(position.saturating_add(length));
-            } else if closed
-                .noted
-                .is_some_and(|noted| names_match(tag.name, &closed.call_close) && self.prose.blank_since(noted))
-            {
+            } else if closed.noted.is_some_and(|noted| {
+                names_match(tag.name, &closed.call_close) && self.prose.blank_since(noted)
+            }) {
                 doubtful = doubtful.or(Some(at));
             }
         }
@@ -443,19 +604,34 @@ impl CallReader {
         let name = &bare.name;
         let right = &bare.right;
         let (kind, message) = if bare.json {
-            (FaultKind::JsonInTag, format!("`{name}` holds JSON, but each argument belongs into a tag of its own"))
+            (
+                FaultKind::JsonInTag,
+                format!("`{name}` holds JSON, but each argument belongs into a tag of its own"),
+            )
         } else {
-            (FaultKind::StrayText, format!("`{name}` holds words but no argument tags, so it is no call"))
+            (
+                FaultKind::StrayText,
+                format!("`{name}` holds words but no argument tags, so it is no call"),
+            )
         };
         let fault = Fault::error(kind, Span::new(bare.span.start, close.end), message);
-        self.diagnostics.note_fault(fault.with_hint(format!("put each argument into its own tag: `{right}`")));
+        self.diagnostics
+            .note_fault(fault.with_hint(format!("put each argument into its own tag: `{right}`")));
     }
 
     /// Renders the correct form of a call that this marker may open.
     pub(super) fn correct_spelling(&self, opening: &PendingOpen) -> String {
-        let tool = self.vocabulary.resolve_tool(&opening.name).and_then(|at| self.vocabulary.tool_at(at));
-        let argument = tool.and_then(|tool| tool.arguments.first()).map_or("…", String::as_str);
-        opening.tag_form().map(|form| form.spell_call(&opening.name, argument)).unwrap_or_default()
+        let tool = self
+            .vocabulary
+            .resolve_tool(&opening.name)
+            .and_then(|at| self.vocabulary.tool_at(at));
+        let argument = tool
+            .and_then(|tool| tool.arguments.first())
+            .map_or("…", String::as_str);
+        opening
+            .tag_form()
+            .map(|form| form.spell_call(&opening.name, argument))
+            .unwrap_or_default()
     }
 
     /// Reports that the closing tags of a call occur twice: its last value may have been meant to
@@ -468,10 +644,14 @@ impl CallReader {
         );
         // Every later call may be content of this call's value, so all of them are rejected.
         for index in closed.index..self.diagnostics.calls {
-            let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
+            let fault =
+                Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
             let fault = fault.in_argument(closed.argument.to_string());
-            self.diagnostics
-                .note_fault(fault.with_hint("write each call's closing tags once, or keep them out of its values"));
+            self.diagnostics.note_fault(
+                fault.with_hint(
+                    "write each call's closing tags once, or keep them out of its values",
+                ),
+            );
         }
     }
 }

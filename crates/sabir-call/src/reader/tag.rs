@@ -82,7 +82,11 @@ impl<'w> Tag<'w> {
 
     /// Returns the same tag, preceded by a marker of that length.
     fn shift_by(self, marker: usize) -> Self {
-        Self { attributes_at: self.attributes_at + marker, len: self.len + marker, ..self }
+        Self {
+            attributes_at: self.attributes_at + marker,
+            len: self.len + marker,
+            ..self
+        }
     }
 
     /// Returns the value after an equals sign right after the tag's name (`<function=f>`), with its
@@ -90,7 +94,8 @@ impl<'w> Tag<'w> {
     pub(crate) fn equals_value(&self) -> Option<(usize, &'w str)> {
         let value = self.attributes.strip_prefix('=')?.trim_start();
         let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-        let at = self.attributes_at + self.attributes.len() - value.len() + usize::from(quote.is_some());
+        let at =
+            self.attributes_at + self.attributes.len() - value.len() + usize::from(quote.is_some());
         let value = match quote {
             Some(quote) => value.get(1..)?.split(quote).next()?,
             None => value.split(char::is_whitespace).next()?,
@@ -108,7 +113,9 @@ impl<'w> Tag<'w> {
     pub(crate) fn find_attribute(&self, key: &str) -> Option<(usize, &'w str)> {
         let mut rest = self.attributes.trim_start();
         while !rest.is_empty() {
-            let end = rest.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| c == '=' || c.is_whitespace())
+                .unwrap_or(rest.len());
             let (name, after) = rest.split_at_checked(end)?;
             let Some(after) = after.trim_start().strip_prefix('=') else {
                 rest = after.trim_start();
@@ -116,10 +123,12 @@ impl<'w> Tag<'w> {
             };
             let after = after.trim_start();
             let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let value_at = self.attributes_at + self.attributes.len() - after.len() + usize::from(quote.is_some());
+            let value_at = self.attributes_at + self.attributes.len() - after.len()
+                + usize::from(quote.is_some());
             let (value, after) = match quote {
                 Some(quote) => after.get(1..)?.split_once(quote)?,
-                None => after.split_at_checked(after.find(char::is_whitespace).unwrap_or(after.len()))?,
+                None => after
+                    .split_at_checked(after.find(char::is_whitespace).unwrap_or(after.len()))?,
             };
             if name == key {
                 return Some((value_at, value));
@@ -132,7 +141,10 @@ impl<'w> Tag<'w> {
 
 /// Splits a name after the last colon or sentinel bar (`｜DSML｜`) of its prefix.
 pub(crate) fn split_name(name: &str) -> (&str, &str) {
-    let end = name.char_indices().rfind(|(_, c)| *c == ':' || is_bar(*c)).map_or(0, |(at, c)| at + c.len_utf8());
+    let end = name
+        .char_indices()
+        .rfind(|(_, c)| *c == ':' || is_bar(*c))
+        .map_or(0, |(at, c)| at + c.len_utf8());
     let (prefix, base) = name.split_at_checked(end).unwrap_or(("", name));
     (prefix, base.trim_start_matches(' '))
 }
@@ -147,7 +159,10 @@ pub(crate) fn names_match(one: &str, other: &str) -> bool {
         return false;
     }
     let letters = |name: &str| -> Vec<char> {
-        let plain = name.chars().filter(|c| *c != ' ').map(|c| if is_bar(c) { '|' } else { c });
+        let plain = name
+            .chars()
+            .filter(|c| *c != ' ')
+            .map(|c| if is_bar(c) { '|' } else { c });
         let mut letters: Vec<char> = plain.collect();
         // A doubled bar counts as one.
         letters.dedup_by(|next, before| *next == '|' && *before == '|');
@@ -206,7 +221,11 @@ fn lex_delimited<'w>(
         (close, true)
     } else {
         let partial = !last && (open.starts_with(window) || close.starts_with(window));
-        return if partial { LexedTag::Partial } else { LexedTag::No };
+        return if partial {
+            LexedTag::Partial
+        } else {
+            LexedTag::No
+        };
     };
     let inside = window.get(marker.len()..).unwrap_or_default();
     let mut cap = inside.len().min(TAG_CAP);
@@ -214,7 +233,11 @@ fn lex_delimited<'w>(
         cap -= 1;
     }
     let Some(length) = inside.get(..cap).and_then(|inside| inside.find(end)) else {
-        return if last || inside.len() >= TAG_CAP { LexedTag::No } else { LexedTag::Partial };
+        return if last || inside.len() >= TAG_CAP {
+            LexedTag::No
+        } else {
+            LexedTag::Partial
+        };
     };
     let text = inside.get(..length).unwrap_or_default();
     // Special tokens written out as text may leave a space before the name.
@@ -225,7 +248,8 @@ fn lex_delimited<'w>(
     if name.is_empty() || interest(name, closes) == TagInterest::None {
         return LexedTag::No;
     }
-    let attributes_at = marker.len() + blank + name_end + attributes.len() - attributes.trim_start().len();
+    let attributes_at =
+        marker.len() + blank + name_end + attributes.len() - attributes.trim_start().len();
     let len = marker.len() + length + end.len();
     LexedTag::Tag(Tag {
         close: closes,
@@ -240,15 +264,29 @@ fn lex_delimited<'w>(
 
 /// Lexes a key and the opening tag of its value as one tag: its name is the key's tag, its
 /// attributes are the key.
-pub(crate) fn lex_key_value<'w>(window: &'w str, last: bool, key: &str, value: &str) -> LexedTag<'w> {
+pub(crate) fn lex_key_value<'w>(
+    window: &'w str,
+    last: bool,
+    key: &str,
+    value: &str,
+) -> LexedTag<'w> {
     // The pair consists of several tags, so it may be twice as long as one.
-    let partial = if last || window.len() >= 2 * TAG_CAP { LexedTag::No } else { LexedTag::Partial };
-    let LexedTag::Tag(open) = lex_tag(window, last, |name, close| plain_if(name == key && !close)) else {
+    let partial = if last || window.len() >= 2 * TAG_CAP {
+        LexedTag::No
+    } else {
+        LexedTag::Partial
+    };
+    let LexedTag::Tag(open) = lex_tag(window, last, |name, close| plain_if(name == key && !close))
+    else {
         return LexedTag::No;
     };
     let rest = window.get(open.len..).unwrap_or_default();
     let Some(length) = rest.find('<').filter(|length| *length <= TAG_CAP) else {
-        return if rest.len() > TAG_CAP { LexedTag::No } else { partial };
+        return if rest.len() > TAG_CAP {
+            LexedTag::No
+        } else {
+            partial
+        };
     };
     let name = rest.get(..length).unwrap_or_default();
     let behind = rest.get(length..).unwrap_or_default();
@@ -266,11 +304,13 @@ pub(crate) fn lex_key_value<'w>(window: &'w str, last: bool, key: &str, value: &
     if opening.is_empty() {
         return partial;
     }
-    let value = match lex_tag(
-        opening,
-        last,
-        |name, close| if name == value && !close { TagInterest::Any } else { TagInterest::None },
-    ) {
+    let value = match lex_tag(opening, last, |name, close| {
+        if name == value && !close {
+            TagInterest::Any
+        } else {
+            TagInterest::None
+        }
+    }) {
         LexedTag::Tag(tag) => tag,
         LexedTag::Partial => return partial,
         LexedTag::No => return LexedTag::No,
@@ -281,11 +321,21 @@ pub(crate) fn lex_key_value<'w>(window: &'w str, last: bool, key: &str, value: &
         return LexedTag::No;
     }
     let json = value.attribute_value("encoding") == Some("json");
-    LexedTag::Tag(Tag { attributes: name.trim(), attributes_at: open.len, len, json, ..open })
+    LexedTag::Tag(Tag {
+        attributes: name.trim(),
+        attributes_at: open.len,
+        len,
+        json,
+        ..open
+    })
 }
 
 fn plain_if(wanted: bool) -> TagInterest {
-    if wanted { TagInterest::Plain } else { TagInterest::None }
+    if wanted {
+        TagInterest::Plain
+    } else {
+        TagInterest::None
+    }
 }
 
 /// Lexes a tag at the start of `window`, which begins with `<`.
@@ -297,7 +347,13 @@ pub(crate) fn lex_tag<'w>(
     last: bool,
     interest: impl FnOnce(&str, bool) -> TagInterest,
 ) -> LexedTag<'w> {
-    let partial = |len: usize| if last || len >= TAG_CAP { LexedTag::No } else { LexedTag::Partial };
+    let partial = |len: usize| {
+        if last || len >= TAG_CAP {
+            LexedTag::No
+        } else {
+            LexedTag::Partial
+        }
+    };
     let bytes = window.as_bytes();
     if !bytes.is_empty() && bytes.first() != Some(&b'<') {
         return LexedTag::No;
@@ -309,9 +365,16 @@ pub(crate) fn lex_tag<'w>(
     if length > NAME_CAP {
         return LexedTag::No;
     }
-    let Some(after) = bytes.get(end) else { return partial(window.len()) };
+    let Some(after) = bytes.get(end) else {
+        return partial(window.len());
+    };
     // Most `<` in code begin no tag, so this check comes before any comparison.
-    if length == 0 || !matches!(after, b'>' | b' ' | b'\t' | b'\n' | b'\r' | b'/' | b'"' | b'=') {
+    if length == 0
+        || !matches!(
+            after,
+            b'>' | b' ' | b'\t' | b'\n' | b'\r' | b'/' | b'"' | b'='
+        )
+    {
         return LexedTag::No;
     }
     let name = window.get(start..end).unwrap_or_default();
@@ -343,9 +406,19 @@ pub(crate) fn lex_tag<'w>(
                 let text = window.get(end..end + offset).unwrap_or_default();
                 let attributes_at = end + text.len() - text.trim_start().len();
                 let text = text.trim();
-                let (attributes, empty) = text.strip_suffix('/').map_or((text, false), |text| (text.trim_end(), true));
+                let (attributes, empty) = text
+                    .strip_suffix('/')
+                    .map_or((text, false), |text| (text.trim_end(), true));
                 let len = end + offset + 1;
-                return LexedTag::Tag(Tag { close, name, attributes, attributes_at, empty, len, json: false });
+                return LexedTag::Tag(Tag {
+                    close,
+                    name,
+                    attributes,
+                    attributes_at,
+                    empty,
+                    len,
+                    json: false,
+                });
             }
             _ => {}
         }
@@ -356,10 +429,16 @@ pub(crate) fn lex_tag<'w>(
 /// Returns the length of the name at the start. Next to the bars of a sentinel, a name may contain
 /// spaces.
 pub(crate) fn name_length(bytes: &[u8]) -> usize {
-    let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii();
+    let is_name = |b: &u8| {
+        b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii()
+    };
     let run = |from: usize| {
         let rest = bytes.get(from..).unwrap_or_default();
-        from + rest.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count()
+        from + rest
+            .iter()
+            .take_while(|b| is_name(b))
+            .take(NAME_CAP + 1)
+            .count()
     };
     let mut length = run(0);
     let bars = [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()];
@@ -369,8 +448,12 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
     // One space after each bar, and one before the second: `｜ DSML ｜ invoke`.
     for _ in 0..3 {
         let (name, rest) = bytes.split_at_checked(length).unwrap_or_default();
-        let Some(rest) = rest.strip_prefix(b" ") else { break };
-        let beside = bars.iter().any(|bar| name.ends_with(bar) || rest.starts_with(bar) || bar.starts_with(rest));
+        let Some(rest) = rest.strip_prefix(b" ") else {
+            break;
+        };
+        let beside = bars
+            .iter()
+            .any(|bar| name.ends_with(bar) || rest.starts_with(bar) || bar.starts_with(rest));
         if !beside || length > NAME_CAP {
             break;
         }
@@ -429,10 +512,19 @@ mod tests {
         assert_eq!(value("<i id=3 name = f>").as_deref(), Some("f"));
         assert_eq!(value("<i id=3>"), None);
         assert_eq!(value("<i name=\"f>"), None);
-        for text in ["<i name=\"f\">", "<i x name = 'f'/>", "<i\n id=\"name\" name=f >"] {
-            let LexedTag::Tag(tag) = lex_tag(text, true, |_, _| TagInterest::Any) else { panic!("{text}") };
+        for text in [
+            "<i name=\"f\">",
+            "<i x name = 'f'/>",
+            "<i\n id=\"name\" name=f >",
+        ] {
+            let LexedTag::Tag(tag) = lex_tag(text, true, |_, _| TagInterest::Any) else {
+                panic!("{text}")
+            };
             let (at, value) = tag.find_attribute("name").unwrap();
-            assert!(text.split_at(at).1.starts_with(value) && value == "f", "{text}: {at}");
+            assert!(
+                text.split_at(at).1.starts_with(value) && value == "f",
+                "{text}: {at}"
+            );
         }
     }
 
@@ -440,6 +532,8 @@ mod tests {
     fn a_stray_quote_only_where_it_is_expected() {
         let lexed = |interest: TagInterest| lex_tag("<calls\">x", false, |_, _| interest);
         assert_eq!(lexed(TagInterest::Any), LexedTag::No);
-        assert!(matches!(lexed(TagInterest::Quoted), LexedTag::Tag(tag) if tag.name == "calls" && tag.len == 8));
+        assert!(
+            matches!(lexed(TagInterest::Quoted), LexedTag::Tag(tag) if tag.name == "calls" && tag.len == 8)
+        );
     }
 }

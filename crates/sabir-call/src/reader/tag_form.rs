@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls};
 
-use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_key_value, names_match, split_name};
+use super::tag::{
+    LexedTag, Tag, TagInterest, lex_in_notation, lex_key_value, names_match, split_name,
+};
 use super::vocabulary::{TagDialect, Vocabulary};
 
 /// The tags that make up one call.
@@ -21,7 +23,10 @@ pub(super) struct TagForm {
 impl TagForm {
     /// Creates the form of a call whose tag has that name.
     pub(super) fn new(TagDialect { tagged, .. }: TagDialect, call: &str) -> Self {
-        Self { tagged, call: call.into() }
+        Self {
+            tagged,
+            call: call.into(),
+        }
     }
 
     /// Returns the prefix of this call's tags.
@@ -39,7 +44,10 @@ impl TagForm {
 
     /// Returns true if each argument is a tag of its own name.
     pub(super) fn has_argument_tags(&self) -> bool {
-        matches!(self.tagged.tags, TagScheme::Own | TagScheme::Fixed { argument: "", .. })
+        matches!(
+            self.tagged.tags,
+            TagScheme::Own | TagScheme::Fixed { argument: "", .. }
+        )
     }
 
     /// Returns true if the tool's name is text after the call's tag.
@@ -49,7 +57,13 @@ impl TagForm {
 
     /// Returns true if every value goes on its own lines.
     pub(super) fn has_value_lines(&self) -> bool {
-        matches!(self.tagged.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
+        matches!(
+            self.tagged.tags,
+            TagScheme::Fixed {
+                argument_name: NamePosition::Equals,
+                ..
+            }
+        )
     }
 
     /// Renders a closing tag of that name, for messages.
@@ -107,7 +121,10 @@ impl TagForm {
         if !matches!(self.tagged.notation, TagNotation::Delimited { .. }) || !name.contains('&') {
             return Cow::Borrowed(name);
         }
-        let plain = name.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        let plain = name
+            .replace("&quot;", "\"")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">");
         // Last, so that `&amp;lt;` becomes `&lt;` and not `<`.
         Cow::Owned(plain.replace("&amp;", "&"))
     }
@@ -122,7 +139,11 @@ impl TagForm {
         match self.tagged.tags {
             _ if tag.close => None,
             TagScheme::Own | TagScheme::Fixed { argument: "", .. } => Some(tag.name),
-            TagScheme::Fixed { argument, argument_name, .. } if named(argument) => Some(argument_name.read_name(tag)),
+            TagScheme::Fixed {
+                argument,
+                argument_name,
+                ..
+            } if named(argument) => Some(argument_name.read_name(tag)),
             TagScheme::Keyed { key, .. } if tag.name == key => Some(tag.attributes),
             _ => None,
         }
@@ -140,9 +161,13 @@ impl TagForm {
 
     /// Returns true if the text begins with a key or a value that is not a complete pair.
     pub(super) fn begins_half_pair(&self, text: &str) -> bool {
-        let TagScheme::Keyed { key, value, .. } = self.tagged.tags else { return false };
+        let TagScheme::Keyed { key, value, .. } = self.tagged.tags else {
+            return false;
+        };
         let opens = |name: &str| {
-            text.strip_prefix('<').and_then(|text| text.strip_prefix(name)).is_some_and(|text| text.starts_with('>'))
+            text.strip_prefix('<')
+                .and_then(|text| text.strip_prefix(name))
+                .is_some_and(|text| text.starts_with('>'))
         };
         opens(key) || opens(value)
     }
@@ -163,9 +188,10 @@ impl TagForm {
     /// Returns true if a tag says that the value is JSON.
     pub(super) fn is_json(&self, tag: &Tag<'_>) -> bool {
         let typed = match self.tagged.tags {
-            TagScheme::Fixed { typed: Some((key, yes, _)), .. } => {
-                tag.attribute_value(key).is_some_and(|kind| kind != yes)
-            }
+            TagScheme::Fixed {
+                typed: Some((key, yes, _)),
+                ..
+            } => tag.attribute_value(key).is_some_and(|kind| kind != yes),
             _ => false,
         };
         // Every tagged dialect accepts the renderer's own marking of JSON values.
@@ -176,8 +202,16 @@ impl TagForm {
     pub(super) fn spell_argument(&self, name: &str) -> String {
         match self.tagged.tags {
             TagScheme::Own | TagScheme::Fixed { argument: "", .. } => format!("<{name}>"),
-            TagScheme::Fixed { argument, argument_name, .. } => {
-                format!("<{}{argument}{}>", self.tag_prefix(), argument_name.spell_name(name))
+            TagScheme::Fixed {
+                argument,
+                argument_name,
+                ..
+            } => {
+                format!(
+                    "<{}{argument}{}>",
+                    self.tag_prefix(),
+                    argument_name.spell_name(name)
+                )
             }
             TagScheme::Keyed { key, value, .. } => format!("<{key}>{name}</{key}><{value}>"),
         }
@@ -188,12 +222,22 @@ impl TagForm {
         let open = self.spell_argument(argument);
         match self.tagged.tags {
             TagScheme::Own => format!("<{name}>{open}…</{argument}></{name}>"),
-            TagScheme::Fixed { call, argument: tag, call_name, .. } => {
+            TagScheme::Fixed {
+                call,
+                argument: tag,
+                call_name,
+                ..
+            } => {
                 let prefix = self.tag_prefix();
                 let tag = if tag.is_empty() { argument } else { tag };
-                format!("<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>", call_name.spell_name(name))
+                format!(
+                    "<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>",
+                    call_name.spell_name(name)
+                )
             }
-            TagScheme::Keyed { call, value, .. } => format!("<{call}>{name}{open}…</{value}></{call}>"),
+            TagScheme::Keyed { call, value, .. } => {
+                format!("<{call}>{name}{open}…</{value}></{call}>")
+            }
         }
     }
 }
@@ -208,7 +252,10 @@ impl NamePosition {
     pub(super) fn find_name<'t>(self, tag: &Tag<'t>) -> (usize, &'t str) {
         match self {
             Self::Attribute(key) => tag.find_attribute(key).unwrap_or_default(),
-            Self::Equals => tag.equals_value().or_else(|| tag.find_attribute("name")).unwrap_or_default(),
+            Self::Equals => tag
+                .equals_value()
+                .or_else(|| tag.find_attribute("name"))
+                .unwrap_or_default(),
         }
     }
 

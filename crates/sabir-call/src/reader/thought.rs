@@ -39,22 +39,38 @@ enum ThoughtEnd {
 impl ThoughtBlock {
     /// Creates a thought between tags of that name.
     pub(super) fn new(name: &'static str, start: usize) -> Self {
-        Self { end: ThoughtEnd::Tag(name), start, section: false }
+        Self {
+            end: ThoughtEnd::Tag(name),
+            start,
+            section: false,
+        }
     }
 
     /// Creates a thought between markers.
     pub(super) fn between_markers(open: &'static str, close: &'static str, start: usize) -> Self {
-        Self { end: ThoughtEnd::Marker(open, close), start, section: false }
+        Self {
+            end: ThoughtEnd::Marker(open, close),
+            start,
+            section: false,
+        }
     }
 
     /// Creates the thought of a message on the analysis channel.
     pub(super) fn analysis_channel(start: usize) -> Self {
-        Self { end: ThoughtEnd::Harmony, start, section: false }
+        Self {
+            end: ThoughtEnd::Harmony,
+            start,
+            section: false,
+        }
     }
 
     /// Creates a thought that extends to the end of the text.
     pub(super) fn whole_text() -> Self {
-        Self { end: ThoughtEnd::Never, start: 0, section: false }
+        Self {
+            end: ThoughtEnd::Never,
+            start: 0,
+            section: false,
+        }
     }
 
     /// Returns the opening and closing text and the start offset, for a thought that must be
@@ -62,7 +78,9 @@ impl ThoughtBlock {
     pub(super) fn unclosed_parts(self) -> Option<(String, String, usize)> {
         match self.end {
             ThoughtEnd::Tag(name) => Some((format!("<{name}>"), format!("</{name}>"), self.start)),
-            ThoughtEnd::Marker(open, close) => Some((open.to_owned(), close.to_owned(), self.start)),
+            ThoughtEnd::Marker(open, close) => {
+                Some((open.to_owned(), close.to_owned(), self.start))
+            }
             ThoughtEnd::Harmony | ThoughtEnd::Never => None,
         }
     }
@@ -110,9 +128,11 @@ impl CallReader {
         let mut at = from;
         let mut said = from;
         loop {
-            let Some(found) = first_tag(window.text_from(at).as_bytes(), self.vocabulary.marked) else {
+            let Some(found) = first_tag(window.text_from(at).as_bytes(), self.vocabulary.marked)
+            else {
                 emit_thought(window.text_from(said), out);
-                self.prose.note_preceding(last_char(window.text_from(from)).unwrap_or_default());
+                self.prose
+                    .note_preceding(last_char(window.text_from(from)).unwrap_or_default());
                 return ReaderStep::To(window.text.len());
             };
             at += found;
@@ -137,14 +157,25 @@ impl CallReader {
                 true => TagInterest::Plain,
                 false => self.vocabulary.interest_in_thought(name),
             };
-            let lexed = if tail.starts_with('<') { lex_tag(tail, window.last, interest) } else { LexedTag::No };
+            let lexed = if tail.starts_with('<') {
+                lex_tag(tail, window.last, interest)
+            } else {
+                LexedTag::No
+            };
             // A closing tag between backticks is only mentioned. One more character is needed to
             // see the second backtick.
             let after = |tag: Tag<'_>| tail.as_bytes().get(tag.len).copied();
-            let ends = |tag: Tag<'_>| thought.end_tag_len(tag).filter(|_| !(ticked && after(tag) == Some(b'`')));
+            let ends = |tag: Tag<'_>| {
+                thought
+                    .end_tag_len(tag)
+                    .filter(|_| !(ticked && after(tag) == Some(b'`')))
+            };
             let lexed = match lexed {
                 LexedTag::Tag(tag)
-                    if ticked && thought.end_tag_len(tag).is_some() && after(tag).is_none() && !window.last =>
+                    if ticked
+                        && thought.end_tag_len(tag).is_some()
+                        && after(tag).is_none()
+                        && !window.last =>
                 {
                     LexedTag::Partial
                 }
@@ -157,7 +188,12 @@ impl CallReader {
                         return ReaderStep::To(at + len);
                     }
                     if !tag.close && !thought.can_end_with(tag.name) {
-                        self.diagnostics.note_mention("inside a thought", tag.name, self.offset + at, tag.len);
+                        self.diagnostics.note_mention(
+                            "inside a thought",
+                            tag.name,
+                            self.offset + at,
+                            tag.len,
+                        );
                         emit_thought(window.text_between(said, at), out);
                         said = at;
                         self.diagnostics.emit_notes(out);
@@ -176,7 +212,12 @@ impl CallReader {
 
     fn end_thought(&mut self, rest: &str, at: usize, len: usize, out: &mut dyn EventSink) {
         emit_thought(rest, out);
-        self.diagnostics.note_mark(MarkupRole::Thought, self.offset + at, len, "the thought ends");
+        self.diagnostics.note_mark(
+            MarkupRole::Thought,
+            self.offset + at,
+            len,
+            "the thought ends",
+        );
         self.diagnostics.emit_notes(out);
         self.state = ReaderState::Gap;
     }
@@ -196,7 +237,11 @@ impl CallReader {
         if thought.end == ThoughtEnd::Harmony {
             return None;
         }
-        let (special, waits) = match self.vocabulary.markers.find_special_marker(rest, window.last) {
+        let (special, waits) = match self
+            .vocabulary
+            .markers
+            .find_special_marker(rest, window.last)
+        {
             MarkerMatch::None => self.special_tag(rest, at, thought.section, window.last),
             MarkerMatch::Partial => (None, true),
             MarkerMatch::Marker(text) => (self.special_marker(text, at), false),
@@ -206,7 +251,9 @@ impl CallReader {
         }
         emit_thought(window.text_between(pending.start, at), out);
         let Some((opening, len)) = special else {
-            self.prose.note_preceding(last_char(window.text_between(pending.start, at)).unwrap_or_default());
+            self.prose.note_preceding(
+                last_char(window.text_between(pending.start, at)).unwrap_or_default(),
+            );
             return Some(ReaderStep::Wait(at));
         };
         // The text before the markup has no influence on the text after it.
@@ -214,7 +261,9 @@ impl CallReader {
         self.inside = Some(Box::new(thought));
         let Some(opening) = opening else {
             self.wrapped = None;
-            let section = self.vocabulary.opens_section(window.text_between(at, at + len));
+            let section = self
+                .vocabulary
+                .opens_section(window.text_between(at, at + len));
             self.state = ReaderState::Thought(Box::new(ThoughtBlock { section, ..thought }));
             self.inside = None;
             return Some(ReaderStep::To(at + len));
@@ -243,5 +292,7 @@ pub(super) fn emit_thought(text: &str, out: &mut dyn EventSink) {
 
 /// Returns the last character as text.
 fn last_char(text: &str) -> Option<&str> {
-    text.char_indices().next_back().and_then(|(at, _)| text.get(at..))
+    text.char_indices()
+        .next_back()
+        .and_then(|(at, _)| text.get(at..))
 }

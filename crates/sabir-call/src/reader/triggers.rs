@@ -28,7 +28,9 @@ impl TriggerTable {
     pub(crate) fn is_trigger(&self, byte: u8, before: u8, fresh: bool) -> bool {
         let class = self.byte_class(byte);
         // In the middle of a word or number, most triggers cannot begin markup.
-        class & ANYWHERE != 0 || (class & LINE != 0 && fresh) || (class & WORD != 0 && !before.is_ascii_alphanumeric())
+        class & ANYWHERE != 0
+            || (class & LINE != 0 && fresh)
+            || (class & WORD != 0 && !before.is_ascii_alphanumeric())
     }
 
     /// Returns true if the byte has no meaning in the middle of a line.
@@ -52,7 +54,14 @@ impl TriggerTable {
     }
 
     pub(crate) fn add_byte(&mut self, byte: u8) {
-        self.add_class(byte, if byte.is_ascii_alphanumeric() { WORD } else { ANYWHERE });
+        self.add_class(
+            byte,
+            if byte.is_ascii_alphanumeric() {
+                WORD
+            } else {
+                ANYWHERE
+            },
+        );
     }
 
     pub(crate) fn add_at_line_start(&mut self, byte: u8) {

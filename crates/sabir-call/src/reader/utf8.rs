@@ -21,11 +21,16 @@ impl Utf8Decoder {
     pub(crate) fn push(&mut self, chunk: &[u8], mut out: impl FnMut(&str, bool)) {
         let mut rest = chunk;
         while self.length > 0 {
-            let Some((&byte, after)) = rest.split_first() else { return };
+            let Some((&byte, after)) = rest.split_first() else {
+                return;
+            };
             if let Some(slot) = self.bytes.get_mut(usize::from(self.length)) {
                 *slot = byte;
             }
-            let joined = self.bytes.get(..=usize::from(self.length)).unwrap_or_default();
+            let joined = self
+                .bytes
+                .get(..=usize::from(self.length))
+                .unwrap_or_default();
             match std::str::from_utf8(joined) {
                 Ok(text) => {
                     out(text, false);
@@ -99,7 +104,11 @@ mod tests {
         ];
         for bytes in cases {
             for size in 1..=bytes.len() {
-                assert_eq!(joined(bytes, size), String::from_utf8_lossy(bytes), "{bytes:?} in chunks of {size}");
+                assert_eq!(
+                    joined(bytes, size),
+                    String::from_utf8_lossy(bytes),
+                    "{bytes:?} in chunks of {size}"
+                );
             }
         }
     }

@@ -76,7 +76,11 @@ pub(super) enum ValuePhase {
 impl ValueState {
     /// Creates the state for a value. In a JSON value, a leading line feed has no meaning.
     pub(super) fn new(close: &str, json: bool, named: bool) -> Self {
-        let phase = if json { ValuePhase::Body } else { ValuePhase::Start };
+        let phase = if json {
+            ValuePhase::Body
+        } else {
+            ValuePhase::Start
+        };
         Self {
             close: close.into(),
             phase,
@@ -108,7 +112,11 @@ impl ValueState {
             _ if text.ends_with('\r') => LineFeed::Return,
             _ => LineFeed::Line,
         };
-        (text.get(..text.len() - pending.as_str().len()).unwrap_or_default(), pending)
+        (
+            text.get(..text.len() - pending.as_str().len())
+                .unwrap_or_default(),
+            pending,
+        )
     }
 
     /// Returns the length of the text at the end of a chunk that must be held back because it may
@@ -135,7 +143,12 @@ impl ValueState {
     /// there.
     pub(super) fn close_inner(&mut self, name: &str) -> bool {
         let opened = |(inner, count): &&mut (Box<str>, usize)| **inner == *name && *count > 0;
-        match self.inner.iter_mut().flat_map(|inner| &mut inner.names).find(opened) {
+        match self
+            .inner
+            .iter_mut()
+            .flat_map(|inner| &mut inner.names)
+            .find(opened)
+        {
             Some((_, count)) => {
                 *count -= 1;
                 true
@@ -148,12 +161,16 @@ impl ValueState {
     pub(super) fn track_text(&mut self, text: &str) {
         for byte in text.bytes() {
             let blank = byte.is_ascii_whitespace();
-            let name = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':') || !byte.is_ascii();
+            let name = byte.is_ascii_alphanumeric()
+                || matches!(byte, b'_' | b'-' | b'.' | b':')
+                || !byte.is_ascii();
             self.before = match self.before {
                 // Nothing to track until the next tag; most text is skipped here.
                 PrecedingTag::Nothing => return,
                 PrecedingTag::Naming if blank => PrecedingTag::Named,
-                PrecedingTag::Open | PrecedingTag::Naming if name && self.named => PrecedingTag::Naming,
+                PrecedingTag::Open | PrecedingTag::Naming if name && self.named => {
+                    PrecedingTag::Naming
+                }
                 before if blank => before,
                 _ => PrecedingTag::Nothing,
             };

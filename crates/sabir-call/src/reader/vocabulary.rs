@@ -1,7 +1,9 @@
 //! Collects the names and markers that the reader recognizes: tools, arguments, and the dialects'
 //! own.
 
-use crate::dialect::grammar::{Grammar, NamePosition, PythonCalls, TagNotation, TagScheme, TaggedCalls};
+use crate::dialect::grammar::{
+    Grammar, NamePosition, PythonCalls, TagNotation, TagScheme, TaggedCalls,
+};
 use crate::dialect::{Dialect, DialectSelection};
 use crate::tool::{ToolSet, nearest_candidate};
 
@@ -14,7 +16,10 @@ const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "th
 /// The thought tags that may also be a tool's name.
 const WORDS: [&str; 2] = ["reasoning", "thought"];
 /// HTML tags that display their content, with the reason for a mention inside them.
-pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pre", "in a preformatted element")];
+pub(crate) const SHOWN: [(&str, &str); 2] = [
+    ("code", "in a code element"),
+    ("pre", "in a preformatted element"),
+];
 
 /// The names and markers that a reader recognizes.
 #[derive(Debug)]
@@ -62,7 +67,10 @@ impl Vocabulary {
     pub(crate) fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
         let tool = |spec: &crate::ToolSpec| KnownTool {
             name: spec.name.clone(),
-            arguments: spec.declared_arguments().map(|argument| argument.name.to_owned()).collect(),
+            arguments: spec
+                .declared_arguments()
+                .map(|argument| argument.name.to_owned())
+                .collect(),
             required: spec
                 .declared_arguments()
                 .filter(|it| it.required)
@@ -84,7 +92,10 @@ impl Vocabulary {
         };
         // Thoughts are recognized even without tools.
         made.triggers.add_byte(b'<');
-        let names = made.tools.iter().flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
+        let names = made
+            .tools
+            .iter()
+            .flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
         names.for_each(|name| made.names.add_first_letter(name));
         // Without tools nothing can be a call, so no dialect is needed.
         if !made.is_empty() {
@@ -98,21 +109,31 @@ impl Vocabulary {
     fn add_dialect(&mut self, dialect: &Dialect, listened: bool) {
         let name = dialect.name;
         if let Grammar::Tagged(tagged) = dialect.grammar {
-            let spelling = TagDialect { dialect: name, tagged, listened };
+            let spelling = TagDialect {
+                dialect: name,
+                tagged,
+                listened,
+            };
             self.tagged.push(spelling);
             if listened && tagged.notation != TagNotation::Angle {
                 self.others.push(spelling);
             }
-            tagged.tag_names().for_each(|name| self.tags.add_first_letter(name));
+            tagged
+                .tag_names()
+                .for_each(|name| self.tags.add_first_letter(name));
             if let TagNotation::Marked(marker) = tagged.notation {
-                marker.bytes().take(1).for_each(|byte| self.triggers.add_byte(byte));
+                marker
+                    .bytes()
+                    .take(1)
+                    .for_each(|byte| self.triggers.add_byte(byte));
                 self.marked = self.marked.or(marker.bytes().next().filter(|_| listened));
             }
         }
         if listened {
             self.add_bare_dialect(dialect);
         }
-        self.markers.add_dialect(dialect, (listened, self.chosen), &mut self.triggers);
+        self.markers
+            .add_dialect(dialect, (listened, self.chosen), &mut self.triggers);
     }
 
     /// Calls without any marker.
@@ -120,7 +141,9 @@ impl Vocabulary {
         match *dialect.grammar {
             Grammar::Json(table) if table.bare => {
                 self.bare_json = Some(dialect.name);
-                b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
+                b"{[`"
+                    .iter()
+                    .for_each(|byte| self.triggers.add_at_line_start(*byte));
                 if self.chosen {
                     b"{[".iter().for_each(|byte| self.triggers.add_byte(*byte));
                 }
@@ -142,7 +165,11 @@ impl Vocabulary {
     /// Returns true if a tag of the tables may have this name. Rules out most tags without a
     /// search.
     pub(crate) fn may_name(&self, name: &str) -> bool {
-        split_name(name).1.as_bytes().first().is_none_or(|byte| self.tags.has_letter(byte.to_ascii_lowercase()))
+        split_name(name)
+            .1
+            .as_bytes()
+            .first()
+            .is_none_or(|byte| self.tags.has_letter(byte.to_ascii_lowercase()))
     }
 
     /// Returns true if the name of a tool or an argument begins with this byte.
@@ -157,38 +184,51 @@ impl Vocabulary {
 
     /// Returns the dialect in which tools and arguments have tags of their own names.
     pub(crate) fn own_tag_dialect(&self) -> Option<TagDialect> {
-        self.active_tag_dialects().find(|spelling| spelling.tagged.tags == TagScheme::Own)
+        self.active_tag_dialects()
+            .find(|spelling| spelling.tagged.tags == TagScheme::Own)
     }
 
     /// Returns the active dialects with tags.
     pub(crate) fn active_tag_dialects(&self) -> impl Iterator<Item = TagDialect> {
-        self.tagged.iter().copied().filter(|spelling| spelling.listened)
+        self.tagged
+            .iter()
+            .copied()
+            .filter(|spelling| spelling.listened)
     }
 
     /// Returns true if a tag of this name is a wrapper in some active dialect.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
-        self.active_tag_dialects().any(|spelling| spelling.tagged.is_wrapper_name(name))
+        self.active_tag_dialects()
+            .any(|spelling| spelling.tagged.is_wrapper_name(name))
     }
 
     /// Returns the active dialect that has this wrapper in this notation.
     pub(crate) fn find_wrapper(&self, name: &str, notation: TagNotation) -> Option<TagDialect> {
-        self.active_tag_dialects()
-            .find(|spelling| spelling.tagged.notation == notation && spelling.tagged.is_wrapper_name(name))
+        self.active_tag_dialects().find(|spelling| {
+            spelling.tagged.notation == notation && spelling.tagged.is_wrapper_name(name)
+        })
     }
 
     /// Returns true if a marker opens a section around calls in tags.
     pub(crate) fn opens_section(&self, text: &str) -> bool {
-        self.active_tag_dialects().any(|it| it.tagged.sections.iter().any(|(open, _)| *open == text))
+        self.active_tag_dialects()
+            .any(|it| it.tagged.sections.iter().any(|(open, _)| *open == text))
     }
 
     /// Returns true if a tag of this name only encloses prose, in this notation.
     pub(crate) fn is_message_frame(&self, name: &str, notation: TagNotation) -> bool {
-        self.active_tag_dialects().any(|it| it.tagged.notation == notation && it.tagged.frames.contains(&name))
+        self.active_tag_dialects()
+            .any(|it| it.tagged.notation == notation && it.tagged.frames.contains(&name))
     }
 
     /// Returns the active dialect in which a tag of this name opens a call. A dialect with this
     /// wrapper is preferred, then one with exactly this prefix.
-    pub(crate) fn find_call_tag(&self, name: &str, notation: TagNotation, wrapper: Option<&str>) -> Option<TagDialect> {
+    pub(crate) fn find_call_tag(
+        &self,
+        name: &str,
+        notation: TagNotation,
+        wrapper: Option<&str>,
+    ) -> Option<TagDialect> {
         best_match(self.active_tag_dialects(), name, notation, wrapper)
     }
 
@@ -210,28 +250,47 @@ impl Vocabulary {
     pub(crate) fn thought_tag(&self, name: &str) -> Option<&'static str> {
         let found = THOUGHTS.into_iter().find(|known| *known == name)?;
         // A tool with that name has priority.
-        if WORDS.contains(&found) && self.find_exact_tool(found).is_some() { None } else { Some(found) }
+        if WORDS.contains(&found) && self.find_exact_tool(found).is_some() {
+            None
+        } else {
+            Some(found)
+        }
     }
 
     /// Returns an inactive dialect that has such a call tag.
     pub(crate) fn inactive_dialect(&self, name: &str) -> Option<&'static str> {
-        let others = self.tagged.iter().copied().filter(|spelling| !spelling.listened);
+        let others = self
+            .tagged
+            .iter()
+            .copied()
+            .filter(|spelling| !spelling.listened);
         best_match(others, name, TagNotation::Angle, None).map(|spelling| spelling.dialect)
     }
 
     /// Returns the inactive dialect that has a tag for the tool with exactly this name.
     pub(crate) fn inactive_tool_dialect(&self, name: &str) -> Option<&'static str> {
-        let own = || self.tagged.iter().find(|spelling| !spelling.listened && spelling.tagged.tags == TagScheme::Own);
-        own().filter(|_| self.find_exact_tool(name).is_some()).map(|spelling| spelling.dialect)
+        let own = || {
+            self.tagged
+                .iter()
+                .find(|spelling| !spelling.listened && spelling.tagged.tags == TagScheme::Own)
+        };
+        own()
+            .filter(|_| self.find_exact_tool(name).is_some())
+            .map(|spelling| spelling.dialect)
     }
 
     /// Returns the inactive dialect in which a tag of this name, followed by the tool's name, is a
     /// call.
     pub(crate) fn inactive_keyed_dialect(&self, tag: &str, name: &str) -> Option<&'static str> {
         let keyed = |spelling: &&TagDialect| {
-            !spelling.listened && matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == tag)
+            !spelling.listened
+                && matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == tag)
         };
-        self.tagged.iter().find(keyed).filter(|_| self.find_exact_tool(name).is_some()).map(|spelling| spelling.dialect)
+        self.tagged
+            .iter()
+            .find(keyed)
+            .filter(|_| self.find_exact_tool(name).is_some())
+            .map(|spelling| spelling.dialect)
     }
 
     /// Returns the active dialect in which a call is a tag of this name, followed by the tool's
@@ -247,7 +306,11 @@ impl Vocabulary {
         if let Some(exact) = self.find_exact_tool(name) {
             return Some(exact);
         }
-        let mut alike = self.tools.iter().enumerate().filter(|(_, tool)| tool.name.eq_ignore_ascii_case(name));
+        let mut alike = self
+            .tools
+            .iter()
+            .enumerate()
+            .filter(|(_, tool)| tool.name.eq_ignore_ascii_case(name));
         let found = alike.next().map(|(at, _)| at);
         // With several names that differ only in case, none is certainly meant.
         if alike.next().is_some() { None } else { found }
@@ -279,7 +342,11 @@ impl Vocabulary {
     /// Returns true under stricter and cheaper conditions than [`Self::resembles_tool`], for the
     /// many tags in the middle of a line.
     pub(crate) fn resembles_tool_strictly(&self, name: &str) -> bool {
-        name.contains('_') || self.tools.iter().any(|tool| is_misspelling(name, &tool.name))
+        name.contains('_')
+            || self
+                .tools
+                .iter()
+                .any(|tool| is_misspelling(name, &tool.name))
     }
 
     /// Returns true if a name is meant as a tool's: it is one, or nearly one, or looks like one in
@@ -287,7 +354,9 @@ impl Vocabulary {
     pub(crate) fn is_tool_name(&self, name: &str) -> bool {
         // The namespace of functions at OpenAI and Kimi, which models also write elsewhere.
         let name = name.strip_prefix("functions.").unwrap_or(name);
-        self.resolve_tool(name).is_some() || self.is_near_tool(name) || (self.chosen && name.contains('_'))
+        self.resolve_tool(name).is_some()
+            || self.is_near_tool(name)
+            || (self.chosen && name.contains('_'))
     }
 
     /// Returns true if some tool has nearly this name.
@@ -297,7 +366,9 @@ impl Vocabulary {
 
     /// Returns true if any tool has such an argument.
     pub(crate) fn is_any_argument(&self, argument: &str) -> bool {
-        self.tools.iter().any(|tool| tool.arguments.iter().any(|name| name == argument))
+        self.tools
+            .iter()
+            .any(|tool| tool.arguments.iter().any(|name| name == argument))
     }
 
     /// Returns the interest in a tag inside a thought, where calls are mentioned or made in special
@@ -308,14 +379,20 @@ impl Vocabulary {
                 .or_else(|| self.find_wrapper(name, TagNotation::Angle))
                 .is_some()
         };
-        if self.find_exact_tool(name).is_some() || named() { TagInterest::Any } else { TagInterest::None }
+        if self.find_exact_tool(name).is_some() || named() {
+            TagInterest::Any
+        } else {
+            TagInterest::None
+        }
     }
 }
 
 impl KnownTool {
     /// Returns true if these include all arguments that the tool requires.
     pub(crate) fn is_satisfied_by<'n>(&self, given: impl Iterator<Item = &'n str> + Clone) -> bool {
-        self.required.iter().all(|name| given.clone().any(|given| given == name))
+        self.required
+            .iter()
+            .all(|name| given.clone().any(|given| given == name))
     }
 }
 
@@ -324,7 +401,11 @@ impl TagDialect {
     /// if the dialect has such calls.
     pub(crate) fn json_close(&self) -> Option<&'static str> {
         match self.tagged.tags {
-            TagScheme::Fixed { call: "function", call_name: NamePosition::Equals, .. } => Some("</function>"),
+            TagScheme::Fixed {
+                call: "function",
+                call_name: NamePosition::Equals,
+                ..
+            } => Some("</function>"),
             _ => None,
         }
     }
@@ -337,19 +418,27 @@ impl TaggedCalls {
             TagScheme::Own => None,
             TagScheme::Fixed { call, .. } | TagScheme::Keyed { call, .. } => Some(call),
         };
-        let wrappers = self.wrappers.iter().map(|name| split_name(name).1).chain(self.wrappers.iter().copied());
+        let wrappers = self
+            .wrappers
+            .iter()
+            .map(|name| split_name(name).1)
+            .chain(self.wrappers.iter().copied());
         wrappers.chain(self.frames.iter().copied()).chain(call)
     }
 
     /// Returns true if a tag of this name is a wrapper.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
         let (prefix, base) = split_name(name);
-        self.wrappers.iter().any(|wrapper| *wrapper == name || (*wrapper == base && self.has_prefix(prefix)))
+        self.wrappers
+            .iter()
+            .any(|wrapper| *wrapper == name || (*wrapper == base && self.has_prefix(prefix)))
     }
 
     /// Returns true if tags may have this prefix.
     fn has_prefix(&self, prefix: &str) -> bool {
-        self.prefixes.iter().any(|known| names_match(known, prefix) || (*known == ":" && prefix.ends_with(':')))
+        self.prefixes
+            .iter()
+            .any(|known| names_match(known, prefix) || (*known == ":" && prefix.ends_with(':')))
     }
 }
 
@@ -365,8 +454,18 @@ fn is_misspelling(name: &str, right: &str) -> bool {
     let head = name.iter().zip(right).take_while(same).count();
     // What remains between the common start and the common end are the differing letters.
     let rest = |text: &[u8]| text.len() - head;
-    let tail = name.iter().rev().zip(right.iter().rev()).take_while(same).count().min(rest(name)).min(rest(right));
-    matches!((rest(name) - tail, rest(right) - tail), (0 | 1, 0 | 1) | (2, 2))
+    let tail = name
+        .iter()
+        .rev()
+        .zip(right.iter().rev())
+        .take_while(same)
+        .count()
+        .min(rest(name))
+        .min(rest(right));
+    matches!(
+        (rest(name) - tail, rest(right) - tail),
+        (0 | 1, 0 | 1) | (2, 2)
+    )
 }
 
 /// Returns the dialect that fits a call tag's name best.
@@ -383,7 +482,11 @@ fn best_match(
     };
     let rank = |spelling: &TagDialect| {
         let wrapped = wrapper.is_some_and(|wrapper| spelling.tagged.is_wrapper_name(wrapper));
-        let exact = spelling.tagged.prefixes.iter().any(|known| names_match(known, prefix));
+        let exact = spelling
+            .tagged
+            .prefixes
+            .iter()
+            .any(|known| names_match(known, prefix));
         // `false` sorts first: a matching wrapper counts more than an exact prefix.
         (!wrapped, !exact)
     };

@@ -87,7 +87,13 @@ pub(super) enum SecretRest {
 }
 
 const fn exact_pattern(name: &'static str, begin: &'static str, body: BodyRule) -> SecretPattern {
-    SecretPattern { name, begin: begin.as_bytes(), case: CaseRule::Sensitive, place: StartBoundary::WordBoundary, body }
+    SecretPattern {
+        name,
+        begin: begin.as_bytes(),
+        case: CaseRule::Sensitive,
+        place: StartBoundary::WordBoundary,
+        body,
+    }
 }
 
 const fn ignore_case_pattern(
@@ -96,30 +102,71 @@ const fn ignore_case_pattern(
     place: StartBoundary,
     body: BodyRule,
 ) -> SecretPattern {
-    SecretPattern { name, begin: begin.as_bytes(), case: CaseRule::Insensitive, place, body }
+    SecretPattern {
+        name,
+        begin: begin.as_bytes(),
+        case: CaseRule::Insensitive,
+        place,
+        body,
+    }
 }
 
 // Lengths are somewhat below those that vendors use today, because vendors vary them.
-const KEY: BodyRule = BodyRule::Run { of: is_token_byte, least: 20 };
-const GITHUB: BodyRule = BodyRule::Run { of: is_alphanumeric, least: 30 };
-const SLACK: BodyRule = BodyRule::Mixed { of: is_token_byte, least: 10 };
-const STRIPE: BodyRule = BodyRule::Run { of: is_alphanumeric, least: 16 };
-const AWS_ID: BodyRule = BodyRule::Exactly { of: is_upper_or_digit, count: 16 };
-const AWS_SECRET: BodyRule = BodyRule::Assigned { of: is_base64_byte, count: 40 };
+const KEY: BodyRule = BodyRule::Run {
+    of: is_token_byte,
+    least: 20,
+};
+const GITHUB: BodyRule = BodyRule::Run {
+    of: is_alphanumeric,
+    least: 30,
+};
+const SLACK: BodyRule = BodyRule::Mixed {
+    of: is_token_byte,
+    least: 10,
+};
+const STRIPE: BodyRule = BodyRule::Run {
+    of: is_alphanumeric,
+    least: 16,
+};
+const AWS_ID: BodyRule = BodyRule::Exactly {
+    of: is_upper_or_digit,
+    count: 16,
+};
+const AWS_SECRET: BodyRule = BodyRule::Assigned {
+    of: is_base64_byte,
+    count: 40,
+};
 
 const ROWS: [SecretPattern; 38] = [
     // Long-term keys and temporary keys.
     exact_pattern("AWS access key id", "AKIA", AWS_ID),
     exact_pattern("AWS access key id", "ASIA", AWS_ID),
-    ignore_case_pattern("AWS secret access key", "secret_access_key", StartBoundary::Anywhere, AWS_SECRET),
-    ignore_case_pattern("AWS secret access key", "secretaccesskey", StartBoundary::Anywhere, AWS_SECRET),
+    ignore_case_pattern(
+        "AWS secret access key",
+        "secret_access_key",
+        StartBoundary::Anywhere,
+        AWS_SECRET,
+    ),
+    ignore_case_pattern(
+        "AWS secret access key",
+        "secretaccesskey",
+        StartBoundary::Anywhere,
+        AWS_SECRET,
+    ),
     // Personal, OAuth, user-to-server, server-to-server and refresh tokens.
     exact_pattern("GitHub token", "ghp_", GITHUB),
     exact_pattern("GitHub token", "gho_", GITHUB),
     exact_pattern("GitHub token", "ghu_", GITHUB),
     exact_pattern("GitHub token", "ghs_", GITHUB),
     exact_pattern("GitHub token", "ghr_", GITHUB),
-    exact_pattern("GitHub token", "github_pat_", BodyRule::Run { of: is_token_byte, least: 30 }),
+    exact_pattern(
+        "GitHub token",
+        "github_pat_",
+        BodyRule::Run {
+            of: is_token_byte,
+            least: 30,
+        },
+    ),
     exact_pattern("GitLab token", "glpat-", KEY),
     exact_pattern("Anthropic key", "sk-ant-", KEY),
     exact_pattern("OpenAI key", "sk-proj-", KEY),
@@ -128,7 +175,14 @@ const ROWS: [SecretPattern; 38] = [
     exact_pattern("OpenRouter key", "sk-or-v1-", KEY),
     // Older OpenAI keys and those of many compatible providers. `sk-` also begins identifiers, so
     // the body must contain a digit or be long.
-    exact_pattern("API key", "sk-", BodyRule::Mixed { of: is_alphanumeric, least: 20 }),
+    exact_pattern(
+        "API key",
+        "sk-",
+        BodyRule::Mixed {
+            of: is_alphanumeric,
+            least: 20,
+        },
+    ),
     exact_pattern("Slack token", "xoxa-", SLACK),
     exact_pattern("Slack token", "xoxb-", SLACK),
     exact_pattern("Slack token", "xoxe-", SLACK),
@@ -136,27 +190,81 @@ const ROWS: [SecretPattern; 38] = [
     exact_pattern("Slack token", "xoxr-", SLACK),
     exact_pattern("Slack token", "xoxs-", SLACK),
     exact_pattern("Slack token", "xapp-", SLACK),
-    exact_pattern("Google key", "AIza", BodyRule::Exactly { of: is_token_byte, count: 35 }),
+    exact_pattern(
+        "Google key",
+        "AIza",
+        BodyRule::Exactly {
+            of: is_token_byte,
+            count: 35,
+        },
+    ),
     exact_pattern("Stripe key", "sk_live_", STRIPE),
     exact_pattern("Stripe key", "rk_live_", STRIPE),
-    exact_pattern("npm token", "npm_", BodyRule::Run { of: is_alphanumeric, least: 36 }),
-    exact_pattern("PyPI token", "pypi-", BodyRule::Run { of: is_token_byte, least: 50 }),
+    exact_pattern(
+        "npm token",
+        "npm_",
+        BodyRule::Run {
+            of: is_alphanumeric,
+            least: 36,
+        },
+    ),
+    exact_pattern(
+        "PyPI token",
+        "pypi-",
+        BodyRule::Run {
+            of: is_token_byte,
+            least: 50,
+        },
+    ),
     exact_pattern("Hugging Face token", "hf_", GITHUB),
     // `eyJ` is the base64 form of `{"`, with which every JSON header begins.
     exact_pattern("JWT", "eyJ", BodyRule::Jwt),
     // The password in a URL such as `https://user:password@host`.
-    ignore_case_pattern("password", "://", StartBoundary::Anywhere, BodyRule::Password),
-    ignore_case_pattern("private key", BLOCK, StartBoundary::Anywhere, BodyRule::Block),
-    ignore_case_pattern("authorization", "authorization", StartBoundary::Anywhere, BodyRule::Header),
+    ignore_case_pattern(
+        "password",
+        "://",
+        StartBoundary::Anywhere,
+        BodyRule::Password,
+    ),
+    ignore_case_pattern(
+        "private key",
+        BLOCK,
+        StartBoundary::Anywhere,
+        BodyRule::Block,
+    ),
+    ignore_case_pattern(
+        "authorization",
+        "authorization",
+        StartBoundary::Anywhere,
+        BodyRule::Header,
+    ),
     ignore_case_pattern(
         "authorization",
         "bearer ",
         StartBoundary::WordBoundary,
-        BodyRule::Value { of: is_value_byte, least: 20 },
+        BodyRule::Value {
+            of: is_value_byte,
+            least: 20,
+        },
     ),
-    ignore_case_pattern("API key", "x-api-key", StartBoundary::WordBoundary, BodyRule::Header),
-    ignore_case_pattern("API key", "x-goog-api-key", StartBoundary::WordBoundary, BodyRule::Header),
-    ignore_case_pattern("API key", "private-token", StartBoundary::WordBoundary, BodyRule::Header),
+    ignore_case_pattern(
+        "API key",
+        "x-api-key",
+        StartBoundary::WordBoundary,
+        BodyRule::Header,
+    ),
+    ignore_case_pattern(
+        "API key",
+        "x-goog-api-key",
+        StartBoundary::WordBoundary,
+        BodyRule::Header,
+    ),
+    ignore_case_pattern(
+        "API key",
+        "private-token",
+        StartBoundary::WordBoundary,
+        BodyRule::Header,
+    ),
 ];
 
 /// The number of bytes of a value that are examined to decide what it is.
@@ -185,7 +293,10 @@ pub(super) fn may_begin(byte: u8) -> bool {
     FIRST.get(usize::from(byte)).is_some_and(|first| *first)
 }
 
-#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where `get` cannot be used")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated at compile time, where `get` cannot be used"
+)]
 const fn first_bytes() -> [bool; 256] {
     let mut first = [false; 256];
     let mut at = 0;
@@ -211,9 +322,14 @@ pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
         let found = text.get(..common);
         let same = match row.case {
             CaseRule::Sensitive => begin == found,
-            CaseRule::Insensitive => begin.zip(found).is_some_and(|(begin, found)| begin.eq_ignore_ascii_case(found)),
+            CaseRule::Insensitive => begin
+                .zip(found)
+                .is_some_and(|(begin, found)| begin.eq_ignore_ascii_case(found)),
         };
-        if !same || row.place == StartBoundary::WordBoundary && !*edge.get_or_insert_with(|| is_edge(before)) {
+        if !same
+            || row.place == StartBoundary::WordBoundary
+                && !*edge.get_or_insert_with(|| is_edge(before))
+        {
             continue;
         }
         let look = match text.get(row.begin.len()..) {
@@ -233,14 +349,22 @@ pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
 /// Returns true if a word may begin after that text. An escape sequence (`\n`, `%20`, `\u0020`), a
 /// terminal color and the sign of a diff line end the word before.
 fn is_edge(before: &[u8]) -> bool {
-    let back = |by: usize| before.len().checked_sub(by).and_then(|at| before.get(at)).copied();
+    let back = |by: usize| {
+        before
+            .len()
+            .checked_sub(by)
+            .and_then(|at| before.get(at))
+            .copied()
+    };
     let Some(last) = back(1) else { return true };
     if !(is_token_byte(last) || last == b'+') {
         return true;
     }
-    let hex = |count: usize| (1..=count).all(|by| back(by).is_some_and(|byte| byte.is_ascii_hexdigit()));
+    let hex =
+        |count: usize| (1..=count).all(|by| back(by).is_some_and(|byte| byte.is_ascii_hexdigit()));
     let color = || {
-        let digits = (2..16).take_while(|by| back(*by).is_some_and(|byte| byte.is_ascii_digit() || byte == b';'));
+        let digits = (2..16)
+            .take_while(|by| back(*by).is_some_and(|byte| byte.is_ascii_digit() || byte == b';'));
         back(2 + digits.count()) == Some(b'[')
     };
     match last {
@@ -251,7 +375,10 @@ fn is_edge(before: &[u8]) -> bool {
         // The end of a terminal color sequence such as `\x1b[31m`.
         b'm' if color() => true,
         // The digits belong to an escape such as `%20` or `\u0020`.
-        _ => hex(2) && back(3) == Some(b'%') || hex(4) && back(5) == Some(b'u') && back(6) == Some(b'\\'),
+        _ => {
+            hex(2) && back(3) == Some(b'%')
+                || hex(4) && back(5) == Some(b'u') && back(6) == Some(b'\\')
+        }
     }
 }
 
@@ -259,7 +386,9 @@ impl SecretPattern {
     /// Applies the body rule to the text after the prefix.
     fn match_body(&self, behind: FollowingText<'_>) -> SecretScan {
         match self.body {
-            BodyRule::Run { of, least } => self.match_run(0, behind, of, |value| value.len() >= least),
+            BodyRule::Run { of, least } => {
+                self.match_run(0, behind, of, |value| value.len() >= least)
+            }
             BodyRule::Mixed { of, least } | BodyRule::Value { of, least } => {
                 self.match_run(0, behind, of, |it| is_mixed(it, least))
             }
@@ -283,9 +412,17 @@ impl SecretPattern {
             | BodyRule::Exactly { .. }
             | BodyRule::Jwt
             | BodyRule::Block => 0,
-            BodyRule::Value { .. } | BodyRule::Password | BodyRule::Assigned { .. } | BodyRule::Header => begin + from,
+            BodyRule::Value { .. }
+            | BodyRule::Password
+            | BodyRule::Assigned { .. }
+            | BodyRule::Header => begin + from,
         };
-        SecretScan::Secret(SecretMatch { name: self.name, from, to: begin + to, rest })
+        SecretScan::Secret(SecretMatch {
+            name: self.name,
+            from,
+            to: begin + to,
+            rest,
+        })
     }
 
     /// Matches a value that begins `gap` bytes after the prefix, and accepts it if `is` does.
@@ -302,10 +439,20 @@ impl SecretPattern {
         if is(seen.get(..count).unwrap_or_default()) {
             return self.secret_match(gap, gap + count, SecretRest::Run(of));
         }
-        if count < value.text.len() { SecretScan::Nothing } else { value.match_at_end() }
+        if count < value.text.len() {
+            SecretScan::Nothing
+        } else {
+            value.match_at_end()
+        }
     }
 
-    fn match_exact_run(&self, gap: usize, behind: FollowingText<'_>, of: ByteClass, count: usize) -> SecretScan {
+    fn match_exact_run(
+        &self,
+        gap: usize,
+        behind: FollowingText<'_>,
+        of: ByteClass,
+        count: usize,
+    ) -> SecretScan {
         let value = behind.skip_bytes(gap);
         let found = self::count_while(value.first_bytes(count + 1), of);
         // A private key block directly after the value becomes a marker, which ends the value. Its
@@ -314,14 +461,20 @@ impl SecretPattern {
         let common = behind.len().min(BLOCK.len());
         let block = found >= count
             && BLOCK.get(..common).is_some_and(|begin| {
-                behind.get(..common).is_some_and(|begun| begun.eq_ignore_ascii_case(begin.as_bytes()))
+                behind
+                    .get(..common)
+                    .is_some_and(|begun| begun.eq_ignore_ascii_case(begin.as_bytes()))
             });
         match value.text.get(found) {
-            _ if block && common == BLOCK.len() => self.secret_match(gap, gap + count, SecretRest::Nothing),
+            _ if block && common == BLOCK.len() => {
+                self.secret_match(gap, gap + count, SecretRest::Nothing)
+            }
             _ if block && common > 0 && !value.ended => SecretScan::Undecided,
             _ if found > count => SecretScan::Nothing,
             None if !value.ended => SecretScan::Undecided,
-            next if found < count || next.is_some_and(|next| is_token_byte(*next) || is_base64_byte(*next)) => {
+            next if found < count
+                || next.is_some_and(|next| is_token_byte(*next) || is_base64_byte(*next)) =>
+            {
                 SecretScan::Nothing
             }
             _ => self.secret_match(gap, gap + count, SecretRest::Nothing),
@@ -339,7 +492,8 @@ impl SecretPattern {
         // Both halves of a token are base64 of JSON objects, so the claims begin with `ey` (`{"`),
         // like the header.
         let begin = claims.first_bytes(8);
-        if !begin.iter().zip(b"ey").all(|(one, other)| one == other) || count_while(begin, is_token_byte) < begin.len()
+        if !begin.iter().zip(b"ey").all(|(one, other)| one == other)
+            || count_while(begin, is_token_byte) < begin.len()
         {
             return SecretScan::Nothing;
         }
@@ -351,7 +505,9 @@ impl SecretPattern {
     }
 
     fn match_password(&self, behind: FollowingText<'_>) -> SecretScan {
-        let user = count_while(behind.first_bytes(USER), |byte| is_address_byte(byte) && byte != b':');
+        let user = count_while(behind.first_bytes(USER), |byte| {
+            is_address_byte(byte) && byte != b':'
+        });
         match behind.text.get(user) {
             None => return behind.match_at_end(),
             Some(b':') => {}
@@ -359,20 +515,28 @@ impl SecretPattern {
         }
         let password = behind.skip_bytes(user + 1);
         // Not a password but a variable, a placeholder, or the marker of an earlier redaction.
-        if password.text.first().is_some_and(|first| b"$<{*[".contains(first)) {
+        if password
+            .text
+            .first()
+            .is_some_and(|first| b"$<{*[".contains(first))
+        {
             return SecretScan::Nothing;
         }
         let length = count_while(password.first_bytes(PASSWORD), is_address_byte);
         match password.text.get(length) {
             None => password.match_at_end(),
-            Some(b'@') if length > 0 => self.secret_match(user + 1, user + 1 + length, SecretRest::Nothing),
+            Some(b'@') if length > 0 => {
+                self.secret_match(user + 1, user + 1 + length, SecretRest::Nothing)
+            }
             Some(_) => SecretScan::Nothing,
         }
     }
 
     fn match_key_block(&self, behind: FollowingText<'_>) -> SecretScan {
         const KINDS: [&[u8]; 2] = [b"PRIVATE KEY", b"PRIVATE KEY BLOCK"];
-        let label = count_while(behind.first_bytes(BLOCK_LINE), |byte| is_upper_or_digit(byte) || byte == b' ');
+        let label = count_while(behind.first_bytes(BLOCK_LINE), |byte| {
+            is_upper_or_digit(byte) || byte == b' '
+        });
         let dashes = behind.skip_bytes(label).first_bytes(5);
         let kind = behind.first_bytes(label);
         let other = !dashes.is_empty() && !KINDS.iter().any(|end| kind.ends_with(end));
@@ -390,13 +554,21 @@ impl SecretPattern {
             dashes = if *byte == b'-' { dashes + 1 } else { 0 };
             // A full line of data, or the dashes of the last line after a short key.
             if run == BLOCK_LINE || dashes == 5 && at >= 16 {
-                return self.secret_match(0, label + 6 + at, SecretRest::Block(dashes, usize::from(dashes == 5)));
+                return self.secret_match(
+                    0,
+                    label + 6 + at,
+                    SecretRest::Block(dashes, usize::from(dashes == 5)),
+                );
             }
             if dashes == 5 || !is_key_block_byte(*byte) && *byte != b'.' {
                 return SecretScan::Nothing;
             }
         }
-        if seen.len() == BLOCK_HEAD { SecretScan::Nothing } else { behind.match_at_end() }
+        if seen.len() == BLOCK_HEAD {
+            SecretScan::Nothing
+        } else {
+            behind.match_at_end()
+        }
     }
 
     /// Matches the value of a header, after the name of its scheme if it has one.
@@ -409,7 +581,9 @@ impl SecretPattern {
         let scheme = count_while(value.first_bytes(SCHEME), |byte| byte.is_ascii_alphabetic());
         match value.text.get(scheme) {
             None if scheme < SCHEME && !value.ended => SecretScan::Undecided,
-            Some(b' ') if scheme > 0 => self.match_run(gap + scheme + 1, behind, is_header_byte, is_credential),
+            Some(b' ') if scheme > 0 => {
+                self.match_run(gap + scheme + 1, behind, is_header_byte, is_credential)
+            }
             _ => self.match_run(gap, behind, is_header_byte, |value| is_mixed(value, 16)),
         }
     }
@@ -425,7 +599,10 @@ struct FollowingText<'a> {
 
 impl<'a> FollowingText<'a> {
     fn skip_bytes(self, at: usize) -> Self {
-        Self { text: self.text.get(at..).unwrap_or_default(), ended: self.ended }
+        Self {
+            text: self.text.get(at..).unwrap_or_default(),
+            ended: self.ended,
+        }
     }
 
     /// Returns the first bytes, at most `count`.
@@ -435,14 +612,23 @@ impl<'a> FollowingText<'a> {
 
     /// Returns the result for a match that reaches the end of the known text.
     fn match_at_end(self) -> SecretScan {
-        if self.ended { SecretScan::Nothing } else { SecretScan::Undecided }
+        if self.ended {
+            SecretScan::Nothing
+        } else {
+            SecretScan::Undecided
+        }
     }
 
     /// Returns the number of bytes between a name and its value.
     fn assignment_len(self) -> Result<usize, SecretScan> {
-        let gap = count_while(self.first_bytes(ASSIGNMENT), |byte| b" \t\"'\\:=>".contains(&byte));
+        let gap = count_while(self.first_bytes(ASSIGNMENT), |byte| {
+            b" \t\"'\\:=>".contains(&byte)
+        });
         // Without an assignment sign the name is only mentioned.
-        let sign = self.first_bytes(gap).iter().any(|byte| matches!(byte, b':' | b'='));
+        let sign = self
+            .first_bytes(gap)
+            .iter()
+            .any(|byte| matches!(byte, b':' | b'='));
         match self.text.get(gap) {
             None => Err(self.match_at_end()),
             Some(_) if sign => Ok(gap),
@@ -463,7 +649,9 @@ fn is_credential(value: &[u8]) -> bool {
 }
 
 fn count_while(text: &[u8], of: impl Fn(u8) -> bool) -> usize {
-    text.iter().position(|byte| !of(*byte)).unwrap_or(text.len())
+    text.iter()
+        .position(|byte| !of(*byte))
+        .unwrap_or(text.len())
 }
 
 fn is_alphanumeric(byte: u8) -> bool {
@@ -502,7 +690,10 @@ fn is_address_byte(byte: u8) -> bool {
 /// Returns true for bytes of a private key, including line numbers, escapes, quotes and frames that
 /// tools add when they show a file.
 fn is_key_block_byte(byte: u8) -> bool {
-    is_base64_byte(byte) || byte.is_ascii_whitespace() || b"\\|\"',:->#*;[\x1b".contains(&byte) || byte >= 0x80
+    is_base64_byte(byte)
+        || byte.is_ascii_whitespace()
+        || b"\\|\"',:->#*;[\x1b".contains(&byte)
+        || byte >= 0x80
 }
 
 impl SecretRest {

@@ -98,7 +98,10 @@ pub(crate) fn sequence(selection: DialectSelection, bytes: &[u8], size: usize) -
         reader.push_bytes(chunk, &mut out);
     }
     reader.finish(Truncation::Ended, &mut out);
-    events.into_iter().map(|(kind, text)| format!("{kind} {text}")).collect()
+    events
+        .into_iter()
+        .map(|(kind, text)| format!("{kind} {text}"))
+        .collect()
 }
 
 fn read_in(selection: DialectSelection, bytes: &[u8], size: usize) -> String {

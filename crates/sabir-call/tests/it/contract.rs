@@ -28,7 +28,10 @@ struct Watch {
 impl Watch {
     fn expect(&mut self, right: bool, event: &Event<'_>) {
         if !right {
-            self.wrong.push(format!("{event:?} with calls {:?} at {:?}", self.calls, self.positions));
+            self.wrong.push(format!(
+                "{event:?} with calls {:?} at {:?}",
+                self.calls, self.positions
+            ));
         }
     }
 
@@ -37,11 +40,16 @@ impl Watch {
     }
 
     fn go(&mut self, index: u32, stage: Stage, at: usize, event: &Event<'_>) {
-        let at_least = self.positions.get(index as usize).copied().unwrap_or_default();
+        let at_least = self
+            .positions
+            .get(index as usize)
+            .copied()
+            .unwrap_or_default();
         self.expect(at >= at_least, event);
-        if let (Some(known), Some(position)) =
-            (self.calls.get_mut(index as usize), self.positions.get_mut(index as usize))
-        {
+        if let (Some(known), Some(position)) = (
+            self.calls.get_mut(index as usize),
+            self.positions.get_mut(index as usize),
+        ) {
             *known = stage;
             *position = at;
         }
@@ -54,7 +62,9 @@ impl EventSink for Watch {
             Event::Source { text } | Event::Text { text } | Event::Thought { text } => {
                 self.expect(!text.is_empty(), &event);
             }
-            Event::CallStart { index, at, name_at, .. } => {
+            Event::CallStart {
+                index, at, name_at, ..
+            } => {
                 self.expect(index as usize == self.calls.len(), &event);
                 self.expect(name_at >= at, &event);
                 self.calls.push(Stage::Open);
@@ -65,7 +75,10 @@ impl EventSink for Watch {
                 self.go(index, Stage::InArgument, at, &event);
             }
             Event::ArgDelta { index, text } => {
-                self.expect(!text.is_empty() && self.stage(index) == Some(Stage::InArgument), &event);
+                self.expect(
+                    !text.is_empty() && self.stage(index) == Some(Stage::InArgument),
+                    &event,
+                );
             }
             Event::ArgEnd { index, lead, at } => {
                 self.expect(self.stage(index) == Some(Stage::InArgument), &event);
@@ -77,12 +90,20 @@ impl EventSink for Watch {
                 self.go(index, Stage::Over, at, &event);
             }
             Event::CallCut { index, at, .. } => {
-                self.expect(matches!(self.stage(index), Some(Stage::Open | Stage::InArgument)), &event);
+                self.expect(
+                    matches!(self.stage(index), Some(Stage::Open | Stage::InArgument)),
+                    &event,
+                );
                 self.go(index, Stage::Over, at, &event);
             }
             Event::Fault(fault) => {
-                let known = fault.call.is_none_or(|index| (index as usize) < self.calls.len());
-                self.expect(known && fault.span.start <= fault.span.end && !fault.message.is_empty(), &event);
+                let known = fault
+                    .call
+                    .is_none_or(|index| (index as usize) < self.calls.len());
+                self.expect(
+                    known && fault.span.start <= fault.span.end && !fault.message.is_empty(),
+                    &event,
+                );
             }
             _ => {}
         }
@@ -90,7 +111,12 @@ impl EventSink for Watch {
 }
 
 /// Returns the violations in the events of a text, read in chunks of that size.
-pub(crate) fn watch(selection: DialectSelection, text: &str, size: usize, why: Truncation) -> Vec<String> {
+pub(crate) fn watch(
+    selection: DialectSelection,
+    text: &str,
+    size: usize,
+    why: Truncation,
+) -> Vec<String> {
     let mut watch = Watch::default();
     let mut reader = CallReader::new(selection, &tools());
     for chunk in text.as_bytes().chunks(size) {
@@ -98,7 +124,9 @@ pub(crate) fn watch(selection: DialectSelection, text: &str, size: usize, why: T
     }
     reader.finish(why, &mut watch);
     if watch.calls.iter().any(|stage| *stage != Stage::Over) {
-        watch.wrong.push(format!("calls without an end: {:?}", watch.calls));
+        watch
+            .wrong
+            .push(format!("calls without an end: {:?}", watch.calls));
     }
     watch.wrong
 }
@@ -113,7 +141,9 @@ struct Shown {
 impl EventSink for Shown {
     fn push_event(&mut self, event: Event<'_>) {
         let at = match event {
-            Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => self.upto + text.len(),
+            Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => {
+                self.upto + text.len()
+            }
             Event::CallStart { at, .. } | Event::ArgStart { at, .. } => at,
             Event::ArgEnd { at, .. } | Event::CallEnd { at, .. } | Event::CallCut { at, .. } => at,
             _ => self.upto,
@@ -125,8 +155,15 @@ impl EventSink for Shown {
 /// Returns the bytes of markup for which no event is emitted; the count may lag behind by that
 /// much.
 fn silent(text: &str) -> usize {
-    let tags = ["<thinking>", "</thinking>", "<function_calls>", "</function_calls>"];
-    tags.iter().map(|tag| text.matches(tag).count() * tag.len()).sum()
+    let tags = [
+        "<thinking>",
+        "</thinking>",
+        "<function_calls>",
+        "</function_calls>",
+    ];
+    tags.iter()
+        .map(|tag| text.matches(tag).count() * tag.len())
+        .sum()
 }
 
 /// Returns the length of the longest white space in a text.
@@ -215,7 +252,16 @@ fn a_call_whose_end_was_not_seen_never_ends() {
                 || part.starts_with("<get")
                 || part.starts_with("<invoke")
         };
-        assert_eq!(read(DialectSet::built_in().select(dialect).unwrap(), &tools(), &text).calls().count(), 3);
+        assert_eq!(
+            read(
+                DialectSet::built_in().select(dialect).unwrap(),
+                &tools(),
+                &text
+            )
+            .calls()
+            .count(),
+            3
+        );
         for at in 0..=text.len() {
             let mut before = 0;
             let whole = parts.iter().filter(|part| {
@@ -224,8 +270,15 @@ fn a_call_whose_end_was_not_seen_never_ends() {
             });
             let whole = whole.count();
             for name in [dialect, "auto"] {
-                let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text[..at]);
-                let closed = draft.calls().filter(|call| call.state == DraftState::Closed).count();
+                let draft = read(
+                    DialectSet::built_in().select(name).unwrap(),
+                    &tools(),
+                    &text[..at],
+                );
+                let closed = draft
+                    .calls()
+                    .filter(|call| call.state == DraftState::Closed)
+                    .count();
                 assert_eq!(closed, whole, "{name}: {}", &text[..at]);
                 assert!(draft.calls().all(|call| call.state != DraftState::Open));
             }

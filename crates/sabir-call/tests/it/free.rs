@@ -239,26 +239,46 @@ fn value() -> impl Strategy<Value = Value> {
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
     let names = proptest::sample::select(&["read_file", "write_to_file", "get_time"][..]);
-    let argument = (prop_oneof![Just("path".to_owned()), Just("content".to_owned()), "[a-z_]{1,8}"], value());
-    let call = (names, proptest::collection::vec(argument, 0..4)).prop_map(|(name, arguments)| Call {
-        id: CallId::new("c"),
-        name: name.to_owned(),
-        arguments: arguments.into_iter().collect(),
-        dialect: None,
-    });
+    let argument = (
+        prop_oneof![
+            Just("path".to_owned()),
+            Just("content".to_owned()),
+            "[a-z_]{1,8}"
+        ],
+        value(),
+    );
+    let call =
+        (names, proptest::collection::vec(argument, 0..4)).prop_map(|(name, arguments)| Call {
+            id: CallId::new("c"),
+            name: name.to_owned(),
+            arguments: arguments.into_iter().collect(),
+            dialect: None,
+        });
     proptest::collection::vec(call, 1..4)
 }
 
 /// Returns the calls that were read, with the reason for those that could not run.
 fn made(draft: &DraftResponse) -> Vec<(String, Value)> {
     let one = |(at, call): (usize, &sabir_call::DraftCall)| {
-        let whole = call.state == DraftState::Closed && draft.errors_of(u32::try_from(at).unwrap()).count() == 0;
+        let whole = call.state == DraftState::Closed
+            && draft.errors_of(u32::try_from(at).unwrap()).count() == 0;
         let value = |argument: &sabir_call::DraftArgument| match argument.form {
             ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or(Value::from("no JSON")),
             _ => Value::from(argument.text.clone()),
         };
-        let arguments: Map<_, _> = call.arguments.iter().map(|it| (it.name.clone(), value(it))).collect();
-        (if whole { call.name.clone() } else { format!("{} {:?}", call.name, call.state) }, arguments.into())
+        let arguments: Map<_, _> = call
+            .arguments
+            .iter()
+            .map(|it| (it.name.clone(), value(it)))
+            .collect();
+        (
+            if whole {
+                call.name.clone()
+            } else {
+                format!("{} {:?}", call.name, call.state)
+            },
+            arguments.into(),
+        )
     };
     draft.calls().enumerate().map(one).collect()
 }
@@ -320,8 +340,20 @@ proptest! {
 #[test]
 fn without_tools_nothing_is_a_call() {
     for name in NAMES {
-        let text = DialectSet::built_in().find(name).unwrap().render_call("get_time", &Map::new(), &ToolSet::default());
-        let draft = read(DialectSet::built_in().select(name).unwrap(), &ToolSet::default(), &text);
-        assert_eq!((draft.calls().count(), draft.text().as_str()), (0, text.as_str()), "{name}");
+        let text = DialectSet::built_in().find(name).unwrap().render_call(
+            "get_time",
+            &Map::new(),
+            &ToolSet::default(),
+        );
+        let draft = read(
+            DialectSet::built_in().select(name).unwrap(),
+            &ToolSet::default(),
+            &text,
+        );
+        assert_eq!(
+            (draft.calls().count(), draft.text().as_str()),
+            (0, text.as_str()),
+            "{name}"
+        );
     }
 }

@@ -40,7 +40,11 @@ pub(crate) fn lines(draft: &DraftResponse, input: &str) -> String {
                     DraftState::Closed => "closed",
                     DraftState::Cut(_) => "cut",
                 };
-                let id = call.id.as_ref().map(|id| format!(" id={id:?}")).unwrap_or_default();
+                let id = call
+                    .id
+                    .as_ref()
+                    .map(|id| format!(" id={id:?}"))
+                    .unwrap_or_default();
                 let dialect = call.dialect.as_deref().unwrap_or("native");
                 out += &format!("call {} ({dialect}){id} {state}\n", call.name);
                 for argument in &call.arguments {
@@ -52,9 +56,18 @@ pub(crate) fn lines(draft: &DraftResponse, input: &str) -> String {
         }
     }
     for fault in &draft.faults {
-        let word = if fault.severity == sabir_call::Severity::Error { "fault" } else { "warning" };
+        let word = if fault.severity == sabir_call::Severity::Error {
+            "fault"
+        } else {
+            "warning"
+        };
         let place = fault.position_in(input);
-        out += &format!("{word} {} {}:{}\n", fault.kind.name(), place.line, place.column);
+        out += &format!(
+            "{word} {} {}:{}\n",
+            fault.kind.name(),
+            place.line,
+            place.column
+        );
     }
     out
 }

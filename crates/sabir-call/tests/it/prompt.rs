@@ -15,7 +15,11 @@ fn tools() -> ToolSet {
     ToolSet::new(vec![
         ToolSpec::new("write_to_file", "Write a whole file.", schema("content")),
         ToolSpec::new("replace_in_file", "Change a file.", schema("diff")),
-        ToolSpec::new("get_time", "The time now.", json!({"type": "object", "properties": {}})),
+        ToolSpec::new(
+            "get_time",
+            "The time now.",
+            json!({"type": "object", "properties": {}}),
+        ),
     ])
     .unwrap()
 }
@@ -24,7 +28,11 @@ fn server() -> McpServerInfo {
     McpServerInfo {
         name: "weather".to_owned(),
         instructions: "Ask by city.".to_owned(),
-        tools: vec![ToolSpec::new("forecast", "Days ahead.", json!({"type": "object", "properties": {"city": {}}}))],
+        tools: vec![ToolSpec::new(
+            "forecast",
+            "Days ahead.",
+            json!({"type": "object", "properties": {"city": {}}}),
+        )],
         resources: vec![("weather://today".to_owned(), "today's map".to_owned())],
     }
 }
@@ -52,17 +60,47 @@ fn every_section_is_there() {
             "weather://today",
             "# Editing files",
         ] {
-            assert!(text.contains(part), "{}: no `{part}` in {text}", dialect.name);
+            assert!(
+                text.contains(part),
+                "{}: no `{part}` in {text}",
+                dialect.name
+            );
         }
-        let one =
-            ToolInstructions { parallel_calls: ParallelCalls::One, servers: &[], ..lesson }.render_prompt(dialect);
-        assert!(one.contains("One call a message") && !one.contains("MCP"), "{one}");
+        let one = ToolInstructions {
+            parallel_calls: ParallelCalls::One,
+            servers: &[],
+            ..lesson
+        }
+        .render_prompt(dialect);
+        assert!(
+            one.contains("One call a message") && !one.contains("MCP"),
+            "{one}"
+        );
         let must = ToolChoice::Tool("get_time".to_owned());
         assert!(
-            ToolInstructions { tool_choice: &must, ..lesson }.render_prompt(dialect).contains("must call `get_time`")
+            ToolInstructions {
+                tool_choice: &must,
+                ..lesson
+            }
+            .render_prompt(dialect)
+            .contains("must call `get_time`")
         );
-        assert_eq!(ToolInstructions { tool_choice: &ToolChoice::None, ..lesson }.render_prompt(dialect), "");
-        assert_eq!(ToolInstructions { tools: &ToolSet::default(), ..lesson }.render_prompt(dialect), "");
+        assert_eq!(
+            ToolInstructions {
+                tool_choice: &ToolChoice::None,
+                ..lesson
+            }
+            .render_prompt(dialect),
+            ""
+        );
+        assert_eq!(
+            ToolInstructions {
+                tools: &ToolSet::default(),
+                ..lesson
+            }
+            .render_prompt(dialect),
+            ""
+        );
     }
 }
 
@@ -73,7 +111,11 @@ fn every_usage_is_a_call() {
     for dialect in DialectSet::built_in().iter() {
         for tool in &tools {
             let example = dialect.render_example(tool);
-            let draft = read(DialectSet::built_in().select(dialect.name).unwrap(), &tools, &example);
+            let draft = read(
+                DialectSet::built_in().select(dialect.name).unwrap(),
+                &tools,
+                &example,
+            );
             let names: Vec<_> = draft.calls().map(|call| call.name.as_str()).collect();
             assert_eq!(names, [tool.name.as_str()], "{example}");
             assert!(draft.faults.is_empty(), "{example}: {:?}", draft.faults);

@@ -7,10 +7,16 @@ use crate::chunks::tools;
 
 /// Reads thoughts and text as a wire delivers them, in pieces of that size.
 fn read(thoughts: &str, text: &str, size: usize) -> DraftResponse {
-    let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &tools(), DraftResponse::default());
+    let mut prompted = PromptedSink::new(
+        DialectSet::built_in().all(),
+        &tools(),
+        DraftResponse::default(),
+    );
     let pieces = |text: &str| -> Vec<String> {
         let all: Vec<char> = text.chars().collect();
-        all.chunks(size).map(|piece| piece.iter().collect()).collect()
+        all.chunks(size)
+            .map(|piece| piece.iter().collect())
+            .collect()
     };
     for text in pieces(thoughts) {
         prompted.push_event(Event::Thought { text: &text });
@@ -23,8 +29,12 @@ fn read(thoughts: &str, text: &str, size: usize) -> DraftResponse {
 
 /// Returns the calls with their state and the source text of their name.
 fn calls(draft: &DraftResponse) -> Vec<(&str, DraftState, &str)> {
-    let name = |call: &sabir_call::DraftCall| draft.source.get(call.name_span.start..call.name_span.end);
-    draft.calls().map(|call| (call.name.as_str(), call.state, name(call).unwrap_or("?"))).collect()
+    let name =
+        |call: &sabir_call::DraftCall| draft.source.get(call.name_span.start..call.name_span.end);
+    draft
+        .calls()
+        .map(|call| (call.name.as_str(), call.state, name(call).unwrap_or("?")))
+        .collect()
 }
 
 const KIMI: &str = "I will look. <|tool_calls_section_begin|><|tool_call_begin|>functions.get_time:0\
@@ -45,7 +55,10 @@ fn a_call_cut_in_reasoning_never_closes() {
     let end = KIMI.find("{}").unwrap() + 2;
     for at in KIMI.find("functions").unwrap()..end {
         let draft = read(&KIMI[..at], "", 5);
-        assert!(draft.calls().all(|call| call.state != DraftState::Closed), "{at}");
+        assert!(
+            draft.calls().all(|call| call.state != DraftState::Closed),
+            "{at}"
+        );
     }
 }
 

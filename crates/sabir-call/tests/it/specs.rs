@@ -28,7 +28,11 @@ fn blocks(markdown: &str) -> Vec<Block> {
                 let ticks = line.chars().take_while(|c| *c == '`').count();
                 if ticks >= 3 {
                     open = Some("`".repeat(ticks));
-                    blocks.push(Block { info: line[ticks..].trim().to_owned(), text: String::new(), line: at + 1 });
+                    blocks.push(Block {
+                        info: line[ticks..].trim().to_owned(),
+                        text: String::new(),
+                        line: at + 1,
+                    });
                 }
             }
         }
@@ -39,22 +43,46 @@ fn blocks(markdown: &str) -> Vec<Block> {
 
 fn check_spec(name: &str, spec: &str) -> usize {
     let blocks = blocks(spec);
-    let tools = blocks.iter().find(|block| block.info == "json tools").expect("a spec declares its tools");
+    let tools = blocks
+        .iter()
+        .find(|block| block.info == "json tools")
+        .expect("a spec declares its tools");
     let tools = ToolSet::from_json(&tools.text).unwrap();
     let mut examples = 0;
     for pair in blocks.windows(2) {
         let [input, parts] = pair else { continue };
-        let Some(selection) = input.info.strip_prefix("input") else { continue };
-        assert_eq!(parts.info, "parts", "{name}, line {}: no expectation", input.line);
-        let selection =
-            DialectSet::built_in().select(if selection.is_empty() { name } else { selection.trim() }).unwrap();
+        let Some(selection) = input.info.strip_prefix("input") else {
+            continue;
+        };
+        assert_eq!(
+            parts.info, "parts",
+            "{name}, line {}: no expectation",
+            input.line
+        );
+        let selection = DialectSet::built_in()
+            .select(if selection.is_empty() {
+                name
+            } else {
+                selection.trim()
+            })
+            .unwrap();
         // The last line feed belongs to the fence.
         let text = input.text.strip_suffix('\n').unwrap_or_default();
         let text = &text.replace("\\r", "\r");
-        assert_eq!(lines(&read(selection, &tools, text), text), parts.text, "{name}, line {}", input.line);
+        assert_eq!(
+            lines(&read(selection, &tools, text), text),
+            parts.text,
+            "{name}, line {}",
+            input.line
+        );
         for size in 1..=text.len() {
             let draft = read_chunks(selection, &tools, text.as_bytes().chunks(size));
-            assert_eq!(lines(&draft, text), parts.text, "{name}, line {}, in chunks of {size}", input.line);
+            assert_eq!(
+                lines(&draft, text),
+                parts.text,
+                "{name}, line {}, in chunks of {size}",
+                input.line
+            );
         }
         for selection in [selection, DialectSet::built_in().all()] {
             let whole = lines(&read(selection, &tools, text), text);
@@ -86,6 +114,10 @@ fn least(name: &str) -> usize {
 fn every_example_of_every_spec() {
     for dialect in DialectSet::built_in().iter() {
         let examples = check_spec(dialect.name, dialect.spec);
-        assert!(examples >= least(dialect.name), "{} has only {examples} examples", dialect.name);
+        assert!(
+            examples >= least(dialect.name),
+            "{} has only {examples} examples",
+            dialect.name
+        );
     }
 }

@@ -142,10 +142,26 @@ proptest! {
 
 /// A call of each dialect without its last closing tag, and that tag.
 const CALLS: [(&str, &str, &str); 9] = [
-    ("qwen_coder", "<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n", "</function>"),
-    ("seed_oss", "<seed:tool_call>\n<function=read_file>\n<parameter=path>a</parameter>\n", "</function>"),
-    ("glm", "<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n", "</tool_call>"),
-    ("minimax", "<minimax:tool_call><invoke name=\"read_file\"><parameter name=\"path\">a</parameter>", "</invoke>"),
+    (
+        "qwen_coder",
+        "<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n",
+        "</function>",
+    ),
+    (
+        "seed_oss",
+        "<seed:tool_call>\n<function=read_file>\n<parameter=path>a</parameter>\n",
+        "</function>",
+    ),
+    (
+        "glm",
+        "<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n",
+        "</tool_call>",
+    ),
+    (
+        "minimax",
+        "<minimax:tool_call><invoke name=\"read_file\"><parameter name=\"path\">a</parameter>",
+        "</invoke>",
+    ),
     (
         "minimax_m3",
         "]<]minimax[>[<invoke name=\"read_file\">]<]minimax[>[<path>a]<]minimax[>[</path>",
@@ -166,7 +182,11 @@ const CALLS: [(&str, &str, &str); 9] = [
         "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"read_file\"><steptml:parameter name=\"path\">a</steptml:parameter>",
         "</steptml:invoke>",
     ),
-    ("harmony", "<|channel|>commentary to=functions.read_file<|message|>{\"path\": \"a\"", "}"),
+    (
+        "harmony",
+        "<|channel|>commentary to=functions.read_file<|message|>{\"path\": \"a\"",
+        "}",
+    ),
 ];
 
 #[test]
@@ -174,15 +194,27 @@ fn a_call_without_its_close_never_ends() {
     for (dialect, open, close) in CALLS {
         for name in [dialect, "auto"] {
             let ends = |text: &str| {
-                let events = sequence(DialectSet::built_in().select(name).unwrap(), text.as_bytes(), usize::MAX);
-                events.iter().filter(|event| event.contains("CallEnd")).count()
+                let events = sequence(
+                    DialectSet::built_in().select(name).unwrap(),
+                    text.as_bytes(),
+                    usize::MAX,
+                );
+                events
+                    .iter()
+                    .filter(|event| event.contains("CallEnd"))
+                    .count()
             };
             for at in (0..open.len()).filter(|at| open.is_char_boundary(*at)) {
                 assert_eq!(ends(&open[..at]), 0, "{name}: {}", &open[..at]);
             }
             assert_eq!(ends(open), 0, "{name}: {open}");
             for (at, _) in close.char_indices() {
-                assert_eq!(ends(&format!("{open}{}", &close[..at])), 0, "{name}: {open}{}", &close[..at]);
+                assert_eq!(
+                    ends(&format!("{open}{}", &close[..at])),
+                    0,
+                    "{name}: {open}{}",
+                    &close[..at]
+                );
             }
             assert_eq!(ends(&format!("{open}{close}")), 1, "{name}: {open}{close}");
         }
@@ -201,7 +233,11 @@ fn a_key_as_long_as_the_lexer_waits_for() {
         );
         let whole = sequence(glm, text.as_bytes(), usize::MAX);
         for size in [1, 2, 3, 7, 64] {
-            assert_eq!(sequence(glm, text.as_bytes(), size), whole, "{length} in chunks of {size}");
+            assert_eq!(
+                sequence(glm, text.as_bytes(), size),
+                whole,
+                "{length} in chunks of {size}"
+            );
         }
     }
 }

@@ -9,15 +9,20 @@ use super::{FindingDetails, LintFindings, LintInput, argument_path};
 const THINKING_TAGS: [&str; 2] = ["thinking", "think"];
 
 const PYTHON_KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
-    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
-    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
+    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
+    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+    "with", "yield",
 ];
 
 pub(super) fn not_a_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
     for item in &tools.list {
         if let Err(error) = &item.spec {
-            let name = item.raw.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+            let name = item
+                .raw
+                .get("name")
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default();
             let message = format!("this is no tool: {error}");
             found.push(
                 item.at,
@@ -31,11 +36,21 @@ pub(super) fn not_a_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
 
 pub(super) fn doubled_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
-        if let Some((first, _)) =
-            tools.tool_specs().find(|(_, other)| other.name == spec.name).filter(|(first, _)| *first < at)
+        if let Some((first, _)) = tools
+            .tool_specs()
+            .find(|(_, other)| other.name == spec.name)
+            .filter(|(first, _)| *first < at)
         {
-            let message = format!("the tool `{}` is defined twice, first at /{first}", spec.name);
-            found.push(at, &spec.name, "/name", FindingDetails::error(message, "give each tool a name of its own"));
+            let message = format!(
+                "the tool `{}` is defined twice, first at /{first}",
+                spec.name
+            );
+            found.push(
+                at,
+                &spec.name,
+                "/name",
+                FindingDetails::error(message, "give each tool a name of its own"),
+            );
         }
     }
 }
@@ -57,12 +72,27 @@ pub(super) fn wire_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs().filter(|_| tools.scope.wires) {
         let name = &spec.name;
         if name.len() > 64 {
-            let message = format!("the tool's name has {} bytes; OpenAI and Anthropic refuse more than 64", name.len());
-            found.push(at, name, "/name", FindingDetails::error(message, "choose a shorter name"));
+            let message = format!(
+                "the tool's name has {} bytes; OpenAI and Anthropic refuse more than 64",
+                name.len()
+            );
+            found.push(
+                at,
+                name,
+                "/name",
+                FindingDetails::error(message, "choose a shorter name"),
+            );
         }
         if !name.is_empty() && !name.bytes().all(allowed) {
-            let message = format!("OpenAI and Anthropic refuse the name `{name}`: they demand ^[a-zA-Z0-9_-]{{1,64}}$");
-            found.push(at, name, "/name", FindingDetails::error(message, "use ASCII letters, digits, `_` and `-`"));
+            let message = format!(
+                "OpenAI and Anthropic refuse the name `{name}`: they demand ^[a-zA-Z0-9_-]{{1,64}}$"
+            );
+            found.push(
+                at,
+                name,
+                "/name",
+                FindingDetails::error(message, "use ASCII letters, digits, `_` and `-`"),
+            );
         }
     }
 }
@@ -78,25 +108,44 @@ pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
         let has = |dialect: &&sabir_call::dialect::Dialect| {
             dialect.tag_names().contains(&name) || dialect.marker_texts().contains(&marker.as_str())
         };
-        tools.scope.known.iter().filter(|dialect| has(dialect)).map(|dialect| dialect.name).collect()
+        tools
+            .scope
+            .known
+            .iter()
+            .filter(|dialect| has(dialect))
+            .map(|dialect| dialect.name)
+            .collect()
     };
     for (at, spec) in tools.tool_specs() {
         let name = spec.name.as_str();
-        let arguments =
-            spec.declared_arguments().map(|argument| (argument.name, argument_path(argument.name), "argument"));
-        for (named, path, what) in std::iter::once((name, "/name".to_owned(), "tool")).chain(arguments) {
+        let arguments = spec
+            .declared_arguments()
+            .map(|argument| (argument.name, argument_path(argument.name), "argument"));
+        for (named, path, what) in
+            std::iter::once((name, "/name".to_owned(), "tool")).chain(arguments)
+        {
             if THINKING_TAGS.contains(&named) && what == "tool" {
-                let message = format!("a tool `{named}` is never called in tags: `<{named}>` opens a thought");
-                let about = FindingDetails::error(message, "choose another name").with_dialects(own.clone());
+                let message = format!(
+                    "a tool `{named}` is never called in tags: `<{named}>` opens a thought"
+                );
+                let about = FindingDetails::error(message, "choose another name")
+                    .with_dialects(own.clone());
                 found.push(at, name, &path, about);
                 continue;
             }
             let owners = owners(named);
             if THINKING_TAGS.contains(&named) || !owners.is_empty() {
-                let whose =
-                    if owners.is_empty() { "a thought".to_owned() } else { format!("calls in {}", owners.join(", ")) };
-                let message = format!("the {what} `{named}` is named like the tag `<{named}>` of {whose}");
-                let about = FindingDetails::warning(message, "choose another name, so that a tag has one meaning");
+                let whose = if owners.is_empty() {
+                    "a thought".to_owned()
+                } else {
+                    format!("calls in {}", owners.join(", "))
+                };
+                let message =
+                    format!("the {what} `{named}` is named like the tag `<{named}>` of {whose}");
+                let about = FindingDetails::warning(
+                    message,
+                    "choose another name, so that a tag has one meaning",
+                );
                 found.push(at, name, &path, about.with_dialects(own.clone()));
             }
         }
@@ -107,20 +156,35 @@ pub(super) fn argument_like_tool(tools: &LintInput<'_>, found: &mut LintFindings
     let own = tools.scope.dialect_names(|dialect| dialect.has_own_tags());
     for (at, spec) in tools.tool_specs().filter(|_| !own.is_empty()) {
         for argument in spec.declared_arguments() {
-            let Some((_, other)) = tools.tool_specs().find(|(_, other)| other.name == argument.name) else { continue };
-            let whose = if other.name == spec.name { "its own tool" } else { "another tool" };
-            let message = format!("the argument `{}` of `{}` has the tag of {whose}", argument.name, spec.name);
-            let about = FindingDetails::warning(message, "rename the argument or the tool").with_dialects(own.clone());
+            let Some((_, other)) = tools
+                .tool_specs()
+                .find(|(_, other)| other.name == argument.name)
+            else {
+                continue;
+            };
+            let whose = if other.name == spec.name {
+                "its own tool"
+            } else {
+                "another tool"
+            };
+            let message = format!(
+                "the argument `{}` of `{}` has the tag of {whose}",
+                argument.name, spec.name
+            );
+            let about = FindingDetails::warning(message, "rename the argument or the tool")
+                .with_dialects(own.clone());
             found.push(at, &spec.name, &argument_path(argument.name), about);
         }
     }
 }
 
 pub(super) fn case_collision(tools: &LintInput<'_>, found: &mut LintFindings) {
-    let collide = |one: &str, other: &str| one != other && one.to_lowercase() == other.to_lowercase();
+    let collide =
+        |one: &str, other: &str| one != other && one.to_lowercase() == other.to_lowercase();
     report_name_pairs(tools, found, collide, |one, other| {
-        let message =
-            format!("`{other}` and `{one}` differ only in case, so a slip in case can no longer be set right");
+        let message = format!(
+            "`{other}` and `{one}` differ only in case, so a slip in case can no longer be set right"
+        );
         FindingDetails::warning(message, "choose names that differ in their letters")
     });
 }
@@ -153,7 +217,10 @@ fn report_name_pairs(
         if let Some(other) = before.find(|other| holds(&spec.name, other)) {
             found.push(*at, &spec.name, "/name", about(&spec.name, other));
         }
-        let names: Vec<_> = spec.declared_arguments().map(|argument| argument.name).collect();
+        let names: Vec<_> = spec
+            .declared_arguments()
+            .map(|argument| argument.name)
+            .collect();
         for (place, name) in names.iter().enumerate() {
             if let Some(other) = names.iter().take(place).find(|other| holds(name, other)) {
                 found.push(*at, &spec.name, &argument_path(name), about(name, other));
@@ -172,14 +239,28 @@ fn strip_separators(name: &str) -> String {
 fn is_one_edit_apart(one: &str, other: &str) -> bool {
     let one: Vec<char> = one.chars().collect();
     let other: Vec<char> = other.chars().collect();
-    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    let (short, long) = if one.len() <= other.len() {
+        (one, other)
+    } else {
+        (other, one)
+    };
     // What remains between the common beginning and the common end is the edit.
     let head = short.iter().zip(&long).take_while(|(a, b)| a == b).count();
     let rest = short.len() - head;
-    let tail = short.iter().rev().zip(long.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let tail = short
+        .iter()
+        .rev()
+        .zip(long.iter().rev())
+        .take(rest)
+        .take_while(|(a, b)| a == b)
+        .count();
     let left = rest - tail;
     let right = long.len() - head - tail;
-    let differing = short.iter().skip(head).take(left).chain(long.iter().skip(head).take(right));
+    let differing = short
+        .iter()
+        .skip(head)
+        .take(left)
+        .chain(long.iter().skip(head).take(right));
     if differing.clone().all(|c| c.is_ascii_digit()) {
         return false;
     }
@@ -193,15 +274,28 @@ fn is_one_edit_apart(one: &str, other: &str) -> bool {
 
 pub(super) fn empty_argument(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
-        if spec.declared_arguments().any(|argument| argument.name.trim().is_empty()) {
+        if spec
+            .declared_arguments()
+            .any(|argument| argument.name.trim().is_empty())
+        {
             let message = format!("`{}` has an argument without a name", spec.name);
-            found.push(at, &spec.name, "/parameters/properties", FindingDetails::error(message, "give it a name"));
+            found.push(
+                at,
+                &spec.name,
+                "/parameters/properties",
+                FindingDetails::error(message, "give it a name"),
+            );
         }
     }
 }
 
 pub(super) fn python_keyword(tools: &LintInput<'_>, found: &mut LintFindings) {
-    check_python_names(tools, found, |name| PYTHON_KEYWORDS.contains(&name), "is a keyword of Python");
+    check_python_names(
+        tools,
+        found,
+        |name| PYTHON_KEYWORDS.contains(&name),
+        "is a keyword of Python",
+    );
 }
 
 pub(super) fn python_identifier(tools: &LintInput<'_>, found: &mut LintFindings) {
@@ -211,17 +305,35 @@ pub(super) fn python_identifier(tools: &LintInput<'_>, found: &mut LintFindings)
     };
     // A tool's name may have dots, as in `module.function`.
     let odd = |name: &str| !name.is_empty() && !name.split('.').all(identifier);
-    check_python_names(tools, found, odd, "is no identifier of Python, so that models will write it in another way");
+    check_python_names(
+        tools,
+        found,
+        odd,
+        "is no identifier of Python, so that models will write it in another way",
+    );
 }
 
-fn check_python_names(tools: &LintInput<'_>, found: &mut LintFindings, holds: impl Fn(&str) -> bool, why: &str) {
-    let dialects = tools.scope.dialect_names(|dialect| dialect.parser_kind() == ParserKind::Python);
+fn check_python_names(
+    tools: &LintInput<'_>,
+    found: &mut LintFindings,
+    holds: impl Fn(&str) -> bool,
+    why: &str,
+) {
+    let dialects = tools
+        .scope
+        .dialect_names(|dialect| dialect.parser_kind() == ParserKind::Python);
     for (at, spec) in tools.tool_specs().filter(|_| !dialects.is_empty()) {
-        let arguments = spec.declared_arguments().map(|argument| (argument.name, argument_path(argument.name)));
-        for (name, path) in std::iter::once((spec.name.as_str(), "/name".to_owned())).chain(arguments) {
+        let arguments = spec
+            .declared_arguments()
+            .map(|argument| (argument.name, argument_path(argument.name)));
+        for (name, path) in
+            std::iter::once((spec.name.as_str(), "/name".to_owned())).chain(arguments)
+        {
             if holds(name) {
-                let about =
-                    FindingDetails::warning(format!("`{name}` {why}"), "use letters, digits and `_`, and no keyword");
+                let about = FindingDetails::warning(
+                    format!("`{name}` {why}"),
+                    "use letters, digits and `_`, and no keyword",
+                );
                 found.push(at, &spec.name, &path, about.with_dialects(dialects.clone()));
             }
         }

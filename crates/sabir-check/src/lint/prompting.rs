@@ -11,10 +11,21 @@ pub(super) fn missing_description(tools: &LintInput<'_>, found: &mut LintFinding
     for (at, spec) in tools.tool_specs() {
         if spec.description.trim().is_empty() {
             let message = format!("the tool `{}` has no description", spec.name);
-            found.push(at, &spec.name, "", FindingDetails::warning(message, "say what it does, and when to use it"));
+            found.push(
+                at,
+                &spec.name,
+                "",
+                FindingDetails::warning(message, "say what it does, and when to use it"),
+            );
         }
-        for argument in spec.declared_arguments().filter(|argument| argument.description().trim().is_empty()) {
-            let message = format!("the argument `{}` of `{}` has no description", argument.name, spec.name);
+        for argument in spec
+            .declared_arguments()
+            .filter(|argument| argument.description().trim().is_empty())
+        {
+            let message = format!(
+                "the argument `{}` of `{}` has no description",
+                argument.name, spec.name
+            );
             found.push(
                 at,
                 &spec.name,
@@ -23,7 +34,10 @@ pub(super) fn missing_description(tools: &LintInput<'_>, found: &mut LintFinding
             );
         }
         if spec.examples.is_empty() && spec.declared_arguments().next().is_some() {
-            let message = format!("the tool `{}` has no example; one is made up for prompts and feedback", spec.name);
+            let message = format!(
+                "the tool `{}` has no example; one is made up for prompts and feedback",
+                spec.name
+            );
             let hint = "add \"examples\": [{…}], arguments of a call as it should be";
             found.push(at, &spec.name, "", FindingDetails::warning(message, hint));
         }
@@ -48,11 +62,14 @@ pub(super) fn prompt_size(tools: &LintInput<'_>, found: &mut LintFindings) {
         }
     }
     if !dialects.is_empty() {
-        let message =
-            format!("the prompt has up to {most} tokens (bytes / 4); {MAX_PROMPT_TOKENS} are enough for most tasks");
-        let about = FindingDetails::warning(message, "offer fewer tools, or say less of each").with_dialects(dialects);
-        let largest =
-            tools.tool_specs().max_by_key(|(_, spec)| spec.description.len() + spec.parameters.to_string().len());
+        let message = format!(
+            "the prompt has up to {most} tokens (bytes / 4); {MAX_PROMPT_TOKENS} are enough for most tasks"
+        );
+        let about = FindingDetails::warning(message, "offer fewer tools, or say less of each")
+            .with_dialects(dialects);
+        let largest = tools
+            .tool_specs()
+            .max_by_key(|(_, spec)| spec.description.len() + spec.parameters.to_string().len());
         if let Some((at, spec)) = largest {
             found.push(at, &spec.name, "", about);
         }

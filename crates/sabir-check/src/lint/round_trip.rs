@@ -1,14 +1,20 @@
 //! Renders a call of each tool in each dialect and parses it back, which finds problems that no other rule foresees.
 
 use sabir_call::dialect::Dialect;
-use sabir_call::{Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, ToolSpec, Truncation};
+use sabir_call::{
+    Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, ToolSpec, Truncation,
+};
 use serde_json::{Map, Value, json};
 
 use super::{FindingDetails, LintFindings, LintInput, argument_path};
 use crate::schema::{JsonTypes, SchemaView};
 
 pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
-    let calls: Vec<Call> = tools.set.iter().map(|spec| sample_call(spec, |_| true)).collect();
+    let calls: Vec<Call> = tools
+        .set
+        .iter()
+        .map(|spec| sample_call(spec, |_| true))
+        .collect();
     let mut bad: Vec<(String, Option<String>, Vec<&'static str>)> = Vec::new();
     for dialect in &tools.scope.dialects {
         // All calls at once first: that nearly always succeeds, and is much faster than one by one.
@@ -20,22 +26,33 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
                 continue;
             }
             // An argument is to blame only if the call succeeds without any arguments.
-            let culprit = spec.declared_arguments().map(|argument| argument.name).find(|name| {
-                let alone = self::sample_call(spec, |other| other == *name);
-                !round_trips(tools, dialect, &[alone])
-            });
+            let culprit = spec
+                .declared_arguments()
+                .map(|argument| argument.name)
+                .find(|name| {
+                    let alone = self::sample_call(spec, |other| other == *name);
+                    !round_trips(tools, dialect, &[alone])
+                });
             let bare = round_trips(tools, dialect, &[self::sample_call(spec, |_| false)]);
             let culprit = culprit.filter(|_| bare).map(str::to_owned);
-            match bad.iter_mut().find(|(name, argument, _)| *name == spec.name && *argument == culprit) {
+            match bad
+                .iter_mut()
+                .find(|(name, argument, _)| *name == spec.name && *argument == culprit)
+            {
                 Some((.., dialects)) => dialects.push(dialect.name),
                 None => bad.push((spec.name.clone(), culprit, vec![dialect.name])),
             }
         }
     }
     for (name, argument, dialects) in bad {
-        let Some((at, _)) = tools.tool_specs().find(|(_, spec)| spec.name == name) else { continue };
+        let Some((at, _)) = tools.tool_specs().find(|(_, spec)| spec.name == name) else {
+            continue;
+        };
         let (path, what) = match &argument {
-            Some(argument) => (argument_path(argument), format!("calls of `{name}` with `{argument}`")),
+            Some(argument) => (
+                argument_path(argument),
+                format!("calls of `{name}` with `{argument}`"),
+            ),
             None => ("/name".to_owned(), format!("calls of `{name}`")),
         };
         let message = format!("{what}, written as they are taught, are not read back");
@@ -43,7 +60,8 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
             at,
             &name,
             &path,
-            FindingDetails::error(message, "choose names of letters, digits and `_`").with_dialects(dialects),
+            FindingDetails::error(message, "choose names of letters, digits and `_`")
+                .with_dialects(dialects),
         );
     }
 }
@@ -52,14 +70,20 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
 fn round_trips(tools: &LintInput<'_>, dialect: &Dialect, calls: &[Call]) -> bool {
     let text = dialect.render_calls(calls, &tools.set);
     let known = &tools.scope.known;
-    [known.only(dialect), known.all()].into_iter().all(|selection| {
-        let mut draft = DraftResponse::default();
-        let mut reader = CallReader::new(selection, &tools.set);
-        reader.push(&text, &mut draft);
-        reader.finish(Truncation::Ended, &mut draft);
-        let read: Vec<_> = draft.calls().collect();
-        read.len() == calls.len() && read.iter().zip(calls).all(|(read, call)| is_same_call(&draft, read, call))
-    })
+    [known.only(dialect), known.all()]
+        .into_iter()
+        .all(|selection| {
+            let mut draft = DraftResponse::default();
+            let mut reader = CallReader::new(selection, &tools.set);
+            reader.push(&text, &mut draft);
+            reader.finish(Truncation::Ended, &mut draft);
+            let read: Vec<_> = draft.calls().collect();
+            read.len() == calls.len()
+                && read
+                    .iter()
+                    .zip(calls)
+                    .all(|(read, call)| is_same_call(&draft, read, call))
+        })
 }
 
 fn is_same_call(draft: &DraftResponse, read: &DraftCall, call: &Call) -> bool {
@@ -71,10 +95,19 @@ fn is_same_call(draft: &DraftResponse, read: &DraftCall, call: &Call) -> bool {
 /// Makes a call with the arguments for which the predicate holds.
 fn sample_call(spec: &ToolSpec, holds: impl Fn(&str) -> bool) -> Call {
     let shape = SchemaView::new(&spec.parameters);
-    let names = spec.declared_arguments().map(|argument| argument.name).filter(|name| holds(name));
-    let arguments: Map<String, Value> =
-        names.map(|name| (name.to_owned(), sample_value(shape.property_schema(name)))).collect();
-    Call { id: CallId::new("lint"), name: spec.name.clone(), arguments, dialect: None }
+    let names = spec
+        .declared_arguments()
+        .map(|argument| argument.name)
+        .filter(|name| holds(name));
+    let arguments: Map<String, Value> = names
+        .map(|name| (name.to_owned(), sample_value(shape.property_schema(name))))
+        .collect();
+    Call {
+        id: CallId::new("lint"),
+        name: spec.name.clone(),
+        arguments,
+        dialect: None,
+    }
 }
 
 /// Makes a simple value of a type that the schema allows.
@@ -88,5 +121,7 @@ fn sample_value(shape: SchemaView<'_>) -> Value {
         (JsonTypes::ARRAY, json!(["text"])),
         (JsonTypes::OBJECT, json!({"key": "text"})),
     ];
-    rows.into_iter().find(|(one, _)| types.has(*one)).map_or(Value::Null, |(_, value)| value)
+    rows.into_iter()
+        .find(|(one, _)| types.has(*one))
+        .map_or(Value::Null, |(_, value)| value)
 }

@@ -8,22 +8,53 @@ use super::{FindingDetails, LintFindings, LintInput, argument_path, pointer_segm
 use crate::schema::{CompiledSchema, JsonTypes, SchemaView};
 
 /// Keywords whose values are schemas, lists of schemas, or schemas by name.
-const SCHEMA_KEYWORDS: [&str; 7] = ["items", "additionalProperties", "not", "if", "then", "else", "contains"];
+const SCHEMA_KEYWORDS: [&str; 7] = [
+    "items",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+];
 const SCHEMA_LIST_KEYWORDS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-const SCHEMA_MAP_KEYWORDS: [&str; 5] = ["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"];
+const SCHEMA_MAP_KEYWORDS: [&str; 5] = [
+    "properties",
+    "$defs",
+    "definitions",
+    "patternProperties",
+    "dependentSchemas",
+];
 const UNION_KEYWORDS: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
 pub(super) fn no_object_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         let kind = spec.parameters.get("type");
         let wrong = if !spec.parameters.is_object() {
-            Some(("/parameters", format!("the parameters of `{}` are {}", spec.name, json_type_name(&spec.parameters))))
-        } else if spec.parameters.get("properties").is_some_and(|properties| !properties.is_object()) {
-            Some(("/parameters/properties", format!("the properties of `{}` are no object", spec.name)))
+            Some((
+                "/parameters",
+                format!(
+                    "the parameters of `{}` are {}",
+                    spec.name,
+                    json_type_name(&spec.parameters)
+                ),
+            ))
+        } else if spec
+            .parameters
+            .get("properties")
+            .is_some_and(|properties| !properties.is_object())
+        {
+            Some((
+                "/parameters/properties",
+                format!("the properties of `{}` are no object", spec.name),
+            ))
         } else if kind.is_some_and(|kind| kind != "object") {
             Some((
                 "/parameters/type",
-                format!("the parameters of `{}` are no object, but arguments have names", spec.name),
+                format!(
+                    "the parameters of `{}` are no object, but arguments have names",
+                    spec.name
+                ),
             ))
         } else {
             None
@@ -36,11 +67,24 @@ pub(super) fn no_object_schema(tools: &LintInput<'_>, found: &mut LintFindings) 
 }
 
 pub(super) fn invalid_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
-    for (at, spec) in tools.tool_specs().filter(|(_, spec)| spec.parameters.is_object()) {
-        let complaint = CompiledSchema::new(&spec.parameters).take_error().map(str::to_owned);
+    for (at, spec) in tools
+        .tool_specs()
+        .filter(|(_, spec)| spec.parameters.is_object())
+    {
+        let complaint = CompiledSchema::new(&spec.parameters)
+            .take_error()
+            .map(str::to_owned);
         if let Some(complaint) = complaint.filter(|_| find_outside_references(spec).is_empty()) {
-            let message = format!("the schema of `{}` is invalid, so nothing is checked by it: {complaint}", spec.name);
-            found.push(at, &spec.name, "/parameters", FindingDetails::error(message, "mend the schema"));
+            let message = format!(
+                "the schema of `{}` is invalid, so nothing is checked by it: {complaint}",
+                spec.name
+            );
+            found.push(
+                at,
+                &spec.name,
+                "/parameters",
+                FindingDetails::error(message, "mend the schema"),
+            );
         }
     }
 }
@@ -48,12 +92,16 @@ pub(super) fn invalid_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
 pub(super) fn outside_reference(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         for (path, reference) in find_outside_references(spec) {
-            let message = format!("`$ref` leads to another document (`{reference}`), and nothing is fetched");
+            let message =
+                format!("`$ref` leads to another document (`{reference}`), and nothing is fetched");
             found.push(
                 at,
                 &spec.name,
                 &path,
-                FindingDetails::error(message, "put that schema under `$defs` and refer to it there"),
+                FindingDetails::error(
+                    message,
+                    "put that schema under `$defs` and refer to it there",
+                ),
             );
         }
     }
@@ -72,13 +120,25 @@ fn find_outside_references(spec: &ToolSpec) -> Vec<(String, String)> {
 
 pub(super) fn missing_type(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
-        if spec.parameters.is_object() && spec.parameters.get("type").is_none() && tools.scope.wires {
-            let message =
-                format!("the parameters of `{}` do not say that they are an object, and Anthropic insists", spec.name);
-            found.push(at, &spec.name, "/parameters", FindingDetails::warning(message, "add \"type\": \"object\""));
+        if spec.parameters.is_object() && spec.parameters.get("type").is_none() && tools.scope.wires
+        {
+            let message = format!(
+                "the parameters of `{}` do not say that they are an object, and Anthropic insists",
+                spec.name
+            );
+            found.push(
+                at,
+                &spec.name,
+                "/parameters",
+                FindingDetails::warning(message, "add \"type\": \"object\""),
+            );
         }
         for argument in spec.declared_arguments() {
-            if argument.schema.get("type").is_none() && argument_schema(spec, argument.name).allowed_types().is_none() {
+            if argument.schema.get("type").is_none()
+                && argument_schema(spec, argument.name)
+                    .allowed_types()
+                    .is_none()
+            {
                 let message = format!(
                     "the argument `{}` of `{}` may be of any type, so that text stays text",
                     argument.name, spec.name
@@ -96,13 +156,21 @@ pub(super) fn missing_type(tools: &LintInput<'_>, found: &mut LintFindings) {
 
 pub(super) fn top_level_union(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs().filter(|_| tools.scope.wires) {
-        for key in UNION_KEYWORDS.into_iter().filter(|key| spec.parameters.get(key).is_some()) {
+        for key in UNION_KEYWORDS
+            .into_iter()
+            .filter(|key| spec.parameters.get(key).is_some())
+        {
             let message = format!(
                 "`{key}` stands at the top of the parameters of `{}`; Anthropic and OpenAI refuse that",
                 spec.name
             );
             let hint = "declare all arguments under `properties`, and say in their descriptions which go together";
-            found.push(at, &spec.name, &format!("/parameters/{key}"), FindingDetails::error(message, hint));
+            found.push(
+                at,
+                &spec.name,
+                &format!("/parameters/{key}"),
+                FindingDetails::error(message, hint),
+            );
         }
     }
 }
@@ -132,11 +200,20 @@ pub(super) fn untyped_array(tools: &LintInput<'_>, found: &mut LintFindings) {
         visit_subschemas(&spec.parameters, "/parameters", &mut |path, schema| {
             // An array at the top is reported by the rule `no_object_schema`.
             let inside = path != "/parameters";
-            let array = inside && schema.get("type").is_some_and(|kind| type_names(kind).contains(&"array"));
+            let array = inside
+                && schema
+                    .get("type")
+                    .is_some_and(|kind| type_names(kind).contains(&"array"));
             if array && schema.get("items").is_none() && schema.get("prefixItems").is_none() {
-                let about =
-                    FindingDetails::error("an array does not say what it holds; OpenAI refuses it", "add `items`");
-                let severity = if tools.scope.wires { Severity::Error } else { Severity::Warning };
+                let about = FindingDetails::error(
+                    "an array does not say what it holds; OpenAI refuses it",
+                    "add `items`",
+                );
+                let severity = if tools.scope.wires {
+                    Severity::Error
+                } else {
+                    Severity::Warning
+                };
                 found.push(at, &spec.name, path, FindingDetails { severity, ..about });
             }
         });
@@ -144,15 +221,20 @@ pub(super) fn untyped_array(tools: &LintInput<'_>, found: &mut LintFindings) {
 }
 
 pub(super) fn hard_in_tags(tools: &LintInput<'_>, found: &mut LintFindings) {
-    let dialects = tools.scope.dialect_names(|dialect| dialect.parser_kind() == ParserKind::Tagged);
+    let dialects = tools
+        .scope
+        .dialect_names(|dialect| dialect.parser_kind() == ParserKind::Tagged);
     for (at, spec) in tools.tool_specs().filter(|_| !dialects.is_empty()) {
         for argument in spec.declared_arguments() {
             let shape = argument_schema(spec, argument.name);
-            let Some(types) = shape.allowed_types() else { continue };
+            let Some(types) = shape.allowed_types() else {
+                continue;
+            };
             let holds = |types: JsonTypes| types.has(JsonTypes::OBJECT);
             let name = argument.name;
             let about = if holds(types)
-                || (types.has(JsonTypes::ARRAY) && shape.item_schema().allowed_types().is_some_and(holds))
+                || (types.has(JsonTypes::ARRAY)
+                    && shape.item_schema().allowed_types().is_some_and(holds))
             {
                 let message = format!(
                     "`{name}` of `{}` holds objects, which raw tags carry as JSON or as nested tags",
@@ -160,7 +242,10 @@ pub(super) fn hard_in_tags(tools: &LintInput<'_>, found: &mut LintFindings) {
                 );
                 FindingDetails::warning(message, "take plain arguments, or show one in an example")
             } else if types.has(JsonTypes::STRING)
-                && !types.without(JsonTypes::STRING).without(JsonTypes::NULL).is_empty()
+                && !types
+                    .without(JsonTypes::STRING)
+                    .without(JsonTypes::NULL)
+                    .is_empty()
             {
                 let message = format!(
                     "`{name}` of `{}` may be {}; in raw tags `10` stays a string",
@@ -171,7 +256,12 @@ pub(super) fn hard_in_tags(tools: &LintInput<'_>, found: &mut LintFindings) {
             } else {
                 continue;
             };
-            found.push(at, &spec.name, &argument_path(name), about.with_dialects(dialects.clone()));
+            found.push(
+                at,
+                &spec.name,
+                &argument_path(name),
+                about.with_dialects(dialects.clone()),
+            );
         }
     }
 }
@@ -180,10 +270,20 @@ pub(super) fn undeclared_required(tools: &LintInput<'_>, found: &mut LintFinding
     for (at, spec) in tools.tool_specs() {
         let shape = SchemaView::new(&spec.parameters);
         let declared = shape.property_names();
-        for name in shape.required_names().into_iter().filter(|name| !declared.contains(name)) {
-            let message = format!("`{}` requires `{name}`, which it does not declare", spec.name);
+        for name in shape
+            .required_names()
+            .into_iter()
+            .filter(|name| !declared.contains(name))
+        {
+            let message = format!(
+                "`{}` requires `{name}`, which it does not declare",
+                spec.name
+            );
             let about = if shape.is_closed() {
-                FindingDetails::error(format!("{message}: no call can ever be right"), "declare it under `properties`")
+                FindingDetails::error(
+                    format!("{message}: no call can ever be right"),
+                    "declare it under `properties`",
+                )
             } else {
                 FindingDetails::warning(message, "declare it under `properties`")
             };
@@ -197,7 +297,10 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
         visit_subschemas(&spec.parameters, "/parameters", &mut |path, schema| {
             for (key, value, about) in find_refused_values(schema) {
                 let message = format!("{about} {value} is none that the schema beside it allows");
-                let whole = key == "enum" && !enum_values(schema).iter().any(|value| allows_type(schema, value));
+                let whole = key == "enum"
+                    && !enum_values(schema)
+                        .iter()
+                        .any(|value| allows_type(schema, value));
                 let about = if whole {
                     FindingDetails::error(
                         format!("{message}, like all others: no value can ever be right"),
@@ -210,11 +313,18 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
             }
         });
         let compiled = CompiledSchema::new(&spec.parameters);
-        let Some(validator) = compiled.validator() else { continue };
+        let Some(validator) = compiled.validator() else {
+            continue;
+        };
         for (place, example) in spec.examples.iter().enumerate() {
-            if let Some(error) = validator.iter_errors(&Value::Object(example.clone())).next() {
-                let message =
-                    format!("an example of `{}` is no correct call, and it is what models imitate: {error}", spec.name);
+            if let Some(error) = validator
+                .iter_errors(&Value::Object(example.clone()))
+                .next()
+            {
+                let message = format!(
+                    "an example of `{}` is no correct call, and it is what models imitate: {error}",
+                    spec.name
+                );
                 let about = FindingDetails::warning(message, "mend the example or the schema");
                 found.push(at, &spec.name, &format!("/examples/{place}"), about);
             }
@@ -224,28 +334,41 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
 
 /// Finds values in a schema that the schema itself rejects; each with its keyword, its text and a description.
 fn find_refused_values(schema: &Value) -> Vec<(&'static str, String, &'static str)> {
-    let listed =
-        enum_values(schema).iter().find(|value| !allows_type(schema, value)).map(|value| ("enum", value, "the listed"));
-    let default = schema.get("default").map(|value| ("default", value, "the default"));
+    let listed = enum_values(schema)
+        .iter()
+        .find(|value| !allows_type(schema, value))
+        .map(|value| ("enum", value, "the listed"));
+    let default = schema
+        .get("default")
+        .map(|value| ("default", value, "the default"));
     let default = default.filter(|(_, value, _)| {
         let values = self::enum_values(schema);
         !allows_type(schema, value) || (!values.is_empty() && !values.contains(value))
     });
-    listed.into_iter().chain(default).map(|(key, value, what)| (key, value.to_string(), what)).collect()
+    listed
+        .into_iter()
+        .chain(default)
+        .map(|(key, value, what)| (key, value.to_string(), what))
+        .collect()
 }
 
 fn enum_values(schema: &Value) -> &[Value] {
-    schema.get("enum").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// Returns true if the schema's `type` allows the value.
 fn allows_type(schema: &Value, value: &Value) -> bool {
-    let Some(kind) = schema.get("type") else { return true };
+    let Some(kind) = schema.get("type") else {
+        return true;
+    };
     let is = json_type_name(value);
     let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
-    type_names(kind)
-        .iter()
-        .any(|name| *name == is || (*name == "number" && is == "integer") || (*name == "integer" && whole))
+    type_names(kind).iter().any(|name| {
+        *name == is || (*name == "number" && is == "integer") || (*name == "integer" && whole)
+    })
 }
 
 /// Returns the names in a `type` keyword, which is a string or an array.
@@ -269,13 +392,28 @@ fn visit_subschemas(schema: &Value, path: &str, show: &mut dyn FnMut(&str, &Valu
         }
     }
     for key in SCHEMA_LIST_KEYWORDS {
-        for (at, inner) in schema.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
+        for (at, inner) in schema
+            .get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
             visit_subschemas(inner, &format!("{path}/{key}/{at}"), show);
         }
     }
     for key in SCHEMA_MAP_KEYWORDS {
-        for (name, inner) in schema.get(key).and_then(Value::as_object).into_iter().flatten() {
-            visit_subschemas(inner, &format!("{path}/{key}{}", pointer_segment(name)), show);
+        for (name, inner) in schema
+            .get(key)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            visit_subschemas(
+                inner,
+                &format!("{path}/{key}{}", pointer_segment(name)),
+                show,
+            );
         }
     }
 }

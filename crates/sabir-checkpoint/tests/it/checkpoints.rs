@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sabir_checkpoint::{
-    CheckpointCall, CheckpointError, CheckpointStore, OmitReason, RestoreConflict, RestoreOutcome, RestorePoint,
-    SealOutcome, SnapshotScope, StoreLimits, prune_stores,
+    CheckpointCall, CheckpointError, CheckpointStore, OmitReason, RestoreConflict, RestoreOutcome,
+    RestorePoint, SealOutcome, SnapshotScope, StoreLimits, prune_stores,
 };
 use sabir_workspace::Workspace;
 use tempfile::TempDir;
@@ -36,7 +36,12 @@ impl Ground {
     fn with(caps: StoreLimits) -> Self {
         // Later than any file of the tests, so that no file is read twice because it is new.
         let clock = AtomicU64::new(4_000_000_000_000);
-        Self { work: TempDir::new().unwrap(), data: TempDir::new().unwrap(), caps, clock }
+        Self {
+            work: TempDir::new().unwrap(),
+            data: TempDir::new().unwrap(),
+            caps,
+            clock,
+        }
     }
 
     fn at(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -74,21 +79,42 @@ impl Ground {
         self.scoped(checkpoints, &SnapshotScope::All, act)
     }
 
-    fn scoped(&self, checkpoints: &CheckpointStore, scope: &SnapshotScope, act: impl FnOnce()) -> SealOutcome {
+    fn scoped(
+        &self,
+        checkpoints: &CheckpointStore,
+        scope: &SnapshotScope,
+        act: impl FnOnce(),
+    ) -> SealOutcome {
         let stop = AtomicBool::new(false);
-        let id = checkpoints.take_snapshot(self.mark("task"), scope, &stop).unwrap();
+        let id = checkpoints
+            .take_snapshot(self.mark("task"), scope, &stop)
+            .unwrap();
         act();
-        checkpoints.seal_checkpoint(id, self.clock.load(Ordering::Relaxed), &stop).unwrap()
+        checkpoints
+            .seal_checkpoint(id, self.clock.load(Ordering::Relaxed), &stop)
+            .unwrap()
     }
 
     fn files(&self, names: &[&str]) -> SnapshotScope {
         let workspace = Workspace::open(self.work.path()).unwrap();
-        SnapshotScope::Files(names.iter().map(|name| workspace.parse_path(name).unwrap()).collect())
+        SnapshotScope::Files(
+            names
+                .iter()
+                .map(|name| workspace.parse_path(name).unwrap())
+                .collect(),
+        )
     }
 
-    fn back(&self, checkpoints: &CheckpointStore, goal: &RestorePoint, force: bool) -> RestoreOutcome {
+    fn back(
+        &self,
+        checkpoints: &CheckpointStore,
+        goal: &RestorePoint,
+        force: bool,
+    ) -> RestoreOutcome {
         let plan = checkpoints.plan_restore("task", goal).unwrap();
-        checkpoints.restore(&plan, goal, self.mark("task"), force).unwrap()
+        checkpoints
+            .restore(&plan, goal, self.mark("task"), force)
+            .unwrap()
     }
 
     fn undo(&self, checkpoints: &CheckpointStore) -> RestoreOutcome {
@@ -101,12 +127,24 @@ impl Ground {
 
     fn sh(&self, script: &str) {
         let mut shell = Command::new("bash");
-        shell.args(["-ec", script]).current_dir(self.work.path()).env("HOME", self.data.path());
-        for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
+        shell
+            .args(["-ec", script])
+            .current_dir(self.work.path())
+            .env("HOME", self.data.path());
+        for name in [
+            "GIT_AUTHOR_NAME",
+            "GIT_COMMITTER_NAME",
+            "GIT_AUTHOR_EMAIL",
+            "GIT_COMMITTER_EMAIL",
+        ] {
             shell.env(name, "ada");
         }
         let output = shell.stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{script}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -118,7 +156,15 @@ fn seen(root: &Path) -> Seen {
             let path = entry.unwrap().path();
             let found = fs::symlink_metadata(&path).unwrap();
             let (kind, mode, content) = if found.is_symlink() {
-                ('l', 0, fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
+                (
+                    'l',
+                    0,
+                    fs::read_link(&path)
+                        .unwrap()
+                        .as_os_str()
+                        .as_bytes()
+                        .to_vec(),
+                )
             } else if found.is_dir() {
                 left.push(path.clone());
                 ('d', found.mode() & 0o3777, Vec::new())
@@ -127,7 +173,10 @@ fn seen(root: &Path) -> Seen {
             } else {
                 ('s', 0, Vec::new())
             };
-            seen.insert(path.strip_prefix(root).unwrap().to_path_buf(), (kind, mode, content));
+            seen.insert(
+                path.strip_prefix(root).unwrap().to_path_buf(),
+                (kind, mode, content),
+            );
         }
     }
     seen
@@ -136,7 +185,10 @@ fn seen(root: &Path) -> Seen {
 #[track_caller]
 fn same(before: &Seen, after: &Seen) {
     let paths: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let other: Vec<_> = paths.into_iter().filter(|path| before.get(*path) != after.get(*path)).collect();
+    let other: Vec<_> = paths
+        .into_iter()
+        .filter(|path| before.get(*path) != after.get(*path))
+        .collect();
     assert!(other.is_empty(), "these differ: {other:?}");
 }
 
@@ -158,10 +210,22 @@ fn repository(ground: &Ground) {
     symlink("/etc/passwd", ground.at("absolute")).unwrap();
     symlink(".", ground.at("src/loop")).unwrap();
     ground.put("bin/run", "#!/bin/sh\n");
-    for (name, mode) in [("bin/run", 0o755), ("src/deep", 0o700), ("src/main.rs", 0o640), ("empty", 0o555)] {
+    for (name, mode) in [
+        ("bin/run", 0o755),
+        ("src/deep", 0o700),
+        ("src/main.rs", 0o640),
+        ("empty", 0o555),
+    ] {
         fs::set_permissions(ground.at(name), Permissions::from_mode(mode)).unwrap();
     }
-    for name in [&b"new\nline"[..], b"\xff\xfe not utf-8", b"-rf", b" space ", b"tab\tquote'\"", &[b'n'; 255]] {
+    for name in [
+        &b"new\nline"[..],
+        b"\xff\xfe not utf-8",
+        b"-rf",
+        b" space ",
+        b"tab\tquote'\"",
+        &[b'n'; 255],
+    ] {
         ground.put(Path::new("src").join(OsStr::from_bytes(name)), name);
     }
 }
@@ -186,7 +250,11 @@ fn half_a_repository_comes_back_byte_for_byte() {
     assert_eq!(restored.skipped, []);
     same(&before, &ground.seen());
     // The restore itself can be undone.
-    let restored = ground.back(&checkpoints, &RestorePoint::Before(restored.number, Vec::new()), false);
+    let restored = ground.back(
+        &checkpoints,
+        &RestorePoint::Before(restored.number, Vec::new()),
+        false,
+    );
     assert_eq!(restored.skipped, []);
     same(&broken, &ground.seen());
     ground.undo(&checkpoints);
@@ -200,7 +268,13 @@ fn taking_a_checkpoint_changes_nothing() {
     repository(&ground);
     let status = |ground: &Ground| {
         let mut git = Command::new("git");
-        git.args(["--no-optional-locks", "status", "--porcelain=v2", "--ignored", "--branch"]);
+        git.args([
+            "--no-optional-locks",
+            "status",
+            "--porcelain=v2",
+            "--ignored",
+            "--branch",
+        ]);
         git.current_dir(ground.work.path()).output().unwrap().stdout
     };
     let times = |ground: &Ground| -> Vec<_> {
@@ -214,10 +288,15 @@ fn taking_a_checkpoint_changes_nothing() {
     for _ in 0..3 {
         assert_eq!(ground.call(&checkpoints, || {}), SealOutcome::Unchanged);
     }
-    checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap_err();
+    checkpoints
+        .plan_restore("task", &RestorePoint::Last(1))
+        .unwrap_err();
     same(&before.0, &ground.seen());
     assert_eq!((before.1, before.2), (times(&ground), status(&ground)));
-    assert!(checkpoints.list_checkpoints(None).unwrap().is_empty(), "calls that change nothing leave no checkpoint");
+    assert!(
+        checkpoints.list_checkpoints(None).unwrap().is_empty(),
+        "calls that change nothing leave no checkpoint"
+    );
     assert_eq!(fs::metadata(ground.store()).unwrap().mode() & 0o777, 0o700);
     for (path, (_, mode, _)) in seen(&ground.store()) {
         assert_eq!(mode & 0o077, 0, "{}", path.display());
@@ -237,8 +316,13 @@ fn edits_look_at_their_files_alone() {
         // Somebody else changes a file meanwhile.
         ground.put("b", "mine too\n");
     });
-    let changed = checkpoints.list_differences("task", &RestorePoint::Start).unwrap();
-    let paths: Vec<_> = changed.iter().map(|difference| difference.path.to_str().unwrap()).collect();
+    let changed = checkpoints
+        .list_differences("task", &RestorePoint::Start)
+        .unwrap();
+    let paths: Vec<_> = changed
+        .iter()
+        .map(|difference| difference.path.to_str().unwrap())
+        .collect();
     assert_eq!(paths, ["a", "new", "new/er", "new/er/file"]);
     let diff = checkpoints.render_diff(&changed).unwrap();
     assert_eq!(
@@ -261,7 +345,9 @@ fn undo_goes_further_back_and_forth() {
     let checkpoints = ground.checkpoints();
     let mut states = vec![ground.seen()];
     for number in 0..5 {
-        ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", format!("{number}\n")));
+        ground.scoped(&checkpoints, &ground.files(&["f"]), || {
+            ground.put("f", format!("{number}\n"))
+        });
         states.push(ground.seen());
     }
     assert_eq!(checkpoints.active_calls("task").unwrap(), [1, 2, 3, 4, 5]);
@@ -276,11 +362,18 @@ fn undo_goes_further_back_and_forth() {
     ground.back(&checkpoints, &RestorePoint::Before(7, Vec::new()), false);
     same(&states[4], &ground.seen());
     assert_eq!(checkpoints.active_calls("task").unwrap(), [1, 2, 3, 4]);
-    ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", "on\n"));
+    ground.scoped(&checkpoints, &ground.files(&["f"]), || {
+        ground.put("f", "on\n")
+    });
     ground.back(&checkpoints, &RestorePoint::Start, false);
     same(&states[0], &ground.seen());
-    let few = checkpoints.plan_restore("task", &RestorePoint::Before(99, Vec::new())).unwrap_err();
-    assert_eq!(few.to_string(), "the task task has no changing call 99; its last one is 11");
+    let few = checkpoints
+        .plan_restore("task", &RestorePoint::Before(99, Vec::new()))
+        .unwrap_err();
+    assert_eq!(
+        few.to_string(),
+        "the task task has no changing call 99; its last one is 11"
+    );
 }
 
 #[test]
@@ -290,22 +383,40 @@ fn what_others_changed_is_left_alone() {
         ground.put(name, "old\n");
     }
     let checkpoints = ground.checkpoints();
-    ground.call(&checkpoints, || ground.sh("for f in a b c d; do echo task > $f; done; mkdir made; echo x > made/x"));
+    ground.call(&checkpoints, || {
+        ground.sh("for f in a b c d; do echo task > $f; done; mkdir made; echo x > made/x")
+    });
     ground.put("a", "user\n");
     fs::remove_file(ground.at("b")).unwrap();
     // Another task names its file, so the change is known to be its own.
     let stop = AtomicBool::new(false);
-    let id = checkpoints.take_snapshot(ground.mark("other"), &ground.files(&["c"]), &stop).unwrap();
+    let id = checkpoints
+        .take_snapshot(ground.mark("other"), &ground.files(&["c"]), &stop)
+        .unwrap();
     ground.put("c", "other\n");
     checkpoints.seal_checkpoint(id, 0, &stop).unwrap();
     ground.put("made/users", "keep\n");
-    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
-    let hindered: Vec<_> =
-        plan.items.iter().filter(|item| item.conflict.is_some()).map(|item| item.path.to_str().unwrap()).collect();
+    let plan = checkpoints
+        .plan_restore("task", &RestorePoint::Last(1))
+        .unwrap();
+    let hindered: Vec<_> = plan
+        .items
+        .iter()
+        .filter(|item| item.conflict.is_some())
+        .map(|item| item.path.to_str().unwrap())
+        .collect();
     assert_eq!(hindered, ["a", "b", "c"]);
-    assert!(plan.items[..3].iter().all(|item| item.conflict == Some(RestoreConflict::ChangedSince)));
+    assert!(
+        plan.items[..3]
+            .iter()
+            .all(|item| item.conflict == Some(RestoreConflict::ChangedSince))
+    );
     let restored = ground.undo(&checkpoints);
-    let left: Vec<_> = restored.skipped.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
+    let left: Vec<_> = restored
+        .skipped
+        .iter()
+        .map(|(path, why)| format!("{}: {why}", path.display()))
+        .collect();
     let since = "somebody else has changed it since";
     assert_eq!(
         left,
@@ -318,13 +429,22 @@ fn what_others_changed_is_left_alone() {
     );
     assert_eq!(fs::read_to_string(ground.at("a")).unwrap(), "user\n");
     assert_eq!(fs::read_to_string(ground.at("d")).unwrap(), "old\n");
-    assert_eq!(fs::read_to_string(ground.at("made/users")).unwrap(), "keep\n");
+    assert_eq!(
+        fs::read_to_string(ground.at("made/users")).unwrap(),
+        "keep\n"
+    );
     assert!(!ground.at("made/x").exists());
     // After a forced restore, the user's content is in a checkpoint.
-    let number = ground.back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true).number;
+    let number = ground
+        .back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true)
+        .number;
     assert_eq!(fs::read_to_string(ground.at("a")).unwrap(), "old\n");
     assert_eq!(fs::read_to_string(ground.at("b")).unwrap(), "old\n");
-    ground.back(&checkpoints, &RestorePoint::Before(number, Vec::new()), false);
+    ground.back(
+        &checkpoints,
+        &RestorePoint::Before(number, Vec::new()),
+        false,
+    );
     assert_eq!(fs::read_to_string(ground.at("a")).unwrap(), "user\n");
 }
 
@@ -336,9 +456,20 @@ fn nothing_comes_under_what_is_left_alone() {
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.sh("rm -rf src"));
     ground.put("src", "my own\n");
-    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
-    let told: Vec<_> =
-        plan.items.iter().map(|item| format!("{}: {}", item.path.display(), item.conflict.as_ref().unwrap())).collect();
+    let plan = checkpoints
+        .plan_restore("task", &RestorePoint::Last(1))
+        .unwrap();
+    let told: Vec<_> = plan
+        .items
+        .iter()
+        .map(|item| {
+            format!(
+                "{}: {}",
+                item.path.display(),
+                item.conflict.as_ref().unwrap()
+            )
+        })
+        .collect();
     let under = "src is left alone, and is no folder";
     assert_eq!(
         told,
@@ -359,7 +490,10 @@ fn nothing_comes_under_what_is_left_alone() {
 
 #[test]
 fn what_cannot_be_kept_is_not_gone_over() {
-    let ground = Ground::with(StoreLimits { file_bytes: 1000, ..StoreLimits::default() });
+    let ground = Ground::with(StoreLimits {
+        file_bytes: 1000,
+        ..StoreLimits::default()
+    });
     ground.put("f", "old\n");
     ground.put("g", "old\n");
     let checkpoints = ground.checkpoints();
@@ -381,10 +515,16 @@ fn an_edit_between_two_calls_is_the_users() {
     let ground = Ground::new();
     ground.put("f", "0\n");
     let checkpoints = ground.checkpoints();
-    ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", "1\n"));
+    ground.scoped(&checkpoints, &ground.files(&["f"]), || {
+        ground.put("f", "1\n")
+    });
     ground.put("f", "user\n");
-    ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", "2\n"));
-    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(2)).unwrap();
+    ground.scoped(&checkpoints, &ground.files(&["f"]), || {
+        ground.put("f", "2\n")
+    });
+    let plan = checkpoints
+        .plan_restore("task", &RestorePoint::Last(2))
+        .unwrap();
     assert_eq!(plan.items[0].conflict, Some(RestoreConflict::ChangedSince));
     // Only back to the user's own version.
     ground.undo(&checkpoints);
@@ -406,7 +546,10 @@ fn what_came_back_is_nobodys_business_any_more() {
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
     // A user who names the path can restore it by force.
     let goal = RestorePoint::Before(1, vec!["f".into()]);
-    assert_eq!(checkpoints.plan_restore("task", &goal).unwrap().items[0].conflict, Some(RestoreConflict::ChangedSince));
+    assert_eq!(
+        checkpoints.plan_restore("task", &goal).unwrap().items[0].conflict,
+        Some(RestoreConflict::ChangedSince)
+    );
     ground.back(&checkpoints, &goal, true);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "0\n");
 }
@@ -414,10 +557,18 @@ fn what_came_back_is_nobodys_business_any_more() {
 #[test]
 fn single_paths_come_back() {
     let ground = Ground::new();
-    ground.sh("mkdir -p src/in && echo a > src/a && echo b > src/in/b && echo c > c && echo free > free");
+    ground.sh(
+        "mkdir -p src/in && echo a > src/a && echo b > src/in/b && echo c > c && echo free > free",
+    );
     let checkpoints = ground.checkpoints();
-    ground.call(&checkpoints, || ground.sh("echo A > src/a; rm -r src/in; echo C > c"));
-    ground.back(&checkpoints, &RestorePoint::Before(1, vec!["src".into()]), false);
+    ground.call(&checkpoints, || {
+        ground.sh("echo A > src/a; rm -r src/in; echo C > c")
+    });
+    ground.back(
+        &checkpoints,
+        &RestorePoint::Before(1, vec!["src".into()]),
+        false,
+    );
     assert_eq!(fs::read_to_string(ground.at("src/a")).unwrap(), "a\n");
     assert_eq!(fs::read_to_string(ground.at("src/in/b")).unwrap(), "b\n");
     assert_eq!(fs::read_to_string(ground.at("c")).unwrap(), "C\n");
@@ -428,13 +579,22 @@ fn single_paths_come_back() {
     assert_eq!(plan.items[0].conflict, Some(RestoreConflict::ChangedSince));
     ground.back(&checkpoints, &goal, true);
     assert_eq!(fs::read_to_string(ground.at("free")).unwrap(), "free\n");
-    let unseen = checkpoints.plan_restore("task", &RestorePoint::Before(1, vec!["nothing".into()])).unwrap_err();
-    assert!(matches!(unseen, CheckpointError::UnknownPath { .. }), "{unseen}");
+    let unseen = checkpoints
+        .plan_restore("task", &RestorePoint::Before(1, vec!["nothing".into()]))
+        .unwrap_err();
+    assert!(
+        matches!(unseen, CheckpointError::UnknownPath { .. }),
+        "{unseen}"
+    );
 }
 
 #[test]
 fn what_is_over_a_cap_is_left_alone_and_said() {
-    let caps = StoreLimits { file_bytes: 1000, ignored_entries: 5, ..StoreLimits::default() };
+    let caps = StoreLimits {
+        file_bytes: 1000,
+        ignored_entries: 5,
+        ..StoreLimits::default()
+    };
     let ground = Ground::with(caps);
     ground.put("large", vec![b'x'; 1001]);
     ground.put(".gitignore", "node_modules/\ndist/\n*.tmp\n!keep/\n");
@@ -443,27 +603,48 @@ fn what_is_over_a_cap_is_left_alone_and_said() {
     ground.put("secret.tmp", "kept too\n");
     ground.sh("mkfifo pipe");
     let checkpoints = ground.checkpoints();
-    ground.call(&checkpoints, || ground.sh("rm -rf node_modules dist large secret.tmp pipe; echo x > other"));
-    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
-    let hindered: Vec<_> =
-        plan.items.iter().filter_map(|item| Some((item.path.to_str().unwrap(), item.conflict.clone()?))).collect();
+    ground.call(&checkpoints, || {
+        ground.sh("rm -rf node_modules dist large secret.tmp pipe; echo x > other")
+    });
+    let plan = checkpoints
+        .plan_restore("task", &RestorePoint::Last(1))
+        .unwrap();
+    let hindered: Vec<_> = plan
+        .items
+        .iter()
+        .filter_map(|item| Some((item.path.to_str().unwrap(), item.conflict.clone()?)))
+        .collect();
     assert_eq!(
         hindered,
         [
             ("large", RestoreConflict::Omitted(OmitReason::TooLarge)),
-            ("node_modules", RestoreConflict::Omitted(OmitReason::Ignored)),
+            (
+                "node_modules",
+                RestoreConflict::Omitted(OmitReason::Ignored)
+            ),
             ("pipe", RestoreConflict::Special),
         ]
     );
     let restored = ground.undo(&checkpoints);
     assert_eq!(restored.skipped.len(), 3);
-    assert_eq!(fs::read_to_string(ground.at("secret.tmp")).unwrap(), "kept too\n");
-    assert!(ground.at("dist/2").exists() && !ground.at("other").exists() && !ground.at("large").exists());
+    assert_eq!(
+        fs::read_to_string(ground.at("secret.tmp")).unwrap(),
+        "kept too\n"
+    );
+    assert!(
+        ground.at("dist/2").exists()
+            && !ground.at("other").exists()
+            && !ground.at("large").exists()
+    );
 }
 
 #[test]
 fn files_that_cannot_be_kept_are_never_touched() {
-    let caps = StoreLimits { file_bytes: 1000, ignored_entries: 5, ..StoreLimits::default() };
+    let caps = StoreLimits {
+        file_bytes: 1000,
+        ignored_entries: 5,
+        ..StoreLimits::default()
+    };
     let ground = Ground::with(caps);
     ground.put("large", vec![b'x'; 1001]);
     ground.put(".gitignore", "node_modules/\n");
@@ -473,12 +654,16 @@ fn files_that_cannot_be_kept_are_never_touched() {
         ground.put("node_modules/0", "changed");
         ground.put("small", "x");
     });
-    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
+    let plan = checkpoints
+        .plan_restore("task", &RestorePoint::Last(1))
+        .unwrap();
     assert_eq!(plan.items.len(), 1, "{:?}", plan.items);
     // A call that fills an ignored folder beyond its limit: content that could not be restored is
     // not removed.
     ground.sh("rm -r node_modules");
-    ground.call(&checkpoints, || (0..9).for_each(|number| ground.put(format!("node_modules/{number}"), "x")));
+    ground.call(&checkpoints, || {
+        (0..9).for_each(|number| ground.put(format!("node_modules/{number}"), "x"))
+    });
     assert_eq!(ground.undo(&checkpoints).skipped.len(), 1);
     assert!(ground.at("node_modules/8").exists());
 }
@@ -486,33 +671,60 @@ fn files_that_cannot_be_kept_are_never_touched() {
 #[test]
 fn five_hundred_checkpoints_stay_under_the_cap() {
     let cap = 1 << 20;
-    let caps = StoreLimits { store_bytes: cap, file_bytes: 64 << 10, ..StoreLimits::default() };
+    let caps = StoreLimits {
+        store_bytes: cap,
+        file_bytes: 64 << 10,
+        ..StoreLimits::default()
+    };
     let ground = Ground::with(caps);
-    (0..20).for_each(|number| ground.put(format!("src/{number}"), format!("{number}\n").repeat(100)));
+    (0..20)
+        .for_each(|number| ground.put(format!("src/{number}"), format!("{number}\n").repeat(100)));
     let checkpoints = ground.checkpoints();
-    let size = || -> u64 { seen(&ground.store()).values().map(|(_, _, content)| content.len() as u64).sum() };
+    let size = || -> u64 {
+        seen(&ground.store())
+            .values()
+            .map(|(_, _, content)| content.len() as u64)
+            .sum()
+    };
     let mut most = 0;
     let mut written = 0;
     for number in 0_u32..500 {
         let noise: Vec<u8> = (0_u32..10_000)
-            .map(|at| at.wrapping_mul(number + 7).wrapping_mul(2_654_435_761).to_le_bytes()[3])
+            .map(|at| {
+                at.wrapping_mul(number + 7)
+                    .wrapping_mul(2_654_435_761)
+                    .to_le_bytes()[3]
+            })
             .collect();
         written += noise.len();
         let act = || ground.put(format!("src/{}", number % 20), &noise);
         if number.is_multiple_of(5) {
             ground.call(&checkpoints, act);
         } else {
-            ground.scoped(&checkpoints, &ground.files(&[&format!("src/{}", number % 20)]), act);
+            ground.scoped(
+                &checkpoints,
+                &ground.files(&[&format!("src/{}", number % 20)]),
+                act,
+            );
         }
         most = most.max(size());
     }
     assert!(written as u64 > 4 * cap, "{written} bytes were written");
     assert!(most <= cap, "{most} bytes were taken");
     let list = checkpoints.list_checkpoints(Some("task")).unwrap();
-    assert!(list.len() >= 10 && list.len() < 400, "{} are left", list.len());
+    assert!(
+        list.len() >= 10 && list.len() < 400,
+        "{} are left",
+        list.len()
+    );
     assert_eq!(list.last().unwrap().number, 500);
-    assert_eq!(checkpoints.pruned_through("task").unwrap(), Some(list[0].number - 1));
-    let gone = checkpoints.plan_restore("task", &RestorePoint::Before(1, Vec::new())).unwrap_err();
+    assert_eq!(
+        checkpoints.pruned_through("task").unwrap(),
+        Some(list[0].number - 1)
+    );
+    let gone = checkpoints
+        .plan_restore("task", &RestorePoint::Before(1, Vec::new()))
+        .unwrap_err();
     assert!(matches!(gone, CheckpointError::Pruned { .. }), "{gone}");
     // The rest works, also in a process that did not see the store grow.
     let fresh = ground.checkpoints();
@@ -520,7 +732,11 @@ fn five_hundred_checkpoints_stay_under_the_cap() {
     let back = ground.back(&fresh, &RestorePoint::Last(list.len()), false);
     assert_eq!(back.skipped, []);
     assert!(back.restored >= 10, "{back:?}");
-    ground.back(&fresh, &RestorePoint::Before(back.number, Vec::new()), false);
+    ground.back(
+        &fresh,
+        &RestorePoint::Before(back.number, Vec::new()),
+        false,
+    );
     same(&before, &ground.seen());
 }
 
@@ -540,7 +756,10 @@ fn a_link_in_the_way_leads_nowhere() {
     let forced = ground.back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true);
     assert_eq!(forced.skipped, []);
     assert_eq!(seen(outside.path()).len(), 1, "nothing came there");
-    assert_eq!(fs::read_to_string(outside.path().join("g")).unwrap(), "outside\n");
+    assert_eq!(
+        fs::read_to_string(outside.path().join("g")).unwrap(),
+        "outside\n"
+    );
     assert_eq!(fs::read_to_string(ground.at("g")).unwrap(), "old\n");
     assert!(!ground.at("folder").is_symlink());
     assert_eq!(fs::read_to_string(ground.at("folder/f")).unwrap(), "old\n");
@@ -552,9 +771,13 @@ fn a_stale_plan_is_refused() {
     ground.put("f", "old\n");
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.put("f", "new\n"));
-    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
+    let plan = checkpoints
+        .plan_restore("task", &RestorePoint::Last(1))
+        .unwrap();
     ground.put("f", "user\n");
-    let refused = checkpoints.restore(&plan, &RestorePoint::Last(1), ground.mark("task"), true).unwrap_err();
+    let refused = checkpoints
+        .restore(&plan, &RestorePoint::Last(1), ground.mark("task"), true)
+        .unwrap_err();
     assert!(matches!(refused, CheckpointError::Stale), "{refused}");
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
 }
@@ -565,9 +788,17 @@ fn cancelled_and_damaged() {
     ground.put("f", "old\n");
     ground.put("big", vec![b'b'; 300 << 10]);
     let checkpoints = ground.checkpoints();
-    let cancelled =
-        checkpoints.take_snapshot(ground.mark("task"), &SnapshotScope::All, &AtomicBool::new(true)).unwrap_err();
-    assert!(matches!(cancelled, CheckpointError::Cancelled), "{cancelled}");
+    let cancelled = checkpoints
+        .take_snapshot(
+            ground.mark("task"),
+            &SnapshotScope::All,
+            &AtomicBool::new(true),
+        )
+        .unwrap_err();
+    assert!(
+        matches!(cancelled, CheckpointError::Cancelled),
+        "{cancelled}"
+    );
     assert!(checkpoints.list_checkpoints(None).unwrap().is_empty());
     ground.call(&checkpoints, || ground.sh("rm big; echo new > f"));
     // If the log is cut inside the last record, everything before it is there.
@@ -577,11 +808,19 @@ fn cancelled_and_damaged() {
     for cut in [1, 20, 45, 60, 150] {
         fs::write(&log, &bytes[..bytes.len() - cut]).unwrap();
         let checkpoints = ground.checkpoints();
-        assert!(!checkpoints.list_checkpoints(None).unwrap().is_empty(), "cut by {cut}");
+        assert!(
+            !checkpoints.list_checkpoints(None).unwrap().is_empty(),
+            "cut by {cut}"
+        );
     }
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.put("f", "newest\n"));
-    assert_eq!(ground.back(&checkpoints, &RestorePoint::Start, false).skipped, []);
+    assert_eq!(
+        ground
+            .back(&checkpoints, &RestorePoint::Start, false)
+            .skipped,
+        []
+    );
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "old\n");
     assert_eq!(fs::read(ground.at("big")).unwrap(), vec![b'b'; 300 << 10]);
     // A damaged pack is noticed before anything is written.
@@ -593,7 +832,10 @@ fn cancelled_and_damaged() {
         fs::write(&path, bytes).unwrap();
     }
     let restored = ground.undo(&ground.checkpoints());
-    assert!(restored.skipped.len() == 1 && restored.skipped[0].1.contains("damaged"), "{restored:?}");
+    assert!(
+        restored.skipped.len() == 1 && restored.skipped[0].1.contains("damaged"),
+        "{restored:?}"
+    );
     assert!(!ground.at("big").exists());
 }
 
@@ -601,25 +843,42 @@ fn cancelled_and_damaged() {
 /// all the time.
 fn worker(ground: &Ground, task: &str, rounds: u32) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_checkpoint-probe"));
-    command.arg(ground.work.path()).arg(ground.store()).args([task, &rounds.to_string()]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg(ground.work.path())
+        .arg(ground.store())
+        .args([task, &rounds.to_string()]);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
 /// Checks that every file repeats one line: old or new, and no mixture. Returns the number of
 /// files.
 fn whole(ground: &Ground) -> usize {
-    let files: Vec<_> = ground.seen().into_iter().filter(|(path, (kind, ..))| *kind == 'f' && !is_temp(path)).collect();
+    let files: Vec<_> = ground
+        .seen()
+        .into_iter()
+        .filter(|(path, (kind, ..))| *kind == 'f' && !is_temp(path))
+        .collect();
     for (path, (_, _, content)) in &files {
         let text = String::from_utf8(content.clone()).unwrap();
         let first = text.lines().next().unwrap_or_default();
-        assert!(text.lines().count() == 1500 && text.lines().all(|line| line == first), "{}", path.display());
+        assert!(
+            text.lines().count() == 1500 && text.lines().all(|line| line == first),
+            "{}",
+            path.display()
+        );
     }
     files.len()
 }
 
 fn is_temp(path: &Path) -> bool {
-    path.file_name().unwrap().to_string_lossy().starts_with(".sabir-tmp-")
+    path.file_name()
+        .unwrap()
+        .to_string_lossy()
+        .starts_with(".sabir-tmp-")
 }
 
 /// Checks that everything that is listed can be read.
@@ -629,7 +888,9 @@ fn usable(ground: &Ground, task: &str) -> Option<u32> {
     for checkpoint in &list {
         let goal = RestorePoint::Before(checkpoint.number, Vec::new());
         checkpoints.plan_restore(task, &goal).unwrap();
-        checkpoints.render_diff(&checkpoints.list_differences(task, &goal).unwrap()).unwrap();
+        checkpoints
+            .render_diff(&checkpoints.list_differences(task, &goal).unwrap())
+            .unwrap();
     }
     list.first().map(|first| first.number)
 }
@@ -647,16 +908,26 @@ fn killed_at_any_moment() {
 
 /// Kills a process that takes checkpoints so many times, and until it has kept one; then goes back to the first of them.
 fn kill_workers(rounds: u32) {
-    let ground = Ground::with(StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() });
+    let ground = Ground::with(StoreLimits {
+        store_bytes: 1 << 20,
+        ..StoreLimits::default()
+    });
     let mut seed = 0x5ab1_2026_u64;
     let mut killed = 0;
     let mut started = 0;
     // On a busy machine the first ones may die before they have begun.
     while started < rounds
-        || (started < rounds * 20 && ground.checkpoints().list_checkpoints(Some("task")).unwrap().is_empty())
+        || (started < rounds * 20
+            && ground
+                .checkpoints()
+                .list_checkpoints(Some("task"))
+                .unwrap()
+                .is_empty())
     {
         started += 1;
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let mut child = worker(&ground, "task", 100_000).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(5 + (seed >> 33) % 120));
         killed += u32::from(child.try_wait().unwrap().is_none());
@@ -665,7 +936,10 @@ fn kill_workers(rounds: u32) {
         whole(&ground);
         let list = ground.checkpoints().list_checkpoints(Some("task")).unwrap();
         for checkpoint in list.first().into_iter().chain(list.last()) {
-            ground.checkpoints().plan_restore("task", &RestorePoint::Before(checkpoint.number, Vec::new())).unwrap();
+            ground
+                .checkpoints()
+                .plan_restore("task", &RestorePoint::Before(checkpoint.number, Vec::new()))
+                .unwrap();
         }
     }
     assert_eq!(killed, started, "the helper ended by itself");
@@ -675,18 +949,38 @@ fn kill_workers(rounds: u32) {
     let back = ground.back(&checkpoints, &RestorePoint::Before(first, Vec::new()), true);
     assert_eq!(back.skipped, []);
     whole(&ground);
-    assert_eq!(ground.back(&checkpoints, &RestorePoint::Before(back.number, Vec::new()), false).skipped, []);
-    let settled = |seen: Seen| seen.into_iter().filter(|(path, _)| !is_temp(path)).collect::<Seen>();
+    assert_eq!(
+        ground
+            .back(
+                &checkpoints,
+                &RestorePoint::Before(back.number, Vec::new()),
+                false
+            )
+            .skipped,
+        []
+    );
+    let settled = |seen: Seen| {
+        seen.into_iter()
+            .filter(|(path, _)| !is_temp(path))
+            .collect::<Seen>()
+    };
     same(&settled(before), &settled(ground.seen()));
 }
 
 #[test]
 fn two_processes_share_a_store() {
-    let ground = Ground::with(StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() });
+    let ground = Ground::with(StoreLimits {
+        store_bytes: 1 << 20,
+        ..StoreLimits::default()
+    });
     let workers = ["one", "two"].map(|task| worker(&ground, task, 60).spawn().unwrap());
     for worker in workers {
         let output = worker.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     whole(&ground);
     // Calls, and a restore after every tenth if it was not pruned. The store is small, so the
@@ -699,7 +993,13 @@ fn two_processes_share_a_store() {
         let last = list.last().map(|last| last.number).or(pruned).unwrap();
         assert!((60..=66).contains(&last), "{task}: {last}");
     }
-    assert!(!ground.checkpoints().list_checkpoints(None).unwrap().is_empty());
+    assert!(
+        !ground
+            .checkpoints()
+            .list_checkpoints(None)
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -711,8 +1011,13 @@ fn a_full_disk_takes_no_checkpoint_and_harms_none() {
     // A file system without space: a folder is in the place of the next pack.
     ground.put("large", vec![b'x'; 1 << 20]);
     fs::create_dir(ground.store().join("packs/00000001.tmp")).unwrap();
-    let refused =
-        checkpoints.take_snapshot(ground.mark("task"), &SnapshotScope::All, &AtomicBool::new(false)).unwrap_err();
+    let refused = checkpoints
+        .take_snapshot(
+            ground.mark("task"),
+            &SnapshotScope::All,
+            &AtomicBool::new(false),
+        )
+        .unwrap_err();
     assert!(matches!(refused, CheckpointError::Io { .. }), "{refused}");
     assert_eq!(checkpoints.list_checkpoints(None).unwrap().len(), 1);
     assert_eq!(ground.undo(&checkpoints).skipped, []);
@@ -722,23 +1027,40 @@ fn a_full_disk_takes_no_checkpoint_and_harms_none() {
 #[test]
 fn the_stores_of_all_folders_are_bounded() {
     let data = TempDir::new().unwrap();
-    let stores: Vec<PathBuf> = (0..4).map(|number| data.path().join(number.to_string())).collect();
+    let stores: Vec<PathBuf> = (0..4)
+        .map(|number| data.path().join(number.to_string()))
+        .collect();
     let ground = Ground::new();
     for (at, store) in stores.iter().enumerate() {
         let workspace = Arc::new(Workspace::open(ground.work.path()).unwrap());
         let checkpoints = CheckpointStore::new(store.clone(), workspace, ground.caps, Vec::new());
         ground.put("f", vec![b'x'; 500_000]);
         ground.call(&checkpoints, || ground.put("f", "new\n"));
-        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + at as u64);
-        fs::File::open(store.join("log")).unwrap().set_modified(time).unwrap();
+        let time =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + at as u64);
+        fs::File::open(store.join("log"))
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
     }
     let most = 1_200_000;
-    assert_eq!(prune_stores(data.path(), &stores[0], most).unwrap(), [stores[1].clone(), stores[2].clone()]);
+    assert_eq!(
+        prune_stores(data.path(), &stores[0], most).unwrap(),
+        [stores[1].clone(), stores[2].clone()]
+    );
     assert!(stores[0].exists() && stores[3].exists());
-    assert!(prune_stores(data.path(), &stores[0], most).unwrap().is_empty());
+    assert!(
+        prune_stores(data.path(), &stores[0], most)
+            .unwrap()
+            .is_empty()
+    );
     // Only stores are removed.
     fs::create_dir(data.path().join("mine")).unwrap();
     prune_stores(data.path(), &stores[0], 0).unwrap();
     assert!(data.path().join("mine").exists() && stores[0].exists() && !stores[3].exists());
-    assert!(prune_stores(&data.path().join("missing"), &stores[0], 0).unwrap().is_empty());
+    assert!(
+        prune_stores(&data.path().join("missing"), &stores[0], 0)
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -10,7 +10,11 @@ fn ambiguous_search_does_not_edit_the_first_place() {
 #[test]
 fn an_anchor_does_not_replace_an_inside_that_differs() {
     let text = "fn f() {\n    important();\n    kept();\n}\n";
-    check(text, &block("fn f() {\n    other();\n    kept();\n}\n", "fn f() {}\n"), "NotFound@1 [1, 2, 3, 4]");
+    check(
+        text,
+        &block("fn f() {\n    other();\n    kept();\n}\n", "fn f() {}\n"),
+        "NotFound@1 [1, 2, 3, 4]",
+    );
 }
 
 #[test]
@@ -25,15 +29,35 @@ fn indentation_is_not_lost() {
 
 #[test]
 fn line_endings_are_not_mixed() {
-    check("a\r\nb\r\nc\r\n", &block("b\n", "x\ny\n"), "a\r\nx\r\ny\r\nc\r\n");
+    check(
+        "a\r\nb\r\nc\r\n",
+        &block("b\n", "x\ny\n"),
+        "a\r\nx\r\ny\r\nc\r\n",
+    );
 }
 
 #[test]
 fn a_divider_in_the_replacement_loses_no_lines() {
-    check("a\nb\n", &block("a\n", "T\n=======\nU\n"), "UnclearDivider@1 []");
-    check("a\nb\n", &block("a\n", "T\n\\=======\nU\n"), "T\n=======\nU\nb\n");
-    check("T\n=======\nnew\n", &block("T\n=======\nold\n", "x\n"), "UnclearDivider@1 []");
-    check("T\n===\nold\n", &block("T\n===\nstale\n", "x\n"), "NotFound@1 [1, 2, 3]");
+    check(
+        "a\nb\n",
+        &block("a\n", "T\n=======\nU\n"),
+        "UnclearDivider@1 []",
+    );
+    check(
+        "a\nb\n",
+        &block("a\n", "T\n\\=======\nU\n"),
+        "T\n=======\nU\nb\n",
+    );
+    check(
+        "T\n=======\nnew\n",
+        &block("T\n=======\nold\n", "x\n"),
+        "UnclearDivider@1 []",
+    );
+    check(
+        "T\n===\nold\n",
+        &block("T\n===\nstale\n", "x\n"),
+        "NotFound@1 [1, 2, 3]",
+    );
 }
 
 #[test]
@@ -45,7 +69,11 @@ fn a_diff_without_blocks_does_not_succeed() {
 fn nothing_is_expanded_in_new_code() {
     let code = "'$&' '$1' '$$' '$`' \\n \\1 %s &lt; {0}\n";
     check("a\n", &block("a\n", code), code);
-    let replacement = StringReplacement { old: "a".to_owned(), new: code.to_owned(), count: Some(1) };
+    let replacement = StringReplacement {
+        old: "a".to_owned(),
+        new: code.to_owned(),
+        count: Some(1),
+    };
     assert_eq!(apply_string("a", &replacement).unwrap().content, code);
 }
 

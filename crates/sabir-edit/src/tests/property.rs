@@ -52,7 +52,9 @@ fn cases() -> impl Strategy<Value = Case> {
             let mut lines: Vec<_> = parts
                 .into_iter()
                 .enumerate()
-                .map(|(index, ((indent, text, blanks, end), _))| (format!("{indent}{index}{text}{blanks}"), end))
+                .map(|(index, ((indent, text, blanks, end), _))| {
+                    (format!("{indent}{index}{text}{blanks}"), end)
+                })
                 .collect();
             if let (true, Some(last)) = (is_open, lines.last_mut()) {
                 last.1 = "";
@@ -61,19 +63,31 @@ fn cases() -> impl Strategy<Value = Case> {
             if fates.iter().all(|fate| *fate == Fate::Stays) {
                 fates[0] = Fate::Changes;
             }
-            Case { lines, from, to, fates, is_noisy }
+            Case {
+                lines,
+                from,
+                to,
+                fates,
+                is_noisy,
+            }
         })
 }
 
 impl Case {
     fn text(&self) -> String {
-        self.lines.iter().map(|(line, end)| format!("{line}{end}")).collect()
+        self.lines
+            .iter()
+            .map(|(line, end)| format!("{line}{end}"))
+            .collect()
     }
 
     /// Returns a line as the edit shows it, noise included.
     fn shown(&self, line: &str) -> String {
         if self.is_noisy {
-            format!("{} ", line.trim_end().replace(['“'], "\"").replace('’', "'"))
+            format!(
+                "{} ",
+                line.trim_end().replace(['“'], "\"").replace('’', "'")
+            )
         } else {
             line.to_owned()
         }
@@ -91,13 +105,18 @@ impl Case {
             "\n"
         };
         let near = |index: usize| match self.lines[index].1 {
-            "" => index.checked_sub(1).map_or(usual, |before| self.lines[before].1),
+            "" => index
+                .checked_sub(1)
+                .map_or(usual, |before| self.lines[before].1),
             end => end,
         };
         let mut text = String::new();
         for (index, (line, end)) in self.lines.iter().enumerate() {
-            let fate =
-                if (self.from..self.to).contains(&index) { &self.fates[index - self.from] } else { &Fate::Stays };
+            let fate = if (self.from..self.to).contains(&index) {
+                &self.fates[index - self.from]
+            } else {
+                &Fate::Stays
+            };
             match fate {
                 Fate::Stays => text.push_str(&format!("{line}{end}")),
                 Fate::Goes => {}
@@ -126,7 +145,12 @@ impl Case {
 
     fn diff(&self) -> String {
         let (old, new) = self.sides();
-        let lines = |lines: Vec<String>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let lines = |lines: Vec<String>| {
+            lines
+                .iter()
+                .map(|line| format!("{line}\n"))
+                .collect::<String>()
+        };
         block(&lines(old), &lines(new))
     }
 

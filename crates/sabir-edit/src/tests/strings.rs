@@ -4,7 +4,11 @@ use super::*;
 
 #[track_caller]
 fn check_count(original: &str, (old, new): (&str, &str), count: Option<usize>, expected: &str) {
-    let replacement = StringReplacement { old: old.to_owned(), new: new.to_owned(), count };
+    let replacement = StringReplacement {
+        old: old.to_owned(),
+        new: new.to_owned(),
+        count,
+    };
     let found = match apply_string(original, &replacement) {
         Ok(edited) => edited.content,
         Err(faults) => faults.iter().map(brief).collect::<Vec<_>>().join(", "),
@@ -23,7 +27,12 @@ fn exact() {
     check("price is $100", "$100", "$&$1$'", "price is $&$1$'");
     check("a\nb\nc\n", "b\n", "", "a\nc\n");
     check("a\nb\nc\n", "a\nb", "x", "x\nc\n");
-    check("line1\nline2\nline3", "line2", "new line 2\nextra", "line1\nnew line 2\nextra\nline3");
+    check(
+        "line1\nline2\nline3",
+        "line2",
+        "new line 2\nextra",
+        "line1\nnew line 2\nextra\nline3",
+    );
     check("aé\n", "é", "e", "ae\n");
     check("foo foo foo", "foo", "bar", "Ambiguous@1 [1, 1, 1]");
     check("foo\nfoo\n", "foo", "bar", "Ambiguous@1 [1, 2]");
@@ -50,19 +59,44 @@ fn counts() {
 #[test]
 fn line_endings() {
     let crlf = "first\r\nsecond\r\nthird\r\n";
-    check(crlf, "second\n", "REPLACED\n", "first\r\nREPLACED\r\nthird\r\n");
-    check(crlf, "first\nsecond", "one\ntwo\nthree", "one\r\ntwo\r\nthree\r\nthird\r\n");
+    check(
+        crlf,
+        "second\n",
+        "REPLACED\n",
+        "first\r\nREPLACED\r\nthird\r\n",
+    );
+    check(
+        crlf,
+        "first\nsecond",
+        "one\ntwo\nthree",
+        "one\r\ntwo\r\nthree\r\nthird\r\n",
+    );
     check(crlf, "first\r\nsecond", "x\r\ny", "x\r\ny\r\nthird\r\n");
     check(crlf, "second", "x", "first\r\nx\r\nthird\r\n");
     check("a\nb\n", "a\r\nb\r\n", "c\r\nd\r\n", "c\nd\n");
-    check("hello\r\nworld\r\n---\r\nhello\nworld\n", "hello\nworld\n", "x\n", "Ambiguous@1 [1, 4]");
-    check("a\r\nb\nc\r\nd\n", "a\nb\nc\n", "a\nx\nc\n", "a\r\nx\nc\r\nd\n");
+    check(
+        "hello\r\nworld\r\n---\r\nhello\nworld\n",
+        "hello\nworld\n",
+        "x\n",
+        "Ambiguous@1 [1, 4]",
+    );
+    check(
+        "a\r\nb\nc\r\nd\n",
+        "a\nb\nc\n",
+        "a\nx\nc\n",
+        "a\r\nx\nc\r\nd\n",
+    );
     check("a\rb\rc\r", "b\n", "x\n", "a\rx\rc\r");
 }
 
 #[test]
 fn normal_forms() {
-    check("say “hi” – now\n", "\"hi\" -", "\"ho\" -", "say \"ho\" - now\n");
+    check(
+        "say “hi” – now\n",
+        "\"hi\" -",
+        "\"ho\" -",
+        "say \"ho\" - now\n",
+    );
     check("a  \nb\t\nc\n", "a\nb\n", "a\nx\n", "a  \nx\nc\n");
     check("a\nb\nc\n", "a  \nb  ", "a  \nx", "a\nx\nc\n");
     check("“a”\n\"a\"\n", "\"a\"", "b", "“a”\nb\n");
@@ -75,19 +109,42 @@ fn normal_forms() {
 #[test]
 fn shifted_indentation() {
     let text = "    if (a) {\n        foo();\n    }\n";
-    check(text, "if (a) {\n    foo();\n}", "if (a) {\n    bar();\n}", "    if (a) {\n        bar();\n    }\n");
+    check(
+        text,
+        "if (a) {\n    foo();\n}",
+        "if (a) {\n    bar();\n}",
+        "    if (a) {\n        bar();\n    }\n",
+    );
     check(text, "if (a) {\n    foo();\n}\n", "", "");
     check("a\n  b\n", "  a\n    b\n", "  a\n    c\n", "a\n  c\n");
-    check("  hello\n    world\n", "hello\nworld", "goodbye\nmoon", "NotFound@1 [1, 2]");
+    check(
+        "  hello\n    world\n",
+        "hello\nworld",
+        "goodbye\nmoon",
+        "NotFound@1 [1, 2]",
+    );
     check("\ta\n\tb\n", "    a\n    b\n", "c\n", "NotFound@1 [1, 2]");
-    check(text, "if (a) {\n    foo();\n}\n", "bar();", "NotFound@1 [1, 2, 3]");
-    check("  a\n  b\n    a\n    b\n", "a\nb\n", "c\n", "Ambiguous@1 [1, 3]");
+    check(
+        text,
+        "if (a) {\n    foo();\n}\n",
+        "bar();",
+        "NotFound@1 [1, 2, 3]",
+    );
+    check(
+        "  a\n  b\n    a\n    b\n",
+        "a\nb\n",
+        "c\n",
+        "Ambiguous@1 [1, 3]",
+    );
 }
 
 #[test]
 fn whole() {
-    let content =
-        |old: &str, new: &str| apply_whole(old, new).map(|edited| edited.content).map_err(|faults| faults[0].kind);
+    let content = |old: &str, new: &str| {
+        apply_whole(old, new)
+            .map(|edited| edited.content)
+            .map_err(|faults| faults[0].kind)
+    };
     assert_eq!(content("a\r\nb", "c\n"), Ok("c\n".to_owned()));
     assert_eq!(content("", "\n"), Ok("\n".to_owned()));
     assert_eq!(content("a", ""), Ok(String::new()));

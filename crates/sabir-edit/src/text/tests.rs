@@ -5,13 +5,20 @@ use super::*;
 #[track_caller]
 fn check(bytes: &[u8], name: &str, content: &str) {
     let text = DecodedText::decode(bytes).unwrap_or_else(|error| panic!("{bytes:?}: {error}"));
-    assert_eq!((text.encoding.name(), text.content.as_str()), (name, content));
+    assert_eq!(
+        (text.encoding.name(), text.content.as_str()),
+        (name, content)
+    );
     assert_eq!(text.encoding.encode(&text.content).unwrap(), bytes);
 }
 
 #[track_caller]
 fn check_binary(bytes: &[u8], at: usize) {
-    assert_eq!(DecodedText::decode(bytes), Err(NotText::Binary { at }), "{bytes:?}");
+    assert_eq!(
+        DecodedText::decode(bytes),
+        Err(NotText::Binary { at }),
+        "{bytes:?}"
+    );
 }
 
 fn utf16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
@@ -21,9 +28,17 @@ fn utf16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
 #[test]
 fn unicode() {
     check(b"", "UTF-8", "");
-    check("a\r\né\u{1b}[0m\u{7}".as_bytes(), "UTF-8", "a\r\né\u{1b}[0m\u{7}");
+    check(
+        "a\r\né\u{1b}[0m\u{7}".as_bytes(),
+        "UTF-8",
+        "a\r\né\u{1b}[0m\u{7}",
+    );
     check(b"\xef\xbb\xbfa", "UTF-8 with a byte order mark", "a");
-    check(b"\xef\xbb\xbf\xef\xbb\xbf", "UTF-8 with a byte order mark", "\u{feff}");
+    check(
+        b"\xef\xbb\xbf\xef\xbb\xbf",
+        "UTF-8 with a byte order mark",
+        "\u{feff}",
+    );
     check(b"\xff\xfea\0\n\0", "UTF-16LE with a byte order mark", "a\n");
     check(b"\xfe\xff\0a\0\n", "UTF-16BE with a byte order mark", "a\n");
     check(b"\xff\xfe", "UTF-16LE with a byte order mark", "");
@@ -34,8 +49,16 @@ fn unicode() {
 
 #[test]
 fn stray_bytes() {
-    check("é\u{fc}é".as_bytes(), "UTF-8", "ééé".replacen("éé", "éü", 1).as_str());
-    check(b"caf\xc3\xa9 na\xefve", "UTF-8 with stray bytes", "café na\u{10ffef}ve");
+    check(
+        "é\u{fc}é".as_bytes(),
+        "UTF-8",
+        "ééé".replacen("éé", "éü", 1).as_str(),
+    );
+    check(
+        b"caf\xc3\xa9 na\xefve",
+        "UTF-8 with stray bytes",
+        "café na\u{10ffef}ve",
+    );
     let mut own = "é\u{10ffef}".as_bytes().to_vec();
     own.push(0xef);
     assert_ne!(
@@ -48,17 +71,38 @@ fn stray_bytes() {
 #[test]
 fn older_encodings() {
     for (encoding, text) in [
-        (WINDOWS_1252, "Der Bär fraß süße Äpfel – für 5 €, naïve façade, über größere Häuser.\r\n"),
-        (encoding_rs::WINDOWS_1251, "Съешь же ещё этих мягких французских булок, да выпей чаю.\n"),
+        (
+            WINDOWS_1252,
+            "Der Bär fraß süße Äpfel – für 5 €, naïve façade, über größere Häuser.\r\n",
+        ),
+        (
+            encoding_rs::WINDOWS_1251,
+            "Съешь же ещё этих мягких французских булок, да выпей чаю.\n",
+        ),
         (
             encoding_rs::KOI8_U,
             "Широкая электрификация южных губерний даст мощный толчок подъёму сельского хозяйства.\n",
         ),
-        (encoding_rs::SHIFT_JIS, "これは日本語のテキストです。ファイルを編集します。\n"),
-        (encoding_rs::EUC_JP, "これは日本語のテキストです。ファイルを編集します。\n"),
-        (encoding_rs::EUC_KR, "이것은 한국어 텍스트입니다. 파일을 편집합니다.\n"),
-        (encoding_rs::BIG5, "這是一個繁體中文的文字檔案，我們要編輯它。\n"),
-        (encoding_rs::GBK, "这是一个简体中文的文本文件，我们要编辑它。\n"),
+        (
+            encoding_rs::SHIFT_JIS,
+            "これは日本語のテキストです。ファイルを編集します。\n",
+        ),
+        (
+            encoding_rs::EUC_JP,
+            "これは日本語のテキストです。ファイルを編集します。\n",
+        ),
+        (
+            encoding_rs::EUC_KR,
+            "이것은 한국어 텍스트입니다. 파일을 편집합니다.\n",
+        ),
+        (
+            encoding_rs::BIG5,
+            "這是一個繁體中文的文字檔案，我們要編輯它。\n",
+        ),
+        (
+            encoding_rs::GBK,
+            "这是一个简体中文的文本文件，我们要编辑它。\n",
+        ),
     ] {
         let bytes = encode_legacy(encoding, text).unwrap();
         check(&bytes, encoding.name(), text);
@@ -81,8 +125,14 @@ fn binary_stays_binary() {
 fn characters_that_are_missing() {
     let text = DecodedText::decode(b"na\xefve").unwrap();
     let error = text.encoding.encode("naïve → x").unwrap_err();
-    assert_eq!(error.to_string(), "'→' cannot be written in windows-1252, in which the file is");
-    assert_eq!(text.encoding.encode("na\u{ef}f €").unwrap(), b"na\xeff \x80");
+    assert_eq!(
+        error.to_string(),
+        "'→' cannot be written in windows-1252, in which the file is"
+    );
+    assert_eq!(
+        text.encoding.encode("na\u{ef}f €").unwrap(),
+        b"na\xeff \x80"
+    );
 }
 
 proptest::proptest! {

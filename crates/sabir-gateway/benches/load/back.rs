@@ -33,7 +33,12 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) fn words(&self) -> String {
-        let Self { stream, events, gap, size } = self;
+        let Self {
+            stream,
+            events,
+            gap,
+            size,
+        } = self;
         format!("load {stream} {events} {} {size} end", gap.as_micros())
     }
 
@@ -42,7 +47,12 @@ impl Order {
         let mut numbers = rest.split(' ').map_while(|word| word.parse::<u64>().ok());
         let mut next = || numbers.next();
         let (stream, events) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
-        Some(Self { stream, events, gap: Duration::from_micros(next()?), size: usize::try_from(next()?).ok()? })
+        Some(Self {
+            stream,
+            events,
+            gap: Duration::from_micros(next()?),
+            size: usize::try_from(next()?).ok()?,
+        })
     }
 
     /// A record: the stream, its number, the time.
@@ -62,7 +72,9 @@ pub(crate) fn now() -> u64 {
 /// Serves until the process ends.
 pub(crate) async fn serve(listener: TcpListener) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Ok((stream, _)) = listener.accept().await else {
+            continue;
+        };
         tokio::spawn(async move {
             // A client that leaves is counted by whoever waits for its answer.
             let _ = connection(stream).await;
@@ -84,7 +96,10 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// The path and the body of the next request; `None` at the end of the connection.
-async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<(String, Vec<u8>)>> {
+async fn request(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<(String, Vec<u8>)>> {
     let head = loop {
         if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
@@ -94,8 +109,15 @@ async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Opt
         }
     };
     let words = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
-    let path = String::from_utf8_lossy(&buffer[..head]).split(' ').nth(1).unwrap_or_default().to_owned();
-    let length = words.split("content-length:").nth(1).and_then(|rest| rest.lines().next()?.trim().parse().ok());
+    let path = String::from_utf8_lossy(&buffer[..head])
+        .split(' ')
+        .nth(1)
+        .unwrap_or_default()
+        .to_owned();
+    let length = words
+        .split("content-length:")
+        .nth(1)
+        .and_then(|rest| rest.lines().next()?.trim().parse().ok());
     let end = head + length.unwrap_or(0);
     while buffer.len() < end {
         if stream.read_buf(buffer).await? == 0 {
@@ -109,7 +131,8 @@ async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Opt
 
 async fn answer(stream: &mut TcpStream, wire: Wire, model: &str, order: Order) -> io::Result<()> {
     let kind = wire.stream_type();
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+    let head =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
     let mut writer = Writer::new(wire, model);
     let mut out = Vec::new();
@@ -146,28 +169,42 @@ struct Writer {
 
 impl Writer {
     fn new(wire: Wire, model: &str) -> Self {
-        let words = model.strip_prefix("as-").and_then(|name| DialectSet::built_in().find(name)).map(|dialect| {
-            let schema = json!({"type": "object", "properties": {ARGUMENT: {"type": "string"}}});
-            let tools = ToolSet::new(vec![sabir_call::ToolSpec::new(TOOL, "", schema)]).unwrap();
-            let arguments = json!({ARGUMENT: "@@"}).as_object().cloned().unwrap();
-            let call =
-                sabir_call::Call { id: sabir_call::CallId::new("c"), name: TOOL.to_owned(), arguments, dialect: None };
-            let text = dialect.render_calls([&call], &tools);
-            let (before, behind) = text.split_once("@@").unwrap();
-            (before.to_owned(), behind.to_owned())
-        });
+        let words = model
+            .strip_prefix("as-")
+            .and_then(|name| DialectSet::built_in().find(name))
+            .map(|dialect| {
+                let schema =
+                    json!({"type": "object", "properties": {ARGUMENT: {"type": "string"}}});
+                let tools =
+                    ToolSet::new(vec![sabir_call::ToolSpec::new(TOOL, "", schema)]).unwrap();
+                let arguments = json!({ARGUMENT: "@@"}).as_object().cloned().unwrap();
+                let call = sabir_call::Call {
+                    id: sabir_call::CallId::new("c"),
+                    name: TOOL.to_owned(),
+                    arguments,
+                    dialect: None,
+                };
+                let text = dialect.render_calls([&call], &tools);
+                let (before, behind) = text.split_once("@@").unwrap();
+                (before.to_owned(), behind.to_owned())
+            });
         let head = ResponseMetadata {
             id: "load".to_owned(),
             model: model.to_owned(),
             created: 1_700_000_000,
             ..ResponseMetadata::default()
         };
-        Self { encoder: Some(ResponseEncoder::new(wire, head)), words }
+        Self {
+            encoder: Some(ResponseEncoder::new(wire, head)),
+            words,
+        }
     }
 
     fn say(&mut self, events: &[Event<'_>], out: &mut Vec<u8>) {
         let encoder = self.encoder.as_mut().unwrap();
-        events.iter().for_each(|event| encoder.encode_event(*event, out));
+        events
+            .iter()
+            .for_each(|event| encoder.encode_event(*event, out));
     }
 
     fn open(&mut self, out: &mut Vec<u8>) {
@@ -175,8 +212,20 @@ impl Writer {
             Some((before, _)) => self.say(&[Event::Text { text: &before }], out),
             None => self.say(
                 &[
-                    Event::CallStart { index: 0, id: Some("call_1"), name: TOOL, dialect: None, at: 0, name_at: 0 },
-                    Event::ArgStart { index: 0, name: ARGUMENT, form: ArgForm::String, at: 0 },
+                    Event::CallStart {
+                        index: 0,
+                        id: Some("call_1"),
+                        name: TOOL,
+                        dialect: None,
+                        at: 0,
+                        name_at: 0,
+                    },
+                    Event::ArgStart {
+                        index: 0,
+                        name: ARGUMENT,
+                        form: ArgForm::String,
+                        at: 0,
+                    },
                 ],
                 out,
             ),
@@ -197,14 +246,25 @@ impl Writer {
                 StopReason::End
             }
             None => {
-                let end = [Event::ArgEnd { index: 0, lead: "", at: 0 }, Event::CallEnd { index: 0, at: 0 }];
+                let end = [
+                    Event::ArgEnd {
+                        index: 0,
+                        lead: "",
+                        at: 0,
+                    },
+                    Event::CallEnd { index: 0, at: 0 },
+                ];
                 self.say(&end, out);
                 StopReason::Calls
             }
         };
         self.say(
             &[
-                Event::Usage(Usage { input: Some(12), output: Some(5), ..Usage::default() }),
+                Event::Usage(Usage {
+                    input: Some(12),
+                    output: Some(5),
+                    ..Usage::default()
+                }),
                 Event::Stop { reason, raw: "" },
             ],
             out,

@@ -32,7 +32,13 @@ pub(crate) struct Asked {
 
 /// Asks once and reads to the end.
 pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
-    let mut collector = Collector { order, text: String::new(), begun: false, at: 0, outcome: Outcome::default() };
+    let mut collector = Collector {
+        order,
+        text: String::new(),
+        begun: false,
+        at: 0,
+        outcome: Outcome::default(),
+    };
     let failed = match read(asked, &mut collector).await {
         Ok(true) => None,
         Ok(false) => Some("the answer has no end".to_owned()),
@@ -41,7 +47,8 @@ pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
     let mut outcome = collector.outcome;
     let got = outcome.late.len();
     let missing = got != order.events as usize;
-    outcome.error = failed.or_else(|| missing.then(|| format!("{got} records of {}", order.events)));
+    outcome.error =
+        failed.or_else(|| missing.then(|| format!("{got} records of {}", order.events)));
     outcome
 }
 
@@ -75,11 +82,26 @@ fn request(asked: &Asked, order: &Order) -> Vec<u8> {
         max_output_tokens: Some(4096),
         ..Request::default()
     };
-    let body =
-        asked.front.encode_request(&request, &WireOptions { streamed: true, ..WireOptions::default() }).to_string();
-    let version = if asked.front.name().starts_with("openai") { "/v1" } else { "" };
+    let body = asked
+        .front
+        .encode_request(
+            &request,
+            &WireOptions {
+                streamed: true,
+                ..WireOptions::default()
+            },
+        )
+        .to_string();
+    let version = if asked.front.name().starts_with("openai") {
+        "/v1"
+    } else {
+        ""
+    };
     let path = asked.front.endpoint_path(&asked.model, true);
-    let mut head = format!("POST {version}{path} HTTP/1.1\r\nhost: {}\r\n", asked.address);
+    let mut head = format!(
+        "POST {version}{path} HTTP/1.1\r\nhost: {}\r\n",
+        asked.address
+    );
     for (name, value) in asked.front.required_headers() {
         head += &format!("{name}: {value}\r\n");
     }
@@ -102,9 +124,17 @@ impl Transfer {
         self.kept.extend_from_slice(bytes);
         let mut at = 0;
         if !self.headed {
-            let Some(end) = self.kept.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(false) };
+            let Some(end) = self
+                .kept
+                .windows(4)
+                .position(|window| window == b"\r\n\r\n")
+            else {
+                return Ok(false);
+            };
             if !self.kept.starts_with(b"HTTP/1.1 200") {
-                return Err(io::Error::other(String::from_utf8_lossy(&self.kept).into_owned()));
+                return Err(io::Error::other(
+                    String::from_utf8_lossy(&self.kept).into_owned(),
+                ));
             }
             (self.headed, at) = (true, end + 4);
         }
@@ -118,7 +148,9 @@ impl Transfer {
             let rest = &self.kept[at..];
             // The line feed behind a chunk is read together with the next length.
             let skip = if rest.starts_with(b"\r\n") { 2 } else { 0 };
-            let Some(line) = rest[skip..].windows(2).position(|window| window == b"\r\n") else { break false };
+            let Some(line) = rest[skip..].windows(2).position(|window| window == b"\r\n") else {
+                break false;
+            };
             let size = std::str::from_utf8(&rest[skip..skip + line]).ok();
             let size = size.and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
             self.left = size.ok_or_else(|| io::Error::other("a chunk without a length"))?;
@@ -154,11 +186,15 @@ impl EventSink for Collector {
 impl Collector {
     fn records(&mut self) {
         if !self.begun {
-            let Some(at) = self.text.find(BEGIN) else { return };
+            let Some(at) = self.text.find(BEGIN) else {
+                return;
+            };
             self.text.drain(..at + BEGIN.len());
             self.begun = true;
         }
-        while self.text.len() >= self.order.size && self.outcome.late.len() < self.order.events as usize {
+        while self.text.len() >= self.order.size
+            && self.outcome.late.len() < self.order.events as usize
+        {
             let rest = self.text.split_off(self.order.size);
             let record = std::mem::replace(&mut self.text, rest);
             let mut fields = record.split(' ').map_while(|word| word.parse::<u64>().ok());
@@ -167,7 +203,9 @@ impl Collector {
                 self.outcome.crossed += 1;
             }
             let late = self.at.saturating_sub(fields.next().unwrap_or_default()) / 1000;
-            self.outcome.late.push(u32::try_from(late).unwrap_or(u32::MAX));
+            self.outcome
+                .late
+                .push(u32::try_from(late).unwrap_or(u32::MAX));
         }
     }
 }

@@ -25,23 +25,50 @@ impl Process {
     /// This program in a role, which prints its address.
     pub(crate) fn role(arguments: &[&str]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let address = line.trim().parse().unwrap();
         Self { child, address }
     }
 
     /// `litellm` with that configuration, once it answers; `None` if it does not within two minutes.
     pub(crate) fn litellm(program: &str, config: &Path) -> Option<Self> {
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new(program);
-        command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--config"]).arg(config);
-        command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("LITELLM_LOG", "ERROR");
+        command
+            .args([
+                "--host",
+                "127.0.0.1",
+                "--port",
+                &port.to_string(),
+                "--config",
+            ])
+            .arg(config);
+        command
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .env("LITELLM_LOG", "ERROR");
         // It listens on this machine alone, and would not start without a key.
-        command.env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        command.env(
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY",
+            "true",
+        );
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let process = Self { child, address };
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(120) {
@@ -83,12 +110,25 @@ pub(crate) fn used(id: u32) -> Used {
         .collect();
     let ticks: u64 = fields.iter().skip(11).take(4).sum();
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-    let own = Used { cpu: ticks as f64 / TICKS, memory: memory.unwrap_or_default() };
-    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    let memory = status.lines().find_map(|line| {
+        line.strip_prefix("VmRSS:")?
+            .trim()
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()
+    });
+    let own = Used {
+        cpu: ticks as f64 / TICKS,
+        memory: memory.unwrap_or_default(),
+    };
+    let children =
+        std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
     children
         .split_whitespace()
         .filter_map(|child| child.parse().ok())
         .map(used)
-        .fold(own, |all, child| Used { cpu: all.cpu + child.cpu, memory: all.memory + child.memory })
+        .fold(own, |all, child| Used {
+            cpu: all.cpu + child.cpu,
+            memory: all.memory + child.memory,
+        })
 }

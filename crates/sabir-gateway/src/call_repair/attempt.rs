@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use sabir_call::{DraftResponse, Fault, FaultKind, ModelError, ModelErrorKind, StopReason, Truncation, Usage};
+use sabir_call::{
+    DraftResponse, Fault, FaultKind, ModelError, ModelErrorKind, StopReason, Truncation, Usage,
+};
 use sabir_check::{CheckedCall, RULES};
 
 use super::fingerprint::CallFingerprint;
@@ -113,7 +115,10 @@ impl AttemptCall {
 
     /// Returns true if the model must get a result for this call in a retry, because the client did not get the call.
     pub(crate) fn needs_feedback(&self) -> bool {
-        matches!(self.disposition, CallDisposition::Dropped | CallDisposition::Waiting)
+        matches!(
+            self.disposition,
+            CallDisposition::Dropped | CallDisposition::Waiting
+        )
     }
 }
 
@@ -121,8 +126,15 @@ impl CallProblem {
     /// Makes the error for the client.
     pub(crate) fn into_model_error(self) -> ModelError {
         // `Format` is an error that clients may retry; with the same output limit the same would happen again.
-        let kind = if self.limit { ModelErrorKind::Rejected } else { ModelErrorKind::Format };
-        ModelError { kind, message: format!("the model's call cannot be used: {}", self.message) }
+        let kind = if self.limit {
+            ModelErrorKind::Rejected
+        } else {
+            ModelErrorKind::Format
+        };
+        ModelError {
+            kind,
+            message: format!("the model's call cannot be used: {}", self.message),
+        }
     }
 }
 
@@ -143,7 +155,9 @@ pub(crate) fn is_unreadable(fault: &Fault) -> bool {
 /// Describes why a cut call cannot be used.
 pub(crate) fn describe_cut(name: &str, why: Truncation) -> String {
     let why = match why {
-        Truncation::Limit => "the output limit was reached inside it; ask for more tokens, or for less in one call",
+        Truncation::Limit => {
+            "the output limit was reached inside it; ask for more tokens, or for less in one call"
+        }
         Truncation::Ended => "the message ended inside it",
         Truncation::Broken => "the connection to the model broke inside it",
         Truncation::Cancelled => "it was cancelled",
@@ -153,5 +167,8 @@ pub(crate) fn describe_cut(name: &str, why: Truncation) -> String {
 
 /// Returns the static name of a repair rule.
 pub(crate) fn rule_name(name: &str) -> Option<&'static str> {
-    RULES.iter().find(|rule| rule.name == name).map(|rule| rule.name)
+    RULES
+        .iter()
+        .find(|rule| rule.name == name)
+        .map(|rule| rule.name)
 }

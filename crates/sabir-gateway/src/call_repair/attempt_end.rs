@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use sabir_call::{Event, EventSink, Fault, FaultKind, ModelError, Request, Severity, StopReason, ToolChoice};
+use sabir_call::{
+    Event, EventSink, Fault, FaultKind, ModelError, Request, Severity, StopReason, ToolChoice,
+};
 
 use super::attempt::{Attempt, CallProblem};
 use super::call_repairer::CallRepairer;
@@ -20,7 +22,11 @@ pub(crate) enum NextStep {
 
 impl<S: EventSink> CallRepairer<'_, S> {
     /// Finishes an attempt whose response has ended, failed, or was abandoned because the rest was not wanted.
-    pub(crate) fn finish_attempt(&mut self, request: &Request, result: Result<(), ModelError>) -> NextStep {
+    pub(crate) fn finish_attempt(
+        &mut self,
+        request: &Request,
+        result: Result<(), ModelError>,
+    ) -> NextStep {
         if self.policy.passes_through {
             return result.map_or_else(NextStep::Failed, |()| NextStep::Done);
         }
@@ -35,7 +41,10 @@ impl<S: EventSink> CallRepairer<'_, S> {
         match problem {
             None => self.finish_answer(),
             Some(problem) if self.policy.max_retries == 0 => {
-                self.log.log_repair("broken_call", problem.checked.as_ref().map_or("", |checked| &checked.name));
+                self.log.log_repair(
+                    "broken_call",
+                    problem.checked.as_ref().map_or("", |checked| &checked.name),
+                );
                 NextStep::Failed(problem.into_model_error())
             }
             // The sent calls are complete, and the client answers them. The model can repeat the rest after that.
@@ -43,7 +52,9 @@ impl<S: EventSink> CallRepairer<'_, S> {
                 self.log.log_repair("dropped_call", "");
                 self.finish_answer()
             }
-            Some(problem) if self.attempt.number < self.policy.max_retries => self.retry_attempt(request, &problem),
+            Some(problem) if self.attempt.number < self.policy.max_retries => {
+                self.retry_attempt(request, &problem)
+            }
             // The client has text already, which an error would make worthless.
             Some(_) if self.sent.words => {
                 self.log.log_repair("given_up", "");
@@ -55,13 +66,20 @@ impl<S: EventSink> CallRepairer<'_, S> {
 
     fn retry_attempt(&mut self, request: &Request, problem: &CallProblem) -> NextStep {
         let number = self.attempt.number + 1;
-        let (request, feedback) =
-            retry_request::build_retry_request(request, &self.attempt, problem, &self.repeat_tracker);
-        let faults = problem.checked.as_ref().map(|checked| sabir_check::CheckedOutcome {
-            tool: &checked.name,
-            passed: false,
-            faults: &checked.faults,
-        });
+        let (request, feedback) = retry_request::build_retry_request(
+            request,
+            &self.attempt,
+            problem,
+            &self.repeat_tracker,
+        );
+        let faults = problem
+            .checked
+            .as_ref()
+            .map(|checked| sabir_check::CheckedOutcome {
+                tool: &checked.name,
+                passed: false,
+                faults: &checked.faults,
+            });
         self.repeat_tracker.record_message(faults);
         self.log.log_retry(number, &feedback);
         self.stop_flag.store(false, Ordering::Relaxed);
@@ -75,21 +93,34 @@ impl<S: EventSink> CallRepairer<'_, S> {
             return None;
         }
         let unread = |fault: &&Fault| {
-            fault.call.is_none() && fault.severity == Severity::Error && fault.kind != FaultKind::Provider
+            fault.call.is_none()
+                && fault.severity == Severity::Error
+                && fault.kind != FaultKind::Provider
         };
-        let message = match (&self.policy.choice, self.attempt.draft.faults.iter().find(unread)) {
+        let message = match (
+            &self.policy.choice,
+            self.attempt.draft.faults.iter().find(unread),
+        ) {
             (ToolChoice::None, _) => return None,
             (_, Some(fault)) => fault.message.clone(),
             (ToolChoice::Required, _) => "the answer must hold a call, and holds none".to_owned(),
             (ToolChoice::Tool(name), _) => format!("the answer must call `{name}`, and does not"),
             (ToolChoice::Auto, _) => return None,
         };
-        Some(CallProblem { message, limit: false, checked: None })
+        Some(CallProblem {
+            message,
+            limit: false,
+            checked: None,
+        })
     }
 
     /// Sends the stop reason. It depends on the calls that were sent, not on the provider's reason.
     fn finish_answer(&mut self) -> NextStep {
-        let (reason, raw) = self.attempt.stop.take().unwrap_or((StopReason::End, String::new()));
+        let (reason, raw) = self
+            .attempt
+            .stop
+            .take()
+            .unwrap_or((StopReason::End, String::new()));
         let (reason, raw) = match reason {
             _ if self.sent.calls > 0 => (StopReason::Calls, ""),
             StopReason::Calls => (StopReason::End, ""),
@@ -102,7 +133,12 @@ impl<S: EventSink> CallRepairer<'_, S> {
     /// Sends the held text, unless it is the remains of markup.
     pub(super) fn flush_text(&mut self) {
         let cut = self.attempt.is_short();
-        let (out, Attempt { words, thoughts, .. }) = (&mut self.out, &mut self.attempt);
+        let (
+            out,
+            Attempt {
+                words, thoughts, ..
+            },
+        ) = (&mut self.out, &mut self.attempt);
         let mut dropped = thoughts.finish(cut, &mut |text| out.push_event(Event::Thought { text }));
         let said = &mut self.sent.words;
         dropped += words.finish(cut, &mut |text| {

@@ -13,11 +13,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sabir_call::{Event, EventSink, Fault, ParallelCalls, Request, Severity, ToolChoice, Truncation};
+use sabir_call::{
+    Event, EventSink, Fault, ParallelCalls, Request, Severity, ToolChoice, Truncation,
+};
 use sabir_check::{CallChecker, CallState, CheckedCall, RepeatTracker};
 
 use super::attempt::{
-    Attempt, AttemptCall, CallDisposition, CallEnd, CallProblem, SentState, describe_cut, is_unreadable, rule_name,
+    Attempt, AttemptCall, CallDisposition, CallEnd, CallProblem, SentState, describe_cut,
+    is_unreadable, rule_name,
 };
 use super::fingerprint::CallFingerprint;
 use super::markup_filter::MarkupFilter;
@@ -39,7 +42,13 @@ pub(crate) struct CallRepairer<'n, S> {
 
 impl<'n, S: EventSink> CallRepairer<'n, S> {
     /// Makes a repairer for the responses to a request.
-    pub(crate) fn new(request: &Request, mode: RepairMode, delivery: CallDelivery, log: RepairLog<'n>, out: S) -> Self {
+    pub(crate) fn new(
+        request: &Request,
+        mode: RepairMode,
+        delivery: CallDelivery,
+        log: RepairLog<'n>,
+        out: S,
+    ) -> Self {
         let mut repairer = Self {
             out,
             policy: RepairPolicy::from_request(request, mode, delivery),
@@ -57,10 +66,20 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     /// Makes the state of an attempt that has not begun.
     pub(super) fn new_attempt(&self, number: u32) -> Attempt {
         let words = || match self.policy.parses_text {
-            true => MarkupFilter::new(self.checker.tools().all_tools().map(|tool| tool.name.as_str())),
+            true => MarkupFilter::new(
+                self.checker
+                    .tools()
+                    .all_tools()
+                    .map(|tool| tool.name.as_str()),
+            ),
             false => MarkupFilter::default(),
         };
-        Attempt { number, words: words(), thoughts: words(), ..Attempt::default() }
+        Attempt {
+            number,
+            words: words(),
+            thoughts: words(),
+            ..Attempt::default()
+        }
     }
 
     /// Returns the flag that is set when the rest of the response is not wanted.
@@ -74,8 +93,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     }
 
     fn push_text(&mut self, text: &str) {
-        let spoken =
-            |call: &AttemptCall| call.dialect.is_some() && matches!(call.disposition, CallDisposition::Sent(_));
+        let spoken = |call: &AttemptCall| {
+            call.dialect.is_some() && matches!(call.disposition, CallDisposition::Sent(_))
+        };
         // Text after the only allowed call was written before its result could be known.
         if self.policy.parallel == ParallelCalls::One && self.attempt.calls.iter().any(spoken) {
             self.attempt.enough |= !text.trim().is_empty();
@@ -96,7 +116,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     fn push_thought(&mut self, text: &str) {
         let out = &mut self.out;
         if self.policy.parses_text {
-            self.attempt.thoughts.push(text, &mut |text| out.push_event(Event::Thought { text }));
+            self.attempt
+                .thoughts
+                .push(text, &mut |text| out.push_event(Event::Thought { text }));
         } else {
             out.push_event(Event::Thought { text });
         }
@@ -106,7 +128,10 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     fn check_finished(&self) {
         let going = |call: &AttemptCall| {
             call.end == CallEnd::Open
-                && matches!(call.disposition, CallDisposition::Streaming(_) | CallDisposition::Waiting)
+                && matches!(
+                    call.disposition,
+                    CallDisposition::Streaming(_) | CallDisposition::Waiting
+                )
         };
         if self.attempt.enough && !self.attempt.calls.iter().any(going) {
             self.stop_flag.store(true, Ordering::Relaxed);
@@ -129,7 +154,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             end: CallEnd::Open,
             broken: None,
         };
-        let known = self.attempt.calls.iter().filter(|known| !matches!(known.disposition, CallDisposition::Dropped));
+        let known = self
+            .attempt
+            .calls
+            .iter()
+            .filter(|known| !matches!(known.disposition, CallDisposition::Dropped));
         let mut extra = false;
         let mut twin = false;
         for known in known {
@@ -151,7 +180,14 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             let outgoing = self.open_call(&call, &tool);
             call.disposition = CallDisposition::Streaming(Box::new(outgoing));
         } else if self.policy.max_retries == 0 {
-            self.attempt.draft.push_event(Event::CallStart { index, id, name, dialect, at: 0, name_at: 0 });
+            self.attempt.draft.push_event(Event::CallStart {
+                index,
+                id,
+                name,
+                dialect,
+                at: 0,
+                name_at: 0,
+            });
         }
         self.attempt.calls.push(call);
         self.check_finished();
@@ -162,20 +198,39 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         let index = self.sent.calls;
         self.sent.calls += 1;
         // Two calls with the same id would be one call for the client; the second gets a new id.
-        let id = call.id.as_deref().filter(|id| self.sent.ids.insert((*id).to_owned()));
+        let id = call
+            .id
+            .as_deref()
+            .filter(|id| self.sent.ids.insert((*id).to_owned()));
         let dialect = call.dialect.as_deref();
         self.log.log_call(name, dialect);
         if dialect.is_some() && self.policy.native {
             self.log.log_repair("leaked_call", name);
         }
-        self.out.push_event(Event::CallStart { index, id, name, dialect, at: 0, name_at: 0 });
+        self.out.push_event(Event::CallStart {
+            index,
+            id,
+            name,
+            dialect,
+            at: 0,
+            name_at: 0,
+        });
         OutgoingCall::new(index, name, self.policy.max_held_start)
     }
 
     /// Handles an event of one call.
     fn call_event(&mut self, index: u32, event: Event<'_>) {
-        let Some(position) = self.attempt.calls.iter().rposition(|call| call.index == index) else { return };
-        let Some(call) = self.attempt.calls.get_mut(position) else { return };
+        let Some(position) = self
+            .attempt
+            .calls
+            .iter()
+            .rposition(|call| call.index == index)
+        else {
+            return;
+        };
+        let Some(call) = self.attempt.calls.get_mut(position) else {
+            return;
+        };
         match event {
             Event::CallEnd { .. } => call.end = CallEnd::Closed,
             Event::CallCut { why, .. } => call.end = CallEnd::Cut(why),
@@ -185,7 +240,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         let beginning = &mut self.attempt.beginning;
         match &mut call.disposition {
             CallDisposition::Streaming(outgoing) => {
-                let sink = &mut CallSink { checker: &self.checker, log: &mut self.log, out: &mut self.out };
+                let sink = &mut CallSink {
+                    checker: &self.checker,
+                    log: &mut self.log,
+                    out: &mut self.out,
+                };
                 match event {
                     Event::ArgStart { name, form, at, .. } => {
                         beginning.open_value(index, at);
@@ -204,7 +263,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                     self.end_streaming_call(position);
                 }
             }
-            CallDisposition::Waiting if self.policy.max_retries == 0 => self.attempt.draft.push_event(event),
+            CallDisposition::Waiting if self.policy.max_retries == 0 => {
+                self.attempt.draft.push_event(event)
+            }
             CallDisposition::Waiting | CallDisposition::Sent(_) | CallDisposition::Dropped => {}
         }
         if over {
@@ -215,12 +276,19 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Ends a call that was streamed.
     fn end_streaming_call(&mut self, position: usize) {
-        let Some(call) = self.attempt.calls.get_mut(position) else { return };
-        let CallDisposition::Streaming(outgoing) = std::mem::replace(&mut call.disposition, CallDisposition::Dropped)
+        let Some(call) = self.attempt.calls.get_mut(position) else {
+            return;
+        };
+        let CallDisposition::Streaming(outgoing) =
+            std::mem::replace(&mut call.disposition, CallDisposition::Dropped)
         else {
             return;
         };
-        let sink = &mut CallSink { checker: &self.checker, log: &mut self.log, out: &mut self.out };
+        let sink = &mut CallSink {
+            checker: &self.checker,
+            log: &mut self.log,
+            out: &mut self.out,
+        };
         let broken = match (call.end, call.broken.take()) {
             (CallEnd::Cut(why), _) => Err(describe_cut(&call.name, why)),
             (_, Some(broken)) => Err(broken),
@@ -231,7 +299,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
         if let Err(message) = broken {
             let limit = limit || self.attempt.is_short();
-            self.record_problem(CallProblem { message, limit, checked: None });
+            self.record_problem(CallProblem {
+                message,
+                limit,
+                checked: None,
+            });
         }
     }
 
@@ -245,7 +317,13 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     fn handle_fault(&mut self, fault: &Fault) {
         self.log.log_fault(fault);
-        let call = fault.call.and_then(|index| self.attempt.calls.iter_mut().rev().find(|call| call.index == index));
+        let call = fault.call.and_then(|index| {
+            self.attempt
+                .calls
+                .iter_mut()
+                .rev()
+                .find(|call| call.index == index)
+        });
         let Some(call) = call else { return };
         let name = call.name.clone();
         match (&call.disposition, fault.severity) {
@@ -258,7 +336,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 }
             }
             (CallDisposition::Sent(_), Severity::Error) if is_unreadable(fault) => {
-                self.record_problem(CallProblem { message: fault.message.clone(), limit: false, checked: None });
+                self.record_problem(CallProblem {
+                    message: fault.message.clone(),
+                    limit: false,
+                    checked: None,
+                });
             }
             (CallDisposition::Waiting, _) if self.policy.max_retries == 0 => {
                 self.attempt.draft.push_event(Event::Fault(fault))
@@ -270,8 +352,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     /// Decides about waiting calls that have ended. `last` is true if the response has ended.
     pub(super) fn settle_calls(&mut self, last: bool) {
         for position in 0..self.attempt.calls.len() {
-            let Some(call) =
-                self.attempt.calls.get(position).filter(|call| matches!(call.disposition, CallDisposition::Waiting))
+            let Some(call) = self
+                .attempt
+                .calls
+                .get(position)
+                .filter(|call| matches!(call.disposition, CallDisposition::Waiting))
             else {
                 continue;
             };
@@ -290,9 +375,13 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends a waiting call, or drops it with a problem.
     fn judge_call(&mut self, position: usize) {
-        let Some(call) = self.attempt.calls.get_mut(position) else { return };
+        let Some(call) = self.attempt.calls.get_mut(position) else {
+            return;
+        };
         call.disposition = CallDisposition::Dropped;
-        let Some(draft_call) = self.attempt.draft.call_by_index(call.index) else { return };
+        let Some(draft_call) = self.attempt.draft.call_by_index(call.index) else {
+            return;
+        };
         // Nothing is sent after a broken call, because it may depend on that call.
         if self.attempt.problem.is_some() {
             return;
@@ -301,9 +390,12 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         call.name.clone_from(&checked.name);
         // Computed from the typed arguments, as for streamed calls, so that a native `10` equals a `10` in tags.
         let print = CallFingerprint::of_arguments(&checked.arguments);
-        let Some(call) = self.attempt.calls.get(position) else { return };
+        let Some(call) = self.attempt.calls.get(position) else {
+            return;
+        };
         let same = |other: &AttemptCall| {
-            matches!(other.disposition, CallDisposition::Sent(known) if known == print) && other.may_duplicate(call)
+            matches!(other.disposition, CallDisposition::Sent(known) if known == print)
+                && other.may_duplicate(call)
         };
         if self.attempt.calls.iter().any(same) {
             return self.log.log_repair("doubled_call", &checked.name);
@@ -312,9 +404,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         let wrong = match checked.state {
             CallState::Complete => self.unrequested_call(&checked.name),
             CallState::Cut => checked.faults.first().map(|fault| fault.message.clone()),
-            CallState::Rejected if self.policy.max_retries > 0 => {
-                checked.faults.iter().find(error).map(|fault| fault.message.clone())
-            }
+            CallState::Rejected if self.policy.max_retries > 0 => checked
+                .faults
+                .iter()
+                .find(error)
+                .map(|fault| fault.message.clone()),
             CallState::Rejected => checked
                 .faults
                 .iter()
@@ -323,7 +417,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         };
         if let Some(message) = wrong {
             let limit = call.end == CallEnd::Cut(Truncation::Limit) || self.attempt.is_short();
-            return self.record_problem(CallProblem { message, limit, checked: Some(checked) });
+            return self.record_problem(CallProblem {
+                message,
+                limit,
+                checked: Some(checked),
+            });
         }
         self.release_call(position, &checked, print);
     }
@@ -331,9 +429,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     /// Returns the reason why a correct call is not the requested one, if the model may be asked again.
     fn unrequested_call(&self, name: &str) -> Option<String> {
         match &self.policy.choice {
-            ToolChoice::Tool(wanted) if wanted != name && self.policy.max_retries > 0 => {
-                Some(format!("the answer must call `{wanted}`, and calls `{name}`"))
-            }
+            ToolChoice::Tool(wanted) if wanted != name && self.policy.max_retries > 0 => Some(
+                format!("the answer must call `{wanted}`, and calls `{name}`"),
+            ),
             _ => None,
         }
     }
@@ -345,19 +443,28 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 self.log.log_repair(rule, &checked.name);
             }
         }
-        let Some(call) = self.attempt.calls.get_mut(position) else { return };
+        let Some(call) = self.attempt.calls.get_mut(position) else {
+            return;
+        };
         let waiting = AttemptCall {
             disposition: CallDisposition::Dropped,
             ..std::mem::replace(call, AttemptCall::placeholder())
         };
         let mut outgoing = self.open_call(&waiting, &checked.name);
-        let sink = &mut CallSink { checker: &self.checker, log: &mut self.log, out: &mut self.out };
+        let sink = &mut CallSink {
+            checker: &self.checker,
+            log: &mut self.log,
+            out: &mut self.out,
+        };
         for (name, value) in &checked.arguments {
             outgoing.send_value(name, value, sink);
         }
         let _ = outgoing.end_call(sink);
         if let Some(call) = self.attempt.calls.get_mut(position) {
-            *call = AttemptCall { disposition: CallDisposition::Sent(print), ..waiting };
+            *call = AttemptCall {
+                disposition: CallDisposition::Sent(print),
+                ..waiting
+            };
         }
     }
 }
@@ -378,7 +485,13 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
             Event::Mark(_) => {}
             Event::Text { text } => self.push_text(text),
             Event::Thought { text } => self.push_thought(text),
-            Event::CallStart { index, id, name, dialect, .. } => self.call_start(index, id, name, dialect),
+            Event::CallStart {
+                index,
+                id,
+                name,
+                dialect,
+                ..
+            } => self.call_start(index, id, name, dialect),
             Event::ArgStart { index, .. }
             | Event::ArgDelta { index, .. }
             | Event::ArgEnd { index, .. }

@@ -62,7 +62,11 @@ impl ArgumentFingerprint {
 
     /// Computes the fingerprint of a complete value.
     pub(crate) fn of_value(name: &str, value: &Value) -> Self {
-        let mut print = if value.is_string() { Self::for_string(name) } else { Self::for_json(name) };
+        let mut print = if value.is_string() {
+            Self::for_string(name)
+        } else {
+            Self::for_json(name)
+        };
         match value {
             Value::String(text) => print.push(text),
             other => print.push(&other.to_string()),
@@ -73,13 +77,19 @@ impl ArgumentFingerprint {
     fn new(name: &str, json: Option<JsonPosition>) -> Self {
         let mut hash = DefaultHasher::new();
         hash.write(name.as_bytes());
-        hash.write(if json.is_some() { &[0xff, 1] } else { &[0xff, 0] });
+        hash.write(if json.is_some() {
+            &[0xff, 1]
+        } else {
+            &[0xff, 0]
+        });
         Self { hash, json }
     }
 
     /// Takes the next piece.
     pub(crate) fn push(&mut self, text: &str) {
-        let Some(mut place) = self.json else { return self.hash.write(text.as_bytes()) };
+        let Some(mut place) = self.json else {
+            return self.hash.write(text.as_bytes());
+        };
         for byte in text.bytes() {
             let blank = place == JsonPosition::Between && byte.is_ascii_whitespace();
             place = match (place, byte) {
@@ -108,8 +118,16 @@ mod tests {
 
     #[test]
     fn what_says_the_same_has_one_print() {
-        assert_eq!(print(json!({"a": "x", "b": [1, 2]})), print(json!({"b": [1, 2], "a": "x"})));
-        for other in [json!({"a": "x"}), json!({"a": "x", "b": "[1,2]"}), json!({"a": "x", "b": [2, 1]}), json!({})] {
+        assert_eq!(
+            print(json!({"a": "x", "b": [1, 2]})),
+            print(json!({"b": [1, 2], "a": "x"}))
+        );
+        for other in [
+            json!({"a": "x"}),
+            json!({"a": "x", "b": "[1,2]"}),
+            json!({"a": "x", "b": [2, 1]}),
+            json!({}),
+        ] {
             assert_ne!(print(json!({"a": "x", "b": [1, 2]})), print(other));
         }
     }
@@ -122,6 +140,11 @@ mod tests {
         text.chars().for_each(|c| pieces.push(&c.to_string()));
         let mut print = CallFingerprint::default();
         print.add_argument(&pieces);
-        assert_eq!(print, CallFingerprint::of_arguments(json!({"l": [{"a b": "x \" y"}, 2]}).as_object().unwrap()));
+        assert_eq!(
+            print,
+            CallFingerprint::of_arguments(
+                json!({"l": [{"a b": "x \" y"}, 2]}).as_object().unwrap()
+            )
+        );
     }
 }

@@ -105,8 +105,13 @@ enum MarkupMatch {
 impl MarkupFilter {
     /// Makes a filter for responses to a request with tools of these names.
     pub(crate) fn new<'t>(tools: impl Iterator<Item = &'t str>) -> Self {
-        let tags = tools.flat_map(|name| [format!("<{name}>"), format!("</{name}>")]).collect();
-        Self { tags, ..Self::default() }
+        let tags = tools
+            .flat_map(|name| [format!("<{name}>"), format!("</{name}>")])
+            .collect();
+        Self {
+            tags,
+            ..Self::default()
+        }
     }
 
     /// Takes the next piece, and passes the text for the client to `say`.
@@ -128,7 +133,9 @@ impl MarkupFilter {
         let held = std::mem::take(&mut self.held);
         let words = held.trim_ascii_end();
         let token = || SPECIAL_TOKENS.iter().any(|token| token.starts_with(words));
-        if words.len() >= MIN_CUT_MARKER && (cut || token() || self.trailing_markers().any(|mark| mark == words)) {
+        if words.len() >= MIN_CUT_MARKER
+            && (cut || token() || self.trailing_markers().any(|mark| mark == words))
+        {
             self.dropped += 1;
         } else if !held.is_empty() {
             say(&held);
@@ -142,7 +149,9 @@ impl MarkupFilter {
         let mut said = 0;
         let mut at = 0;
         while let Some(byte) = text.as_bytes().get(at) {
-            let rest = text.get(at..).filter(|_| matches!(byte, b'<' | b'[') && !self.code.is_code_before());
+            let rest = text
+                .get(at..)
+                .filter(|_| matches!(byte, b'<' | b'[') && !self.code.is_code_before());
             match rest.map_or(MarkupMatch::Text, |rest| self.match_markup(rest)) {
                 MarkupMatch::Token(length) => {
                     self.dropped += 1;
@@ -165,23 +174,36 @@ impl MarkupFilter {
     }
 
     fn trailing_markers(&self) -> impl Iterator<Item = &str> {
-        TRAILING_MARKERS.iter().copied().chain(self.tags.iter().map(String::as_str))
+        TRAILING_MARKERS
+            .iter()
+            .copied()
+            .chain(self.tags.iter().map(String::as_str))
     }
 
     fn match_markup(&self, rest: &str) -> MarkupMatch {
-        if let Some(token) = SPECIAL_TOKENS.iter().find(|token| rest.starts_with(**token)) {
+        if let Some(token) = SPECIAL_TOKENS
+            .iter()
+            .find(|token| rest.starts_with(**token))
+        {
             return MarkupMatch::Token(token.len());
         }
         let begun = |mark: &str| mark.starts_with(rest);
         let last = |mark: &str| {
             let behind = rest.strip_prefix(mark);
             behind.is_some_and(|behind| {
-                behind.len() <= MAX_TRAILING_SPACE && behind.bytes().all(|byte| byte.is_ascii_whitespace())
+                behind.len() <= MAX_TRAILING_SPACE
+                    && behind.bytes().all(|byte| byte.is_ascii_whitespace())
             })
         };
         let held = SPECIAL_TOKENS.iter().any(|token| begun(token))
-            || self.trailing_markers().any(|mark| begun(mark) || last(mark));
-        if held { MarkupMatch::Held } else { MarkupMatch::Text }
+            || self
+                .trailing_markers()
+                .any(|mark| begun(mark) || last(mark));
+        if held {
+            MarkupMatch::Held
+        } else {
+            MarkupMatch::Text
+        }
     }
 }
 
@@ -240,7 +262,11 @@ mod tests {
     fn ended(cut: bool, text: &str, expected: &str, dropped: u32) {
         let expected = (expected.to_owned(), dropped);
         assert_eq!(said(cut, [text]), expected, "{text:?}");
-        assert_eq!(said(cut, text.split_inclusive(|_| true)), expected, "{text:?} by characters");
+        assert_eq!(
+            said(cut, text.split_inclusive(|_| true)),
+            expected,
+            "{text:?} by characters"
+        );
         for (at, _) in text.char_indices() {
             let (head, tail) = text.split_at(at);
             assert_eq!(said(cut, [head, tail]), expected, "{text:?} split at {at}");
@@ -270,7 +296,13 @@ mod tests {
         whole("the tag <tool_call> opens a call");
         whole("`<|im_end|>` ends a message, and so does\n```\n<|im_end|>\n```\n");
         whole("Vec<u8> [1] <b>x</b>");
-        for begun in ["use <fun", "use <function", "see [TOOL", "a <read_fi", "close it with </fun\n"] {
+        for begun in [
+            "use <fun",
+            "use <function",
+            "see [TOOL",
+            "a <read_fi",
+            "close it with </fun\n",
+        ] {
             whole(begun);
         }
         check("`a\n<|im_end|>", "`a\n", 1);

@@ -99,18 +99,29 @@ impl OutgoingCall {
     }
 
     /// Ends the call, or returns the reason why it is unreadable.
-    pub(crate) fn end_call<S: EventSink>(&self, sink: &mut CallSink<'_, '_, S>) -> Result<(), UnreadableCall> {
+    pub(crate) fn end_call<S: EventSink>(
+        &self,
+        sink: &mut CallSink<'_, '_, S>,
+    ) -> Result<(), UnreadableCall> {
         match &self.broken {
             Some(broken) => Err(broken.clone()),
             None => {
-                sink.out.push_event(Event::CallEnd { index: self.index, at: 0 });
+                sink.out.push_event(Event::CallEnd {
+                    index: self.index,
+                    at: 0,
+                });
                 Ok(())
             }
         }
     }
 
     /// Handles the start of an argument.
-    pub(crate) fn start_argument<S: EventSink>(&mut self, name: &str, form: ArgForm, sink: &mut CallSink<'_, '_, S>) {
+    pub(crate) fn start_argument<S: EventSink>(
+        &mut self,
+        name: &str,
+        form: ArgForm,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
         if name.is_empty() && form != ArgForm::Raw {
             self.argument = OpenArgument::Rest(form, String::new());
             return;
@@ -121,11 +132,15 @@ impl OutgoingCall {
         };
         let mode = |sink: &CallSink<'_, '_, S>| {
             let tool = sink.checker.tools().get(&self.tool);
-            tool.map_or(StreamingMode::Whole, |tool| sink.checker.streaming_mode(tool, &name, form, None))
+            tool.map_or(StreamingMode::Whole, |tool| {
+                sink.checker.streaming_mode(tool, &name, form, None)
+            })
         };
         self.argument = match form {
             ArgForm::Json => OpenArgument::Json(name, String::new()),
-            _ if mode(sink) == StreamingMode::Whole => OpenArgument::Waiting(name, form, String::new()),
+            _ if mode(sink) == StreamingMode::Whole => {
+                OpenArgument::Waiting(name, form, String::new())
+            }
             _ => {
                 self.emit_start(&name, ArgForm::String, sink);
                 let print = ArgumentFingerprint::for_string(&name);
@@ -178,7 +193,11 @@ impl OutgoingCall {
             OpenArgument::Short(name, held, strict) => {
                 held.push_str(text);
                 if !strict.push(text) {
-                    self.argument = OpenArgument::Waiting(std::mem::take(name), ArgForm::Json, std::mem::take(held));
+                    self.argument = OpenArgument::Waiting(
+                        std::mem::take(name),
+                        ArgForm::Json,
+                        std::mem::take(held),
+                    );
                 } else if held.len() > MAX_HELD_JSON {
                     let name = std::mem::take(name);
                     let held = std::mem::take(held);
@@ -192,17 +211,33 @@ impl OutgoingCall {
     }
 
     /// Handles the first byte of a JSON value, which decides whether it may be streamed once it is long.
-    fn start_json<S: EventSink>(&mut self, name: String, first: u8, sink: &mut CallSink<'_, '_, S>) {
+    fn start_json<S: EventSink>(
+        &mut self,
+        name: String,
+        first: u8,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
         let tool = sink.checker.tools().get(&self.tool);
-        let mode = tool.map(|tool| sink.checker.streaming_mode(tool, &name, ArgForm::Json, Some(first)));
+        let mode = tool.map(|tool| {
+            sink.checker
+                .streaming_mode(tool, &name, ArgForm::Json, Some(first))
+        });
         self.argument = match mode {
-            Some(StreamingMode::Json) => OpenArgument::Short(name, String::new(), StrictJson::default()),
+            Some(StreamingMode::Json) => {
+                OpenArgument::Short(name, String::new(), StrictJson::default())
+            }
             _ => OpenArgument::Waiting(name, ArgForm::Json, String::new()),
         };
     }
 
     /// Begins to stream an array or object that has become long.
-    fn flush_long<S: EventSink>(&mut self, name: &str, held: &str, strict: StrictJson, sink: &mut CallSink<'_, '_, S>) {
+    fn flush_long<S: EventSink>(
+        &mut self,
+        name: &str,
+        held: &str,
+        strict: StrictJson,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
         self.emit_start(name, ArgForm::Json, sink);
         let mut print = ArgumentFingerprint::for_json(name);
         print.push(held);
@@ -211,7 +246,11 @@ impl OutgoingCall {
     }
 
     /// Handles the end of the open argument.
-    pub(crate) fn end_argument<S: EventSink>(&mut self, lead: &str, sink: &mut CallSink<'_, '_, S>) {
+    pub(crate) fn end_argument<S: EventSink>(
+        &mut self,
+        lead: &str,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
         let index = self.index;
         match std::mem::replace(&mut self.argument, OpenArgument::None) {
             OpenArgument::Open(print, strict) => {
@@ -222,26 +261,40 @@ impl OutgoingCall {
                     sink.log.log_repair("first_line_feed", &self.tool);
                 }
                 self.print.add_argument(&print);
-                sink.out.push_event(Event::ArgEnd { index, lead: "", at: 0 });
+                sink.out.push_event(Event::ArgEnd {
+                    index,
+                    lead: "",
+                    at: 0,
+                });
             }
             OpenArgument::Opening(mut print, held) => {
                 let text = format!("{lead}{held}");
                 print.push(&text);
                 self.print.add_argument(&print);
                 self.emit_delta(&text, sink);
-                sink.out.push_event(Event::ArgEnd { index, lead: "", at: 0 });
+                sink.out.push_event(Event::ArgEnd {
+                    index,
+                    lead: "",
+                    at: 0,
+                });
             }
             OpenArgument::Json(name, held) | OpenArgument::Short(name, held, _) => {
                 self.send_whole(&name, ArgForm::Json, &held, sink)
             }
-            OpenArgument::Waiting(name, form, held) => self.send_whole(&name, form, &format!("{lead}{held}"), sink),
+            OpenArgument::Waiting(name, form, held) => {
+                self.send_whole(&name, form, &format!("{lead}{held}"), sink)
+            }
             OpenArgument::Rest(form, held) => self.parse_rest(form, &held, sink),
             OpenArgument::None | OpenArgument::Duplicate => {}
         }
     }
 
     /// Returns the name under which an argument is sent; `None` if one of that name was sent before.
-    fn resolve_name<S: EventSink>(&mut self, name: &str, sink: &mut CallSink<'_, '_, S>) -> Option<String> {
+    fn resolve_name<S: EventSink>(
+        &mut self,
+        name: &str,
+        sink: &mut CallSink<'_, '_, S>,
+    ) -> Option<String> {
         let tool = sink.checker.tools().get(&self.tool);
         let meant = tool.and_then(|tool| sink.checker.guess_argument(tool, name, &self.given));
         let name = meant.map_or_else(
@@ -253,7 +306,11 @@ impl OutgoingCall {
         );
         if self.given.contains(&name) {
             let short: String = name.chars().take(60).collect();
-            self.broken.get_or_insert_with(|| UnreadableCall::Duplicate { argument: short, tool: self.tool.clone() });
+            self.broken
+                .get_or_insert_with(|| UnreadableCall::Duplicate {
+                    argument: short,
+                    tool: self.tool.clone(),
+                });
             return None;
         }
         self.given.push(name.clone());
@@ -261,12 +318,23 @@ impl OutgoingCall {
     }
 
     /// Reads the rest of arguments that stopped being strict JSON.
-    fn parse_rest<S: EventSink>(&mut self, form: ArgForm, text: &str, sink: &mut CallSink<'_, '_, S>) {
-        let Some((rules, arguments)) = sink.checker.parse_trailing_arguments(form, text, self.given.is_empty()) else {
-            self.broken.get_or_insert_with(|| UnreadableCall::NoObject(self.tool.clone()));
+    fn parse_rest<S: EventSink>(
+        &mut self,
+        form: ArgForm,
+        text: &str,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
+        let Some((rules, arguments)) =
+            sink.checker
+                .parse_trailing_arguments(form, text, self.given.is_empty())
+        else {
+            self.broken
+                .get_or_insert_with(|| UnreadableCall::NoObject(self.tool.clone()));
             return;
         };
-        rules.into_iter().for_each(|rule| sink.log.log_repair(rule, &self.tool));
+        rules
+            .into_iter()
+            .for_each(|rule| sink.log.log_repair(rule, &self.tool));
         for argument in arguments {
             if let Some(name) = self.resolve_name(&argument.name, sink) {
                 self.send_whole(&name, argument.form, &argument.text, sink);
@@ -275,14 +343,22 @@ impl OutgoingCall {
     }
 
     fn mark_unreadable(&mut self) {
-        self.broken.get_or_insert_with(|| UnreadableCall::NoJson(self.tool.clone()));
+        self.broken
+            .get_or_insert_with(|| UnreadableCall::NoJson(self.tool.clone()));
     }
 
     /// Types and sends an argument whose text is complete.
-    fn send_whole<S: EventSink>(&mut self, name: &str, form: ArgForm, text: &str, sink: &mut CallSink<'_, '_, S>) {
+    fn send_whole<S: EventSink>(
+        &mut self,
+        name: &str,
+        form: ArgForm,
+        text: &str,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
         let tool = sink.checker.tools().get(&self.tool);
-        let typed =
-            tool.map_or(CoercionOutcome::AsWritten, |tool| sink.checker.coerce_argument(tool, name, form, text));
+        let typed = tool.map_or(CoercionOutcome::AsWritten, |tool| {
+            sink.checker.coerce_argument(tool, name, form, text)
+        });
         match typed {
             CoercionOutcome::Unreadable => self.mark_unreadable(),
             CoercionOutcome::LeftOut(rule) => sink.log.log_repair(rule, &self.tool),
@@ -294,34 +370,60 @@ impl OutgoingCall {
             }
             CoercionOutcome::AsWritten => self.send_value(name, &Value::from(text), sink),
             CoercionOutcome::Value(value, rules) => {
-                rules.into_iter().for_each(|rule| sink.log.log_repair(rule, &self.tool));
+                rules
+                    .into_iter()
+                    .for_each(|rule| sink.log.log_repair(rule, &self.tool));
                 self.send_value(name, &value, sink);
             }
         }
     }
 
     /// Sends a typed value.
-    pub(crate) fn send_value<S: EventSink>(&mut self, name: &str, value: &Value, sink: &mut CallSink<'_, '_, S>) {
-        self.print.add_argument(&ArgumentFingerprint::of_value(name, value));
+    pub(crate) fn send_value<S: EventSink>(
+        &mut self,
+        name: &str,
+        value: &Value,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
+        self.print
+            .add_argument(&ArgumentFingerprint::of_value(name, value));
         match value {
             Value::String(text) => self.send_argument(name, ArgForm::String, text, sink),
             other => self.send_argument(name, ArgForm::Json, &other.to_string(), sink),
         }
     }
 
-    fn send_argument<S: EventSink>(&self, name: &str, form: ArgForm, text: &str, sink: &mut CallSink<'_, '_, S>) {
+    fn send_argument<S: EventSink>(
+        &self,
+        name: &str,
+        form: ArgForm,
+        text: &str,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
         self.emit_start(name, form, sink);
         self.emit_delta(text, sink);
-        sink.out.push_event(Event::ArgEnd { index: self.index, lead: "", at: 0 });
+        sink.out.push_event(Event::ArgEnd {
+            index: self.index,
+            lead: "",
+            at: 0,
+        });
     }
 
     fn emit_start<S: EventSink>(&self, name: &str, form: ArgForm, sink: &mut CallSink<'_, '_, S>) {
-        sink.out.push_event(Event::ArgStart { index: self.index, name, form, at: 0 });
+        sink.out.push_event(Event::ArgStart {
+            index: self.index,
+            name,
+            form,
+            at: 0,
+        });
     }
 
     fn emit_delta<S: EventSink>(&self, text: &str, sink: &mut CallSink<'_, '_, S>) {
         if !text.is_empty() {
-            sink.out.push_event(Event::ArgDelta { index: self.index, text });
+            sink.out.push_event(Event::ArgDelta {
+                index: self.index,
+                text,
+            });
         }
     }
 }

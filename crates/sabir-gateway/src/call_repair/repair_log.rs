@@ -15,7 +15,10 @@ pub(crate) struct RepairLog<'n> {
 impl<'n> RepairLog<'n> {
     /// Makes an empty log.
     pub(crate) fn new(tell: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync)) -> Self {
-        Self { tell, counts: BTreeMap::new() }
+        Self {
+            tell,
+            counts: BTreeMap::new(),
+        }
     }
 
     /// Logs a mistake that was repaired, or kept from the client.
@@ -47,7 +50,15 @@ impl<'n> RepairLog<'n> {
 
     /// Renders the report: `RULE=COUNT`, in alphabetical order, or `none`.
     pub(crate) fn render_report(&self) -> String {
-        let rows: Vec<String> = self.counts.iter().map(|(rule, count)| format!("{rule}={count}")).collect();
-        if rows.is_empty() { "none".to_owned() } else { rows.join(", ") }
+        let rows: Vec<String> = self
+            .counts
+            .iter()
+            .map(|(rule, count)| format!("{rule}={count}"))
+            .collect();
+        if rows.is_empty() {
+            "none".to_owned()
+        } else {
+            rows.join(", ")
+        }
     }
 }

@@ -5,16 +5,15 @@
 //! it is a native tool result or text in a dialect.
 
 use sabir_call::{
-    Call, CallId, CallResult, DraftPart, Fault, FaultKind, Message, MessagePart, Request, Role, Severity,
-    ToolResultStatus,
+    Call, CallId, CallResult, DraftPart, Fault, FaultKind, Message, MessagePart, Request, Role,
+    Severity, ToolResultStatus,
 };
 use sabir_check::{FeedbackContext, RepeatTracker, render_feedback};
 
 use super::attempt::{Attempt, CallProblem};
 
 /// The result of a call without a mistake of its own.
-const NOT_RUN_TEXT: &str =
-    "This call was not run, because another call of the message could not be used. Make it again if it is needed.";
+const NOT_RUN_TEXT: &str = "This call was not run, because another call of the message could not be used. Make it again if it is needed.";
 
 /// Builds the next request, and returns it with the feedback in it.
 pub(crate) fn build_retry_request(
@@ -31,19 +30,30 @@ pub(crate) fn build_retry_request(
         match part {
             DraftPart::Text(text) if text.trim().is_empty() => {}
             DraftPart::Text(text) => said.push(MessagePart::text(text.clone())),
-            DraftPart::Thought(text) => said.push(MessagePart::Thought { text: text.clone(), opaque: None }),
+            DraftPart::Thought(text) => said.push(MessagePart::Thought {
+                text: text.clone(),
+                opaque: None,
+            }),
             // A signature belongs to the thought right before it.
             DraftPart::Opaque(opaque) => match said.last_mut() {
-                Some(MessagePart::Thought { opaque: slot @ None, .. }) => *slot = Some(opaque.clone()),
+                Some(MessagePart::Thought {
+                    opaque: slot @ None,
+                    ..
+                }) => *slot = Some(opaque.clone()),
                 _ => said.push(MessagePart::Opaque(opaque.clone())),
             },
             DraftPart::Call(call) => {
-                let needs_result =
-                    attempt.calls.iter().any(|known| known.index == call.index && known.needs_feedback());
+                let needs_result = attempt
+                    .calls
+                    .iter()
+                    .any(|known| known.index == call.index && known.needs_feedback());
                 if !needs_result || call.name.is_empty() {
                     continue;
                 }
-                let wrong = problem.checked.as_ref().filter(|checked| checked.index == call.index);
+                let wrong = problem
+                    .checked
+                    .as_ref()
+                    .filter(|checked| checked.index == call.index);
                 let (name, arguments) = match wrong {
                     Some(checked) => (checked.name.clone(), checked.arguments.clone()),
                     None => (call.name.clone(), raw_arguments(call)),
@@ -58,7 +68,12 @@ pub(crate) fn build_retry_request(
                     content: content.unwrap_or_else(|| NOT_RUN_TEXT.to_owned()),
                     images: Vec::new(),
                 }));
-                said.push(MessagePart::Call(Call { id, name, arguments, dialect: call.dialect.clone() }));
+                said.push(MessagePart::Call(Call {
+                    id,
+                    name,
+                    arguments,
+                    dialect: call.dialect.clone(),
+                }));
             }
         }
     }
@@ -68,21 +83,35 @@ pub(crate) fn build_retry_request(
     }
     results.extend(open.map(MessagePart::text));
     let mut next = request.clone();
-    next.messages.push(Message { role: Role::Assistant, parts: said });
-    next.messages.push(Message { role: Role::User, parts: results });
+    next.messages.push(Message {
+        role: Role::Assistant,
+        parts: said,
+    });
+    next.messages.push(Message {
+        role: Role::User,
+        parts: results,
+    });
     (next, words)
 }
 
 /// Renders the feedback for the model.
-fn build_feedback(request: &Request, attempt: &Attempt, problem: &CallProblem, told: &RepeatTracker) -> String {
+fn build_feedback(
+    request: &Request,
+    attempt: &Attempt,
+    problem: &CallProblem,
+    told: &RepeatTracker,
+) -> String {
     let audience = FeedbackContext {
         protocol: &request.protocol,
         dialects: &request.dialects,
         tools: &request.tools,
         repetition: told,
     };
-    let loose =
-        |fault: &&Fault| fault.call.is_none() && fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
+    let loose = |fault: &&Fault| {
+        fault.call.is_none()
+            && fault.severity == Severity::Error
+            && fault.kind != FaultKind::Provider
+    };
     let loose: Vec<Fault> = attempt.draft.faults.iter().filter(loose).cloned().collect();
     let checked = problem.checked.as_slice();
     let of_gates = render_feedback(checked, &loose, &attempt.draft.source, &audience);
@@ -95,5 +124,8 @@ fn raw_arguments(call: &sabir_call::DraftCall) -> serde_json::Map<String, serde_
         sabir_call::ArgForm::Json => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
         _ => text.into(),
     };
-    call.arguments.iter().map(|argument| (argument.name.clone(), value(&argument.text, argument.form))).collect()
+    call.arguments
+        .iter()
+        .map(|argument| (argument.name.clone(), value(&argument.text, argument.form)))
+        .collect()
 }

@@ -71,7 +71,11 @@ impl StrictJson {
             (JsonState::Quoted(key), b'\\') if self.digits == 0 => JsonState::Escaped(key),
             (JsonState::Quoted(key), _) if self.digits > 0 => {
                 self.digits -= 1;
-                if byte.is_ascii_hexdigit() { JsonState::Quoted(key) } else { JsonState::Broken }
+                if byte.is_ascii_hexdigit() {
+                    JsonState::Quoted(key)
+                } else {
+                    JsonState::Broken
+                }
             }
             (JsonState::Quoted(_), ..0x20) => JsonState::Broken,
             (JsonState::Quoted(key), _) => JsonState::Quoted(key),
@@ -79,7 +83,9 @@ impl StrictJson {
                 self.digits = 4;
                 JsonState::Quoted(key)
             }
-            (JsonState::Escaped(key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => JsonState::Quoted(key),
+            (JsonState::Escaped(key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                JsonState::Quoted(key)
+            }
             // A number has no end of its own: the next byte ends it and is then handled again.
             (JsonState::Word, b',' | b']' | b'}') => {
                 self.place = self.end_word();
@@ -89,10 +95,16 @@ impl StrictJson {
             (JsonState::Word, b'+' | b'-' | b'.') => self.push_word_byte(byte),
             (JsonState::Word, _) if byte.is_ascii_alphanumeric() => self.push_word_byte(byte),
             (place, _) if blank && place != JsonState::Word => place,
-            (JsonState::Value | JsonState::First, b'{') => self.open_bracket(b'}', JsonState::FirstKey),
-            (JsonState::Value | JsonState::First, b'[') => self.open_bracket(b']', JsonState::First),
+            (JsonState::Value | JsonState::First, b'{') => {
+                self.open_bracket(b'}', JsonState::FirstKey)
+            }
+            (JsonState::Value | JsonState::First, b'[') => {
+                self.open_bracket(b']', JsonState::First)
+            }
             (JsonState::Value | JsonState::First, b'"') => JsonState::Quoted(false),
-            (JsonState::Value | JsonState::First, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => self.push_word_byte(byte),
+            (JsonState::Value | JsonState::First, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                self.push_word_byte(byte)
+            }
             (JsonState::FirstKey | JsonState::Key, b'"') => JsonState::Quoted(true),
             (JsonState::Colon, b':') => JsonState::Value,
             (JsonState::After, b',') => match self.open.last() {
@@ -116,7 +128,11 @@ impl StrictJson {
 
     fn push_word_byte(&mut self, byte: u8) -> JsonState {
         self.word.push(char::from(byte));
-        if self.word.len() > MAX_WORD_BYTES { JsonState::Broken } else { JsonState::Word }
+        if self.word.len() > MAX_WORD_BYTES {
+            JsonState::Broken
+        } else {
+            JsonState::Word
+        }
     }
 
     fn end_word(&mut self) -> JsonState {
@@ -162,19 +178,33 @@ mod tests {
             "\n",
             "'",
         ];
-        prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..12).prop_map(|pieces| pieces.concat())
+        prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..12)
+            .prop_map(|pieces| pieces.concat())
     }
 
     fn values() -> impl Strategy<Value = String> {
-        let leaf = prop::sample::select(vec!["1", "-0.5", "null", "\"x \\n \\u12ab\"", "true", "{}", "[]"]);
+        let leaf = prop::sample::select(vec![
+            "1",
+            "-0.5",
+            "null",
+            "\"x \\n \\u12ab\"",
+            "true",
+            "{}",
+            "[]",
+        ]);
         let leaf = leaf.prop_map(str::to_owned);
         leaf.prop_recursive(4, 24, 4, |inner| {
             let list = prop::collection::vec(inner, 0..4);
             prop_oneof![
-                list.clone().prop_map(|items| format!("[ {} ]", items.join(" ,"))),
+                list.clone()
+                    .prop_map(|items| format!("[ {} ]", items.join(" ,"))),
                 list.prop_map(|items| format!(
                     "{{{}}}",
-                    items.iter().map(|item| format!("\"k\": {item}")).collect::<Vec<_>>().join(",")
+                    items
+                        .iter()
+                        .map(|item| format!("\"k\": {item}"))
+                        .collect::<Vec<_>>()
+                        .join(",")
                 )),
             ]
         })

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use sabir_call::dialect::DialectSet;
 use sabir_call::{ArgForm, Call, CallId, Usage};
 use sabir_call::{
-    DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart, ModelError, ModelErrorKind,
-    ParallelCalls, PromptedSink, Request, StopReason, ToolChoice, ToolProtocol, ToolSet, Truncation,
+    DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart, ModelError,
+    ModelErrorKind, ParallelCalls, PromptedSink, Request, StopReason, ToolChoice, ToolProtocol,
+    ToolSet, Truncation,
 };
 use serde_json::{Map, Value, json};
 
@@ -28,7 +29,11 @@ fn tools() -> ToolSet {
 }
 
 fn native() -> Request {
-    Request { tools: tools(), messages: vec![Message::user("go")].into(), ..Request::default() }
+    Request {
+        tools: tools(),
+        messages: vec![Message::user("go")].into(),
+        ..Request::default()
+    }
 }
 
 /// What came of the answers.
@@ -56,7 +61,11 @@ impl Outcome {
             Value::Object(row.collect()).to_string()
         };
         let closed = |call: &&DraftCall| call.state == DraftState::Closed;
-        self.draft.calls().filter(closed).map(|call| format!("{} {}", call.name, value(call))).collect()
+        self.draft
+            .calls()
+            .filter(closed)
+            .map(|call| format!("{} {}", call.name, value(call)))
+            .collect()
     }
 
     fn stop(&self) -> Option<StopReason> {
@@ -73,7 +82,12 @@ fn mended(request: &Request, mending: RepairMode, answers: &[Answer<'_>]) -> Out
 }
 
 /// The same, for a client that takes calls in that way.
-fn taken(taken: CallDelivery, request: &Request, mending: RepairMode, answers: &[Answer<'_>]) -> Outcome {
+fn taken(
+    taken: CallDelivery,
+    request: &Request,
+    mending: RepairMode,
+    answers: &[Answer<'_>],
+) -> Outcome {
     let tell = |_: GatewayEvent<'_>| {};
     let mut outcome = Outcome::default();
     let out = |event: Event<'_>| outcome.draft.push_event(event);
@@ -94,18 +108,32 @@ fn taken(taken: CallDelivery, request: &Request, mending: RepairMode, answers: &
         }
     }
     let report = mender.render_report();
-    Outcome { error, report, asked: requests, ..outcome }
+    Outcome {
+        error,
+        report,
+        asked: requests,
+        ..outcome
+    }
 }
 
 /// An answer in words, read as the model's front reads it, in these pieces.
 fn read<'t>(pieces: &[&'t str], why: Truncation) -> impl Fn(&mut dyn EventSink) + use<'t> {
     let pieces = pieces.to_vec();
     move |sink| {
-        let mut reader =
-            PromptedSink::new(DialectSet::built_in().all(), &tools(), |event: Event<'_>| sink.push_event(event));
-        pieces.iter().filter(|text| !text.is_empty()).for_each(|text| reader.push_event(Event::Text { text }));
+        let mut reader = PromptedSink::new(
+            DialectSet::built_in().all(),
+            &tools(),
+            |event: Event<'_>| sink.push_event(event),
+        );
+        pieces
+            .iter()
+            .filter(|text| !text.is_empty())
+            .for_each(|text| reader.push_event(Event::Text { text }));
         if why == Truncation::Limit {
-            reader.push_event(Event::Stop { reason: StopReason::Length, raw: "" });
+            reader.push_event(Event::Stop {
+                reason: StopReason::Length,
+                raw: "",
+            });
         }
         let _ = reader.finish(why);
     }
@@ -113,15 +141,31 @@ fn read<'t>(pieces: &[&'t str], why: Truncation) -> impl Fn(&mut dyn EventSink) 
 
 /// A native call, in one piece.
 fn call(sink: &mut dyn EventSink, index: u32, id: &str, name: &str, arguments: &Value) {
-    sink.push_event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0, name_at: 0 });
+    sink.push_event(Event::CallStart {
+        index,
+        id: Some(id),
+        name,
+        dialect: None,
+        at: 0,
+        name_at: 0,
+    });
     for (name, value) in arguments.as_object().unwrap() {
         let (form, text) = match value {
             Value::String(text) => (ArgForm::String, text.clone()),
             other => (ArgForm::Json, other.to_string()),
         };
-        sink.push_event(Event::ArgStart { index, name, form, at: 0 });
+        sink.push_event(Event::ArgStart {
+            index,
+            name,
+            form,
+            at: 0,
+        });
         sink.push_event(Event::ArgDelta { index, text: &text });
-        sink.push_event(Event::ArgEnd { index, lead: "", at: 0 });
+        sink.push_event(Event::ArgEnd {
+            index,
+            lead: "",
+            at: 0,
+        });
     }
     sink.push_event(Event::CallEnd { index, at: 0 });
 }
@@ -131,14 +175,29 @@ fn heal(text: &str) -> Outcome {
 }
 
 fn heal_in(pieces: &[&str]) -> Outcome {
-    mended(&native(), RepairMode::Heal, &[&read(pieces, Truncation::Ended)])
+    mended(
+        &native(),
+        RepairMode::Heal,
+        &[&read(pieces, Truncation::Ended)],
+    )
 }
 
 fn spelled(dialect: &str, calls: &[(&str, Value)]) -> String {
-    let dialect = sabir_call::dialect::DialectSet::built_in().find(dialect).unwrap();
+    let dialect = sabir_call::dialect::DialectSet::built_in()
+        .find(dialect)
+        .unwrap();
     let call = |(name, arguments): &(&str, Value)| {
-        let (id, name, arguments) = (CallId::new("c"), (*name).to_owned(), arguments.as_object().unwrap().clone());
-        Call { id, name, arguments, dialect: None }
+        let (id, name, arguments) = (
+            CallId::new("c"),
+            (*name).to_owned(),
+            arguments.as_object().unwrap().clone(),
+        );
+        Call {
+            id,
+            name,
+            arguments,
+            dialect: None,
+        }
     };
     let calls: Vec<Call> = calls.iter().map(call).collect();
     dialect.render_calls(&calls, &tools())

@@ -21,7 +21,10 @@ impl ValueStart {
     /// Takes the next piece of the source.
     pub(crate) fn push(&mut self, text: &str) {
         if let (Some((_, at)), None) = (self.value, self.first) {
-            self.first = at.checked_sub(self.end).and_then(|at| text.as_bytes().get(at)).copied();
+            self.first = at
+                .checked_sub(self.end)
+                .and_then(|at| text.as_bytes().get(at))
+                .copied();
         }
         self.end = self.end.saturating_add(text.len());
         self.piece.clear();
@@ -32,12 +35,17 @@ impl ValueStart {
     pub(crate) fn open_value(&mut self, index: u32, at: usize) {
         self.value = Some((index, at));
         let from = self.end.saturating_sub(self.piece.len());
-        self.first = at.checked_sub(from).and_then(|at| self.piece.as_bytes().get(at)).copied();
+        self.first = at
+            .checked_sub(from)
+            .and_then(|at| self.piece.as_bytes().get(at))
+            .copied();
     }
 
     /// Returns true if the open value of that call certainly begins without a line feed.
     pub(crate) fn starts_plain(&self, index: u32) -> bool {
         let open = self.value.is_some_and(|(open, _)| open == index);
-        open && self.first.is_some_and(|first| !matches!(first, b'\n' | b'\r'))
+        open && self
+            .first
+            .is_some_and(|first| !matches!(first, b'\n' | b'\r'))
     }
 }

@@ -19,26 +19,49 @@ pub(crate) struct Recording {
     pub(crate) calls: Option<[usize; 2]>,
 }
 
-const LEAK: &str =
-    "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
+const LEAK: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
 
 pub(crate) fn all() -> Vec<Recording> {
-    [chat::all(), messages::all(), responses::all(), others::all()].concat()
+    [
+        chat::all(),
+        messages::all(),
+        responses::all(),
+        others::all(),
+    ]
+    .concat()
 }
 
 fn row(wire: Wire, name: &str, calls: [usize; 2], body: impl Into<Vec<u8>>) -> Recording {
-    Recording { name: name.to_owned(), wire, body: body.into(), calls: Some(calls) }
+    Recording {
+        name: name.to_owned(),
+        wire,
+        body: body.into(),
+        calls: Some(calls),
+    }
 }
 
 /// Events of `data` alone; strings stand as they are.
 fn events(chunks: &[Value]) -> String {
     chunks
         .iter()
-        .map(|chunk| format!("data: {}\n\n", chunk.as_str().map_or(chunk.to_string(), str::to_owned)))
+        .map(|chunk| {
+            format!(
+                "data: {}\n\n",
+                chunk.as_str().map_or(chunk.to_string(), str::to_owned)
+            )
+        })
         .collect()
 }
 
 /// Events with names.
 fn named(events: &[Value]) -> String {
-    events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
+    events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect()
 }

@@ -13,11 +13,16 @@ use crate::town::{FRONTS, Town, body, finished, got, settings, until};
 
 /// An answer with text and a call, in many small pieces.
 fn answer() -> ProviderReply {
-    ProviderReply::text("Let me look.").with_call("call_1", "read_file", json!({"path": "src/main.rs"})).in_deltas(4)
+    ProviderReply::text("Let me look.")
+        .with_call("call_1", "read_file", json!({"path": "src/main.rs"}))
+        .in_deltas(4)
 }
 
 fn slow(pause: u64) -> ProviderReply {
-    ProviderReply { pause, ..answer().in_chunks(ChunkSplit::Size(200)) }
+    ProviderReply {
+        pause,
+        ..answer().in_chunks(ChunkSplit::Size(200))
+    }
 }
 
 #[tokio::test]
@@ -32,10 +37,17 @@ async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
         // The last few may be written before the client is seen to have gone.
         for count in 0..events.min(8) {
             let mut stream = town.open().await;
-            stream.write_all(&town.request("POST", path, "", &body(front, "x", true).to_string())).await.unwrap();
+            stream
+                .write_all(&town.request("POST", path, "", &body(front, "x", true).to_string()))
+                .await
+                .unwrap();
             let mut seen = Vec::new();
             while String::from_utf8_lossy(&seen).matches(ending).count() < count {
-                assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "{}", String::from_utf8_lossy(&seen));
+                assert!(
+                    stream.read_buf(&mut seen).await.unwrap() > 0,
+                    "{}",
+                    String::from_utf8_lossy(&seen)
+                );
             }
             drop(stream);
             left += 1;
@@ -44,7 +56,10 @@ async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
     let ends = town.ends(left + FRONTS.len()).await;
     assert_eq!(town.metric("sabir_gateway_requests_open").await, 1);
     let gone = ends.iter().filter(|end| !end.whole).count();
-    until("the requests to the model to be left", || town.provider.abandoned_requests().len() >= gone).await;
+    until("the requests to the model to be left", || {
+        town.provider.abandoned_requests().len() >= gone
+    })
+    .await;
     assert!(gone >= left / 2, "{gone} of {left}");
     assert!(ends.iter().all(|end| end.error.is_none()), "{ends:?}");
 }
@@ -56,18 +71,28 @@ async fn a_client_that_leaves_before_the_first_byte_ends_the_request_to_the_mode
         for (front, path) in FRONTS {
             let before = town.provider.abandoned_requests().len();
             let mut stream = town.open().await;
-            stream.write_all(&town.request("POST", path, "", &body(front, "x", streamed).to_string())).await.unwrap();
+            stream
+                .write_all(&town.request("POST", path, "", &body(front, "x", streamed).to_string()))
+                .await
+                .unwrap();
             let count = town.provider.received_requests().len();
             until("the request", || {
-                town.provider.received_requests().len() > count || town.provider.abandoned_requests().len() > before
+                town.provider.received_requests().len() > count
+                    || town.provider.abandoned_requests().len() > before
             })
             .await;
             drop(stream);
-            until("the model to be left", || town.provider.abandoned_requests().len() > before).await;
+            until("the model to be left", || {
+                town.provider.abandoned_requests().len() > before
+            })
+            .await;
         }
     }
     let ends = town.ends(2 * FRONTS.len()).await;
-    assert!(ends.iter().all(|end| !end.whole && end.error.is_none()), "{ends:?}");
+    assert!(
+        ends.iter().all(|end| !end.whole && end.error.is_none()),
+        "{ends:?}"
+    );
 }
 
 #[tokio::test]
@@ -77,10 +102,16 @@ async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
         ScriptedFault::ResetAfter(900),
         ScriptedFault::TruncateAfter(900),
         ScriptedFault::EndAfter(900),
-        ScriptedFault::Error { code: "overloaded_error".into(), message: "too much to do".into() },
+        ScriptedFault::Error {
+            code: "overloaded_error".into(),
+            message: "too much to do".into(),
+        },
     ];
     let count = troubles.len();
-    let town = Town::new(ReplyScript::from_fn(move |turn, _| slow(1).with_fault(troubles[turn % count].clone()))).await;
+    let town = Town::new(ReplyScript::from_fn(move |turn, _| {
+        slow(1).with_fault(troubles[turn % count].clone())
+    }))
+    .await;
     for (front, path) in FRONTS {
         for number in 0..count {
             let got = town.ask(path, &body(front, "x", true)).await;
@@ -95,7 +126,11 @@ async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
         }
     }
     let ends = town.ends(count * FRONTS.len()).await;
-    assert!(ends.iter().all(|end| end.status == 200 && !end.whole && end.error.is_some()), "{ends:?}");
+    assert!(
+        ends.iter()
+            .all(|end| end.status == 200 && !end.whole && end.error.is_some()),
+        "{ends:?}"
+    );
     assert!(ends.iter().all(|end| end.model == "model"));
 }
 
@@ -105,8 +140,9 @@ async fn a_provider_that_fails_before_anything_came_is_a_status() {
         0 => ProviderReply::error_status(429),
         1 => ProviderReply::error_status(500),
         2 => ProviderReply::default().with_fault(ScriptedFault::CutAfter(0)),
-        _ => ProviderReply::error_status(400)
-            .with_body("{\"error\": {\"message\": \"no such tool\", \"type\": \"invalid_request_error\"}}"),
+        _ => ProviderReply::error_status(400).with_body(
+            "{\"error\": {\"message\": \"no such tool\", \"type\": \"invalid_request_error\"}}",
+        ),
     });
     let town = Town::new(script).await;
     for streamed in [true, false] {
@@ -116,7 +152,12 @@ async fn a_provider_that_fails_before_anything_came_is_a_status() {
                 statuses.push(town.ask(path, &body(front, "x", streamed)).await.status);
             }
             assert_eq!((statuses[0], statuses[3]), (429, 400), "{statuses:?}");
-            assert!(statuses[1..3].iter().all(|status| (500..530).contains(status)), "{statuses:?}");
+            assert!(
+                statuses[1..3]
+                    .iter()
+                    .all(|status| (500..530).contains(status)),
+                "{statuses:?}"
+            );
         }
     }
 }
@@ -124,7 +165,10 @@ async fn a_provider_that_fails_before_anything_came_is_a_status() {
 #[tokio::test]
 async fn answers_in_flight_end_or_say_that_they_were_cut() {
     let settings = GatewaySettings {
-        limits: GatewayLimits { drain: Duration::from_secs(2), ..GatewayLimits::default() },
+        limits: GatewayLimits {
+            drain: Duration::from_secs(2),
+            ..GatewayLimits::default()
+        },
         ..settings()
     };
     let script = ReplyScript::from_fn(|_, request| match request.last_text().as_str() {
@@ -136,14 +180,23 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
     for (front, path) in FRONTS {
         for (words, streams) in [("short", &mut short), ("endless", &mut endless)] {
             let mut stream = town.open().await;
-            stream.write_all(&town.request("POST", path, "", &body(front, words, true).to_string())).await.unwrap();
+            stream
+                .write_all(&town.request("POST", path, "", &body(front, words, true).to_string()))
+                .await
+                .unwrap();
             streams.push((front, stream));
         }
     }
     let mut whole = town.open().await;
     let asked = body(Wire::Anthropic, "endless", false);
-    whole.write_all(&town.request("POST", "/v1/messages", "", &asked.to_string())).await.unwrap();
-    until("all requests", || town.provider.received_requests().len() == 2 * FRONTS.len() + 1).await;
+    whole
+        .write_all(&town.request("POST", "/v1/messages", "", &asked.to_string()))
+        .await
+        .unwrap();
+    until("all requests", || {
+        town.provider.received_requests().len() == 2 * FRONTS.len() + 1
+    })
+    .await;
     let idle = town.open().await;
     town.tell_to_end();
     // Nobody new is let in while others are being served.
@@ -152,23 +205,47 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(crate::town::LONG, refused).await.expect("a closed door");
+    tokio::time::timeout(crate::town::LONG, refused)
+        .await
+        .expect("a closed door");
     for (front, stream) in short {
         let got = finished(stream).await;
         let (draft, report) = got.read(front);
-        assert_eq!((report.error, draft.calls().count(), draft.has_open_calls()), (None, 1, false), "{}", got.text());
+        assert_eq!(
+            (report.error, draft.calls().count(), draft.has_open_calls()),
+            (None, 1, false),
+            "{}",
+            got.text()
+        );
     }
     for (front, stream) in endless {
         let got = finished(stream).await;
         let (draft, report) = got.read(front);
-        assert!(report.error.is_some_and(|error| error.message.contains("ending")), "{}", got.text());
-        assert!(draft.calls().all(|call| call.state != DraftState::Closed), "{}", got.text());
+        assert!(
+            report
+                .error
+                .is_some_and(|error| error.message.contains("ending")),
+            "{}",
+            got.text()
+        );
+        assert!(
+            draft.calls().all(|call| call.state != DraftState::Closed),
+            "{}",
+            got.text()
+        );
     }
     let got = finished(whole).await;
     assert!(matches!(got.status, 503 | 529), "{got:?}");
     drop(idle);
     town.end().await;
-    assert_eq!(town.ends(2 * FRONTS.len() + 1).await.iter().filter(|end| end.whole).count(), FRONTS.len());
+    assert_eq!(
+        town.ends(2 * FRONTS.len() + 1)
+            .await
+            .iter()
+            .filter(|end| end.whole)
+            .count(),
+        FRONTS.len()
+    );
 }
 
 #[tokio::test]
@@ -177,19 +254,32 @@ async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_th
     let mut streams = Vec::new();
     for (front, path) in FRONTS {
         let mut stream = town.open().await;
-        stream.write_all(&town.request("POST", path, "", &body(front, "x", true).to_string())).await.unwrap();
+        stream
+            .write_all(&town.request("POST", path, "", &body(front, "x", true).to_string()))
+            .await
+            .unwrap();
         let mut seen = Vec::new();
         while !String::from_utf8_lossy(&seen).contains("Let") {
-            assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "{}", String::from_utf8_lossy(&seen));
+            assert!(
+                stream.read_buf(&mut seen).await.unwrap() > 0,
+                "{}",
+                String::from_utf8_lossy(&seen)
+            );
         }
         streams.push((front, stream, seen));
     }
-    town.provider = sabir_testkit::ScriptedProvider::start(ReplyScript::new([])).await.unwrap();
+    town.provider = sabir_testkit::ScriptedProvider::start(ReplyScript::new([]))
+        .await
+        .unwrap();
     for (front, mut stream, mut seen) in streams {
         _ = stream.read_to_end(&mut seen).await;
         let (draft, report) = got(&seen).read(front);
         assert!(report.error.is_some(), "{}", String::from_utf8_lossy(&seen));
-        assert!(draft.calls().all(|call| call.state != DraftState::Closed), "{}", String::from_utf8_lossy(&seen));
+        assert!(
+            draft.calls().all(|call| call.state != DraftState::Closed),
+            "{}",
+            String::from_utf8_lossy(&seen)
+        );
     }
     for (front, path) in FRONTS {
         assert_eq!(town.ask(path, &body(front, "x", true)).await.status, 502);
@@ -203,15 +293,24 @@ async fn models_can_be_replaced_under_a_stream() {
     let asked = body(Wire::Anthropic, "x", true);
     let streaming = town.ask("/v1/messages", &asked);
     let replace = async {
-        until("the request", || !town.provider.received_requests().is_empty()).await;
+        until("the request", || {
+            !town.provider.received_requests().is_empty()
+        })
+        .await;
         town.gateway.replace_routes(
-            sabir_gateway::RouteTable::default().with_route("other", crate::town::route(&town.provider)),
+            sabir_gateway::RouteTable::default()
+                .with_route("other", crate::town::route(&town.provider)),
         );
         assert_eq!(town.ask("/v1/messages", &asked).await.status, 404);
         assert!(town.get("/v1/models").await.text().contains("other"));
     };
     let (got, ()) = tokio::join!(streaming, replace);
-    assert_eq!(got.read(Wire::Anthropic).0.calls().count(), 1, "{}", got.text());
+    assert_eq!(
+        got.read(Wire::Anthropic).0.calls().count(),
+        1,
+        "{}",
+        got.text()
+    );
 }
 
 #[tokio::test]
@@ -220,7 +319,11 @@ async fn what_the_provider_has_no_words_for_is_refused_or_left_out() {
     let mut asked = body(Wire::Anthropic, "x", true);
     asked["messages"][0]["content"] = json!([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}]);
     let got = town.ask("/v1/messages", &asked).await;
-    assert_eq!((got.status, got.json()["error"]["type"].as_str()), (400, Some("invalid_request_error")), "{got:?}");
+    assert_eq!(
+        (got.status, got.json()["error"]["type"].as_str()),
+        (400, Some("invalid_request_error")),
+        "{got:?}"
+    );
     assert!(town.provider.received_requests().is_empty());
     let mut asked = body(Wire::Anthropic, "x", true);
     asked["top_k"] = json!(5);

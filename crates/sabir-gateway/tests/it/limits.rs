@@ -37,8 +37,16 @@ async fn what_is_wrong_is_told_in_the_fronts_own_words() {
         let check = async |request: Vec<u8>, status: u16, words: &str| {
             let got = town.raw(&request).await;
             assert_eq!(got.status, status, "{front}: {}", got.text());
-            assert!(is_error_of(front, &got.json()) && got.text().contains(words), "{front}: {}", got.text());
-            assert!(got.head.contains("content-type: application/json"), "{}", got.head);
+            assert!(
+                is_error_of(front, &got.json()) && got.text().contains(words),
+                "{front}: {}",
+                got.text()
+            );
+            assert!(
+                got.head.contains("content-type: application/json"),
+                "{}",
+                got.head
+            );
         };
         check(town.request("POST", path, "", &large), 413, "1048576 bytes").await;
         check(town.request("POST", path, "", "{\"model\": "), 400, "EOF").await;
@@ -46,38 +54,75 @@ async fn what_is_wrong_is_told_in_the_fronts_own_words() {
         check(town.request("POST", path, "", "[]"), 400, "").await;
         let mut unknown = body(front, "x", true);
         unknown["model"] = json!("mode1");
-        check(town.request("POST", path, "", &unknown.to_string()), 404, "mode1").await;
+        check(
+            town.request("POST", path, "", &unknown.to_string()),
+            404,
+            "mode1",
+        )
+        .await;
         check(town.request("GET", path, "", ""), 405, "POST").await;
-        check(town.request("POST", path, "Content-Encoding: zstd\r\n", "{}"), 415, "zstd").await;
+        check(
+            town.request("POST", path, "Content-Encoding: zstd\r\n", "{}"),
+            415,
+            "zstd",
+        )
+        .await;
         let chunked = format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
             town.address
         );
         let chunk = format!("100000\r\n{}\r\n", "x".repeat(1 << 20)).repeat(3);
-        check([chunked.as_bytes(), chunk.as_bytes(), b"0\r\n\r\n"].concat(), 413, "1048576 bytes").await;
+        check(
+            [chunked.as_bytes(), chunk.as_bytes(), b"0\r\n\r\n"].concat(),
+            413,
+            "1048576 bytes",
+        )
+        .await;
         let got = town.ask(path, &body(front, "x", true)).await;
         assert_eq!(got.read(front).0.text(), "hello");
     }
     let ends = town.ends(FRONTS.len() * 9).await;
     assert!(
-        ends.iter().all(|end| end.whole == (end.status == 200) && end.error.is_some() == (end.status != 200)),
+        ends.iter()
+            .all(|end| end.whole == (end.status == 200)
+                && end.error.is_some() == (end.status != 200)),
         "{ends:?}"
     );
 }
 
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_connection() {
-    let town = Town::with(hello(), limited(|limits| limits.head = Duration::from_secs(1))).await;
+    let town = Town::with(
+        hello(),
+        limited(|limits| limits.head = Duration::from_secs(1)),
+    )
+    .await;
     let mut half = town.open().await;
-    half.write_all(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\n").await.unwrap();
+    half.write_all(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\n")
+        .await
+        .unwrap();
     let got = finished(half).await;
-    assert_eq!((got.status, got.json()["error"]["type"].as_str()), (408, Some("timeout_error")), "{got:?}");
-    assert!(got.head.contains(&format!("content-length: {}\r\n", got.body.len())), "{got:?}");
+    assert_eq!(
+        (got.status, got.json()["error"]["type"].as_str()),
+        (408, Some("timeout_error")),
+        "{got:?}"
+    );
+    assert!(
+        got.head
+            .contains(&format!("content-length: {}\r\n", got.body.len())),
+        "{got:?}"
+    );
     let mut slow = town.open().await;
     let (mut silent, mut other) = (town.open().await, town.open().await);
     // One byte after the other does not help.
     let drip = async {
-        for byte in format!("GET /v1/models HTTP/1.1\r\nHost: {}\r\nx: {}", town.address, "y".repeat(10_000)).bytes() {
+        for byte in format!(
+            "GET /v1/models HTTP/1.1\r\nHost: {}\r\nx: {}",
+            town.address,
+            "y".repeat(10_000)
+        )
+        .bytes()
+        {
             if slow.write_all(&[byte]).await.is_err() {
                 return;
             }
@@ -87,17 +132,27 @@ async fn a_head_that_does_not_come_ends_the_connection() {
     };
     tokio::time::timeout(LONG, drip).await.unwrap();
     let mut rest = Vec::new();
-    _ = tokio::time::timeout(LONG, silent.read_to_end(&mut rest)).await.expect("an end");
+    _ = tokio::time::timeout(LONG, silent.read_to_end(&mut rest))
+        .await
+        .expect("an end");
     assert!(rest.is_empty());
     other.shutdown().await.unwrap();
     let ends = town.ends(2).await;
-    assert!(ends.iter().all(|end| (end.status, end.front) == (408, None)), "{ends:?}");
+    assert!(
+        ends.iter()
+            .all(|end| (end.status, end.front) == (408, None)),
+        "{ends:?}"
+    );
     assert_eq!(town.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_told_of() {
-    let town = Town::with(hello(), limited(|limits| limits.upload = Duration::from_millis(300))).await;
+    let town = Town::with(
+        hello(),
+        limited(|limits| limits.upload = Duration::from_millis(300)),
+    )
+    .await;
     for (front, path) in FRONTS {
         let mut stream = town.open().await;
         let head = format!(
@@ -109,14 +164,26 @@ async fn a_body_that_does_not_come_is_told_of() {
         assert_eq!(got.status, 408, "{got:?}");
         assert!(is_error_of(front, &got.json()), "{got:?}");
     }
-    assert!(town.ends(FRONTS.len()).await.iter().all(|end| end.status == 408));
+    assert!(
+        town.ends(FRONTS.len())
+            .await
+            .iter()
+            .all(|end| end.status == 408)
+    );
 }
 
 #[tokio::test]
 async fn a_connection_that_is_idle_between_requests_is_closed() {
-    let town = Town::with(hello(), limited(|limits| limits.idle = Duration::from_millis(200))).await;
+    let town = Town::with(
+        hello(),
+        limited(|limits| limits.idle = Duration::from_millis(200)),
+    )
+    .await;
     let mut stream = town.open().await;
-    let request = format!("GET /v1/models HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\n\r\n", town.address);
+    let request = format!(
+        "GET /v1/models HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\n\r\n",
+        town.address
+    );
     for _ in 0..2 {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut piece = vec![0; 4096];
@@ -135,13 +202,18 @@ async fn idle_connections_harm_no_stream() {
     });
     let reply = || ProviderReply {
         pause: 20,
-        ..ProviderReply::text("word ".repeat(200)).in_deltas(5).in_chunks(ChunkSplit::Size(400))
+        ..ProviderReply::text("word ".repeat(200))
+            .in_deltas(5)
+            .in_chunks(ChunkSplit::Size(400))
     };
     let town = Town::with(ReplyScript::from_fn(move |_, _| reply()), settings).await;
     let asked = body(Wire::Anthropic, "x", true);
     let streaming = town.ask("/v1/messages", &asked);
     let flood = async {
-        until("the stream", || !town.provider.received_requests().is_empty()).await;
+        until("the stream", || {
+            !town.provider.received_requests().is_empty()
+        })
+        .await;
         let mut idle = Vec::new();
         for _ in 0..5 * CONNECTIONS {
             idle.push(town.open().await);
@@ -163,7 +235,9 @@ async fn answers_over_the_limit_are_refused() {
             if request.last_text() == "slow" {
                 ProviderReply {
                     pause: 20,
-                    ..ProviderReply::text("x".repeat(4000)).in_deltas(20).in_chunks(ChunkSplit::Size(300))
+                    ..ProviderReply::text("x".repeat(4000))
+                        .in_deltas(20)
+                        .in_chunks(ChunkSplit::Size(300))
                 }
             } else {
                 ProviderReply::text("hello")
@@ -175,43 +249,75 @@ async fn answers_over_the_limit_are_refused() {
     let asked = body(Wire::Anthropic, "slow", true);
     let slow = town.ask("/v1/messages", &asked);
     let more = async {
-        until("the stream", || !town.provider.received_requests().is_empty()).await;
+        until("the stream", || {
+            !town.provider.received_requests().is_empty()
+        })
+        .await;
         for (front, path) in FRONTS {
             let got = town.ask(path, &body(front, "x", true)).await;
             let status = if front == Wire::Anthropic { 529 } else { 503 };
             assert_eq!(got.status, status, "{got:?}");
-            assert!(got.head.contains("retry-after: 1") && is_error_of(front, &got.json()), "{got:?}");
+            assert!(
+                got.head.contains("retry-after: 1") && is_error_of(front, &got.json()),
+                "{got:?}"
+            );
         }
     };
     let (slow, ()) = tokio::join!(slow, more);
     assert_eq!(slow.read(Wire::Anthropic).0.text().len(), 4000);
-    assert_eq!(town.ask("/v1/messages", &body(Wire::Anthropic, "x", true)).await.status, 200);
+    assert_eq!(
+        town.ask("/v1/messages", &body(Wire::Anthropic, "x", true))
+            .await
+            .status,
+        200
+    );
 }
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_holds_the_model_back_and_is_dropped() {
     let long = || ProviderReply {
         pause: 1,
-        ..ProviderReply::text("x".repeat(24 << 20)).in_deltas(8 << 10).in_chunks(ChunkSplit::Size(256 << 10))
+        ..ProviderReply::text("x".repeat(24 << 20))
+            .in_deltas(8 << 10)
+            .in_chunks(ChunkSplit::Size(256 << 10))
     };
     let town = Town::with(
-        ReplyScript::from_fn(
-            move |_, request| if request.last_text() == "long" { long() } else { ProviderReply::text("hello") },
-        ),
+        ReplyScript::from_fn(move |_, request| {
+            if request.last_text() == "long" {
+                long()
+            } else {
+                ProviderReply::text("hello")
+            }
+        }),
         limited(|limits| limits.stalled = Duration::from_secs(2)),
     )
     .await;
     for (front, path) in FRONTS {
         let mut stalled = town.open().await;
-        stalled.write_all(&town.request("POST", path, "", &body(front, "long", true).to_string())).await.unwrap();
+        stalled
+            .write_all(&town.request("POST", path, "", &body(front, "long", true).to_string()))
+            .await
+            .unwrap();
         let before = town.provider.abandoned_requests().len();
         // Others are served meanwhile, and in the end the provider is left before its answer was over.
-        assert_eq!(town.ask(path, &body(front, "x", true)).await.read(front).0.text(), "hello");
-        until("the end of the model's answer", || town.provider.abandoned_requests().len() > before).await;
+        assert_eq!(
+            town.ask(path, &body(front, "x", true))
+                .await
+                .read(front)
+                .0
+                .text(),
+            "hello"
+        );
+        until("the end of the model's answer", || {
+            town.provider.abandoned_requests().len() > before
+        })
+        .await;
     }
     let ends = town.ends(2 * FRONTS.len()).await;
     assert_eq!(
-        ends.iter().filter(|end| end.status == 200 && !end.whole && end.error.is_none()).count(),
+        ends.iter()
+            .filter(|end| end.status == 200 && !end.whole && end.error.is_none())
+            .count(),
         FRONTS.len(),
         "{ends:?}"
     );

@@ -9,16 +9,39 @@ use crate::town::{FRONTS, Town, body};
 #[tokio::test]
 async fn models_are_listed_for_every_client() {
     let town = Town::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
-    assert_eq!(town.get("/v1/models").await.json()["data"][0]["id"], "model");
+    assert_eq!(
+        town.get("/v1/models").await.json()["data"][0]["id"],
+        "model"
+    );
     assert_eq!(town.get("/v1/models/model").await.json()["id"], "model");
     assert_eq!(town.get("/v1/models/other").await.status, 404);
-    let got = town.raw(&town.request("GET", "/v1/models/other", "anthropic-version: 2023-06-01\r\n", "")).await;
+    let got = town
+        .raw(&town.request(
+            "GET",
+            "/v1/models/other",
+            "anthropic-version: 2023-06-01\r\n",
+            "",
+        ))
+        .await;
     assert_eq!((got.status, &got.json()["type"]), (404, &json!("error")));
-    assert_eq!(town.get("/api/tags").await.json()["models"][0]["name"], "model");
+    assert_eq!(
+        town.get("/api/tags").await.json()["models"][0]["name"],
+        "model"
+    );
     assert!(town.get("/api/version").await.json()["version"].is_string());
     assert_eq!(town.get("/api/ps").await.json(), json!({"models": []}));
-    assert!(town.ask("/api/show", &json!({"model": "model:latest"})).await.json()["capabilities"].is_array());
-    assert_eq!(town.ask("/api/show", &json!({"model": "other"})).await.status, 404);
+    assert!(
+        town.ask("/api/show", &json!({"model": "model:latest"}))
+            .await
+            .json()["capabilities"]
+            .is_array()
+    );
+    assert_eq!(
+        town.ask("/api/show", &json!({"model": "other"}))
+            .await
+            .status,
+        404
+    );
     assert_eq!(town.ask("/api/show", &json!({})).await.status, 400);
     assert_eq!(town.get("/").await.status, 200);
     let head = town.raw(&town.request("HEAD", "/", "", "")).await;
@@ -33,11 +56,18 @@ async fn tokens_are_counted_without_the_model() {
     let town = Town::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
     let mut asked = body(Wire::Anthropic, &"word ".repeat(400), false);
     asked.as_object_mut().unwrap().remove("max_tokens");
-    let got = town.ask("/v1/messages/count_tokens?beta=true", &asked).await;
-    let count = got.json()["input_tokens"].as_u64().unwrap_or_else(|| panic!("{got:?}"));
+    let got = town
+        .ask("/v1/messages/count_tokens?beta=true", &asked)
+        .await;
+    let count = got.json()["input_tokens"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{got:?}"));
     assert!((400..900).contains(&count), "{count}");
     asked["model"] = json!("other");
-    assert_eq!(town.ask("/v1/messages/count_tokens", &asked).await.status, 404);
+    assert_eq!(
+        town.ask("/v1/messages/count_tokens", &asked).await.status,
+        404
+    );
     assert!(town.provider.received_requests().is_empty());
 }
 
@@ -49,19 +79,42 @@ async fn every_exchange_is_counted_and_told_once() {
     .await;
     for (front, path) in FRONTS {
         for streamed in [true, false] {
-            assert_eq!(town.ask(path, &body(front, "x", streamed)).await.status, 200);
+            assert_eq!(
+                town.ask(path, &body(front, "x", streamed)).await.status,
+                200
+            );
         }
     }
     town.ask("/v1/messages", &json!({})).await;
     let ends = town.ends(9).await;
-    assert!(ends.iter().take(8).all(|end| end.whole && end.calls == 1 && end.model == "model"), "{ends:?}");
+    assert!(
+        ends.iter()
+            .take(8)
+            .all(|end| end.whole && end.calls == 1 && end.model == "model"),
+        "{ends:?}"
+    );
     for (name, count) in [
-        ("sabir_gateway_requests_total{front=\"anthropic\",status=\"200\"}", 2),
-        ("sabir_gateway_requests_total{front=\"anthropic\",status=\"400\"}", 1),
-        ("sabir_gateway_requests_total{front=\"ollama\",status=\"200\"}", 2),
-        ("sabir_gateway_answers_total{model=\"model\",end=\"whole\"}", 8),
+        (
+            "sabir_gateway_requests_total{front=\"anthropic\",status=\"200\"}",
+            2,
+        ),
+        (
+            "sabir_gateway_requests_total{front=\"anthropic\",status=\"400\"}",
+            1,
+        ),
+        (
+            "sabir_gateway_requests_total{front=\"ollama\",status=\"200\"}",
+            2,
+        ),
+        (
+            "sabir_gateway_answers_total{model=\"model\",end=\"whole\"}",
+            8,
+        ),
         ("sabir_gateway_calls_total", 8),
-        ("sabir_gateway_first_byte_seconds_count{front=\"openai-chat\"}", 2),
+        (
+            "sabir_gateway_first_byte_seconds_count{front=\"openai-chat\"}",
+            2,
+        ),
         // The one that asks.
         ("sabir_gateway_requests_open", 1),
         ("sabir_gateway_connections_open", 1),

@@ -15,8 +15,13 @@ use crate::town::{FRONTS, LONG, Town, body, got, route};
 
 async fn town(mending: RepairMode, protocol: ToolProtocol, replies: Vec<ProviderReply>) -> Town {
     let town = Town::new(ReplyScript::new(replies)).await;
-    let route = ModelRoute { repair_mode: mending, protocol, ..route(&town.provider) };
-    town.gateway.replace_routes(RouteTable::default().with_route("model", route));
+    let route = ModelRoute {
+        repair_mode: mending,
+        protocol,
+        ..route(&town.provider)
+    };
+    town.gateway
+        .replace_routes(RouteTable::default().with_route("model", route));
     town
 }
 
@@ -24,22 +29,28 @@ fn native() -> ToolProtocol {
     ToolProtocol::Native
 }
 
-const LEAK: &str =
-    "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
-const BROKEN: &str =
-    "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": oops}}\n</tool_call>";
-const CUT: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.r";
+const LEAK: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
+const BROKEN: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": oops}}\n</tool_call>";
+const CUT: &str =
+    "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.r";
 
 /// The calls that a client would run.
 pub(crate) fn runnable(draft: &sabir_call::DraftResponse) -> Vec<String> {
     let value = |argument: &sabir_call::DraftArgument| match argument.form {
-        ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_else(|_| panic!("{draft:?}")),
+        ArgForm::Json => {
+            serde_json::from_str(&argument.text).unwrap_or_else(|_| panic!("{draft:?}"))
+        }
         _ => Value::from(argument.text.as_str()),
     };
-    let closed = draft.calls().filter(|call| call.state == DraftState::Closed);
+    let closed = draft
+        .calls()
+        .filter(|call| call.state == DraftState::Closed);
     let whole = closed.filter(|call| draft.errors_of(call.index).next().is_none());
     let row = |call: &sabir_call::DraftCall| {
-        let arguments = call.arguments.iter().map(|argument| (argument.name.clone(), value(argument)));
+        let arguments = call
+            .arguments
+            .iter()
+            .map(|argument| (argument.name.clone(), value(argument)));
         format!("{} {}", call.name, Value::Object(arguments.collect()))
     };
     whole.map(row).collect()
@@ -54,9 +65,23 @@ async fn a_leak_is_a_call_on_every_front() {
             for streamed in [true, false] {
                 let got = town.ask(path, &body(front, "go", streamed)).await;
                 let (draft, report) = got.read(front);
-                assert_eq!(runnable(&draft), [r#"read_file {"path":"a.rs"}"#], "{front} {}", got.text());
-                assert_eq!((draft.text().trim_end(), report.error), ("I read it.", None), "{front}");
-                assert_eq!(draft.stop.map(|(reason, _)| reason), Some(StopReason::Calls), "{front} {}", got.text());
+                assert_eq!(
+                    runnable(&draft),
+                    [r#"read_file {"path":"a.rs"}"#],
+                    "{front} {}",
+                    got.text()
+                );
+                assert_eq!(
+                    (draft.text().trim_end(), report.error),
+                    ("I read it.", None),
+                    "{front}"
+                );
+                assert_eq!(
+                    draft.stop.map(|(reason, _)| reason),
+                    Some(StopReason::Calls),
+                    "{front} {}",
+                    got.text()
+                );
                 assert!(!got.text().contains("tool_call>"), "{front} {}", got.text());
             }
         }
@@ -66,11 +91,21 @@ async fn a_leak_is_a_call_on_every_front() {
 #[tokio::test]
 async fn a_cut_or_broken_call_is_an_error_and_no_call() {
     for text in [CUT, BROKEN] {
-        let town = town(RepairMode::Heal, native(), vec![ProviderReply::text(text).in_deltas(5); 8]).await;
+        let town = town(
+            RepairMode::Heal,
+            native(),
+            vec![ProviderReply::text(text).in_deltas(5); 8],
+        )
+        .await;
         for (front, path) in FRONTS {
             let got = town.ask(path, &body(front, "go", true)).await;
             let (draft, report) = got.read(front);
-            assert_eq!((got.status, runnable(&draft).len()), (200, 0), "{front} {}", got.text());
+            assert_eq!(
+                (got.status, runnable(&draft).len()),
+                (200, 0),
+                "{front} {}",
+                got.text()
+            );
             assert!(report.error.is_some(), "{front} {}", got.text());
             assert_eq!(draft.stop, None, "{front} {}", got.text());
 
@@ -79,17 +114,27 @@ async fn a_cut_or_broken_call_is_an_error_and_no_call() {
             assert!(got.text().contains("read_file"), "{front} {}", got.text());
         }
         let ends = town.ends(8).await;
-        assert!(ends.iter().all(|end| !end.whole && end.error.is_some()), "{ends:?}");
+        assert!(
+            ends.iter().all(|end| !end.whole && end.error.is_some()),
+            "{ends:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_call_that_the_limit_cut_is_no_use_to_ask_for_again() {
-    let short = ProviderReply { stop: Some(StopReason::Length), ..ProviderReply::text(CUT) };
+    let short = ProviderReply {
+        stop: Some(StopReason::Length),
+        ..ProviderReply::text(CUT)
+    };
     let town = town(RepairMode::Heal, native(), vec![short; 2]).await;
-    let got = town.ask("/v1/messages", &body(Wire::Anthropic, "go", false)).await;
+    let got = town
+        .ask("/v1/messages", &body(Wire::Anthropic, "go", false))
+        .await;
     assert_eq!(got.status, 400, "{}", got.text());
-    let got = town.ask("/v1/messages", &body(Wire::Anthropic, "go", true)).await;
+    let got = town
+        .ask("/v1/messages", &body(Wire::Anthropic, "go", true))
+        .await;
     let error = got.read(Wire::Anthropic).1.error.map(|error| error.kind);
     assert_eq!(error, Some(ModelErrorKind::Rejected), "{}", got.text());
 }
@@ -98,9 +143,11 @@ async fn a_call_that_the_limit_cut_is_no_use_to_ask_for_again() {
 #[tokio::test]
 async fn a_broken_call_is_asked_for_again_and_the_client_sees_one_answer() {
     for (front, path) in FRONTS {
-        for (streamed, protocol) in
-            [(true, native()), (false, native()), (true, ToolProtocol::Prompted("hermes".into()))]
-        {
+        for (streamed, protocol) in [
+            (true, native()),
+            (false, native()),
+            (true, ToolProtocol::Prompted("hermes".into())),
+        ] {
             let replies = vec![
                 ProviderReply::text(BROKEN),
                 ProviderReply::text(LEAK),
@@ -110,21 +157,55 @@ async fn a_broken_call_is_asked_for_again_and_the_client_sees_one_answer() {
             let town = town(RepairMode::Retry(1), protocol.clone(), replies).await;
             let got = town.ask(path, &body(front, "go", streamed)).await;
             let (draft, _) = got.read(front);
-            assert_eq!(runnable(&draft), [r#"read_file {"path":"a.rs"}"#], "{front} {}", got.text());
+            assert_eq!(
+                runnable(&draft),
+                [r#"read_file {"path":"a.rs"}"#],
+                "{front} {}",
+                got.text()
+            );
             let asked = town.provider.received_requests();
             let again = asked[1].incoming.as_ref().unwrap().as_ref().unwrap();
-            let [.., said, told] = again.request.messages.as_slice() else { panic!("no history") };
+            let [.., said, told] = again.request.messages.as_slice() else {
+                panic!("no history")
+            };
             let called = said.calls().count();
-            let answered = told.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();
+            let answered = told
+                .parts
+                .iter()
+                .filter(|part| matches!(part, MessagePart::Result(_)))
+                .count();
             let as_result = usize::from(protocol == native());
-            assert_eq!((called, answered), (as_result, as_result), "{front} {:?}", asked[1].body);
-            assert!(asked[1].body.to_string().contains("was not run"), "{front} {:?}", asked[1].body);
+            assert_eq!(
+                (called, answered),
+                (as_result, as_result),
+                "{front} {:?}",
+                asked[1].body
+            );
+            assert!(
+                asked[1].body.to_string().contains("was not run"),
+                "{front} {:?}",
+                asked[1].body
+            );
 
             let got = town.ask(path, &body(front, "go", streamed)).await;
             let (draft, report) = got.read(front);
-            assert_eq!((got.status, runnable(&draft).len(), report.error), (200, 0, None), "{front} {}", got.text());
-            assert_eq!(draft.stop.clone().map(|(reason, _)| reason), Some(StopReason::End), "{front} {}", got.text());
-            assert!(draft.text().starts_with("I read it."), "{front} {}", got.text());
+            assert_eq!(
+                (got.status, runnable(&draft).len(), report.error),
+                (200, 0, None),
+                "{front} {}",
+                got.text()
+            );
+            assert_eq!(
+                draft.stop.clone().map(|(reason, _)| reason),
+                Some(StopReason::End),
+                "{front} {}",
+                got.text()
+            );
+            assert!(
+                draft.text().starts_with("I read it."),
+                "{front} {}",
+                got.text()
+            );
             assert!(!got.text().contains("oops"), "{front} {}", got.text());
         }
     }
@@ -141,20 +222,46 @@ async fn a_report_is_given_to_who_asks() {
     let town = town(RepairMode::Heal, native(), replies).await;
     let report = |headers: &'static str, streamed: bool| {
         let (front, path) = (Wire::OpenAiChat, "/v1/chat/completions");
-        let request = town.request("POST", path, headers, &body(front, "go", streamed).to_string());
+        let request = town.request(
+            "POST",
+            path,
+            headers,
+            &body(front, "go", streamed).to_string(),
+        );
         let town = &town;
         async move { town.raw(&request).await }
     };
     let whole = report("sabir-report: 1\r\n", false).await;
-    assert!(whole.head.contains("sabir-report: leaked_call=1\r\n"), "{}", whole.head);
+    assert!(
+        whole.head.contains("sabir-report: leaked_call=1\r\n"),
+        "{}",
+        whole.head
+    );
     let streamed = report("sabir-report: 1\r\n", true).await;
-    assert!(streamed.text().contains("\n: sabir-report leaked_call=1\n\n"), "{}", streamed.text());
+    assert!(
+        streamed
+            .text()
+            .contains("\n: sabir-report leaked_call=1\n\n"),
+        "{}",
+        streamed.text()
+    );
     let (draft, told) = streamed.read(Wire::OpenAiChat);
-    assert_eq!((runnable(&draft).len(), told.ended, told.unreadable), (1, true, 0));
+    assert_eq!(
+        (runnable(&draft).len(), told.ended, told.unreadable),
+        (1, true, 0)
+    );
     let plain = report("sabir-report: 1\r\n", false).await;
-    assert!(plain.head.contains("sabir-report: none\r\n"), "{}", plain.head);
+    assert!(
+        plain.head.contains("sabir-report: none\r\n"),
+        "{}",
+        plain.head
+    );
     let unasked = report("", true).await;
-    assert!(!unasked.text().contains("sabir-report"), "{}", unasked.text());
+    assert!(
+        !unasked.text().contains("sabir-report"),
+        "{}",
+        unasked.text()
+    );
 }
 
 #[tokio::test]
@@ -162,10 +269,20 @@ async fn passing_touches_nothing_but_the_wire() {
     let provider = Town::new(ReplyScript::new(vec![ProviderReply::text(LEAK)])).await;
     let wire = Wire::OpenAiChat;
     let reached = Provider::new("scripted", wire, provider.provider.base_url(wire), None);
-    let model = HttpModel::new(reached).caller_scope(CallerScope::Many).text_parsing(TextParsing::Nothing);
-    let route = ModelRoute { model: Arc::new(model), repair_mode: RepairMode::Pass, ..route(&provider.provider) };
-    provider.gateway.replace_routes(RouteTable::default().with_route("model", route));
-    let got = provider.ask("/v1/messages", &body(Wire::Anthropic, "go", true)).await;
+    let model = HttpModel::new(reached)
+        .caller_scope(CallerScope::Many)
+        .text_parsing(TextParsing::Nothing);
+    let route = ModelRoute {
+        model: Arc::new(model),
+        repair_mode: RepairMode::Pass,
+        ..route(&provider.provider)
+    };
+    provider
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", route));
+    let got = provider
+        .ask("/v1/messages", &body(Wire::Anthropic, "go", true))
+        .await;
     assert_eq!(got.read(Wire::Anthropic).0.text(), LEAK);
 }
 
@@ -182,19 +299,26 @@ impl Spoken {
         while !head.windows(4).any(|four| four == b"\r\n\r\n") {
             stream.read_buf(&mut head).await.unwrap();
         }
-        let begin = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+        let begin =
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
         stream.write_all(begin).await.unwrap();
         Self { stream }
     }
 
     async fn say(&mut self, text: &str) {
         let chunk = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
-        self.stream.write_all(format!("data: {chunk}\n\n").as_bytes()).await.unwrap();
+        self.stream
+            .write_all(format!("data: {chunk}\n\n").as_bytes())
+            .await
+            .unwrap();
     }
 
     async fn stop(&mut self) {
         let chunk = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-        self.stream.write_all(format!("data: {chunk}\n\ndata: [DONE]\n\n").as_bytes()).await.unwrap();
+        self.stream
+            .write_all(format!("data: {chunk}\n\ndata: [DONE]\n\n").as_bytes())
+            .await
+            .unwrap();
         self.stream.shutdown().await.unwrap();
     }
 }
@@ -209,17 +333,26 @@ impl Reading {
     /// The bytes of arguments that have come.
     fn arguments(&self) -> usize {
         let (draft, _) = got(&self.bytes).read(Wire::OpenAiChat);
-        draft.calls().flat_map(|call| &call.arguments).map(|argument| argument.text.len()).sum()
+        draft
+            .calls()
+            .flat_map(|call| &call.arguments)
+            .map(|argument| argument.text.len())
+            .sum()
     }
 
     /// Reads until so many bytes of arguments have come.
     async fn until(&mut self, count: usize) {
         let read = async {
             while self.arguments() < count {
-                assert!(self.stream.read_buf(&mut self.bytes).await.unwrap() > 0, "the answer ended");
+                assert!(
+                    self.stream.read_buf(&mut self.bytes).await.unwrap() > 0,
+                    "the answer ended"
+                );
             }
         };
-        tokio::time::timeout(LONG, read).await.unwrap_or_else(|_| panic!("{count} bytes of arguments did not come"));
+        tokio::time::timeout(LONG, read)
+            .await
+            .unwrap_or_else(|_| panic!("{count} bytes of arguments did not come"));
     }
 }
 
@@ -241,16 +374,34 @@ async fn an_argument_streams_while_it_is_written() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let town = Town::new(ReplyScript::new(Vec::new())).await;
-        let provider = Provider::new("spoken", Wire::OpenAiChat, format!("http://{address}/v1"), None);
+        let provider = Provider::new(
+            "spoken",
+            Wire::OpenAiChat,
+            format!("http://{address}/v1"),
+            None,
+        );
         let model = HttpModel::new(provider)
             .caller_scope(CallerScope::Many)
-            .retries(RetryPolicy { limit: 0, ..RetryPolicy::default() });
-        let route = ModelRoute { model: Arc::new(model), ..route(&town.provider) };
-        town.gateway.replace_routes(RouteTable::default().with_route("model", route));
+            .retries(RetryPolicy {
+                limit: 0,
+                ..RetryPolicy::default()
+            });
+        let route = ModelRoute {
+            model: Arc::new(model),
+            ..route(&town.provider)
+        };
+        town.gateway
+            .replace_routes(RouteTable::default().with_route("model", route));
         let asked = body(Wire::OpenAiChat, "go", true).to_string();
         let mut stream = town.open().await;
-        stream.write_all(&town.request("POST", "/v1/chat/completions", "", &asked)).await.unwrap();
-        let mut reading = Reading { stream, bytes: Vec::new() };
+        stream
+            .write_all(&town.request("POST", "/v1/chat/completions", "", &asked))
+            .await
+            .unwrap();
+        let mut reading = Reading {
+            stream,
+            bytes: Vec::new(),
+        };
         let mut spoken = Spoken::take(&listener).await;
         spoken.say(open).await;
         // The provider says nothing more until the client has all but what may be held back.
@@ -273,11 +424,21 @@ async fn the_rest_of_an_answer_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let town = Town::new(ReplyScript::new(Vec::new())).await;
-    let provider = Provider::new("spoken", Wire::OpenAiChat, format!("http://{address}/v1"), None);
-    let model = HttpModel::new(provider).caller_scope(CallerScope::Many);
-    town.gateway.replace_routes(
-        RouteTable::default().with_route("model", ModelRoute { model: Arc::new(model), ..route(&town.provider) }),
+    let provider = Provider::new(
+        "spoken",
+        Wire::OpenAiChat,
+        format!("http://{address}/v1"),
+        None,
     );
+    let model = HttpModel::new(provider).caller_scope(CallerScope::Many);
+    town.gateway
+        .replace_routes(RouteTable::default().with_route(
+            "model",
+            ModelRoute {
+                model: Arc::new(model),
+                ..route(&town.provider)
+            },
+        ));
     let mut asked = body(Wire::OpenAiChat, "go", true);
     asked["parallel_tool_calls"] = json!(false);
     let speak = async {
@@ -290,6 +451,11 @@ async fn the_rest_of_an_answer_is_not_waited_for() {
     };
     let (got, _) = tokio::join!(town.ask("/v1/chat/completions", &asked), speak);
     let (draft, report) = got.read(Wire::OpenAiChat);
-    assert_eq!((runnable(&draft).len(), report.ended), (1, true), "{}", got.text());
+    assert_eq!(
+        (runnable(&draft).len(), report.ended),
+        (1, true),
+        "{}",
+        got.text()
+    );
     assert!(!got.text().contains("made up"), "{}", got.text());
 }

@@ -39,7 +39,12 @@ impl Said {
             _ => None,
         });
         let whole = report.error.is_none() && report.ended && report.unreadable == 0;
-        Self { calls: runnable(draft), whole, text: draft.text(), thought: thought.collect() }
+        Self {
+            calls: runnable(draft),
+            whole,
+            text: draft.text(),
+            thought: thought.collect(),
+        }
     }
 }
 
@@ -59,15 +64,26 @@ impl Said {
 /// The bodies of a file, and how many lines of it are of no wire.
 fn of_file(path: &str) -> (Vec<Recording>, usize) {
     let text = std::fs::read_to_string(path).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let known = lines.iter().filter_map(|line| {
         let wire = Wire::from_name(line["wire"].as_str()?.rsplit_once('-')?.0)?;
         let body = line["body"].as_str()?;
         let body = match wire {
-            Wire::Bedrock => body.chars().map(|sign| u8::try_from(u32::from(sign)).unwrap()).collect(),
+            Wire::Bedrock => body
+                .chars()
+                .map(|sign| u8::try_from(u32::from(sign)).unwrap())
+                .collect(),
             _ => body.as_bytes().to_vec(),
         };
-        Some(Recording { name: format!("{} of {path}", line["id"]), wire, body, calls: None })
+        Some(Recording {
+            name: format!("{} of {path}", line["id"]),
+            wire,
+            body,
+            calls: None,
+        })
     });
     let known: Vec<_> = known.collect();
     let unknown = lines.len() - known.len();
@@ -89,15 +105,23 @@ async fn back(recordings: Arc<Vec<Recording>>) -> SocketAddr {
 async fn serve(mut stream: TcpStream, recordings: Arc<Vec<Recording>>) {
     let mut bytes = Vec::new();
     let number = loop {
-        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "a request without a number");
+        assert!(
+            stream.read_buf(&mut bytes).await.unwrap() > 0,
+            "a request without a number"
+        );
         let text = String::from_utf8_lossy(&bytes);
-        let number = text.split_once("recording ").and_then(|(_, rest)| rest.split_once('.'));
+        let number = text
+            .split_once("recording ")
+            .and_then(|(_, rest)| rest.split_once('.'));
         if let Some((number, _)) = number {
             break number.parse::<usize>().unwrap();
         }
     };
     let Recording { wire, body, .. } = &recordings[number];
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {}\r\nConnection: close\r\n\r\n", wire.stream_type());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nConnection: close\r\n\r\n",
+        wire.stream_type()
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     for piece in ChunkSplit::Size(997).split_bytes(body) {
         // Who needs no more of it leaves.
@@ -111,11 +135,18 @@ async fn serve(mut stream: TcpStream, recordings: Arc<Vec<Recording>>) {
 }
 
 fn model(address: SocketAddr, wire: Wire, reads: TextParsing) -> HttpModel {
-    let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
+    let version = if wire.name().starts_with("openai") {
+        "/v1"
+    } else {
+        ""
+    };
     let provider = Provider::new("recorded", wire, format!("http://{address}{version}"), None);
     HttpModel::new(provider)
         .caller_scope(CallerScope::Many)
-        .retries(RetryPolicy { limit: 0, ..RetryPolicy::default() })
+        .retries(RetryPolicy {
+            limit: 0,
+            ..RetryPolicy::default()
+        })
         .text_parsing(reads)
 }
 
@@ -123,7 +154,10 @@ fn model(address: SocketAddr, wire: Wire, reads: TextParsing) -> HttpModel {
 async fn gateway(address: SocketAddr) -> Town {
     let mut routes = RouteTable::default();
     for wire in Wire::ALL {
-        for (mending, reads) in [(RepairMode::Pass, TextParsing::Nothing), (RepairMode::Heal, TextParsing::Text)] {
+        for (mending, reads) in [
+            (RepairMode::Pass, TextParsing::Nothing),
+            (RepairMode::Heal, TextParsing::Text),
+        ] {
             let route = ModelRoute {
                 model: Arc::new(model(address, wire, reads)),
                 id: "behind".to_owned(),
@@ -131,7 +165,10 @@ async fn gateway(address: SocketAddr) -> Town {
                 repair_mode: mending,
                 provider_wire: Some(ProviderWire {
                     wire,
-                    form: WireOptions { streamed: true, ..WireOptions::default() },
+                    form: WireOptions {
+                        streamed: true,
+                        ..WireOptions::default()
+                    },
                 }),
             };
             routes = routes.with_route(format!("{wire}-{mending}"), route);
@@ -144,7 +181,11 @@ async fn gateway(address: SocketAddr) -> Town {
 
 /// A request for that recording, with all the tools that it calls.
 fn request(number: usize, model: String, direct: &DraftResponse) -> Request {
-    let mut names: Vec<&str> = direct.calls().map(|call| call.name.as_str()).filter(|name| !name.is_empty()).collect();
+    let mut names: Vec<&str> = direct
+        .calls()
+        .map(|call| call.name.as_str())
+        .filter(|name| !name.is_empty())
+        .collect();
     names.push("read_file");
     names.sort_unstable();
     names.dedup();
@@ -159,20 +200,40 @@ fn request(number: usize, model: String, direct: &DraftResponse) -> Request {
 }
 
 /// What the reader of dialects and the gates make of the answer when no gateway stands before the model.
-async fn gated(address: SocketAddr, recording: &Recording, request: &Request, report: &DecodeReport) -> Said {
+async fn gated(
+    address: SocketAddr,
+    recording: &Recording,
+    request: &Request,
+    report: &DecodeReport,
+) -> Said {
     let mut draft = DraftResponse::default();
-    _ = model(address, recording.wire, TextParsing::Text).stream_response(request, &mut draft).await;
+    _ = model(address, recording.wire, TextParsing::Text)
+        .stream_response(request, &mut draft)
+        .await;
     let checked = CallChecker::new(request.tools.clone()).check_all(&draft);
-    let cut = checked.iter().any(|checked| checked.state == CallState::Cut);
-    let complete = checked.into_iter().filter(|checked| checked.state == CallState::Complete);
-    let calls = complete.map(|checked| format!("{} {}", checked.name, Value::Object(checked.arguments))).collect();
+    let cut = checked
+        .iter()
+        .any(|checked| checked.state == CallState::Cut);
+    let complete = checked
+        .into_iter()
+        .filter(|checked| checked.state == CallState::Complete);
+    let calls = complete
+        .map(|checked| format!("{} {}", checked.name, Value::Object(checked.arguments)))
+        .collect();
     let said = Said::of(&draft, report);
     // A call that is cut ends a healed answer with an error, even if the model knew that it was.
-    Said { calls, whole: said.whole && !cut, ..said }
+    Said {
+        calls,
+        whole: said.whole && !cut,
+        ..said
+    }
 }
 
 async fn asked(town: &Town, front: Wire, path: &str, request: &Request) -> Got {
-    let form = WireOptions { streamed: true, ..WireOptions::default() };
+    let form = WireOptions {
+        streamed: true,
+        ..WireOptions::default()
+    };
     let mut body = front.encode_request(request, &form);
     body["stream"] = json!(true);
     town.ask(path, &body).await
@@ -183,7 +244,10 @@ async fn what_providers_send_comes_through_every_front() {
     let mut recordings = bodies::all();
     if let Ok(path) = std::env::var("SABIR_RECORDINGS") {
         let (more, unknown) = of_file(&path);
-        eprintln!("{} bodies of {path}; {unknown} more are of no wire", more.len());
+        eprintln!(
+            "{} bodies of {path}; {unknown} more are of no wire",
+            more.len()
+        );
         recordings.extend(more);
     }
     let recordings = Arc::new(recordings);
@@ -191,19 +255,36 @@ async fn what_providers_send_comes_through_every_front() {
     let town = gateway(address).await;
     let (mut pairs, mut found_calls, mut wrong) = (BTreeMap::new(), 0, Vec::new());
     for (number, recording) in recordings.iter().enumerate() {
-        let (mut decoder, mut direct) = (ResponseDecoder::new(recording.wire), DraftResponse::default());
+        let (mut decoder, mut direct) = (
+            ResponseDecoder::new(recording.wire),
+            DraftResponse::default(),
+        );
         decoder.push(&recording.body, &mut direct);
         let report = decoder.finish(BodyEnd::Clean, &mut direct);
         let plain = Said::of(&direct, &report);
-        let healed = gated(address, recording, &request(number, String::new(), &direct), &report).await;
+        let healed = gated(
+            address,
+            recording,
+            &request(number, String::new(), &direct),
+            &report,
+        )
+        .await;
         if let Some(calls) = recording.calls {
-            assert_eq!([plain.calls.len(), healed.calls.len()], calls, "{}, {}", recording.wire, recording.name);
+            assert_eq!(
+                [plain.calls.len(), healed.calls.len()],
+                calls,
+                "{}, {}",
+                recording.wire,
+                recording.name
+            );
         }
         for (front, path) in FRONTS {
             for (mending, expected) in [(RepairMode::Pass, &plain), (RepairMode::Heal, &healed)] {
                 let request = request(number, format!("{}-{mending}", recording.wire), &direct);
                 let got = asked(&town, front, path, &request).await;
-                *pairs.entry((recording.wire.name(), front.name(), mending.to_string())).or_insert(0) += 1;
+                *pairs
+                    .entry((recording.wire.name(), front.name(), mending.to_string()))
+                    .or_insert(0) += 1;
                 let (draft, report) = got.read(front);
                 let found = Said::of(&draft, &report);
                 found_calls += found.calls.len();
@@ -218,7 +299,21 @@ async fn what_providers_send_comes_through_every_front() {
         }
     }
     let all: usize = pairs.values().sum();
-    eprintln!("{} bodies, {all} pairs of body and front, {found_calls} calls", recordings.len());
-    assert!(wrong.is_empty(), "{} of {all}:\n{}", wrong.len(), wrong.join("\n"));
-    assert_eq!((pairs.len(), all), (Wire::ALL.len() * FRONTS.len() * 2, recordings.len() * FRONTS.len() * 2));
+    eprintln!(
+        "{} bodies, {all} pairs of body and front, {found_calls} calls",
+        recordings.len()
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} of {all}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert_eq!(
+        (pairs.len(), all),
+        (
+            Wire::ALL.len() * FRONTS.len() * 2,
+            recordings.len() * FRONTS.len() * 2
+        )
+    );
 }

@@ -8,18 +8,32 @@ use serde_json::Value;
 
 use crate::town::{FRONTS, Got, Town, body, route, settings};
 
-const LEAK: &str =
-    "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
+const LEAK: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
 const CUT: &str = "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.r";
 
 async fn ask(town: &Town, (front, path): (Wire, &str), streamed: bool, headers: &str) -> Got {
-    town.raw(&town.request("POST", path, headers, &body(front, "go", streamed).to_string())).await
+    town.raw(&town.request(
+        "POST",
+        path,
+        headers,
+        &body(front, "go", streamed).to_string(),
+    ))
+    .await
 }
 
 async fn town(protocol: ToolProtocol, text: &str) -> Town {
-    let town = Town::new(ReplyScript::new(vec![ProviderReply::text(text).in_deltas(5); 24])).await;
-    let route = ModelRoute { repair_mode: RepairMode::Heal, protocol, ..route(&town.provider) };
-    town.gateway.replace_routes(RouteTable::default().with_route("model", route));
+    let town = Town::new(ReplyScript::new(vec![
+        ProviderReply::text(text).in_deltas(5);
+        24
+    ]))
+    .await;
+    let route = ModelRoute {
+        repair_mode: RepairMode::Heal,
+        protocol,
+        ..route(&town.provider)
+    };
+    town.gateway
+        .replace_routes(RouteTable::default().with_route("model", route));
     town
 }
 
@@ -30,11 +44,22 @@ async fn whoever_asks_is_told_what_was_done_on_every_front() {
         for streamed in [true, false] {
             let told = ask(&town, front, streamed, "sabir-report: 1\r\n").await;
             let asked = ask(&town, front, streamed, "").await;
-            assert!(!asked.head.contains("sabir-report") && !asked.text().contains("sabir-report"), "{asked:?}");
-            assert_eq!(told.head.contains("sabir-report: leaked_call=1"), !streamed, "{told:?}");
+            assert!(
+                !asked.head.contains("sabir-report") && !asked.text().contains("sabir-report"),
+                "{asked:?}"
+            );
+            assert_eq!(
+                told.head.contains("sabir-report: leaked_call=1"),
+                !streamed,
+                "{told:?}"
+            );
             // No client takes the report for anything else.
             let (draft, report) = told.read(front.0);
-            assert_eq!((draft.text(), report.error), (asked.read(front.0).0.text(), None), "{told:?}");
+            assert_eq!(
+                (draft.text(), report.error),
+                (asked.read(front.0).0.text(), None),
+                "{told:?}"
+            );
             let text = told.text();
             let said = match front.0 {
                 Wire::Ollama => "\"done\":false,\"sabir-report\":\"leaked_call=1\"}\n",
@@ -51,25 +76,51 @@ async fn an_error_before_the_first_byte_has_a_report_as_well() {
     for front in FRONTS {
         let told = ask(&town, front, false, "sabir-report: 1\r\n").await;
         assert_eq!(told.status, 502, "{told:?}");
-        assert!(told.head.contains("sabir-report: broken_call=1, leaked_call=1"), "{told:?}");
+        assert!(
+            told.head
+                .contains("sabir-report: broken_call=1, leaked_call=1"),
+            "{told:?}"
+        );
     }
     // Ollama's stream begins with the call, which is never whole, so that nothing has gone out.
     let told = ask(&town, FRONTS[3], true, "sabir-report: 1\r\n").await;
-    assert_eq!((told.status, told.head.contains("sabir-report: broken_call=1")), (502, true), "{told:?}");
+    assert_eq!(
+        (
+            told.status,
+            told.head.contains("sabir-report: broken_call=1")
+        ),
+        (502, true),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
     let path = "a".repeat(100);
-    let town =
-        town(ToolProtocol::Prompted("cline".into()), &format!("<read_file><path>\n{path}</path></read_file>")).await;
-    for (front, streamed) in FRONTS.into_iter().flat_map(|front| [(front, true), (front, false)]) {
+    let town = town(
+        ToolProtocol::Prompted("cline".into()),
+        &format!("<read_file><path>\n{path}</path></read_file>"),
+    )
+    .await;
+    for (front, streamed) in FRONTS
+        .into_iter()
+        .flat_map(|front| [(front, true), (front, false)])
+    {
         let got = ask(&town, front, streamed, "").await;
         let (draft, _) = got.read(front.0);
         let text = draft.calls().next().unwrap().arguments[0].text.clone();
         // Only a stream whose calls come in pieces is past the line feed when its end shows what it was.
         let lost = streamed && front.0 != Wire::Ollama;
-        assert_eq!(text, if lost { path.clone() } else { format!("\n{path}") }, "{}", front.0);
+        assert_eq!(
+            text,
+            if lost {
+                path.clone()
+            } else {
+                format!("\n{path}")
+            },
+            "{}",
+            front.0
+        );
     }
 }
 
@@ -78,8 +129,10 @@ async fn ollamas_clients_are_told_the_times_that_were_measured() {
     let town = town(ToolProtocol::Native, LEAK).await;
     for streamed in [true, false] {
         let got = ask(&town, FRONTS[3], streamed, "").await;
-        let last: Value = serde_json::from_str(got.text().trim_end().rsplit('\n').next().unwrap()).unwrap();
-        let [all, answer] = ["total_duration", "eval_duration"].map(|key| last[key].as_u64().unwrap());
+        let last: Value =
+            serde_json::from_str(got.text().trim_end().rsplit('\n').next().unwrap()).unwrap();
+        let [all, answer] =
+            ["total_duration", "eval_duration"].map(|key| last[key].as_u64().unwrap());
         assert!(0 < answer && answer <= all, "{last}");
         assert!(last.get("load_duration").is_none(), "{last}");
     }
@@ -99,14 +152,28 @@ async fn settings_change_for_what_begins_from_then_on() {
     });
     assert_eq!(ask(&town, front, false, "").await.status, 401);
     let head = "x-api-key: another-token\r\n";
-    let request = String::from_utf8(town.request("POST", front.1, head, &body(front.0, "go", false).to_string()));
-    let request = request.unwrap().replace("Authorization: Bearer token-for-tests\r\n", "");
+    let request = String::from_utf8(town.request(
+        "POST",
+        front.1,
+        head,
+        &body(front.0, "go", false).to_string(),
+    ));
+    let request = request
+        .unwrap()
+        .replace("Authorization: Bearer token-for-tests\r\n", "");
     let elsewhere = request.replace(&format!("Host: {}", town.address), "Host: gate.example");
     assert_eq!(town.raw(request.as_bytes()).await.status, 200);
     assert_eq!(town.raw(elsewhere.as_bytes()).await.status, 200);
     // A token can be changed, but not taken away, and the ids go on as they began.
-    town.gateway.replace_settings(GatewaySettings { token: None, seed: 1, ..settings() });
+    town.gateway.replace_settings(GatewaySettings {
+        token: None,
+        seed: 1,
+        ..settings()
+    });
     assert_eq!(ask(&town, front, false, "").await.status, 401);
     let got = town.raw(request.as_bytes()).await;
-    assert!(got.status == 200 && got.text().contains("sabir_0000000000000007"), "{got:?}");
+    assert!(
+        got.status == 200 && got.text().contains("sabir_0000000000000007"),
+        "{got:?}"
+    );
 }

@@ -26,12 +26,20 @@ async fn nothing_is_answered_without_the_token() {
         ("GET /metrics", 401),
         ("GET /v1/models", 401),
         ("POST /v1/messages", 401),
-        ("POST /v1/chat/completions?token=token-for-tests&api_key=token-for-tests&key=token-for-tests", 401),
+        (
+            "POST /v1/chat/completions?token=token-for-tests&api_key=token-for-tests&key=token-for-tests",
+            401,
+        ),
         ("OPTIONS /", 403),
         ("OPTIONS /v1/messages", 403),
         ("GET /healthz", 200),
     ] {
-        for key in ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic dG9rZW4=\r\n", "x-api-key: \r\n"] {
+        for key in [
+            "",
+            "Authorization: Bearer wrong\r\n",
+            "Authorization: Basic dG9rZW4=\r\n",
+            "x-api-key: \r\n",
+        ] {
             let address = town.address;
             let request = format!(
                 "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{key}Content-Length: 2\r\n\r\n{{}}"
@@ -53,15 +61,24 @@ async fn the_token_is_taken_from_every_usual_header() {
         "x-api-key: token-for-tests",
         "api-key: token-for-tests",
     ] {
-        let request =
-            format!("GET /v1/models HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{key}\r\n\r\n", town.address);
+        let request = format!(
+            "GET /v1/models HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{key}\r\n\r\n",
+            town.address
+        );
         assert_eq!(town.raw(request.as_bytes()).await.status, 200, "{key}");
     }
 }
 
 #[tokio::test]
 async fn only_its_own_hosts_and_pages_are_answered() {
-    let town = Town::with(hello(), GatewaySettings { origins: vec!["https://app.example".into()], ..settings() }).await;
+    let town = Town::with(
+        hello(),
+        GatewaySettings {
+            origins: vec!["https://app.example".into()],
+            ..settings()
+        },
+    )
+    .await;
     let port = town.address.port();
     let check = async |headers: String, status: u16| {
         let request = format!(
@@ -69,7 +86,11 @@ async fn only_its_own_hosts_and_pages_are_answered() {
         );
         let got = town.raw(request.as_bytes()).await;
         assert_eq!(got.status, status, "{headers} {got:?}");
-        assert_eq!(got.head.contains("access-control"), headers.contains("app.example"), "{got:?}");
+        assert_eq!(
+            got.head.contains("access-control"),
+            headers.contains("app.example"),
+            "{got:?}"
+        );
     };
     // 400: it came through to where bodies are read.
     check(format!("Host: 127.0.0.1:{port}\r\n"), 400).await;
@@ -79,40 +100,78 @@ async fn only_its_own_hosts_and_pages_are_answered() {
     check("Host: localhost.evil.test\r\n".into(), 403).await;
     check(format!("Host: localhost.evil.test:{port}\r\n"), 403).await;
     check(String::new(), 403).await;
-    check(format!("Host: localhost:{port}\r\nHost: evil.test\r\n"), 400).await;
+    check(
+        format!("Host: localhost:{port}\r\nHost: evil.test\r\n"),
+        400,
+    )
+    .await;
     let host = format!("Host: localhost:{port}\r\n");
     check(format!("{host}Origin: https://evil.test\r\n"), 403).await;
     check(format!("{host}Origin: null\r\n"), 403).await;
-    check(format!("{host}Origin: http://127.0.0.1:{}\r\n", port ^ 1), 403).await;
-    check(format!("{host}Origin: https://evil.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"), 403).await;
+    check(
+        format!("{host}Origin: http://127.0.0.1:{}\r\n", port ^ 1),
+        403,
+    )
+    .await;
+    check(
+        format!("{host}Origin: https://evil.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"),
+        403,
+    )
+    .await;
     check(format!("{host}Origin: https://app.example\r\n"), 400).await;
     let asked = format!(
         "OPTIONS /v1/messages HTTP/1.1\r\n{host}Origin: https://app.example\r\nAccess-Control-Request-Headers: x-api-key\r\nConnection: close\r\n\r\n"
     );
     let got = town.raw(asked.as_bytes()).await;
     assert_eq!(got.status, 204, "{got:?}");
-    assert!(got.head.contains("access-control-allow-headers: x-api-key"), "{got:?}");
+    assert!(
+        got.head.contains("access-control-allow-headers: x-api-key"),
+        "{got:?}"
+    );
     assert!(town.provider.received_requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_length_that_is_given_twice_is_refused() {
     let town = Town::new(hello()).await;
-    let head = format!("POST /v1/messages HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n", town.address);
-    let hidden = format!("GET /v1/models HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n", town.address);
-    let both =
-        ["Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n"];
+    let head = format!(
+        "POST /v1/messages HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n",
+        town.address
+    );
+    let hidden = format!(
+        "GET /v1/models HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n",
+        town.address
+    );
+    let both = [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+    ];
     for both in both {
-        let got = town.raw(format!("{head}{both}\r\n0\r\n\r\n{hidden}").as_bytes()).await;
-        assert_eq!((got.status, got.text().matches("HTTP/1.1").count()), (400, 0), "{got:?}");
+        let got = town
+            .raw(format!("{head}{both}\r\n0\r\n\r\n{hidden}").as_bytes())
+            .await;
+        assert_eq!(
+            (got.status, got.text().matches("HTTP/1.1").count()),
+            (400, 0),
+            "{got:?}"
+        );
         // Behind another request of the same connection, and in two pieces.
         let mut stream = town.open().await;
-        stream.write_all(format!("{hidden}{head}Content").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{hidden}{head}Content").as_bytes())
+            .await
+            .unwrap();
         tokio::task::yield_now().await;
-        stream.write_all(format!("-Length: 4\r\n{both}\r\n0\r\n\r\n{hidden}").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("-Length: 4\r\n{both}\r\n0\r\n\r\n{hidden}").as_bytes())
+            .await
+            .unwrap();
         let got = finished(stream).await;
-        let statuses: Vec<_> =
-            got.text().match_indices("HTTP/1.1 ").map(|(at, _)| got.text()[at + 9..at + 12].to_owned()).collect();
+        let statuses: Vec<_> = got
+            .text()
+            .match_indices("HTTP/1.1 ")
+            .map(|(at, _)| got.text()[at + 9..at + 12].to_owned())
+            .collect();
         assert!(statuses.iter().all(|status| status == "400"), "{got:?}");
     }
 }
@@ -123,7 +182,9 @@ async fn no_client_says_who_is_asked() {
     for (front, path) in FRONTS {
         let mut asked = body(front, "x", false);
         let headers = "X-Base-Url: http://127.0.0.1:1\r\nX-Forwarded-Host: evil.test\r\n";
-        let got = town.raw(&town.request("POST", path, headers, &asked.to_string())).await;
+        let got = town
+            .raw(&town.request("POST", path, headers, &asked.to_string()))
+            .await;
         assert_eq!(got.status, 200, "{got:?}");
         for name in ["../../admin", "http://127.0.0.1:1/v1#x", "openai/gpt-5", ""] {
             asked["model"] = json!(name);
@@ -133,14 +194,24 @@ async fn no_client_says_who_is_asked() {
     }
     let requests = town.provider.received_requests();
     assert_eq!(requests.len(), FRONTS.len());
-    assert!(requests.iter().all(|request| request.path == "/v1/chat/completions" && request.body["model"] == "behind"));
-    assert!(requests.iter().all(|request| request.header_value("x-base-url").is_none()));
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.path == "/v1/chat/completions"
+                && request.body["model"] == "behind")
+    );
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.header_value("x-base-url").is_none())
+    );
 }
 
 #[tokio::test]
 async fn the_keys_of_providers_stay_here() {
     let town = Town::new(ReplyScript::from_fn(|_, _| {
-        ProviderReply::error_status(401).with_body("{\"error\": {\"message\": \"bad key sk-secret-of-the-provider\"}}")
+        ProviderReply::error_status(401)
+            .with_body("{\"error\": {\"message\": \"bad key sk-secret-of-the-provider\"}}")
     }))
     .await;
     for (front, path) in FRONTS {
@@ -150,19 +221,33 @@ async fn the_keys_of_providers_stay_here() {
         assert!(!got.text().contains("sk-secret"), "{got:?}");
     }
     let ends = town.ends(FRONTS.len()).await;
-    assert!(ends.iter().all(|end| !end.error.as_ref().unwrap().contains("sk-secret")), "{ends:?}");
-    assert_eq!(ends.iter().filter(|end| end.front == Some(Wire::Ollama)).count(), 1);
+    assert!(
+        ends.iter()
+            .all(|end| !end.error.as_ref().unwrap().contains("sk-secret")),
+        "{ends:?}"
+    );
+    assert_eq!(
+        ends.iter()
+            .filter(|end| end.front == Some(Wire::Ollama))
+            .count(),
+        1
+    );
 }
 
 /// `SABIR_STREAMS=10000` makes it so many pairs, of which some hundred are streaming at any time.
 #[tokio::test]
 async fn streams_never_cross() {
     const AT_ONCE: usize = 600;
-    let pairs = std::env::var("SABIR_STREAMS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(150);
+    let pairs = std::env::var("SABIR_STREAMS")
+        .ok()
+        .and_then(|pairs| pairs.parse().ok())
+        .unwrap_or(150);
     let words = |name: &str| format!("<{name}> ").repeat(40);
     let script = ReplyScript::from_fn(move |_, request| ProviderReply {
         pause: 1,
-        ..ProviderReply::text(words(&request.last_text())).in_deltas(16).in_chunks(ChunkSplit::Size(1500))
+        ..ProviderReply::text(words(&request.last_text()))
+            .in_deltas(16)
+            .in_chunks(ChunkSplit::Size(1500))
     });
     let town = Arc::new(Town::new(script).await);
     let (mut asking, mut bytes) = (JoinSet::new(), 0);

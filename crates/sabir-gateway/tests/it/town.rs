@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use sabir_call::{DraftResponse, ToolProtocol};
 use sabir_gateway::{
-    Gateway, GatewayEvent, GatewayLimits, GatewayObserver, GatewaySettings, ModelRoute, ProviderWire, RepairMode,
-    RouteTable,
+    Gateway, GatewayEvent, GatewayLimits, GatewayObserver, GatewaySettings, ModelRoute,
+    ProviderWire, RepairMode, RouteTable,
 };
 use sabir_model::{CallerScope, HttpModel, Provider, RetryPolicy, Secret};
 use sabir_testkit::{ReplyScript, ScriptedProvider};
@@ -99,12 +99,19 @@ impl Got {
 /// A route to a provider that speaks Chat Completions.
 pub(crate) fn route(provider: &ScriptedProvider) -> ModelRoute {
     let wire = Wire::OpenAiChat;
-    let reached =
-        Provider::new("scripted", wire, provider.base_url(wire), Some(Secret::new("sk-secret-of-the-provider")));
+    let reached = Provider::new(
+        "scripted",
+        wire,
+        provider.base_url(wire),
+        Some(Secret::new("sk-secret-of-the-provider")),
+    );
     let form = reached.form.clone();
     let model = HttpModel::new(reached)
         .caller_scope(CallerScope::Many)
-        .retries(RetryPolicy { limit: 0, ..RetryPolicy::default() });
+        .retries(RetryPolicy {
+            limit: 0,
+            ..RetryPolicy::default()
+        });
     ModelRoute {
         model: Arc::new(model),
         id: "behind".to_owned(),
@@ -141,9 +148,19 @@ impl Town {
         let (end, ended) = oneshot::channel::<()>();
         let serving = gateway.clone();
         let serving = tokio::spawn(async move {
-            serving.serve(listener, async { _ = ended.await }).await.unwrap();
+            serving
+                .serve(listener, async { _ = ended.await })
+                .await
+                .unwrap();
         });
-        Self { provider, gateway, address, ends, end: Some(end), serving }
+        Self {
+            provider,
+            gateway,
+            address,
+            ends,
+            end: Some(end),
+            serving,
+        }
     }
 
     /// Sends these bytes and reads until the connection ends.
@@ -169,7 +186,8 @@ impl Town {
     }
 
     pub(crate) async fn ask(&self, path: &str, body: &Value) -> Got {
-        self.raw(&self.request("POST", path, "", &body.to_string())).await
+        self.raw(&self.request("POST", path, "", &body.to_string()))
+            .await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Got {
@@ -179,7 +197,10 @@ impl Town {
     /// Tells the gateway to end, and waits until it has.
     pub(crate) async fn end(&mut self) {
         self.tell_to_end();
-        tokio::time::timeout(LONG, &mut self.serving).await.expect("an end").unwrap();
+        tokio::time::timeout(LONG, &mut self.serving)
+            .await
+            .expect("an end")
+            .unwrap();
     }
 
     pub(crate) fn tell_to_end(&mut self) {
@@ -190,7 +211,10 @@ impl Town {
 
     /// The ends of exchanges, once there are so many.
     pub(crate) async fn ends(&self, count: usize) -> Vec<End> {
-        until("the ends of exchanges", || self.ends.0.lock().unwrap().len() >= count).await;
+        until("the ends of exchanges", || {
+            self.ends.0.lock().unwrap().len() >= count
+        })
+        .await;
         let all = self.ends.0.lock().unwrap().clone();
         let mut ids: Vec<_> = all.iter().map(|(id, _)| id.clone()).collect();
         ids.sort();
@@ -202,8 +226,13 @@ impl Town {
     /// A number of the metrics.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics").await.text();
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value
+            .unwrap_or_else(|| panic!("no {name}: {text}"))
+            .parse()
+            .unwrap()
     }
 }
 
@@ -214,23 +243,38 @@ pub(crate) async fn until(what: &str, is: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("still no {what}"));
+    tokio::time::timeout(LONG, wait)
+        .await
+        .unwrap_or_else(|_| panic!("still no {what}"));
 }
 
 /// Reads a response to its end.
 pub(crate) async fn finished(mut stream: TcpStream) -> Got {
     let mut bytes = Vec::new();
     // A connection that breaks has said what it had to say.
-    _ = tokio::time::timeout(LONG, stream.read_to_end(&mut bytes)).await.expect("an end of the connection");
+    _ = tokio::time::timeout(LONG, stream.read_to_end(&mut bytes))
+        .await
+        .expect("an end of the connection");
     got(&bytes)
 }
 
 pub(crate) fn got(bytes: &[u8]) -> Got {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+    let end = bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .map_or(bytes.len(), |at| at + 4);
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0);
     let rest = &bytes[end..];
-    let body = if head.contains("transfer-encoding: chunked") { unchunked(rest) } else { rest.to_vec() };
+    let body = if head.contains("transfer-encoding: chunked") {
+        unchunked(rest)
+    } else {
+        rest.to_vec()
+    };
     Got { status, head, body }
 }
 
@@ -249,12 +293,17 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
 pub(crate) fn body(front: Wire, words: &str, streamed: bool) -> Value {
     let tool = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let messages = json!([{"role": "user", "content": words}]);
-    let function = json!({"type": "function", "function": {"name": "read_file", "parameters": tool}});
+    let function =
+        json!({"type": "function", "function": {"name": "read_file", "parameters": tool}});
     match front {
-        Wire::Anthropic => json!({"model": "model", "max_tokens": 99, "messages": messages, "stream": streamed,
-            "tools": [{"name": "read_file", "input_schema": tool}]}),
+        Wire::Anthropic => {
+            json!({"model": "model", "max_tokens": 99, "messages": messages, "stream": streamed,
+            "tools": [{"name": "read_file", "input_schema": tool}]})
+        }
         Wire::OpenAiResponses => json!({"model": "model", "input": messages, "stream": streamed,
             "tools": [{"type": "function", "name": "read_file", "parameters": tool}]}),
-        _ => json!({"model": "model", "messages": messages, "stream": streamed, "tools": [function]}),
+        _ => {
+            json!({"model": "model", "messages": messages, "stream": streamed, "tools": [function]})
+        }
     }
 }

@@ -15,7 +15,11 @@ fn examples() -> Vec<(&'static str, &'static str)> {
             "```json" => inside = true,
             _ if line.starts_with("```") => inside = false,
             _ if inside => found.push((kind, line)),
-            _ => kind = line.strip_prefix("### `").map_or(kind, |rest| rest.trim_end_matches('`')),
+            _ => {
+                kind = line
+                    .strip_prefix("### `")
+                    .map_or(kind, |rest| rest.trim_end_matches('`'))
+            }
         }
     }
     found
@@ -24,15 +28,21 @@ fn examples() -> Vec<(&'static str, &'static str)> {
 #[test]
 fn every_kind_has_an_example_that_is_a_record() {
     let found = examples();
-    let unknown = serde_json::from_str::<JournalEntry>(r#"{"at":1,"kind":""}"#).unwrap_err().to_string();
+    let unknown = serde_json::from_str::<JournalEntry>(r#"{"at":1,"kind":""}"#)
+        .unwrap_err()
+        .to_string();
     let (_, kinds) = unknown.split_once("expected one of ").unwrap();
     let (kinds, _) = kinds.rsplit_once('`').unwrap();
     for kind in kinds.split(", ").map(|kind| kind.trim_matches('`')) {
-        assert!(found.iter().any(|(known, _)| *known == kind), "`{kind}` has no example");
+        assert!(
+            found.iter().any(|(known, _)| *known == kind),
+            "`{kind}` has no example"
+        );
     }
     let mut entries = Vec::new();
     for (kind, line) in found {
-        let entry: JournalEntry = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let entry: JournalEntry =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let written = serde_json::to_value(&entry).unwrap();
         assert_eq!(written["kind"], kind);
         // No field of an example is one that nobody reads.
@@ -45,13 +55,19 @@ fn every_kind_has_an_example_that_is_a_record() {
     }
     let place = Place::new();
     write_journal(place.path(), &TaskId::new("task-1"), &entries).unwrap();
-    assert_eq!(read_journal(place.path(), &TaskId::new("task-1")).unwrap().0, entries);
+    assert_eq!(
+        read_journal(place.path(), &TaskId::new("task-1"))
+            .unwrap()
+            .0,
+        entries
+    );
 }
 
 #[test]
 fn the_bytes_are_as_the_document_says() {
     let place = Place::new();
-    let entry: JournalEntry = serde_json::from_str(r#"{"at":1,"kind":"said","by":"user","text":"é"}"#).unwrap();
+    let entry: JournalEntry =
+        serde_json::from_str(r#"{"at":1,"kind":"said","by":"user","text":"é"}"#).unwrap();
     write_journal(place.path(), &place.task, std::slice::from_ref(&entry)).unwrap();
     let payload = r#"{"at":1,"kind":"said","by":"user","text":"é"}"#.as_bytes();
     let length = u32::try_from(payload.len()).unwrap().to_le_bytes();

@@ -8,18 +8,32 @@ use crate::{Place, said, started};
 
 fn put(place: &Place, id: &str, at: u64, records: &[sabir_agent::Record]) {
     let mut journal = Journal::create(place.path(), &TaskId::new(id), move || at).unwrap();
-    records.iter().for_each(|record| journal.append(record).unwrap());
+    records
+        .iter()
+        .for_each(|record| journal.append(record).unwrap());
 }
 
 #[track_caller]
 fn check(place: &Place, expected: &[&str]) {
     let listed = list_journals(place.path()).unwrap();
     let words = listed.iter().map(|listed| match &listed.summary {
-        Ok(TaskSummary { prompt, started_at, ended, .. }) => {
+        Ok(TaskSummary {
+            prompt,
+            started_at,
+            ended,
+            ..
+        }) => {
             let records = count_records(place.path(), &listed.id).unwrap();
-            format!("{}: {prompt} at {started_at}, {ended:?}, {records}", listed.id)
+            format!(
+                "{}: {prompt} at {started_at}, {ended:?}, {records}",
+                listed.id
+            )
         }
-        Err(error) => format!("{}: {}", listed.id, error.to_string().split_once("\" ").unwrap().1),
+        Err(error) => format!(
+            "{}: {}",
+            listed.id,
+            error.to_string().split_once("\" ").unwrap().1
+        ),
     });
     assert_eq!(words.collect::<Vec<_>>(), expected);
 }
@@ -27,11 +41,32 @@ fn check(place: &Place, expected: &[&str]) {
 #[test]
 fn tasks_of_a_folder() {
     let place = Place::new();
-    assert!(list_journals(&place.path().join("none")).unwrap().is_empty());
+    assert!(
+        list_journals(&place.path().join("none"))
+            .unwrap()
+            .is_empty()
+    );
     check(&place, &[]);
-    let ended = sabir_agent::Record::Ended { outcome: TaskOutcome::Completed, message: String::new() };
-    put(&place, "old", 5, &[started("old", "first"), said("x".repeat(20_000)), ended.clone()]);
-    put(&place, "new", 9, &[started("new", "second"), ended, said("more")]);
+    let ended = sabir_agent::Record::Ended {
+        outcome: TaskOutcome::Completed,
+        message: String::new(),
+    };
+    put(
+        &place,
+        "old",
+        5,
+        &[
+            started("old", "first"),
+            said("x".repeat(20_000)),
+            ended.clone(),
+        ],
+    );
+    put(
+        &place,
+        "new",
+        9,
+        &[started("new", "second"), ended, said("more")],
+    );
     put(&place, "one", 7, &[started("one", "third")]);
     put(&place, "bare", 8, &[]);
     std::fs::write(place.path().join("alien.journal"), "hello").unwrap();
@@ -49,7 +84,11 @@ fn tasks_of_a_folder() {
             "late: was written by a newer Sabir (format 9); use that one, the file was left as it is",
         ],
     );
-    let ids: Vec<_> = list_task_ids(place.path()).unwrap().iter().map(ToString::to_string).collect();
+    let ids: Vec<_> = list_task_ids(place.path())
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(ids, ["alien", "bare", "late", "new", "old", "one"]);
     let listed = list_journals(place.path()).unwrap();
     assert_eq!(
@@ -70,9 +109,17 @@ fn tasks_of_a_folder() {
 
 #[test]
 fn torn_and_damaged_ends_are_listed() {
-    let ended = sabir_agent::Record::Ended { outcome: TaskOutcome::Denied, message: "no".to_owned() };
+    let ended = sabir_agent::Record::Ended {
+        outcome: TaskOutcome::Denied,
+        message: "no".to_owned(),
+    };
     let place = Place::new();
-    put(&place, "task-1", 5, &[started("task-1", "do"), said("x"), ended]);
+    put(
+        &place,
+        "task-1",
+        5,
+        &[started("task-1", "do"), said("x"), ended],
+    );
     let (mut bytes, ends) = place.frames();
     for cut in ends[2]..bytes.len() {
         std::fs::write(place.file(), &bytes[..cut]).unwrap();
@@ -83,17 +130,30 @@ fn torn_and_damaged_ends_are_listed() {
     check(&place, &["task-1: do at 5, None, 3"]);
     for cut in 16..=ends[1] - 1 {
         std::fs::write(place.file(), &bytes[..cut]).unwrap();
-        check(&place, &["task-1: holds no task: it ended before the task was written down; it can be removed"]);
+        check(
+            &place,
+            &[
+                "task-1: holds no task: it ended before the task was written down; it can be removed",
+            ],
+        );
     }
 }
 
 #[test]
 fn a_last_record_of_any_size_is_found() {
-    let ended = |words: &str| sabir_agent::Record::Ended { outcome: TaskOutcome::Limit, message: words.to_owned() };
+    let ended = |words: &str| sabir_agent::Record::Ended {
+        outcome: TaskOutcome::Limit,
+        message: words.to_owned(),
+    };
     // One that looks like the head and the beginning of another is no end of its own.
     for words in ["", "{\"at\":1}", &"x".repeat(16_000), &"é".repeat(40_000)] {
         let place = Place::new();
-        put(&place, "task-1", 5, &[started("task-1", "do"), said("x"), ended(words)]);
+        put(
+            &place,
+            "task-1",
+            5,
+            &[started("task-1", "do"), said("x"), ended(words)],
+        );
         check(&place, &["task-1: do at 5, Some(Limit), 3"]);
     }
 }

@@ -35,23 +35,38 @@ fn kill_and_reopen(rounds: usize) {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut kept = lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("kept ")?.parse::<usize>().ok());
+        let mut kept = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("kept ")?.parse::<usize>().ok());
         // A different moment each time: after some records, and anywhere within the next.
         let mut last = kept.nth(round % 7).unwrap();
         let error = Journal::open(folder.path(), &TaskId::new("task"), clock()).unwrap_err();
         assert!(matches!(error, JournalError::Locked { .. }), "{error:?}");
-        std::thread::sleep(std::time::Duration::from_micros((round as u64 * 7919) % 20_000));
+        std::thread::sleep(std::time::Duration::from_micros(
+            (round as u64 * 7919) % 20_000,
+        ));
         child.kill().unwrap();
         // What it said before it died counts too.
         last = kept.last().unwrap_or(last);
         child.wait().unwrap();
 
-        let (_journal, entries, recovery) = Journal::open(folder.path(), &TaskId::new("task"), clock()).unwrap();
+        let (_journal, entries, recovery) =
+            Journal::open(folder.path(), &TaskId::new("task"), clock()).unwrap();
         assert_eq!(recovery.damaged_bytes, 0, "round {round}: {recovery:?}");
         torn += usize::from(!recovery.is_clean());
         let found = records_of(entries);
-        assert!(found.len() > last, "round {round}: record {last} was acknowledged, {} are there", found.len());
-        assert!(found.iter().enumerate().all(|(number, found)| *found == record(number)), "round {round}");
+        assert!(
+            found.len() > last,
+            "round {round}: record {last} was acknowledged, {} are there",
+            found.len()
+        );
+        assert!(
+            found
+                .iter()
+                .enumerate()
+                .all(|(number, found)| *found == record(number)),
+            "round {round}"
+        );
     }
     assert!(torn <= rounds);
 }

@@ -1,6 +1,10 @@
 //! Tests journals on a real file system, through every kind of accident.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking, also in its helpers")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, also in its helpers"
+)]
 
 mod accidents;
 mod document;
@@ -33,7 +37,10 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { folder: TempDir::new().unwrap(), task: TaskId::new("task-1") }
+        Self {
+            folder: TempDir::new().unwrap(),
+            task: TaskId::new("task-1"),
+        }
     }
 
     fn path(&self) -> &Path {
@@ -56,7 +63,9 @@ impl Place {
     fn with(records: &[Record]) -> Self {
         let place = Self::new();
         let mut journal = place.create().unwrap();
-        records.iter().for_each(|record| journal.append(record).unwrap());
+        records
+            .iter()
+            .for_each(|record| journal.append(record).unwrap());
         place
     }
 
@@ -64,7 +73,10 @@ impl Place {
     fn frames(&self) -> (Vec<u8>, Vec<usize>) {
         let bytes = std::fs::read(self.file()).unwrap();
         let mut ends = vec![16];
-        while let Some(head) = bytes.get(ends[ends.len() - 1]..).filter(|rest| !rest.is_empty()) {
+        while let Some(head) = bytes
+            .get(ends[ends.len() - 1]..)
+            .filter(|rest| !rest.is_empty())
+        {
             let length = u32::from_le_bytes(head[..4].try_into().unwrap());
             ends.push(ends[ends.len() - 1] + 8 + length as usize);
         }

@@ -3,10 +3,12 @@
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::{any, proptest};
-use sabir_agent::{AssistantTurn, CallCheck, DecisionMaker, FailedTurn, Record, RecordStore, TaskId, TaskOutcome};
+use sabir_agent::{
+    AssistantTurn, CallCheck, DecisionMaker, FailedTurn, Record, RecordStore, TaskId, TaskOutcome,
+};
 use sabir_call::{
-    Call, CallId, CallResult, Cost, Dollars, Fault, FaultKind, MessagePart, OpaqueState, Span, StopReason,
-    ToolResultStatus, Usage,
+    Call, CallId, CallResult, Cost, Dollars, Fault, FaultKind, MessagePart, OpaqueState, Span,
+    StopReason, ToolResultStatus, Usage,
 };
 use sabir_journal::{Journal, JournalError, read_journal};
 use sabir_policy::Verdict;
@@ -20,9 +22,19 @@ fn answered(arguments: Map<String, Value>) -> Record {
     Record::Answered(AssistantTurn {
         turn: 1,
         parts: vec![
-            MessagePart::Text { text: "é \u{1f600} \0 \u{2028} \r\n \"\\".to_owned() },
-            MessagePart::Opaque(OpaqueState { wire: "anthropic".to_owned(), data: json!({"signature": "x"}) }),
-            MessagePart::Call(Call { id: call.clone(), name: "read_file".to_owned(), arguments, dialect: None }),
+            MessagePart::Text {
+                text: "é \u{1f600} \0 \u{2028} \r\n \"\\".to_owned(),
+            },
+            MessagePart::Opaque(OpaqueState {
+                wire: "anthropic".to_owned(),
+                data: json!({"signature": "x"}),
+            }),
+            MessagePart::Call(Call {
+                id: call.clone(),
+                name: "read_file".to_owned(),
+                arguments,
+                dialect: None,
+            }),
         ],
         checks: vec![CallCheck {
             call,
@@ -32,9 +44,19 @@ fn answered(arguments: Map<String, Value>) -> Record {
             feedback: Some("no".to_owned()),
         }],
         faults: Vec::new(),
-        usage: Usage { input: Some(u64::MAX), ..Usage::default() },
-        estimate: Usage { output: Some(7), ..Usage::default() },
-        cost: Cost { known: Dollars::from_nanos(u64::MAX), at_least: true, estimated: true },
+        usage: Usage {
+            input: Some(u64::MAX),
+            ..Usage::default()
+        },
+        estimate: Usage {
+            output: Some(7),
+            ..Usage::default()
+        },
+        cost: Cost {
+            known: Dollars::from_nanos(u64::MAX),
+            at_least: true,
+            estimated: true,
+        },
         stop: Some(StopReason::Calls),
         feedback: None,
     })
@@ -44,7 +66,9 @@ fn answered(arguments: Map<String, Value>) -> Record {
 fn every_kind() -> Vec<Record> {
     let call = CallId::new("call_1");
     let numbers = json!({"path": "a.rs", "n": [0, -1, u64::MAX, 0.1, 1e300, 5e-324, 1.797_693_134_862_315_7e308, 0.3]});
-    let Value::Object(arguments) = numbers else { unreachable!() };
+    let Value::Object(arguments) = numbers else {
+        unreachable!()
+    };
     vec![
         started("task-1", "do it"),
         said("please"),
@@ -62,15 +86,24 @@ fn every_kind() -> Vec<Record> {
             by: DecisionMaker::Policy,
             reason: "writes".to_owned(),
         },
-        Record::Running { call: call.clone(), seal: None },
+        Record::Running {
+            call: call.clone(),
+            seal: None,
+        },
         Record::Result(CallResult {
             id: call,
             name: "read_file".to_owned(),
             ending: ToolResultStatus::Done,
             content: "x".to_owned(),
-            images: vec![sabir_call::Image { media_type: "image/png".to_owned(), data: "aGk=".to_owned() }],
+            images: vec![sabir_call::Image {
+                media_type: "image/png".to_owned(),
+                data: "aGk=".to_owned(),
+            }],
         }),
-        Record::Ended { outcome: TaskOutcome::Completed, message: "done".to_owned() },
+        Record::Ended {
+            outcome: TaskOutcome::Completed,
+            message: "done".to_owned(),
+        },
     ]
 }
 
@@ -98,7 +131,10 @@ fn a_task_goes_on_where_it_stopped() {
         let (mut journal, ..) = place.open().unwrap();
         journal.append(&said(text)).unwrap();
     }
-    assert_eq!(records_of(place.open().unwrap().1), [said("a"), said("b"), said("c")]);
+    assert_eq!(
+        records_of(place.open().unwrap().1),
+        [said("a"), said("b"), said("c")]
+    );
 }
 
 #[test]
@@ -113,7 +149,10 @@ fn deep_values_come_back_or_are_refused() {
     let place = Place::with(&[said("a")]);
     let (mut journal, ..) = place.open().unwrap();
     let error = journal.append(&nested(253)).unwrap_err().to_string();
-    assert!(error.ends_with("the record nests values 257 deep, and 256 is the most"), "{error}");
+    assert!(
+        error.ends_with("the record nests values 257 deep, and 256 is the most"),
+        "{error}"
+    );
     journal.append(&said("b")).unwrap();
     drop(journal);
     assert_eq!(records_of(place.open().unwrap().1), [said("a"), said("b")]);
@@ -123,7 +162,10 @@ fn deep_values_come_back_or_are_refused() {
 fn a_record_over_the_limit_is_refused() {
     let place = Place::new();
     let mut journal = place.create().unwrap();
-    let error = journal.append(&said("z".repeat(64 << 20))).unwrap_err().to_string();
+    let error = journal
+        .append(&said("z".repeat(64 << 20)))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("and 67108864 are the most"), "{error}");
     let frame = r#"{"at":1002,"kind":"said","by":"user","text":""}"#.len();
     let longest = said("z".repeat((64 << 20) - frame));
@@ -137,7 +179,8 @@ fn only_the_user_may_read_it() {
     let place = Place::new();
     let folder = place.path().join("deep/down");
     let _journal = Journal::create(&folder, &place.task, clock()).unwrap();
-    let mode = |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let mode =
+        |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(folder.join("task-1.journal")), 0o600);
     assert_eq!(mode(folder.clone()), 0o700);
     assert_eq!(mode(place.path().join("deep")), 0o700);
@@ -148,7 +191,10 @@ fn the_bytes_are_as_documented() {
     let place = Place::with(&[said("a")]);
     let (bytes, ends) = place.frames();
     assert_eq!(bytes[..16], *b"sabir journal 1\n");
-    assert_eq!(bytes[24..], *br#"{"at":1001,"kind":"said","by":"user","text":"a"}"#);
+    assert_eq!(
+        bytes[24..],
+        *br#"{"at":1001,"kind":"said","by":"user","text":"a"}"#
+    );
     assert_eq!(ends, [16, bytes.len()]);
 }
 
@@ -158,8 +204,16 @@ fn a_second_opener_is_refused() {
     let (mut journal, ..) = place.open().unwrap();
     let error = place.open().unwrap_err();
     assert!(matches!(error, JournalError::Locked { .. }), "{error:?}");
-    assert!(error.to_string().starts_with("the task `task-1` is in use by "), "{error}");
-    assert!(matches!(place.create().unwrap_err(), JournalError::Exists { .. }));
+    assert!(
+        error
+            .to_string()
+            .starts_with("the task `task-1` is in use by "),
+        "{error}"
+    );
+    assert!(matches!(
+        place.create().unwrap_err(),
+        JournalError::Exists { .. }
+    ));
     // A reader needs no lock.
     assert_eq!(read_journal(place.path(), &place.task).unwrap().0.len(), 1);
     journal.append(&said("b")).unwrap();
@@ -186,12 +240,24 @@ fn a_process_that_is_being_started_does_not_hold_the_lock() {
 #[test]
 fn names_do_not_climb() {
     let place = Place::new();
-    for id in ["", "..", "a/b", "../x", "a\0b", "a.b", "ä", &"x".repeat(129)] {
+    for id in [
+        "",
+        "..",
+        "a/b",
+        "../x",
+        "a\0b",
+        "a.b",
+        "ä",
+        &"x".repeat(129),
+    ] {
         let error = Journal::create(place.path(), &TaskId::new(id), clock()).unwrap_err();
         assert!(matches!(error, JournalError::Name { .. }), "{error:?}");
     }
     let error = place.open().unwrap_err();
-    assert!(error.to_string().starts_with("there is no task `task-1`"), "{error}");
+    assert!(
+        error.to_string().starts_with("there is no task `task-1`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -200,7 +266,10 @@ fn a_journal_that_was_removed_takes_no_more() {
     let mut journal = place.create().unwrap();
     std::fs::remove_file(place.file()).unwrap();
     let error = journal.append(&said("a")).unwrap_err().to_string();
-    assert!(error.ends_with("it was removed, so that nothing in it would be found again"), "{error}");
+    assert!(
+        error.ends_with("it was removed, so that nothing in it would be found again"),
+        "{error}"
+    );
     assert_eq!(journal.append(&said("a")).unwrap_err().to_string(), error);
 }
 

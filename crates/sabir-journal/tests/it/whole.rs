@@ -6,14 +6,24 @@ use sabir_journal::{JournalEntry, JournalError, JournalTail, read_journal, write
 use crate::{Place, clock, records_of, said, started};
 
 fn some() -> Vec<JournalEntry> {
-    let records = [started("task-1", "do it"), said("é\u{1f600}\"\\\n"), said("")];
-    (7..).zip(records).map(|(at, record)| JournalEntry { at, record }).collect()
+    let records = [
+        started("task-1", "do it"),
+        said("é\u{1f600}\"\\\n"),
+        said(""),
+    ];
+    (7..)
+        .zip(records)
+        .map(|(at, record)| JournalEntry { at, record })
+        .collect()
 }
 
 #[test]
 fn what_is_written_at_once_is_read_and_gone_on_with() {
     let place = Place::new();
-    assert_eq!(write_journal(place.path(), &place.task, &some()).unwrap(), place.file());
+    assert_eq!(
+        write_journal(place.path(), &place.task, &some()).unwrap(),
+        place.file()
+    );
     let (entries, recovery) = read_journal(place.path(), &place.task).unwrap();
     assert!(recovery.is_clean());
     assert_eq!(entries, some(), "with the times that they had");
@@ -32,21 +42,38 @@ fn what_is_written_at_once_is_read_and_gone_on_with() {
     reader.disable_recursion_limit();
     let deep: JournalEntry = serde::Deserialize::deserialize(&mut reader).unwrap();
     let error = write_journal(place.path(), &TaskId::new("deep"), &[deep]).unwrap_err();
-    assert!(error.to_string().contains("record 1 cannot be written: the record nests values"), "{error}");
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing of it is left");
+    assert!(
+        error
+            .to_string()
+            .contains("record 1 cannot be written: the record nests values"),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read_dir(place.path()).unwrap().count(),
+        1,
+        "nothing of it is left"
+    );
 }
 
 #[test]
 fn a_journal_is_followed() {
     let place = Place::new();
-    assert!(matches!(JournalTail::open(place.path(), &place.task), Err(JournalError::Missing { .. })));
+    assert!(matches!(
+        JournalTail::open(place.path(), &place.task),
+        Err(JournalError::Missing { .. })
+    ));
     let mut journal = place.create().unwrap();
     let mut tail = JournalTail::open(place.path(), &place.task).unwrap();
     assert!(tail.read_new_entries().unwrap().is_empty());
     for number in 0..3 {
-        journal.append(&started("task-1", &format!("{number}"))).unwrap();
+        journal
+            .append(&started("task-1", &format!("{number}")))
+            .unwrap();
         journal.append(&said("x")).unwrap();
-        assert_eq!(records_of(tail.read_new_entries().unwrap()), [started("task-1", &format!("{number}")), said("x")]);
+        assert_eq!(
+            records_of(tail.read_new_entries().unwrap()),
+            [started("task-1", &format!("{number}")), said("x")]
+        );
         assert!(tail.read_new_entries().unwrap().is_empty());
     }
     // Half a record is none yet.
@@ -64,13 +91,20 @@ fn whoever_works_on_a_task_is_named() {
     let place = Place::new();
     let journal = place.create().unwrap();
     let error = place.open().unwrap_err();
-    let JournalError::Locked { holder, .. } = error else { panic!("{error:?}") };
+    let JournalError::Locked { holder, .. } = error else {
+        panic!("{error:?}")
+    };
     let tail = JournalTail::open(place.path(), &place.task).unwrap();
     assert_eq!(tail.lock_owner(), holder);
     match holder {
         Some(holder) => {
             assert_eq!(holder, std::process::id());
-            assert!(error.to_string().contains(&format!("is in use by process {holder}, which has")), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains(&format!("is in use by process {holder}, which has")),
+                "{error}"
+            );
             drop(journal);
             assert_eq!(tail.lock_owner(), None);
         }

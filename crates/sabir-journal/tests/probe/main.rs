@@ -1,7 +1,11 @@
 //! The helper of the tests: `journal-probe append FOLDER` appends for ever and says the number of each record once it is
 //! kept; `journal-probe fill FOLDER` fills the tiny disk that the folder is, and goes on once there is room.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also in its helper")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in its helper"
+)]
 
 mod record;
 
@@ -15,7 +19,12 @@ use sabir_journal::{Journal, JournalError};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["append", folder] => append(Path::new(folder)),
         ["fill", folder] => fill(Path::new(folder)),
         _ => return ExitCode::from(2),
@@ -45,11 +54,18 @@ fn fill(folder: &Path) {
     let mut refused = 0;
     while refused < 200 {
         // Lengths that do not divide a page, so that writes are cut short.
-        let record = said(format!("{}-{}", kept.len(), "x".repeat(300 + 977 * (refused % 7))));
+        let record = said(format!(
+            "{}-{}",
+            kept.len(),
+            "x".repeat(300 + 977 * (refused % 7))
+        ));
         match journal.append(&record) {
             Ok(()) => kept.push(record),
             Err(error) => {
-                assert!(error.to_string().contains("the records before are safe"), "{error}");
+                assert!(
+                    error.to_string().contains("the records before are safe"),
+                    "{error}"
+                );
                 refused += 1;
             }
         }

@@ -31,24 +31,43 @@ pub(crate) fn builtin_entries() -> &'static [ModelEntry] {
 
 /// Returns true if the provider's address is the vendor's own.
 pub(super) fn is_vendor_address(vendor: &str, provider: &Provider) -> bool {
-    VENDOR_HOSTS
-        .iter()
-        .any(|(name, address)| *name == vendor && provider.is_secure() && host_of(&provider.base_url) == *address)
+    VENDOR_HOSTS.iter().any(|(name, address)| {
+        *name == vendor && provider.is_secure() && host_of(&provider.base_url) == *address
+    })
 }
 
 fn table_lines() -> impl Iterator<Item = &'static str> {
-    TABLE_TEXT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    TABLE_TEXT
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// Parses a row of twelve columns; the comment at the top of `table.txt` names them.
 fn parse_row(line: &str) -> Option<ModelEntry> {
     let fields: Vec<_> = line.split_whitespace().collect();
-    let [pattern, vendor, context, output, fresh, read, written, priced, up_to, can, dialect, edits] = *fields else {
+    let [
+        pattern,
+        vendor,
+        context,
+        output,
+        fresh,
+        read,
+        written,
+        priced,
+        up_to,
+        can,
+        dialect,
+        edits,
+    ] = *fields
+    else {
         return None;
     };
     let text = |field: &str| (field != "-").then(|| field.to_owned());
     let can: Vec<_> = can.chars().map(parse_ability).collect::<Option<_>>()?;
-    let [native, images, thinking] = *can else { return None };
+    let [native, images, thinking] = *can else {
+        return None;
+    };
     let prices = TokenPrices {
         input: parse_price(fresh)?,
         output: parse_price(priced)?,
@@ -72,11 +91,19 @@ fn parse_row(line: &str) -> Option<ModelEntry> {
 
 /// Parses a number or `-` for unknown; `None` if the field is malformed.
 fn parse_count(field: &str) -> Option<Option<u64>> {
-    if field == "-" { Some(None) } else { field.parse().ok().map(Some) }
+    if field == "-" {
+        Some(None)
+    } else {
+        field.parse().ok().map(Some)
+    }
 }
 
 fn parse_price(field: &str) -> Option<Option<Dollars>> {
-    if field == "-" { Some(None) } else { field.parse().ok().map(Some) }
+    if field == "-" {
+        Some(None)
+    } else {
+        field.parse().ok().map(Some)
+    }
 }
 
 fn parse_ability(c: char) -> Option<Option<bool>> {
@@ -94,24 +121,53 @@ mod tests {
 
     #[test]
     fn every_row_is_read_and_says_something_possible() {
-        assert_eq!(table_lines().filter(|line| parse_row(line).is_none()).collect::<Vec<_>>(), [""; 0]);
-        let mut patterns: Vec<_> = builtin_entries().iter().map(|entry| entry.pattern.as_str()).collect();
+        assert_eq!(
+            table_lines()
+                .filter(|line| parse_row(line).is_none())
+                .collect::<Vec<_>>(),
+            [""; 0]
+        );
+        let mut patterns: Vec<_> = builtin_entries()
+            .iter()
+            .map(|entry| entry.pattern.as_str())
+            .collect();
         patterns.sort_unstable();
-        assert!(patterns.windows(2).all(|pair| pair[0] != pair[1]), "a pattern stands twice");
+        assert!(
+            patterns.windows(2).all(|pair| pair[0] != pair[1]),
+            "a pattern stands twice"
+        );
         for entry in builtin_entries() {
             assert_eq!(entry.pattern, entry.pattern.to_ascii_lowercase());
-            assert!(entry.output.zip(entry.context).is_none_or(|(output, context)| output <= context), "{entry:?}");
             assert!(
                 entry
-                    .vendor
-                    .as_deref()
-                    .is_none_or(|vendor| vendor == "deepseek" || VENDOR_HOSTS.iter().any(|it| it.0 == vendor))
+                    .output
+                    .zip(entry.context)
+                    .is_none_or(|(output, context)| output <= context),
+                "{entry:?}"
             );
+            assert!(entry.vendor.as_deref().is_none_or(
+                |vendor| vendor == "deepseek" || VENDOR_HOSTS.iter().any(|it| it.0 == vendor)
+            ));
             let Some(prices) = entry.prices else { continue };
             // A price of zero would be a forgotten one: nobody here gives tokens away.
-            let all = [prices.input, prices.output, prices.cache_read, prices.cache_write];
-            assert!(all.iter().flatten().all(|price| *price > Dollars::default()), "{entry:?}");
-            assert!(prices.is_known() && prices.cache_read < prices.input && prices.input < prices.output, "{entry:?}");
+            let all = [
+                prices.input,
+                prices.output,
+                prices.cache_read,
+                prices.cache_write,
+            ];
+            assert!(
+                all.iter()
+                    .flatten()
+                    .all(|price| *price > Dollars::default()),
+                "{entry:?}"
+            );
+            assert!(
+                prices.is_known()
+                    && prices.cache_read < prices.input
+                    && prices.input < prices.output,
+                "{entry:?}"
+            );
         }
     }
 }

@@ -12,8 +12,18 @@ fn the_longest_pattern_wins() {
     assert_eq!(output("anthropic/Claude-Opus-4-5"), Some(64_000));
     assert_eq!(output("gpt-4o-mini-2024-07-18"), Some(16_384));
     assert_eq!(catalogue.find_model("my-own-model"), None);
-    assert_eq!(catalogue.find_model("deepseek-r1:32b").and_then(|entry| entry.native), Some(false));
-    assert_eq!(catalogue.find_model("Llama-3.3-70B-Instruct-Turbo").and_then(|entry| entry.context), Some(128_000));
+    assert_eq!(
+        catalogue
+            .find_model("deepseek-r1:32b")
+            .and_then(|entry| entry.native),
+        Some(false)
+    );
+    assert_eq!(
+        catalogue
+            .find_model("Llama-3.3-70B-Instruct-Turbo")
+            .and_then(|entry| entry.context),
+        Some(128_000)
+    );
 }
 
 #[test]
@@ -34,16 +44,26 @@ fn another_version_inherits_no_figure() {
         ("grok-4-2-fast", PatternMatch::Version),
         ("qwen3.5", PatternMatch::Version),
     ] {
-        assert_eq!(find_known_entry(model).map(|(_, kin)| kin), Some(expected), "{model}");
+        assert_eq!(
+            find_known_entry(model).map(|(_, kin)| kin),
+            Some(expected),
+            "{model}"
+        );
     }
     let next = ModelCatalogue::default().find_model("gpt-5.9").unwrap();
-    assert_eq!((next.native, next.context, next.output, next.prices), (Some(true), None, None, None));
+    assert_eq!(
+        (next.native, next.context, next.output, next.prices),
+        (Some(true), None, None, None)
+    );
 }
 
 #[test]
 fn a_family_has_its_edit_tool() {
-    let own =
-        ModelEntry { pattern: "gpt-5-nano".into(), edit_tool: Some("replace_in_file".into()), ..ModelEntry::default() };
+    let own = ModelEntry {
+        pattern: "gpt-5-nano".into(),
+        edit_tool: Some("replace_in_file".into()),
+        ..ModelEntry::default()
+    };
     let catalogue = ModelCatalogue::new(vec![own]);
     for (model, expected) in [
         ("gpt-5.2-codex", Some("apply_patch")),
@@ -54,7 +74,9 @@ fn a_family_has_its_edit_tool() {
         ("gpt-4o", None),
         ("llama-3.3-70b", None),
     ] {
-        let found = catalogue.find_model(model).and_then(|entry| entry.edit_tool);
+        let found = catalogue
+            .find_model(model)
+            .and_then(|entry| entry.edit_tool);
         assert_eq!(found.as_deref(), expected, "{model}");
     }
 }
@@ -67,48 +89,114 @@ fn own_entries_come_first_and_are_filled() {
         dialect: Some("invoke".into()),
         ..ModelEntry::default()
     };
-    let found = ModelCatalogue::new(vec![own]).find_model("openai/gpt-4o").unwrap();
-    assert_eq!((found.context, found.output, found.native), (Some(128_000), Some(9), Some(false)));
-    assert_eq!((found.images, found.prices.and_then(|prices| prices.input)), (Some(true), "2.5".parse().ok()));
+    let found = ModelCatalogue::new(vec![own])
+        .find_model("openai/gpt-4o")
+        .unwrap();
+    assert_eq!(
+        (found.context, found.output, found.native),
+        (Some(128_000), Some(9), Some(false))
+    );
+    assert_eq!(
+        (found.images, found.prices.and_then(|prices| prices.input)),
+        (Some(true), "2.5".parse().ok())
+    );
 }
 
 #[test]
 fn prices_hold_where_they_are_asked() {
-    let told = TokenPrices { input: "1".parse().ok(), ..TokenPrices::default() };
-    let own = |pattern: &str| ModelEntry { pattern: pattern.into(), prices: Some(told), ..ModelEntry::default() };
+    let told = TokenPrices {
+        input: "1".parse().ok(),
+        ..TokenPrices::default()
+    };
+    let own = |pattern: &str| ModelEntry {
+        pattern: pattern.into(),
+        prices: Some(told),
+        ..ModelEntry::default()
+    };
     let catalogue = ModelCatalogue::new(vec![own("groq/llama"), own("my-")]);
     let check = |name: &str, base: &str, model: &str, expected: &str| {
-        let prices = catalogue.resolve_prices(&Provider::new(name, Wire::OpenAiChat, base, None), model);
-        let input = prices.input.map_or("unknown".to_owned(), |price| price.to_string());
+        let prices =
+            catalogue.resolve_prices(&Provider::new(name, Wire::OpenAiChat, base, None), model);
+        let input = prices
+            .input
+            .map_or("unknown".to_owned(), |price| price.to_string());
         assert_eq!(input, expected, "{name} {base} {model}");
     };
     let openai = "https://api.openai.com/v1";
     check("openai", openai, "gpt-4o", "$2.5000");
     check("openai", openai, "gpt-4o-2024-08-06", "$2.5000");
-    check("mine", "https://API.openai.com:443/v1/", "gpt-4o", "$2.5000");
+    check(
+        "mine",
+        "https://API.openai.com:443/v1/",
+        "gpt-4o",
+        "$2.5000",
+    );
     // Not at a reseller's or behind a proxy, not without TLS, not for a model that only sounds alike.
-    check("openrouter", "https://openrouter.ai/api/v1", "openai/gpt-4o", "unknown");
+    check(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        "openai/gpt-4o",
+        "unknown",
+    );
     check("openai", "http://127.0.0.1:9/v1", "gpt-4o", "unknown");
-    check("openai", "https://api.openai.com.evil.example/v1", "gpt-4o", "unknown");
-    check("openai", "https://api.openai.com@evil.example/v1", "gpt-4o", "unknown");
+    check(
+        "openai",
+        "https://api.openai.com.evil.example/v1",
+        "gpt-4o",
+        "unknown",
+    );
+    check(
+        "openai",
+        "https://api.openai.com@evil.example/v1",
+        "gpt-4o",
+        "unknown",
+    );
     check("openai", openai, "gpt-4o-audio", "unknown");
     check("openai", openai, "gpt-5.9", "unknown");
     // What the user says holds everywhere; a pattern may name the provider.
-    check("groq", "https://api.groq.com/openai/v1", "llama-3.3-70b", "$1.0000");
-    check("together", "https://api.together.xyz/v1", "llama-3.3-70b", "unknown");
+    check(
+        "groq",
+        "https://api.groq.com/openai/v1",
+        "llama-3.3-70b",
+        "$1.0000",
+    );
+    check(
+        "together",
+        "https://api.together.xyz/v1",
+        "llama-3.3-70b",
+        "unknown",
+    );
     check("any", "http://10.0.0.1/v1", "My-Model", "$1.0000");
     // A server on this machine is paid for already; a model that it passes on is not.
     check("ollama", "http://127.0.0.1:11434/v1", "gpt-oss:20b", "$0");
-    check("ollama", "http://127.0.0.1:11434/v1", "gpt-oss:120b-cloud", "unknown");
-    check("ollama", "http://gpu.example:11434/v1", "gpt-oss:20b", "unknown");
+    check(
+        "ollama",
+        "http://127.0.0.1:11434/v1",
+        "gpt-oss:120b-cloud",
+        "unknown",
+    );
+    check(
+        "ollama",
+        "http://gpu.example:11434/v1",
+        "gpt-oss:20b",
+        "unknown",
+    );
     check("box", "http://127.0.0.1:8000/v1", "gpt-oss:20b", "unknown");
 }
 
 #[test]
 fn own_entries_are_read_with_all_their_fields() {
-    let json = r#"{"pattern": "m", "images": true, "prices": {"input": 0.3, "output": 2, "up_to": 1000}}"#;
+    let json =
+        r#"{"pattern": "m", "images": true, "prices": {"input": 0.3, "output": 2, "up_to": 1000}}"#;
     let entry: ModelEntry = serde_json::from_str(json).unwrap();
-    assert_eq!(entry.prices.and_then(|prices| prices.input), "0.3".parse().ok());
-    assert!(serde_json::from_str::<ModelEntry>(r#"{"pattern": "m", "prices": {"in": 1}}"#).is_err());
-    assert!(serde_json::from_str::<ModelEntry>(r#"{"pattern": "m", "prices": {"input": -1}}"#).is_err());
+    assert_eq!(
+        entry.prices.and_then(|prices| prices.input),
+        "0.3".parse().ok()
+    );
+    assert!(
+        serde_json::from_str::<ModelEntry>(r#"{"pattern": "m", "prices": {"in": 1}}"#).is_err()
+    );
+    assert!(
+        serde_json::from_str::<ModelEntry>(r#"{"pattern": "m", "prices": {"input": -1}}"#).is_err()
+    );
 }

@@ -45,7 +45,11 @@ impl BodyCache {
     ///
     /// # Errors
     /// The errors of `encode`.
-    pub(super) fn encode_body(&self, request: &Request, encoder: &BodyEncoder<'_>) -> Result<Vec<u8>, ModelError> {
+    pub(super) fn encode_body(
+        &self,
+        request: &Request,
+        encoder: &BodyEncoder<'_>,
+    ) -> Result<Vec<u8>, ModelError> {
         self.encode_body_keeping(MIN_OPEN_MESSAGES, request, encoder)
     }
 
@@ -61,14 +65,24 @@ impl BodyCache {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prefix = match kept.take_if(|prefix| prefix.is_prefix_of(request)) {
             Some(prefix) => prefix,
-            None if request.messages.len() <= 2 * open => return Ok(to_json_bytes(&whole(request)?)),
+            None if request.messages.len() <= 2 * open => {
+                return Ok(to_json_bytes(&whole(request)?));
+            }
             None => CachedPrefix::new(request, encoder)?,
         };
         if request.messages.len() - prefix.messages.len() > 2 * open {
             prefix.extend_prefix(open, request, encoder)?;
         }
-        let rest = request.messages.iter().skip(prefix.messages.len()).cloned().collect();
-        let value = whole(&Request { messages: rest, ..request.clone() })?;
+        let rest = request
+            .messages
+            .iter()
+            .skip(prefix.messages.len())
+            .cloned()
+            .collect();
+        let value = whole(&Request {
+            messages: rest,
+            ..request.clone()
+        })?;
         if array_items(encoder.key, &value).len() <= prefix.leading_items {
             // There is no new item behind the cached ones, so the cache mark of the last message belongs into the cached part.
             return Ok(to_json_bytes(&whole(request)?));
@@ -81,9 +95,17 @@ impl BodyCache {
 
 impl CachedPrefix {
     fn new(request: &Request, encoder: &BodyEncoder<'_>) -> Result<Self, ModelError> {
-        let basis = Request { messages: Vec::new().into(), ..request.clone() };
+        let basis = Request {
+            messages: Vec::new().into(),
+            ..request.clone()
+        };
         let head = array_items(encoder.key, &(encoder.encode)(&basis, encoder.form)?).len();
-        Ok(Self { template: basis, messages: Vec::new(), leading_items: head, text: Vec::new() })
+        Ok(Self {
+            template: basis,
+            messages: Vec::new(),
+            leading_items: head,
+            text: Vec::new(),
+        })
     }
 
     /// Returns true if the request begins with the cached messages and is otherwise the same.
@@ -100,20 +122,42 @@ impl CachedPrefix {
     }
 
     /// Moves all but the `open` newest messages into the cache.
-    fn extend_prefix(&mut self, open: usize, request: &Request, encoder: &BodyEncoder<'_>) -> Result<(), ModelError> {
+    fn extend_prefix(
+        &mut self,
+        open: usize,
+        request: &Request,
+        encoder: &BodyEncoder<'_>,
+    ) -> Result<(), ModelError> {
         let all = request.messages.as_slice();
         let from = self.messages.len();
         let begins_answer = |at: &usize| {
             let role = |at: usize| all.get(at).map(|message| message.role);
             role(*at) == Some(Role::Assistant) && role(*at - 1) == Some(Role::User)
         };
-        let Some(to) = (from + 1..all.len().saturating_sub(open)).rev().find(begins_answer) else { return Ok(()) };
+        let Some(to) = (from + 1..all.len().saturating_sub(open))
+            .rev()
+            .find(begins_answer)
+        else {
+            return Ok(());
+        };
         let new: Vec<_> = all.iter().take(to).skip(from).cloned().collect();
         // Without cache marks: in the whole request they come after the cached part.
-        let mut part = Request { messages: new.clone().into(), ..self.template.clone() };
+        let mut part = Request {
+            messages: new.clone().into(),
+            ..self.template.clone()
+        };
         part.options.cache = CacheControl::default();
-        let value = (encoder.encode)(&part, &WireOptions { cached: false, ..encoder.form.clone() })?;
-        for item in array_items(encoder.key, &value).iter().skip(self.leading_items) {
+        let value = (encoder.encode)(
+            &part,
+            &WireOptions {
+                cached: false,
+                ..encoder.form.clone()
+            },
+        )?;
+        for item in array_items(encoder.key, &value)
+            .iter()
+            .skip(self.leading_items)
+        {
             push_item(&mut self.text, &to_json_bytes(item));
         }
         self.messages.extend(new);
@@ -131,11 +175,15 @@ impl CachedPrefix {
                 continue;
             }
             let rest = value.as_array().map_or(&[][..], Vec::as_slice);
-            let (head, tail) = rest.split_at_checked(self.leading_items).unwrap_or_default();
+            let (head, tail) = rest
+                .split_at_checked(self.leading_items)
+                .unwrap_or_default();
             body.push(b'[');
-            head.iter().for_each(|item| push_item(&mut body, &to_json_bytes(item)));
+            head.iter()
+                .for_each(|item| push_item(&mut body, &to_json_bytes(item)));
             push_item(&mut body, &self.text);
-            tail.iter().for_each(|item| push_item(&mut body, &to_json_bytes(item)));
+            tail.iter()
+                .for_each(|item| push_item(&mut body, &to_json_bytes(item)));
             body.push(b']');
         }
         body.push(b'}');
@@ -154,7 +202,10 @@ fn push_item(to: &mut Vec<u8>, item: &[u8]) {
 }
 
 fn array_items<'v>(key: &str, value: &'v Value) -> &'v [Value] {
-    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// Serializes a value. That cannot fail, because its keys are strings.
@@ -167,8 +218,8 @@ mod tests {
     use proptest::prelude::*;
     use sabir_call::dialect::DialectSet;
     use sabir_call::{
-        Call, CallId, CallResult, Image, MessagePart, OpaqueState, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
-        render_request,
+        Call, CallId, CallResult, Image, MessagePart, OpaqueState, ToolProtocol, ToolResultStatus,
+        ToolSet, ToolSpec, render_request,
     };
     use sabir_wire::Wire;
     use serde_json::json;
@@ -182,24 +233,49 @@ mod tests {
 
     fn part() -> impl Strategy<Value = (Role, MessagePart)> {
         let id = || (0..4_u32).prop_map(|id| CallId::new(format!("c{id}")));
-        let picture = || Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgo=".to_owned() };
+        let picture = || Image {
+            media_type: "image/png".to_owned(),
+            data: "iVBORw0KGgo=".to_owned(),
+        };
         let call = (id(), "[a-z\"\\\\<>é]{0,6}").prop_map(|(id, path)| {
             let arguments = json!({"path": path}).as_object().cloned().unwrap();
-            MessagePart::Call(Call { id, name: "look".to_owned(), arguments, dialect: None })
+            MessagePart::Call(Call {
+                id,
+                name: "look".to_owned(),
+                arguments,
+                dialect: None,
+            })
         });
-        let result =
-            (id(), "[a-z \n<]{0,9}", any::<bool>(), any::<bool>()).prop_map(move |(id, content, good, shown)| {
-                let ending = if good { ToolResultStatus::Done } else { ToolResultStatus::Failed };
+        let result = (id(), "[a-z \n<]{0,9}", any::<bool>(), any::<bool>()).prop_map(
+            move |(id, content, good, shown)| {
+                let ending = if good {
+                    ToolResultStatus::Done
+                } else {
+                    ToolResultStatus::Failed
+                };
                 let images = if shown { vec![picture()] } else { Vec::new() };
-                MessagePart::Result(CallResult { id, name: "look".to_owned(), ending, content, images })
-            });
+                MessagePart::Result(CallResult {
+                    id,
+                    name: "look".to_owned(),
+                    ending,
+                    content,
+                    images,
+                })
+            },
+        );
         let opaque = prop_oneof![
-            Just(OpaqueState { wire: "anthropic".to_owned(), data: json!({"type": "thinking", "signature": "s"}) }),
+            Just(OpaqueState {
+                wire: "anthropic".to_owned(),
+                data: json!({"type": "thinking", "signature": "s"})
+            }),
             Just(OpaqueState {
                 wire: "openai-responses".to_owned(),
                 data: json!({"type": "reasoning", "encrypted_content": "e"})
             }),
-            Just(OpaqueState { wire: "gemini".to_owned(), data: json!({"thoughtSignature": "g"}) }),
+            Just(OpaqueState {
+                wire: "gemini".to_owned(),
+                data: json!({"thoughtSignature": "g"})
+            }),
         ];
         prop_oneof![
             4 => "[a-z \n]{0,9}".prop_map(|text| (Role::User, MessagePart::Text { text })),
@@ -213,19 +289,28 @@ mod tests {
     }
 
     fn history() -> impl Strategy<Value = Vec<Message>> {
-        let message = (any::<bool>(), prop::collection::vec(part(), 0..4)).prop_map(|(user, parts)| {
-            let role = if user { Role::User } else { Role::Assistant };
-            Message { role, parts: parts.into_iter().filter(|(own, _)| *own == role).map(|(_, part)| part).collect() }
-        });
+        let message =
+            (any::<bool>(), prop::collection::vec(part(), 0..4)).prop_map(|(user, parts)| {
+                let role = if user { Role::User } else { Role::Assistant };
+                Message {
+                    role,
+                    parts: parts
+                        .into_iter()
+                        .filter(|(own, _)| *own == role)
+                        .map(|(_, part)| part)
+                        .collect(),
+                }
+            });
         prop::collection::vec(message, 0..24)
     }
 
     fn encoded(wire: Wire, request: &Request, form: &WireOptions) -> Value {
         match &request.protocol {
             ToolProtocol::Native => wire.encode_request(request, form),
-            ToolProtocol::Prompted(name) => {
-                wire.encode_request(&render_request(request, DialectSet::built_in().find(name).unwrap()), form)
-            }
+            ToolProtocol::Prompted(name) => wire.encode_request(
+                &render_request(request, DialectSet::built_in().find(name).unwrap()),
+                form,
+            ),
         }
     }
 
@@ -265,17 +350,31 @@ mod tests {
     #[test]
     fn the_oldest_messages_are_serialized_once() {
         let turn = |at: usize| {
-            [Message::user(format!("u{at}")), Message { role: Role::Assistant, parts: vec![MessagePart::text("a")] }]
+            [
+                Message::user(format!("u{at}")),
+                Message {
+                    role: Role::Assistant,
+                    parts: vec![MessagePart::text("a")],
+                },
+            ]
         };
         let (written, counted, tools) = (BodyCache::default(), std::cell::Cell::new(0), tools());
         for turns in 1..200 {
             let messages = (0..turns).flat_map(turn).collect();
-            let request = Request { messages, tools: tools.clone(), ..Request::default() };
+            let request = Request {
+                messages,
+                tools: tools.clone(),
+                ..Request::default()
+            };
             let encode = |request: &Request, form: &WireOptions| {
                 counted.set(counted.get() + request.messages.len());
                 Ok(Wire::OpenAiChat.encode_request(request, form))
             };
-            let encoder = BodyEncoder { key: "messages", form: &WireOptions::default(), encode: &encode };
+            let encoder = BodyEncoder {
+                key: "messages",
+                form: &WireOptions::default(),
+                encode: &encode,
+            };
             written.encode_body(&request, &encoder).unwrap();
         }
         // 400 once, and of each of the 200 requests some of the newest; all of all would be 40,000.

@@ -37,7 +37,10 @@ mod tests {
 
     #[test]
     fn only_many_decide_about_long_waits() {
-        let retries = RetryPolicy { longest_asked: Duration::from_secs(1), ..RetryPolicy::default() };
+        let retries = RetryPolicy {
+            longest_asked: Duration::from_secs(1),
+            ..RetryPolicy::default()
+        };
         let check = |callers: CallerScope, seconds: Option<u64>, expected: bool| {
             assert_eq!(
                 callers.declines_wait(seconds.map(Duration::from_secs), &retries),

@@ -45,7 +45,12 @@ impl HttpModel {
     ///
     /// # Errors
     /// The I/O error if the first line cannot be written.
-    pub fn recorder(&self, to: Box<dyn Write + Send>, model: &str, task: Value) -> io::Result<CassetteRecorder> {
+    pub fn recorder(
+        &self,
+        to: Box<dyn Write + Send>,
+        model: &str,
+        task: Value,
+    ) -> io::Result<CassetteRecorder> {
         let provider = RecordedProvider {
             name: self.provider.name.clone(),
             wire: self.provider.wire.name().to_owned(),
@@ -63,9 +68,13 @@ impl HttpModel {
     #[must_use]
     pub fn recorded_by(mut self, recorder: &CassetteRecorder) -> Self {
         recorder.add_secrets(&ProviderRedactor::new(&self.provider));
-        let network = Arc::new(NetworkTransport::new(&self.provider, self.deadlines.connect));
-        self.transport =
-            OnceLock::from(Arc::new(RecordingTransport::new(network, recorder.clone())) as Arc<dyn Transport>);
+        let network = Arc::new(NetworkTransport::new(
+            &self.provider,
+            self.deadlines.connect,
+        ));
+        self.transport = OnceLock::from(
+            Arc::new(RecordingTransport::new(network, recorder.clone())) as Arc<dyn Transport>,
+        );
         self
     }
 
@@ -74,20 +83,34 @@ impl HttpModel {
     /// # Errors
     /// [`UnknownWire`] if the cassette was recorded on a wire that this version does not know.
     pub fn from_cassette(cassette: &Cassette) -> Result<(Self, CassettePlayer), UnknownWire> {
-        let RecordedProvider { name, wire, base_url, form, output, blind, deadlines, retries } = &cassette.provider;
+        let RecordedProvider {
+            name,
+            wire,
+            base_url,
+            form,
+            output,
+            blind,
+            deadlines,
+            retries,
+        } = &cassette.provider;
         let known = Wire::from_name(wire).ok_or_else(|| UnknownWire(wire.clone()))?;
         let mut provider = Provider::new(name, known, base_url, None);
         provider.form = form.clone();
         let player = CassettePlayer::new(cassette);
         let mut model = Self::new(provider).deadlines(*deadlines).retries(*retries);
-        model.request_limits = RequestLimits::Recorded { limit: *output, blind: *blind };
+        model.request_limits = RequestLimits::Recorded {
+            limit: *output,
+            blind: *blind,
+        };
         Ok((model.replayed_by(&player), player))
     }
 
     /// Makes another model like this one, which continues at the player's position.
     #[must_use]
     pub fn replayed_by(&self, player: &CassettePlayer) -> Self {
-        let mut model = Self::new(self.provider.clone()).deadlines(self.deadlines).retries(self.retries);
+        let mut model = Self::new(self.provider.clone())
+            .deadlines(self.deadlines)
+            .retries(self.retries);
         model.request_limits = self.request_limits.clone();
         model.transport = OnceLock::from(Arc::new(player.clone()) as Arc<dyn Transport>);
         model
@@ -109,7 +132,9 @@ impl RequestLimits {
     /// Returns true if that model is known to read no images.
     pub(super) fn rejects_images(&self, model: &str) -> bool {
         match self {
-            Self::Catalogue(catalogue) => catalogue.find_model(model).and_then(|entry| entry.images) == Some(false),
+            Self::Catalogue(catalogue) => {
+                catalogue.find_model(model).and_then(|entry| entry.images) == Some(false)
+            }
             Self::Recorded { blind, .. } => *blind,
         }
     }

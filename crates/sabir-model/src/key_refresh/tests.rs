@@ -15,16 +15,26 @@ struct Lock {
 }
 
 impl Model for Lock {
-    fn stream_response<'a>(&'a self, _: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        _: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             if self.talks_first {
                 sink.push_event(Event::Text { text: "so" });
             }
             if !(self.good)(&self.key) {
-                return Err(ModelError { kind: ModelErrorKind::Key, message: "refused".to_owned() });
+                return Err(ModelError {
+                    kind: ModelErrorKind::Key,
+                    message: "refused".to_owned(),
+                });
             }
-            sink.push_event(Event::Stop { reason: StopReason::End, raw: "" });
+            sink.push_event(Event::Stop {
+                reason: StopReason::End,
+                raw: "",
+            });
             Ok(())
         })
     }
@@ -43,18 +53,26 @@ fn model(
         good: Arc::clone(&good),
         talks_first,
     };
-    let model = KeyRefreshingModel::with_key(Some(Secret::new("k1")), make).with_renewal(move || {
-        let number = count.fetch_add(1, Ordering::SeqCst) + 1;
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            if number > 9 { Err("the command fails".to_owned()) } else { Ok(Secret::new(format!("k{number}"))) }
-        })
-    });
+    let model =
+        KeyRefreshingModel::with_key(Some(Secret::new("k1")), make).with_renewal(move || {
+            let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                if number > 9 {
+                    Err("the command fails".to_owned())
+                } else {
+                    Ok(Secret::new(format!("k{number}")))
+                }
+            })
+        });
     (Arc::new(model), fetched)
 }
 
 async fn ask(model: &KeyRefreshingModel<Lock>) -> bool {
-    model.stream_response(&Request::default(), &mut DraftResponse::default()).await.is_ok()
+    model
+        .stream_response(&Request::default(), &mut DraftResponse::default())
+        .await
+        .is_ok()
 }
 
 #[tokio::test]
@@ -82,7 +100,9 @@ async fn a_new_key_that_is_refused_is_not_renewed() {
 async fn a_key_that_was_good_may_expire() {
     let until = Arc::new(AtomicU32::new(1));
     let oldest = Arc::clone(&until);
-    let good = move |key: &str| key.trim_start_matches('k').parse::<u32>().unwrap() >= oldest.load(Ordering::SeqCst);
+    let good = move |key: &str| {
+        key.trim_start_matches('k').parse::<u32>().unwrap() >= oldest.load(Ordering::SeqCst)
+    };
     let (model, fetched) = model(good, false);
     for number in 1..5 {
         until.store(number, Ordering::SeqCst);

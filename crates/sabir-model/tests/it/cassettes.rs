@@ -55,15 +55,24 @@ type Retries = Arc<Mutex<Vec<(u32, Duration, String)>>>;
 
 fn telling(model: HttpModel, retries: &Retries) -> HttpModel {
     let noted = Arc::clone(retries);
-    model.on_retry(move |retry| noted.lock().unwrap().push((retry.attempt, retry.wait, retry.error.message.clone())))
+    model.on_retry(move |retry| {
+        noted
+            .lock()
+            .unwrap()
+            .push((retry.attempt, retry.wait, retry.error.message.clone()))
+    })
 }
 
 /// Asks as often as there are requests, recording; then plays the recording after the provider has gone.
 async fn twice(wire: Wire, replies: Vec<ProviderReply>, requests: &[Request]) -> Tape {
-    let provider = ScriptedProvider::start(ReplyScript::new(replies)).await.unwrap();
+    let provider = ScriptedProvider::start(ReplyScript::new(replies))
+        .await
+        .unwrap();
     let (tape, retries, again) = (Tape::default(), Retries::default(), Retries::default());
     let recording = telling(model(wire, &provider.base_url(wire)), &retries);
-    let recorder = recording.recorder(Box::new(tape.clone()), "model-1", json!({"is": "told"})).unwrap();
+    let recorder = recording
+        .recorder(Box::new(tape.clone()), "model-1", json!({"is": "told"}))
+        .unwrap();
     let recording = recording.recorded_by(&recorder);
     let (mut heard, begun) = (Vec::new(), Instant::now());
     for request in requests {
@@ -73,7 +82,10 @@ async fn twice(wire: Wire, replies: Vec<ProviderReply>, requests: &[Request]) ->
     drop((recording, provider));
     assert_eq!(recorder.error(), None);
     let cassette = tape.cassette();
-    assert_eq!((cassette.task["is"].as_str(), cassette.request_count()), (Some("told"), count));
+    assert_eq!(
+        (cassette.task["is"].as_str(), cassette.request_count()),
+        (Some("told"), count)
+    );
     let (playing, player) = HttpModel::from_cassette(&cassette).unwrap();
     let playing = telling(playing, &again);
     let begun = Instant::now();
@@ -81,7 +93,11 @@ async fn twice(wire: Wire, replies: Vec<ProviderReply>, requests: &[Request]) ->
         assert_eq!(&hear(&playing, request).await, heard, "{wire}");
     }
     let waited = recorded > Duration::from_secs(1) && begun.elapsed() >= recorded;
-    assert!(!waited, "a replay waits for nothing: {:?}, recorded in {recorded:?}", begun.elapsed());
+    assert!(
+        !waited,
+        "a replay waits for nothing: {:?}, recorded in {recorded:?}",
+        begun.elapsed()
+    );
     assert_eq!(*retries.lock().unwrap(), *again.lock().unwrap());
     assert_eq!(player.remaining_requests(), 0);
     assert!(!tape.text().contains(KEY), "{}", tape.text());
@@ -97,10 +113,15 @@ async fn what_was_recorded_is_played_to_the_last_event() {
         let replies = vec![
             good().in_chunks(ChunkSplit::Size(1)),
             good().in_chunks(ChunkSplit::Random(7)).in_deltas(2),
-            ProviderReply::text(text).in_chunks(ChunkSplit::Random(9)).in_deltas(3),
+            ProviderReply::text(text)
+                .in_chunks(ChunkSplit::Random(9))
+                .in_deltas(3),
         ];
         let tape = twice(wire, replies, &[request(wire), request(wire), prompted]).await;
-        assert!(tape.text().contains("\"hex\":\"c3\""), "a character that was split is kept as bytes");
+        assert!(
+            tape.text().contains("\"hex\":\"c3\""),
+            "a character that was split is kept as bytes"
+        );
     }
 }
 
@@ -110,19 +131,32 @@ async fn failed_attempts_are_played_too() {
         let inside = crate::http::inside(wire);
         let broken = |trouble: ScriptedFault| vec![good().with_fault(trouble)];
         let cases: Vec<Vec<ProviderReply>> = vec![
-            vec![ProviderReply::error_status(429).with_header("retry-after-ms", "120"), good()],
-            vec![ProviderReply::error_status(503), ProviderReply::error_status(529), good()],
+            vec![
+                ProviderReply::error_status(429).with_header("retry-after-ms", "120"),
+                good(),
+            ],
+            vec![
+                ProviderReply::error_status(503),
+                ProviderReply::error_status(529),
+                good(),
+            ],
             vec![good().with_fault(ScriptedFault::StallBeforeHeaders), good()],
             vec![good().with_fault(ScriptedFault::CutAfter(0)), good()],
             vec![good().with_fault(ScriptedFault::StallAfter(0)), good()],
-            vec![ProviderReply::error_status(401).with_body(&format!("{{\"error\":{{\"message\":\"about {KEY}\"}}}}"))],
+            vec![
+                ProviderReply::error_status(401)
+                    .with_body(&format!("{{\"error\":{{\"message\":\"about {KEY}\"}}}}")),
+            ],
             broken(ScriptedFault::CutAfter(inside)),
             broken(ScriptedFault::ResetAfter(inside)),
             broken(ScriptedFault::StallAfter(inside)),
             broken(ScriptedFault::PingAfter(inside)),
             broken(ScriptedFault::EndAfter(inside)),
             broken(ScriptedFault::NeverClose),
-            broken(ScriptedFault::Body { content_type: Some("text/html".into()), body: "<html>".into() }),
+            broken(ScriptedFault::Body {
+                content_type: Some("text/html".into()),
+                body: "<html>".into(),
+            }),
         ];
         for replies in cases {
             twice(wire, replies, &[request(wire)]).await;
@@ -133,16 +167,28 @@ async fn failed_attempts_are_played_too() {
 
 #[tokio::test]
 async fn a_key_that_comes_back_is_not_recorded_however_it_is_split() {
-    for chunks in [ChunkSplit::Size(1), ChunkSplit::Size(3), ChunkSplit::Random(2), ChunkSplit::Whole] {
+    for chunks in [
+        ChunkSplit::Size(1),
+        ChunkSplit::Size(3),
+        ChunkSplit::Random(2),
+        ChunkSplit::Whole,
+    ] {
         let reply = ProviderReply::text(format!("Your key is {KEY}. Yes: {KEY}")).in_chunks(chunks);
-        let provider = ScriptedProvider::start(ReplyScript::new([reply])).await.unwrap();
+        let provider = ScriptedProvider::start(ReplyScript::new([reply]))
+            .await
+            .unwrap();
         let tape = Tape::default();
         let recording = model(Wire::Anthropic, &provider.base_url(Wire::Anthropic));
-        let recorder = recording.recorder(Box::new(tape.clone()), "m", Value::Null).unwrap();
+        let recorder = recording
+            .recorder(Box::new(tape.clone()), "m", Value::Null)
+            .unwrap();
         let recording = recording.recorded_by(&recorder);
         let mut asked = request(Wire::Anthropic);
         asked.system = format!("My key is {KEY}.");
-        recording.stream_response(&asked, &mut DraftResponse::default()).await.unwrap();
+        recording
+            .stream_response(&asked, &mut DraftResponse::default())
+            .await
+            .unwrap();
         assert!(!tape.text().contains(KEY), "{}", tape.text());
         let (playing, _) = HttpModel::from_cassette(&tape.cassette()).unwrap();
         asked.system = "My key is [secret].".to_owned();
@@ -162,12 +208,21 @@ async fn another_request_is_told_with_its_place_and_nothing_is_sent() {
             assert_eq!(hear(&playing, &asked).await.result, Ok(()));
             change(&mut asked);
             let error = hear(&playing, &asked).await.result.unwrap_err();
-            assert_eq!((error.kind, player.remaining_requests()), (ModelErrorKind::Cassette, 0));
+            assert_eq!(
+                (error.kind, player.remaining_requests()),
+                (ModelErrorKind::Cassette, 0)
+            );
             error.message
         };
         let words = play(|request| request.system.push_str("Be brief.")).await;
-        assert!(words.starts_with("request 2 is not the recorded one at body."), "{words}");
-        assert!(words.contains("Be brief.") && words.contains("nothing was sent"), "{words}");
+        assert!(
+            words.starts_with("request 2 is not the recorded one at body."),
+            "{words}"
+        );
+        assert!(
+            words.contains("Be brief.") && words.contains("nothing was sent"),
+            "{words}"
+        );
         let words = play(|request| request.messages.push(sabir_call::Message::user("more"))).await;
         assert!(words.contains("more"), "{words}");
         // More than was recorded.
@@ -182,8 +237,12 @@ async fn another_request_is_told_with_its_place_and_nothing_is_sent() {
 
 #[tokio::test]
 async fn a_cassette_torn_by_a_crash_plays_as_far_as_it_goes() {
-    let tape =
-        twice(Wire::OpenAiChat, vec![good().in_chunks(ChunkSplit::Size(40))], &[request(Wire::OpenAiChat)]).await;
+    let tape = twice(
+        Wire::OpenAiChat,
+        vec![good().in_chunks(ChunkSplit::Size(40))],
+        &[request(Wire::OpenAiChat)],
+    )
+    .await;
     let text = tape.text();
     let first = text.find('\n').unwrap() + 1;
     for cut in (first..text.len()).step_by(97) {
@@ -193,8 +252,15 @@ async fn a_cassette_torn_by_a_crash_plays_as_far_as_it_goes() {
         let heard = hear(&playing, &request(Wire::OpenAiChat)).await;
         match heard.result {
             // What the provider had ended is whole.
-            Ok(()) => assert!(heard.events.last().unwrap().contains("\"calls\""), "cut at {cut}: {heard:?}"),
-            Err(error) => assert_eq!(error.kind, ModelErrorKind::Cassette, "cut at {cut}: {error}"),
+            Ok(()) => assert!(
+                heard.events.last().unwrap().contains("\"calls\""),
+                "cut at {cut}: {heard:?}"
+            ),
+            Err(error) => assert_eq!(
+                error.kind,
+                ModelErrorKind::Cassette,
+                "cut at {cut}: {error}"
+            ),
         }
     }
 }
@@ -206,7 +272,11 @@ fn timed(pieces: &[(u64, &str)], end: (u64, &str)) -> Cassette {
         "output": null, "deadlines": {}, "retries": {"limit": 0},
     }});
     let asked = request(Wire::OpenAiChat);
-    let form = sabir_wire::WireOptions { streamed: true, cached: true, ..Default::default() };
+    let form = sabir_wire::WireOptions {
+        streamed: true,
+        cached: true,
+        ..Default::default()
+    };
     let body = Wire::OpenAiChat.encode_request(&asked, &form);
     let headers = json!([["content-type", "application/json"]]);
     let mut lines = vec![
@@ -226,14 +296,26 @@ fn timed(pieces: &[(u64, &str)], end: (u64, &str)) -> Cassette {
 async fn played(cassette: &Cassette) -> (Heard, Duration) {
     let begun = Instant::now();
     let (playing, _) = HttpModel::from_cassette(cassette).unwrap();
-    (hear(&playing, &request(Wire::OpenAiChat)).await, begun.elapsed())
+    (
+        hear(&playing, &request(Wire::OpenAiChat)).await,
+        begun.elapsed(),
+    )
 }
 
 #[tokio::test]
 async fn one_byte_every_ten_seconds_for_an_hour_reaches_the_progress_deadline() {
     let comment = ": so much to say, and nothing of it is an event\n";
-    let bytes: Vec<String> = comment.chars().cycle().take(360).map(String::from).collect();
-    let pieces: Vec<_> = bytes.iter().enumerate().map(|(at, byte)| (10 * at as u64, byte.as_str())).collect();
+    let bytes: Vec<String> = comment
+        .chars()
+        .cycle()
+        .take(360)
+        .map(String::from)
+        .collect();
+    let pieces: Vec<_> = bytes
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| (10 * at as u64, byte.as_str()))
+        .collect();
     let (heard, took) = played(&timed(&pieces, (3600, "complete"))).await;
     let error = heard.result.unwrap_err();
     assert!(error.message.contains("no event for 600s"), "{error}");
@@ -243,10 +325,13 @@ async fn one_byte_every_ten_seconds_for_an_hour_reaches_the_progress_deadline() 
 #[tokio::test]
 async fn recorded_gaps_count_against_the_deadlines() {
     let word = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
-    let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let stop =
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     let check = async |pieces: &[(u64, &str)], expected: &str| {
         let (heard, took) = played(&timed(pieces, (9999, "silent"))).await;
-        let words = heard.result.map_or_else(|error| error.message, |()| "ended".to_owned());
+        let words = heard
+            .result
+            .map_or_else(|error| error.message, |()| "ended".to_owned());
         assert!(words.contains(expected), "{words}");
         assert!(took < Duration::from_secs(1));
     };
@@ -259,8 +344,15 @@ async fn recorded_gaps_count_against_the_deadlines() {
 #[tokio::test]
 async fn silence_behind_any_byte_keeps_what_came() {
     let words = ["I ", "look ", "für ", "you."];
-    let mut body: String =
-        words.iter().map(|word| format!("data: {}\n\n", json!({"choices": [{"delta": {"content": word}}]}))).collect();
+    let mut body: String = words
+        .iter()
+        .map(|word| {
+            format!(
+                "data: {}\n\n",
+                json!({"choices": [{"delta": {"content": word}}]})
+            )
+        })
+        .collect();
     let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {
         "name": "read_file", "arguments": "{\"path\":\"a.rs\"}"}}]}}]});
     body += &format!("data: {call}\n\n");
@@ -269,9 +361,25 @@ async fn silence_behind_any_byte_keeps_what_came() {
         let Some(come) = body.get(..at) else { continue };
         let (playing, _) = HttpModel::from_cassette(&timed(&[(0, come)], (0, "silent"))).unwrap();
         let mut draft = DraftResponse::default();
-        let error = playing.stream_response(&asked, &mut draft).await.unwrap_err();
-        assert_eq!(error.kind, ModelErrorKind::Broken, "silent behind byte {at}");
-        assert!(words.concat().starts_with(&draft.text()), "{}", draft.text());
-        assert!(draft.calls().all(|call| call.state != sabir_call::DraftState::Closed), "silent behind byte {at}");
+        let error = playing
+            .stream_response(&asked, &mut draft)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.kind,
+            ModelErrorKind::Broken,
+            "silent behind byte {at}"
+        );
+        assert!(
+            words.concat().starts_with(&draft.text()),
+            "{}",
+            draft.text()
+        );
+        assert!(
+            draft
+                .calls()
+                .all(|call| call.state != sabir_call::DraftState::Closed),
+            "silent behind byte {at}"
+        );
     }
 }

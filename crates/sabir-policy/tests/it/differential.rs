@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal, Verdict, decide_access,
+    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal,
+    Verdict, decide_access,
 };
 
 const PROGRAMS: &[&str] = &[
@@ -243,8 +244,26 @@ const BEHIND: &[&str] = &[
     "<<EOF\n$(touch X)\nEOF",
     "<<-EOF\n\tEOF\ntouch X",
 ];
-const FRONT: &[&str] = &["x=X", "x=a.txt", "LC_ALL=C", "PATH=.", "IFS=X", "x=$(touch X)", "x=-oX", "NO_COLOR=1"];
-const BETWEEN: &[&str] = &["; ", " && ", " || ", " | ", " |& ", " & ", "\n", "; x=a.txt; "];
+const FRONT: &[&str] = &[
+    "x=X",
+    "x=a.txt",
+    "LC_ALL=C",
+    "PATH=.",
+    "IFS=X",
+    "x=$(touch X)",
+    "x=-oX",
+    "NO_COLOR=1",
+];
+const BETWEEN: &[&str] = &[
+    "; ",
+    " && ",
+    " || ",
+    " | ",
+    " |& ",
+    " & ",
+    "\n",
+    "; x=a.txt; ",
+];
 
 /// Numbers that are the same in every run.
 struct Dice(u64);
@@ -304,14 +323,37 @@ impl Dice {
             0..=5 => one,
             6 | 7 => format!("{one}{}{}", self.pick(BETWEEN), self.line(depth - 1)),
             8 => format!("({})", self.line(depth - 1)),
-            9 => format!("for x in {} {}; do {}; done", self.pick(WORDS), self.pick(WORDS), self.line(depth - 1)),
-            10 => format!("if {one}; then {}; else {}; fi", self.line(depth - 1), self.simple()),
+            9 => format!(
+                "for x in {} {}; do {}; done",
+                self.pick(WORDS),
+                self.pick(WORDS),
+                self.line(depth - 1)
+            ),
+            10 => format!(
+                "if {one}; then {}; else {}; fi",
+                self.line(depth - 1),
+                self.simple()
+            ),
             11 => format!("echo $({})", self.line(depth - 1)),
             13 => format!("{one} `{}`", self.line(depth - 1)),
-            14 => format!("for x in {{{},{}}}; do {}; done", self.pick(WORDS), self.pick(WORDS), self.line(depth - 1)),
+            14 => format!(
+                "for x in {{{},{}}}; do {}; done",
+                self.pick(WORDS),
+                self.pick(WORDS),
+                self.line(depth - 1)
+            ),
             12 => format!(
                 "{} {}",
-                self.pick(&["command", "env", "timeout 3", "nice -n 1", "xargs", "time", "!", "builtin"]),
+                self.pick(&[
+                    "command",
+                    "env",
+                    "timeout 3",
+                    "nice -n 1",
+                    "xargs",
+                    "time",
+                    "!",
+                    "builtin"
+                ]),
                 one
             ),
             _ => format!("bash -c '{}'", self.line(depth - 1).replace('\'', "'\\''")),
@@ -334,7 +376,10 @@ fn lay_out(base: &Path) -> PathBuf {
     ] {
         fs::write(folder.join(name), text).unwrap();
     }
-    let evil = format!("#!/bin/sh\necho ran > '{}'\n", folder.join("PWNED").display());
+    let evil = format!(
+        "#!/bin/sh\necho ran > '{}'\n",
+        folder.join("PWNED").display()
+    );
     for path in [
         folder.join("evil"),
         folder.join("ls"),
@@ -356,7 +401,10 @@ fn run(shell: &str, (folder, canaries): (&Path, &Path), script: &str) -> std::pr
         .args(["-c", script])
         .current_dir(folder)
         .env_clear()
-        .env("PATH", format!("/usr/local/bin:/usr/bin:/bin:{}", canaries.display()))
+        .env(
+            "PATH",
+            format!("/usr/local/bin:/usr/bin:/bin:{}", canaries.display()),
+        )
         .env("HOME", folder)
         .env("GIT_PAGER", "cat")
         .stdin(Stdio::null())
@@ -402,12 +450,19 @@ fn compare(program: &str, shell: ShellKind) {
             return;
         }
     }
-    let count: usize = std::env::var("SABIR_LINES").ok().and_then(|count| count.parse().ok()).unwrap_or(4000);
+    let count: usize = std::env::var("SABIR_LINES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(4000);
     let base = std::env::temp_dir().join(format!("sabir-policy-{program}-{}", std::process::id()));
     let folder = lay_out(&base);
     let allowed = allowed(count, shell, &folder);
     let least = count / 100;
-    assert!(allowed.len() > least, "only {} of {count} lines are allowed: the grammar makes too few", allowed.len());
+    assert!(
+        allowed.len() > least,
+        "only {} of {count} lines are allowed: the grammar makes too few",
+        allowed.len()
+    );
     let mut before = BTreeMap::new();
     snapshot(&folder, &mut before);
     for batch in allowed.chunks(200) {
@@ -415,11 +470,16 @@ fn compare(program: &str, shell: ShellKind) {
             assert_eq!(lay_out(&base), folder);
             before.clear();
             snapshot(&folder, &mut before);
-            let guilty = batch.iter().find(|line| changes(program, &base, std::slice::from_ref(line), &before));
+            let guilty = batch
+                .iter()
+                .find(|line| changes(program, &base, std::slice::from_ref(line), &before));
             panic!("judged harmless for {program}, and changes files: {guilty:?}");
         }
     }
-    tell(&format!("{count} lines for {program}, {} allowed and run", allowed.len()));
+    tell(&format!(
+        "{count} lines for {program}, {} allowed and run",
+        allowed.len()
+    ));
     fs::remove_dir_all(&base).unwrap();
 }
 
@@ -431,7 +491,9 @@ fn tell(words: &str) {
 
 /// Those of so many generated lines that need no question.
 fn allowed(count: usize, shell: ShellKind, folder: &Path) -> Vec<String> {
-    let repositories = [".", "src"].map(|name| (name.to_owned(), RepositoryState::Clean)).to_vec();
+    let repositories = [".", "src"]
+        .map(|name| (name.to_owned(), RepositoryState::Clean))
+        .to_vec();
     let facts = CommandFacts {
         shell,
         clean_path: true,
@@ -442,17 +504,35 @@ fn allowed(count: usize, shell: ShellKind, folder: &Path) -> Vec<String> {
     };
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let allowed = |line: &String| {
-        let access = Access::Command { command: line.clone(), facts: facts.clone(), beyond: Beyond::Nothing };
+        let access = Access::Command {
+            command: line.clone(),
+            facts: facts.clone(),
+            beyond: Beyond::Nothing,
+        };
         decide_access(&PolicyRules::default(), &access).verdict == Verdict::Allow
     };
     (0..count).map(|_| dice.line(2)).filter(allowed).collect()
 }
 
 /// Whether a shell that runs these lines changes anything.
-fn changes(program: &str, base: &Path, lines: &[String], before: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
+fn changes(
+    program: &str,
+    base: &Path,
+    lines: &[String],
+    before: &BTreeMap<PathBuf, Vec<u8>>,
+) -> bool {
     let (folder, canaries) = (base.join("proj"), base.join("canaries"));
-    let quoted = lines.iter().map(|line| format!("( ulimit -t 5; eval '{}' ) </dev/null", line.replace('\'', "'\\''")));
-    run(program, (&folder, &canaries), &quoted.collect::<Vec<_>>().join("\n"));
+    let quoted = lines.iter().map(|line| {
+        format!(
+            "( ulimit -t 5; eval '{}' ) </dev/null",
+            line.replace('\'', "'\\''")
+        )
+    });
+    run(
+        program,
+        (&folder, &canaries),
+        &quoted.collect::<Vec<_>>().join("\n"),
+    );
     let mut after = BTreeMap::new();
     snapshot(&folder, &mut after);
     after != *before

@@ -67,15 +67,24 @@ fn strictness(rules: &PolicyRules, line: &str) -> u8 {
 
 fn rules() -> impl Strategy<Value = PolicyRules> {
     let kind = select(vec![RuleKind::Allow, RuleKind::Ask, RuleKind::Deny]);
-    let approvals = prop::collection::vec(select(vec!["commands", "edits", "all", "none", "kind=make"]), 0..2);
-    (prop::collection::vec((kind, select(RULES.to_vec())), 0..3), approvals).prop_map(|(patterns, approvals)| {
-        let mut rules = PolicyRules::default();
-        for (kind, pattern) in patterns {
-            rules.add_rule(kind, pattern).unwrap();
-        }
-        approvals.into_iter().for_each(|rule| rules.add_approval(rule).unwrap());
-        rules
-    })
+    let approvals = prop::collection::vec(
+        select(vec!["commands", "edits", "all", "none", "kind=make"]),
+        0..2,
+    );
+    (
+        prop::collection::vec((kind, select(RULES.to_vec())), 0..3),
+        approvals,
+    )
+        .prop_map(|(patterns, approvals)| {
+            let mut rules = PolicyRules::default();
+            for (kind, pattern) in patterns {
+                rules.add_rule(kind, pattern).unwrap();
+            }
+            approvals
+                .into_iter()
+                .for_each(|rule| rules.add_approval(rule).unwrap());
+            rules
+        })
 }
 
 /// Ways to run a command without changing it.
@@ -104,8 +113,17 @@ fn wraps(command: &str) -> Vec<String> {
     ];
     if !command.contains(['=', '(', '$', '`']) && !command.starts_with("cd ") {
         all.extend(
-            ["env", "timeout 5", "nice -n 5", "nohup", "command", "stdbuf -oL", "sudo", "xargs"]
-                .map(|name| format!("{name} {command}")),
+            [
+                "env",
+                "timeout 5",
+                "nice -n 5",
+                "nohup",
+                "command",
+                "stdbuf -oL",
+                "sudo",
+                "xargs",
+            ]
+            .map(|name| format!("{name} {command}")),
         );
     }
     all
@@ -114,7 +132,13 @@ fn wraps(command: &str) -> Vec<String> {
 /// The same words, otherwise quoted.
 fn quotings(command: &str) -> Vec<String> {
     let words: Vec<&str> = command.split(' ').collect();
-    let each = |quote: &dyn Fn(&str) -> String| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+    let each = |quote: &dyn Fn(&str) -> String| {
+        words
+            .iter()
+            .map(|word| quote(word))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     vec![
         each(&|word| format!("'{word}'")),
         each(&|word| format!("\"{word}\"")),
@@ -196,11 +220,26 @@ proptest! {
 
 #[test]
 fn depth_and_length_ask() {
-    let ask = |line: &str| assert_ne!(judge(&PolicyRules::default(), line).verdict, Verdict::Allow, "{}", &line[..40]);
+    let ask = |line: &str| {
+        assert_ne!(
+            judge(&PolicyRules::default(), line).verdict,
+            Verdict::Allow,
+            "{}",
+            &line[..40]
+        )
+    };
     ask(&format!("{}ls{}", "(".repeat(5000), ")".repeat(5000)));
     ask(&format!("{}ls{}", "$(".repeat(5000), ")".repeat(5000)));
-    ask(&format!("{}true{}", "if true; then ".repeat(3000), "; fi".repeat(3000)));
-    ask(&format!("{}true{}", "while true; do ".repeat(3000), "; done".repeat(3000)));
+    ask(&format!(
+        "{}true{}",
+        "if true; then ".repeat(3000),
+        "; fi".repeat(3000)
+    ));
+    ask(&format!(
+        "{}true{}",
+        "while true; do ".repeat(3000),
+        "; done".repeat(3000)
+    ));
     ask(&"ls;".repeat(40_000));
     ask(&format!("echo {}", "a".repeat(200_000)));
     ask(&"! ".repeat(30_000));

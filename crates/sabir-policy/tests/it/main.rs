@@ -16,8 +16,8 @@ mod paths;
 mod table;
 
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyDecision, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal,
-    decide_access,
+    Access, Beyond, CommandFacts, PolicyDecision, PolicyRules, RepositoryState, ShellKind,
+    SymlinkTraversal, decide_access,
 };
 
 /// What is known in the folders that the cases speak of.
@@ -25,8 +25,14 @@ pub(crate) fn facts(fixture: &str, shell: ShellKind) -> CommandFacts {
     let runs = || RepositoryState::Executes(vec!["core.fsmonitor".to_owned()]);
     let repositories = match fixture {
         "hostile" | "filter" => vec![(".".to_owned(), runs())],
-        "hostile2" => vec![(".".to_owned(), RepositoryState::Clean), ("evilrepo".to_owned(), runs())],
-        _ => vec![(".".to_owned(), RepositoryState::Clean), ("src".to_owned(), RepositoryState::Clean)],
+        "hostile2" => vec![
+            (".".to_owned(), RepositoryState::Clean),
+            ("evilrepo".to_owned(), runs()),
+        ],
+        _ => vec![
+            (".".to_owned(), RepositoryState::Clean),
+            ("src".to_owned(), RepositoryState::Clean),
+        ],
     };
     CommandFacts {
         shell,
@@ -41,5 +47,12 @@ pub(crate) fn facts(fixture: &str, shell: ShellKind) -> CommandFacts {
 /// Judges a command line by rules in a harmless folder.
 pub(crate) fn judge(rules: &PolicyRules, line: &str) -> PolicyDecision {
     let facts = facts("plain", ShellKind::Bash);
-    decide_access(rules, &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
+    decide_access(
+        rules,
+        &Access::Command {
+            command: line.to_owned(),
+            facts,
+            beyond: Beyond::Nothing,
+        },
+    )
 }

@@ -2,8 +2,8 @@
 
 use Verdict::{Allow, Ask, Deny};
 use sabir_policy::{
-    Access, Beyond, CommandFacts, Mode, PolicyRules, RuleKind, ShellKind, SymlinkTraversal, Verdict, decide_access,
-    required_facts,
+    Access, Beyond, CommandFacts, Mode, PolicyRules, RuleKind, ShellKind, SymlinkTraversal,
+    Verdict, decide_access, required_facts,
 };
 
 use super::facts;
@@ -23,17 +23,28 @@ fn rules(all: &[&str]) -> PolicyRules {
 }
 
 fn mode(name: &str) -> Mode {
-    Mode::builtin_modes().into_iter().find(|mode| mode.name == name).unwrap()
+    Mode::builtin_modes()
+        .into_iter()
+        .find(|mode| mode.name == name)
+        .unwrap()
 }
 
 fn command(line: &str, beyond: Beyond) -> Access {
-    Access::Command { command: line.to_owned(), facts: facts("plain", ShellKind::Bash), beyond }
+    Access::Command {
+        command: line.to_owned(),
+        facts: facts("plain", ShellKind::Bash),
+        beyond,
+    }
 }
 
 #[track_caller]
 fn check(all: &[&str], line: &str, expected: Verdict) {
     let judgement = decide_access(&rules(all), &command(line, Beyond::Nothing));
-    assert_eq!(judgement.verdict, expected, "{all:?} {line}: {}", judgement.reason);
+    assert_eq!(
+        judgement.verdict, expected,
+        "{all:?} {line}: {}",
+        judgement.reason
+    );
 }
 
 /// PTH-031, PTH-029.
@@ -77,20 +88,49 @@ fn a_denied_path_is_denied_to_commands() {
         "diff -u --to-file=svc/.env a",
     ] {
         check(&env, line, Deny);
-        check(&["deny path=**/.env", &format!("approve command={line}")], line, Deny);
+        check(
+            &["deny path=**/.env", &format!("approve command={line}")],
+            line,
+            Deny,
+        );
     }
-    for line in ["cat svc/environment", "ls svc", "cat svc/*", "echo \"code $x\"", "cat a.env", "git status", "touch x"]
-    {
+    for line in [
+        "cat svc/environment",
+        "ls svc",
+        "cat svc/*",
+        "echo \"code $x\"",
+        "cat a.env",
+        "git status",
+        "touch x",
+    ] {
         check(&env, line, Allow);
     }
     check(&env, "cat svc/.e$x", Ask);
     check(&env, "cat $x", Ask);
     check(&["ask path=svc/**", "approve all"], "touch svc/x", Ask);
-    check(&["ask path=svc/**", "approve command=touch svc/x"], "touch svc/x", Ask);
+    check(
+        &["ask path=svc/**", "approve command=touch svc/x"],
+        "touch svc/x",
+        Ask,
+    );
     check(&["deny path=svc/keys/a", "approve all"], "mv svc x", Ask);
-    check(&["deny path=svc/keys/a", "approve all"], "cp -r svc/keys x", Ask);
-    check(&["deny path=svc/keys/a", "approve all"], "ls svc/keys", Allow);
-    for rule in ["path=secrets/", "path=secrets", "path=./secrets/", "path=secrets/**", "path=/w/proj/secrets/"] {
+    check(
+        &["deny path=svc/keys/a", "approve all"],
+        "cp -r svc/keys x",
+        Ask,
+    );
+    check(
+        &["deny path=svc/keys/a", "approve all"],
+        "ls svc/keys",
+        Allow,
+    );
+    for rule in [
+        "path=secrets/",
+        "path=secrets",
+        "path=./secrets/",
+        "path=secrets/**",
+        "path=/w/proj/secrets/",
+    ] {
         let rule = format!("deny {rule}");
         check(&[&rule, "approve all"], "cat secrets/a/b", Deny);
         check(&[&rule, "approve all"], "cp -r secrets x", Deny);
@@ -98,13 +138,30 @@ fn a_denied_path_is_denied_to_commands() {
     }
     for rule in ["path=~/.aws/", "path=~/.aws"] {
         let rule = format!("deny {rule}");
-        for line in ["cat ~/.aws/credentials", "cat $HOME/.aws/credentials", "cat \"${HOME}/.aws/x\"", "cat ~/.aws/*"] {
+        for line in [
+            "cat ~/.aws/credentials",
+            "cat $HOME/.aws/credentials",
+            "cat \"${HOME}/.aws/x\"",
+            "cat ~/.aws/*",
+        ] {
             check(&[&rule, &format!("approve command={line}")], line, Deny);
         }
     }
-    check(&["deny path=/etc/", "approve command=cat /etc/passwd"], "cat /etc/passwd", Deny);
-    check(&["deny path=/etc/", "approve command=cat ../../etc/passwd"], "cat ../../etc/passwd", Deny);
-    assert!(PolicyRules::default().add_rule(RuleKind::Deny, "path=../x").is_err());
+    check(
+        &["deny path=/etc/", "approve command=cat /etc/passwd"],
+        "cat /etc/passwd",
+        Deny,
+    );
+    check(
+        &["deny path=/etc/", "approve command=cat ../../etc/passwd"],
+        "cat ../../etc/passwd",
+        Deny,
+    );
+    assert!(
+        PolicyRules::default()
+            .add_rule(RuleKind::Deny, "path=../x")
+            .is_err()
+    );
 }
 
 /// PTH-029 for the tools, which reach no further than the workspace.
@@ -113,9 +170,15 @@ fn a_slash_does_not_weaken_a_rule() {
     for rule in ["path=keys/", "path=keys", "path=./keys//"] {
         let rules = rules(&[&format!("deny {rule}"), "approve all"]);
         for path in ["keys", "keys/a", "keys/a/b"] {
-            let read = Access::Read { path: path.to_owned(), outside: false };
+            let read = Access::Read {
+                path: path.to_owned(),
+                outside: false,
+            };
             assert_eq!(decide_access(&rules, &read).verdict, Deny, "{rule} {path}");
-            let write = Access::Write { path: path.to_owned(), protected: None };
+            let write = Access::Write {
+                path: path.to_owned(),
+                protected: None,
+            };
             assert_eq!(decide_access(&rules, &write).verdict, Deny, "{rule} {path}");
         }
     }
@@ -130,9 +193,19 @@ fn links_that_lead_elsewhere_are_asked_about() {
         ("plain".to_owned(), Some("src/a".to_owned())),
     ];
     let judge = |all: &[&str], line: &str| {
-        let facts = CommandFacts { links: links.clone(), ..facts("plain", ShellKind::Bash) };
-        decide_access(&rules(all), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
-            .verdict
+        let facts = CommandFacts {
+            links: links.clone(),
+            ..facts("plain", ShellKind::Bash)
+        };
+        decide_access(
+            &rules(all),
+            &Access::Command {
+                command: line.to_owned(),
+                facts,
+                beyond: Beyond::Nothing,
+            },
+        )
+        .verdict
     };
     for line in [
         "cat link",
@@ -150,9 +223,16 @@ fn links_that_lead_elsewhere_are_asked_about() {
     assert_eq!(judge(&["deny path=**/.env"], "cat src/in"), Deny);
     assert_eq!(judge(&[], "cat plain"), Allow);
     assert_eq!(judge(&[], "cat other"), Allow);
-    let wanted = required_facts("cd src && cat a ../b *.c -n --x=y <d", &facts("plain", ShellKind::Bash)).paths;
+    let wanted = required_facts(
+        "cd src && cat a ../b *.c -n --x=y <d",
+        &facts("plain", ShellKind::Bash),
+    )
+    .paths;
     for path in ["src/a", "src/../b", "src/*.c", "src/y", "src/d"] {
-        assert!(wanted.iter().any(|(known, _)| known == path), "{path}: {wanted:?}");
+        assert!(
+            wanted.iter().any(|(known, _)| known == path),
+            "{path}: {wanted:?}"
+        );
     }
 }
 
@@ -160,9 +240,19 @@ fn links_that_lead_elsewhere_are_asked_about() {
 #[test]
 fn links_on_the_way() {
     let judge = |roaming: &SymlinkTraversal, line: &str| {
-        let facts = CommandFacts { symlink_traversal: roaming.clone(), ..facts("plain", ShellKind::Bash) };
-        decide_access(&rules(&[]), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
-            .verdict
+        let facts = CommandFacts {
+            symlink_traversal: roaming.clone(),
+            ..facts("plain", ShellKind::Bash)
+        };
+        decide_access(
+            &rules(&[]),
+            &Access::Command {
+                command: line.to_owned(),
+                facts,
+                beyond: Beyond::Nothing,
+            },
+        )
+        .verdict
     };
     let outside = SymlinkTraversal::Outside("docs/notes".to_owned());
     for line in [
@@ -191,7 +281,10 @@ fn links_on_the_way() {
         assert!(
             required_facts(
                 line,
-                &CommandFacts { symlink_traversal: SymlinkTraversal::Unknown, ..facts("plain", ShellKind::Bash) }
+                &CommandFacts {
+                    symlink_traversal: SymlinkTraversal::Unknown,
+                    ..facts("plain", ShellKind::Bash)
+                }
             )
             .follows_symlinks,
             "{line}"
@@ -232,9 +325,13 @@ fn a_plain_shell_reads_otherwise() {
     ] {
         assert_eq!(judge(line), Ask, "{line}");
     }
-    for line in
-        ["ls -la", "[ -f a.txt ] && cat a.txt", "echo `pwd`", "bash -c '[[ -f a ]]'", "for f in a b; do echo $f; done"]
-    {
+    for line in [
+        "ls -la",
+        "[ -f a.txt ] && cat a.txt",
+        "echo `pwd`",
+        "bash -c '[[ -f a ]]'",
+        "for f in a b; do echo $f; done",
+    ] {
         assert_eq!(judge(line), Allow, "{line}");
     }
 }
@@ -242,7 +339,10 @@ fn a_plain_shell_reads_otherwise() {
 #[test]
 fn tools_of_servers() {
     let judge = |all: &[&str], tool: &str| {
-        let access = Access::Server { server: "github".to_owned(), tool: tool.to_owned() };
+        let access = Access::Server {
+            server: "github".to_owned(),
+            tool: tool.to_owned(),
+        };
         decide_access(&rules(all), &access).verdict
     };
     assert_eq!(judge(&[], "get_issue"), Ask);
@@ -252,27 +352,65 @@ fn tools_of_servers() {
     assert_eq!(judge(&["allow mcp=github"], "a/b"), Allow);
     assert_eq!(judge(&["allow mcp=gitlab/*"], "get_issue"), Ask);
     assert_eq!(judge(&["approve mcp=github/get_issue"], "get_issue"), Allow);
-    assert_eq!(judge(&["allow mcp=github/*", "ask mcp=github/get_*"], "get_issue"), Ask);
-    assert_eq!(judge(&["allow mcp=github/*", "deny mcp=*/get_*"], "get_issue"), Deny);
+    assert_eq!(
+        judge(&["allow mcp=github/*", "ask mcp=github/get_*"], "get_issue"),
+        Ask
+    );
+    assert_eq!(
+        judge(&["allow mcp=github/*", "deny mcp=*/get_*"], "get_issue"),
+        Deny
+    );
     let mut rules = PolicyRules::default();
     assert!(rules.add_rule(RuleKind::Allow, "mcp=*/x").is_err());
     assert!(rules.add_approval("mcp=*").is_err());
     assert!(rules.add_rule(RuleKind::Deny, "mcp=").is_err());
-    let access = Access::Server { server: "s".to_owned(), tool: "t".to_owned() };
+    let access = Access::Server {
+        server: "s".to_owned(),
+        tool: "t".to_owned(),
+    };
     assert_eq!(decide_access(&rules, &access).proposals, ["mcp=s/t"]);
 }
 
 #[test]
 fn beyond_the_sandbox() {
-    let judge = |all: &[&str], line: &str, beyond| decide_access(&rules(all), &command(line, beyond)).verdict;
+    let judge = |all: &[&str], line: &str, beyond| {
+        decide_access(&rules(all), &command(line, beyond)).verdict
+    };
     assert_eq!(judge(&[], "ls", Beyond::Network), Ask);
     assert_eq!(judge(&["approve network"], "ls", Beyond::Network), Allow);
     assert_eq!(judge(&["approve all"], "ls", Beyond::Network), Ask);
     assert_eq!(judge(&["approve network"], "touch x", Beyond::Network), Ask);
-    assert_eq!(judge(&["approve network", "approve commands"], "touch x", Beyond::Network), Allow);
-    assert_eq!(judge(&["approve network", "deny touch **"], "touch x", Beyond::Network), Deny);
-    for rule in ["approve network", "approve all", "allow ls **", "approve command=ls"] {
-        assert_eq!(judge(&[rule, "approve network", "approve all"], "ls", Beyond::Unconfined), Ask, "{rule}");
+    assert_eq!(
+        judge(
+            &["approve network", "approve commands"],
+            "touch x",
+            Beyond::Network
+        ),
+        Allow
+    );
+    assert_eq!(
+        judge(
+            &["approve network", "deny touch **"],
+            "touch x",
+            Beyond::Network
+        ),
+        Deny
+    );
+    for rule in [
+        "approve network",
+        "approve all",
+        "allow ls **",
+        "approve command=ls",
+    ] {
+        assert_eq!(
+            judge(
+                &[rule, "approve network", "approve all"],
+                "ls",
+                Beyond::Unconfined
+            ),
+            Ask,
+            "{rule}"
+        );
     }
     assert_eq!(judge(&["deny ls **"], "ls", Beyond::Unconfined), Deny);
 }
@@ -280,35 +418,66 @@ fn beyond_the_sandbox() {
 /// APR-011, and the same for every mode: nothing loosens it.
 #[test]
 fn a_mode_only_takes_away() {
-    let write = |path: &str| Access::Write { path: path.to_owned(), protected: None };
-    let read = Access::Read { path: "a".to_owned(), outside: false };
-    let fetch = Access::Fetch { url: "https://h/x".to_owned() };
+    let write = |path: &str| Access::Write {
+        path: path.to_owned(),
+        protected: None,
+    };
+    let read = Access::Read {
+        path: "a".to_owned(),
+        outside: false,
+    };
+    let fetch = Access::Fetch {
+        url: "https://h/x".to_owned(),
+    };
     let judge = |name: &str, access: &Access| {
-        let rules =
-            rules(&["approve all", "approve command=touch x", "allow touch **", "allow path=**", "approve host=h"]);
+        let rules = rules(&[
+            "approve all",
+            "approve command=touch x",
+            "allow touch **",
+            "allow path=**",
+            "approve host=h",
+        ]);
         decide_access(&rules.with_mode(mode(name)), access)
     };
     let run = |line: &str| command(line, Beyond::Nothing);
     for name in ["plan", "docs", "ask"] {
         let judgement = judge(name, &run("touch x"));
         assert_eq!(judgement.verdict, Deny, "{name}");
-        assert!(judgement.reason.contains(&format!("`{name}`")), "{}", judgement.reason);
+        assert!(
+            judgement.reason.contains(&format!("`{name}`")),
+            "{}",
+            judgement.reason
+        );
         assert_eq!(judge(name, &write("a.rs")).verdict, Deny, "{name}");
         assert_eq!(judge(name, &run("ls > x")).verdict, Deny, "{name}");
         assert_eq!(judge(name, &read).verdict, Allow, "{name}");
         assert_eq!(judge(name, &fetch).verdict, Allow, "{name}");
-        assert_eq!(judge(name, &command("ls", Beyond::Unconfined)).verdict, Deny, "{name}");
+        assert_eq!(
+            judge(name, &command("ls", Beyond::Unconfined)).verdict,
+            Deny,
+            "{name}"
+        );
     }
     for name in ["plan", "docs"] {
         let judgement = judge(name, &run("git status | wc -l"));
-        assert_eq!((judgement.verdict, judgement.only_reads), (Allow, true), "{name}");
+        assert_eq!(
+            (judgement.verdict, judgement.only_reads),
+            (Allow, true),
+            "{name}"
+        );
     }
     assert_eq!(judge("ask", &run("ls")).verdict, Deny);
     assert_eq!(judge("plan", &write("a.md")).verdict, Deny);
     assert_eq!(judge("docs", &write("a.md")).verdict, Allow);
     assert_eq!(judge("docs", &write("x/y/a.rst")).verdict, Allow);
-    assert_eq!(judge("docs", &Access::Several(vec![write("a.md"), write("b.rs")])).verdict, Deny);
-    let protected = Access::Write { path: "AGENTS.md".to_owned(), protected: Some("instructions".to_owned()) };
+    assert_eq!(
+        judge("docs", &Access::Several(vec![write("a.md"), write("b.rs")])).verdict,
+        Deny
+    );
+    let protected = Access::Write {
+        path: "AGENTS.md".to_owned(),
+        protected: Some("instructions".to_owned()),
+    };
     assert_eq!(judge("docs", &protected).verdict, Ask);
     for name in ["code", "debug"] {
         assert_eq!(judge(name, &run("touch x")).verdict, Allow);
@@ -322,18 +491,30 @@ fn a_mode_only_takes_away() {
 
 #[test]
 fn where_nothing_is_written_unasked() {
-    let rules = rules(&["approve all", "allow path=**"]).ask_before_writes("it is the whole machine");
-    let write = Access::Write { path: "a".to_owned(), protected: None };
+    let rules =
+        rules(&["approve all", "allow path=**"]).ask_before_writes("it is the whole machine");
+    let write = Access::Write {
+        path: "a".to_owned(),
+        protected: None,
+    };
     let judgement = decide_access(&rules, &write);
     assert_eq!(judgement.verdict, Ask);
-    assert!(judgement.reason.contains("whole machine"), "{}", judgement.reason);
+    assert!(
+        judgement.reason.contains("whole machine"),
+        "{}",
+        judgement.reason
+    );
 }
 
 /// CFG-047.
 #[test]
 fn names_are_only_names() {
     for name in ["__proto__", "toString", "constructor", "hasOwnProperty"] {
-        check(&[&format!("allow {name}"), &format!("deny {name} x")], "touch x", Ask);
+        check(
+            &[&format!("allow {name}"), &format!("deny {name} x")],
+            "touch x",
+            Ask,
+        );
         check(&[&format!("allow {name} **")], &format!("{name} a"), Allow);
         check(&[&format!("allow path={name}")], "ls", Allow);
     }

@@ -9,12 +9,23 @@ const CASES: [&str; 2] = [include_str!("cases.txt"), include_str!("more.txt")];
 #[test]
 fn no_attack_runs_unasked_and_harmless_lines_do() {
     let (mut attacks, mut harmless, mut wrong) = (0, 0, Vec::new());
-    for line in CASES.iter().flat_map(|cases| cases.lines()).filter(|line| !line.starts_with('#')) {
+    for line in CASES
+        .iter()
+        .flat_map(|cases| cases.lines())
+        .filter(|line| !line.starts_with('#'))
+    {
         let fields: Vec<&str> = line.splitn(4, '\t').collect();
         let command: String = serde_json::from_str(fields[3]).unwrap();
-        let shell = if fields[1] == "zsh" { ShellKind::Zsh } else { ShellKind::Bash };
-        let access =
-            Access::Command { command: command.clone(), facts: facts(fields[2], shell), beyond: Beyond::Nothing };
+        let shell = if fields[1] == "zsh" {
+            ShellKind::Zsh
+        } else {
+            ShellKind::Bash
+        };
+        let access = Access::Command {
+            command: command.clone(),
+            facts: facts(fields[2], shell),
+            beyond: Beyond::Nothing,
+        };
         let judgement = decide_access(&PolicyRules::default(), &access);
         let expected = fields[0] == "benign";
         if expected {
@@ -27,14 +38,22 @@ fn no_attack_runs_unasked_and_harmless_lines_do() {
         }
     }
     assert!(attacks >= 1300 && harmless >= 680, "{attacks} {harmless}");
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 /// One line a case, the verdict in front: `+` runs unasked, `?` asks.
 #[test]
 fn lines_of_our_own() {
     let mut wrong = Vec::new();
-    for line in include_str!("lines.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in include_str!("lines.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let (expected, command) = line.split_at(2);
         let command = command.replace("\\n", "\n");
         let judgement = judge(&PolicyRules::default(), &command);
@@ -47,7 +66,12 @@ fn lines_of_our_own() {
             wrong.push(format!("{line}\n    {found}{}", judgement.reason));
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[track_caller]
@@ -62,38 +86,110 @@ fn check(rules: &[(&str, &str)], line: &str, expected: Verdict) {
         }
     }
     let judgement = judge(&all, line);
-    assert_eq!(judgement.verdict, expected, "{rules:?} {line}: {}", judgement.reason);
+    assert_eq!(
+        judgement.verdict, expected,
+        "{rules:?} {line}: {}",
+        judgement.reason
+    );
 }
 
 #[test]
 fn rules_match_words() {
     use Verdict::{Allow, Ask, Deny};
     check(&[("allow", "cargo test *")], "cargo test foo", Allow);
-    check(&[("allow", "cargo test *")], "cargo  'test'  fo\"o\"", Allow);
+    check(
+        &[("allow", "cargo test *")],
+        "cargo  'test'  fo\"o\"",
+        Allow,
+    );
     check(&[("allow", "cargo test *")], "cargo test", Ask);
     check(&[("allow", "cargo test *")], "cargo test a b", Ask);
     check(&[("allow", "cargo test **")], "cargo test a b && ls", Allow);
-    check(&[("allow", "cargo test **")], "cargo test a && touch x", Ask);
+    check(
+        &[("allow", "cargo test **")],
+        "cargo test a && touch x",
+        Ask,
+    );
     check(&[("allow", "cargo test **")], "cargo test a > out", Ask);
-    check(&[("allow", "cargo test **")], "cargo test a 2>&1 | tail -5", Allow);
+    check(
+        &[("allow", "cargo test **")],
+        "cargo test a 2>&1 | tail -5",
+        Allow,
+    );
     check(&[("allow", "cargo test **")], "cargo test $x", Ask);
     check(&[("allow", "cargo test **")], "cargo test $(touch x)", Ask);
-    check(&[("allow", "cargo test **")], "RUSTC=./evil cargo test a", Ask);
-    check(&[("allow", "cargo test **")], "RUST_BACKTRACE=1 cargo test a", Allow);
-    check(&[("allow", "git push origin *")], "git push origin main", Allow);
-    check(&[("allow", "git push origin *")], "git push origin +main", Ask);
+    check(
+        &[("allow", "cargo test **")],
+        "RUSTC=./evil cargo test a",
+        Ask,
+    );
+    check(
+        &[("allow", "cargo test **")],
+        "RUST_BACKTRACE=1 cargo test a",
+        Allow,
+    );
+    check(
+        &[("allow", "git push origin *")],
+        "git push origin main",
+        Allow,
+    );
+    check(
+        &[("allow", "git push origin *")],
+        "git push origin +main",
+        Ask,
+    );
     check(&[("allow", "git push **")], "git push --force", Ask);
     check(&[("allow", "git push --force")], "git push --force", Allow);
-    check(&[("allow", "git *"), ("ask", "git push **")], "git push", Ask);
-    check(&[("approve", "all"), ("ask", "git push **")], "git push", Ask);
-    check(&[("approve", "all"), ("deny", "git push **")], "ls && (timeout 5 git push)", Deny);
-    check(&[("approve", "all"), ("deny", "git push **")], "sudo git push", Deny);
-    check(&[("approve", "all"), ("deny", "git push **")], "git -C . push", Deny);
-    check(&[("approve", "all"), ("deny", "git push **")], "bash -c 'git push'", Deny);
-    check(&[("approve", "all"), ("deny", "git push **")], "/usr/bin/git 'push'", Deny);
-    check(&[("approve", "all"), ("deny", "git push **")], "echo git push", Allow);
-    check(&[("approve", "command=git push"), ("deny", "git push **")], "git push", Deny);
-    check(&[("allow", "git push **"), ("deny", "git push **")], "git push", Deny);
+    check(
+        &[("allow", "git *"), ("ask", "git push **")],
+        "git push",
+        Ask,
+    );
+    check(
+        &[("approve", "all"), ("ask", "git push **")],
+        "git push",
+        Ask,
+    );
+    check(
+        &[("approve", "all"), ("deny", "git push **")],
+        "ls && (timeout 5 git push)",
+        Deny,
+    );
+    check(
+        &[("approve", "all"), ("deny", "git push **")],
+        "sudo git push",
+        Deny,
+    );
+    check(
+        &[("approve", "all"), ("deny", "git push **")],
+        "git -C . push",
+        Deny,
+    );
+    check(
+        &[("approve", "all"), ("deny", "git push **")],
+        "bash -c 'git push'",
+        Deny,
+    );
+    check(
+        &[("approve", "all"), ("deny", "git push **")],
+        "/usr/bin/git 'push'",
+        Deny,
+    );
+    check(
+        &[("approve", "all"), ("deny", "git push **")],
+        "echo git push",
+        Allow,
+    );
+    check(
+        &[("approve", "command=git push"), ("deny", "git push **")],
+        "git push",
+        Deny,
+    );
+    check(
+        &[("allow", "git push **"), ("deny", "git push **")],
+        "git push",
+        Deny,
+    );
     check(&[("deny", "ls **")], "ls", Deny);
     check(&[("ask", "ls **")], "for x in 1; do ls; done", Ask);
 }
@@ -122,11 +218,23 @@ fn kinds_are_narrow() {
     check(&[("approve", "kind=make")], "make CC=./evil", Ask);
     check(&[("approve", "kind=make")], "make -f evil.mk", Ask);
     assert_eq!(
-        judge(&PolicyRules::default(), "cargo test -p a && git commit -m 'two words'").proposals,
+        judge(
+            &PolicyRules::default(),
+            "cargo test -p a && git commit -m 'two words'"
+        )
+        .proposals,
         ["kind=cargo", "kind=git commits"]
     );
-    assert!(judge(&PolicyRules::default(), "cargo test && touch ../x && evil").proposals.is_empty());
-    assert!(judge(&PolicyRules::default(), "cargo test > out").proposals.is_empty());
+    assert!(
+        judge(&PolicyRules::default(), "cargo test && touch ../x && evil")
+            .proposals
+            .is_empty()
+    );
+    assert!(
+        judge(&PolicyRules::default(), "cargo test > out")
+            .proposals
+            .is_empty()
+    );
 }
 
 #[test]
@@ -187,7 +295,22 @@ fn what_cannot_be_taken_back_is_asked_about() {
 
 #[test]
 fn rules_that_mean_everything_are_none() {
-    for rule in ["", " ", "*", "** x", "a ** b", "c* x", "'open", "kind=everything", "host="] {
-        assert!(PolicyRules::default().add_rule(RuleKind::Allow, rule).is_err(), "{rule}");
+    for rule in [
+        "",
+        " ",
+        "*",
+        "** x",
+        "a ** b",
+        "c* x",
+        "'open",
+        "kind=everything",
+        "host=",
+    ] {
+        assert!(
+            PolicyRules::default()
+                .add_rule(RuleKind::Allow, rule)
+                .is_err(),
+            "{rule}"
+        );
     }
 }

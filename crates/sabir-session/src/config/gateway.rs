@@ -88,7 +88,10 @@ struct GatewayLimitKeys {
 
 impl<'de> Deserialize<'de> for MendKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map(Self).map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map(Self)
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -107,17 +110,31 @@ impl GatewayKeys {
             return Err("[gateway]: give one of token and token_env".to_owned());
         }
         if self.token.as_ref().is_some_and(Secret::is_empty) {
-            return Err("[gateway]: `token` is empty; leave it out, and one is made at each start".to_owned());
+            return Err(
+                "[gateway]: `token` is empty; leave it out, and one is made at each start"
+                    .to_owned(),
+            );
         }
-        let others = self.models.values().flat_map(|model| &model.aliases).filter(|alias| *alias == "*").count();
+        let others = self
+            .models
+            .values()
+            .flat_map(|model| &model.aliases)
+            .filter(|alias| *alias == "*")
+            .count();
         if others > 1 {
             return Err("[gateway.models]: only one model can have the alias `*`".to_owned());
         }
-        let mut names: Vec<_> = self.models.keys().chain(self.models.values().flat_map(|it| &it.aliases)).collect();
+        let mut names: Vec<_> = self
+            .models
+            .keys()
+            .chain(self.models.values().flat_map(|it| &it.aliases))
+            .collect();
         names.sort_unstable();
         // The names are sorted, so equal ones are neighbours.
         match names.windows(2).find(|pair| pair.first() == pair.last()) {
-            Some([name, ..]) => Err(format!("[gateway.models]: `{name}` is the name of two models")),
+            Some([name, ..]) => Err(format!(
+                "[gateway.models]: `{name}` is the name of two models"
+            )),
             _ => Ok(()),
         }
     }
@@ -126,12 +143,17 @@ impl GatewayKeys {
     pub fn gateway_limits(&self) -> GatewayLimits {
         let keys = &self.limits;
         let usual = GatewayLimits::default();
-        let count = |key: Option<u32>, usual: usize| key.map_or(usual, |count| count.max(1) as usize);
+        let count =
+            |key: Option<u32>, usual: usize| key.map_or(usual, |count| count.max(1) as usize);
         let time = |key: Option<u64>, usual: Duration| {
-            key.map_or(usual, |seconds| Duration::from_secs(seconds.clamp(1, MAX_SECONDS)))
+            key.map_or(usual, |seconds| {
+                Duration::from_secs(seconds.clamp(1, MAX_SECONDS))
+            })
         };
         GatewayLimits {
-            body: keys.body_mib.map_or(usual.body, |mib| (mib.clamp(1, 1024) as usize) << 20),
+            body: keys
+                .body_mib
+                .map_or(usual.body, |mib| (mib.clamp(1, 1024) as usize) << 20),
             connections: count(keys.connections, usual.connections),
             answers: count(keys.answers, usual.answers),
             head: time(keys.head_seconds, usual.head),

@@ -22,8 +22,12 @@ pub(super) fn field_names<'de, T: Deserialize<'de>>() -> &'static [&'static str]
 /// Returns the first key that is not in `known`, with its byte offset in the text.
 pub(super) fn first_unknown_key(text: &str, known: &[&str]) -> Option<(usize, String)> {
     let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).ok()?;
-    let strange = keys.into_keys().filter(|key| !known.contains(&key.get_ref().as_str()));
-    strange.map(|key| (key.span().start, key.into_inner())).min()
+    let strange = keys
+        .into_keys()
+        .filter(|key| !known.contains(&key.get_ref().as_str()));
+    strange
+        .map(|key| (key.span().start, key.into_inner()))
+        .min()
 }
 
 /// Formats the file and the line of a key, for a message. `keys` is the path to the key; an item of an array is named by its
@@ -49,7 +53,9 @@ pub(crate) fn locate_key((path, text): (&Path, &str), keys: &[&str]) -> String {
             (at, value) = found;
         }
     }
-    let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
+    let line = text
+        .get(..at)
+        .map_or(1, |before| before.matches('\n').count() + 1);
     format!("{}, line {line}", path.display())
 }
 

@@ -41,11 +41,17 @@ impl LimitKeys {
     /// Checks the values that have a range.
     pub(super) fn check_limits(&self) -> Result<(), String> {
         // Below 10 % compaction would run all the time; above 95 % the next response might not fit.
-        if self.compact_at.is_some_and(|percent| !(10..=95).contains(&percent)) {
+        if self
+            .compact_at
+            .is_some_and(|percent| !(10..=95).contains(&percent))
+        {
             return Err("compact_at: give a percentage of the context from 10 to 95".to_owned());
         }
         if self.subtasks.at_once == Some(0) {
-            return Err("[subtasks] at_once: give 1 or more; offered = false switches subtasks off".to_owned());
+            return Err(
+                "[subtasks] at_once: give 1 or more; offered = false switches subtasks off"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

@@ -25,7 +25,9 @@ pub(super) fn path_problem(glob: &str) -> Option<String> {
             "`{glob}` cannot take back another rule: write only what it is to mean, or ./{glob} for a file of that name"
         ));
     }
-    let user = glob.strip_prefix('~').map(|rest| rest.split('/').next().unwrap_or_default());
+    let user = glob
+        .strip_prefix('~')
+        .map(|rest| rest.split('/').next().unwrap_or_default());
     user.filter(|user| !user.is_empty()).map(|user| {
         format!(
             "`~{user}` would be another user's home folder, which is not looked up: write the folder itself, as in /home/{user}, or \
@@ -37,7 +39,9 @@ pub(super) fn path_problem(glob: &str) -> Option<String> {
 /// Returns the same for the name of a host.
 fn host_problem(host: &str) -> Option<String> {
     // The colons inside the brackets of an IPv6 address do not begin a port.
-    let port = host.rsplit_once(':').is_some_and(|(_, behind)| !behind.ends_with(']'));
+    let port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, behind)| !behind.ends_with(']'));
     (port || host.contains(['*', '?', '/', '@'])).then(|| {
         format!("`{host}` is no name of a host: write the whole name alone, such as docs.example.org, and a rule for each host")
     })
@@ -52,22 +56,39 @@ mod tests {
         let found = rule_problem(rule);
         match expected {
             None => assert_eq!(found, None, "{rule}"),
-            Some(words) => assert!(found.as_ref().is_some_and(|found| found.contains(words)), "{rule}: {found:?}"),
+            Some(words) => assert!(
+                found.as_ref().is_some_and(|found| found.contains(words)),
+                "{rule}: {found:?}"
+            ),
         }
     }
 
     #[test]
     fn foreign_spellings_are_rejected() {
-        for rule in ["path=[a", "path=a]", "path=[ab].txt", "path=?.txt", "path=*.{pem,key}", "path=a\\*", " path= x[ "]
-        {
+        for rule in [
+            "path=[a",
+            "path=a]",
+            "path=[ab].txt",
+            "path=?.txt",
+            "path=*.{pem,key}",
+            "path=a\\*",
+            " path= x[ ",
+        ] {
             check(rule, Some("has no meaning in"));
         }
-        check("path=~root/x", Some("write the folder itself, as in /home/root"));
+        check(
+            "path=~root/x",
+            Some("write the folder itself, as in /home/root"),
+        );
         check("path=~ada", Some("./~ada for a file of that name"));
         check("path=!src/**", Some("cannot take back another rule"));
-        for rule in
-            ["host=*.example.org", "host=https://example.org", "host=example.org:443", "host=a@b", "host=[::1]:80"]
-        {
+        for rule in [
+            "host=*.example.org",
+            "host=https://example.org",
+            "host=example.org:443",
+            "host=a@b",
+            "host=[::1]:80",
+        ] {
             check(rule, Some("is no name of a host"));
         }
     }
@@ -86,7 +107,12 @@ mod tests {
         ] {
             check(rule, None);
         }
-        for rule in ["curl x?a=[1]", "find . -exec ls {} +", "kind=tests", "mcp=github/get_*"] {
+        for rule in [
+            "curl x?a=[1]",
+            "find . -exec ls {} +",
+            "kind=tests",
+            "mcp=github/get_*",
+        ] {
             check(rule, None);
         }
     }

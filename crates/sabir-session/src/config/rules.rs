@@ -54,7 +54,10 @@ pub struct ConfigProblem {
 impl ConfigProblem {
     /// Creates a problem at a path of keys.
     pub fn new(keys: &[&str], why: impl Into<String>) -> Self {
-        Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), why: why.into() }
+        Self {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            why: why.into(),
+        }
     }
 }
 
@@ -64,13 +67,15 @@ impl RuleKeys {
         let mut rules = PolicyRules::default();
         for (kind, name, patterns) in self.rule_patterns() {
             for (at, pattern) in patterns.iter().enumerate() {
-                add_rule(&mut rules, kind, pattern, Path::new("/"), home)
-                    .map_err(|why| ConfigProblem::new(&[name, &at.to_string()], format!("{name}: {why}")))?;
+                add_rule(&mut rules, kind, pattern, Path::new("/"), home).map_err(|why| {
+                    ConfigProblem::new(&[name, &at.to_string()], format!("{name}: {why}"))
+                })?;
             }
         }
         for (at, rule) in self.approve.iter().enumerate() {
-            add_approval(&mut rules, rule)
-                .map_err(|why| ConfigProblem::new(&["approve", &at.to_string()], format!("approve: {why}")))?;
+            add_approval(&mut rules, rule).map_err(|why| {
+                ConfigProblem::new(&["approve", &at.to_string()], format!("approve: {why}"))
+            })?;
         }
         Ok(())
     }
@@ -79,9 +84,17 @@ impl RuleKeys {
     ///
     /// # Errors
     /// When a rule cannot be parsed. It is not skipped: without it, something might be allowed.
-    pub fn build_rules(&self, flags: &RuleSpec, root: &Path, home: Option<&Path>) -> Result<PolicyRules, SessionError> {
+    pub fn build_rules(
+        &self,
+        flags: &RuleSpec,
+        root: &Path,
+        home: Option<&Path>,
+    ) -> Result<PolicyRules, SessionError> {
         let mut rules = PolicyRules::default();
-        for ((kind, name, kept), given) in self.rule_patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny])
+        for ((kind, name, kept), given) in
+            self.rule_patterns()
+                .into_iter()
+                .zip([&flags.allow, &flags.ask, &flags.deny])
         {
             for pattern in kept.iter().chain(given) {
                 add_rule(&mut rules, kind, pattern, root, home)
@@ -89,7 +102,8 @@ impl RuleKeys {
             }
         }
         for rule in self.approve.iter().chain(&flags.approve) {
-            add_approval(&mut rules, rule).map_err(|why| SessionError::invalid(format!("approve: {why}")))?;
+            add_approval(&mut rules, rule)
+                .map_err(|why| SessionError::invalid(format!("approve: {why}")))?;
         }
         Ok(rules)
     }
@@ -113,7 +127,10 @@ fn add_rule(
 ) -> Result<(), String> {
     pattern_check::rule_problem(pattern).map_or(Ok(()), Err)?;
     let forms = path_forms(pattern, root, home);
-    forms.iter().try_for_each(|form| rules.add_rule(kind, form)).map_err(|error| error.to_string())
+    forms
+        .iter()
+        .try_for_each(|form| rules.add_rule(kind, form))
+        .map_err(|error| error.to_string())
 }
 
 fn add_approval(rules: &mut PolicyRules, rule: &str) -> Result<(), String> {
@@ -124,10 +141,14 @@ fn add_approval(rules: &mut PolicyRules, rule: &str) -> Result<(), String> {
 /// Returns the equivalent spellings of a path rule: as written, with `~` replaced by the home folder, and relative to the
 /// workspace if the path is inside it. Paths are judged in any of these forms, so each needs its rule.
 fn path_forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
-    let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else { return vec![pattern.to_owned()] };
+    let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else {
+        return vec![pattern.to_owned()];
+    };
     let mut forms = vec![pattern.to_owned()];
     let absolute = match (path.strip_prefix('~'), home.and_then(Path::to_str)) {
-        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+            format!("{home}{rest}")
+        }
         _ => path.to_owned(),
     };
     if absolute != path {
@@ -150,12 +171,18 @@ mod tests {
     #[test]
     fn forms_of_path_rules() {
         let check = |pattern: &str, expected: &[&str]| {
-            assert_eq!(path_forms(pattern, Path::new("/home/u/w"), Some(Path::new("/home/u"))), expected);
+            assert_eq!(
+                path_forms(pattern, Path::new("/home/u/w"), Some(Path::new("/home/u"))),
+                expected
+            );
         };
         check("git push **", &["git push **"]);
         check("path=src/**", &["path=src/**"]);
         check("path=~/.aws/", &["path=~/.aws/", "path=/home/u/.aws/"]);
-        check("path=~/w/a/", &["path=~/w/a/", "path=/home/u/w/a/", "path=./a"]);
+        check(
+            "path=~/w/a/",
+            &["path=~/w/a/", "path=/home/u/w/a/", "path=./a"],
+        );
         check("path=/home/u/w", &["path=/home/u/w", "path=./"]);
         check("path=/etc/", &["path=/etc/"]);
     }

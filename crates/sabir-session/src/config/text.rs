@@ -13,7 +13,10 @@ const MAX_BYTES: u64 = 4 << 20;
 /// # Errors
 /// When the file cannot be read, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, SessionError> {
-    decode_text(path, std::fs::read(path).map_err(|error| unreadable_file(path, &error))?)
+    decode_text(
+        path,
+        std::fs::read(path).map_err(|error| unreadable_file(path, &error))?,
+    )
 }
 
 /// Reads a regular file; returns its text and its mode bits.
@@ -24,7 +27,11 @@ pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionErr
     let found = std::fs::metadata(path).map_err(fail)?;
     if !found.is_file() && path != Path::new("/dev/null") {
         let shown = path.display();
-        let is = if found.is_dir() { "a folder" } else { "not a regular file" };
+        let is = if found.is_dir() {
+            "a folder"
+        } else {
+            "not a regular file"
+        };
         return Err(SessionError::invalid(format!(
             "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
         )));
@@ -46,7 +53,10 @@ fn unreadable_file(path: &Path, error: &std::io::Error) -> SessionError {
 }
 
 fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, SessionError> {
-    let text = String::from_utf8(bytes)
-        .map_err(|error| SessionError::invalid(format!("{} is no UTF-8 text: {error}", path.display())))?;
-    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
+    let text = String::from_utf8(bytes).map_err(|error| {
+        SessionError::invalid(format!("{} is no UTF-8 text: {error}", path.display()))
+    })?;
+    Ok(text
+        .strip_prefix('\u{feff}')
+        .map_or(text.clone(), str::to_owned))
 }

@@ -110,8 +110,13 @@ fn wanted_model<'a>(mode: &str, begun: InitialMode<'a>, config: &'a Config) -> &
         return begun.model;
     }
     // A task that began with the model of its first mode does not carry it into other modes: they use the configured one.
-    let usual = config.model.as_deref().filter(|_| super::model_of(config, begun.mode) == Some(begun.model));
-    super::model_of(config, mode).or(usual).unwrap_or(begun.model)
+    let usual = config
+        .model
+        .as_deref()
+        .filter(|_| super::model_of(config, begun.mode) == Some(begun.model));
+    super::model_of(config, mode)
+        .or(usual)
+        .unwrap_or(begun.model)
 }
 
 /// Why a model cannot be asked in a task of that protocol.
@@ -122,18 +127,29 @@ fn protocol_conflict(
 ) -> Result<Option<String>, SessionError> {
     let own = locked::task_protocol(dialects, None, None, chosen)?;
     let out = *protocol == ToolProtocol::Native && own != ToolProtocol::Native;
-    Ok(out.then(|| format!("it has to be asked in the dialect {}, and the task is locked to native calls", own.name())))
+    Ok(out.then(|| {
+        format!(
+            "it has to be asked in the dialect {}, and the task is locked to native calls",
+            own.name()
+        )
+    }))
 }
 
 impl SessionModes {
     /// Returns the names of all modes.
     pub(crate) fn mode_names(&self) -> Vec<String> {
-        self.runtimes.iter().map(|runtime| runtime.config.mode.name.clone()).collect()
+        self.runtimes
+            .iter()
+            .map(|runtime| runtime.config.mode.name.clone())
+            .collect()
     }
 
     /// Returns the modes in the form that the task machine takes.
     pub(crate) fn mode_configs(&self) -> Vec<ModeConfig> {
-        self.runtimes.iter().map(|runtime| runtime.config.clone()).collect()
+        self.runtimes
+            .iter()
+            .map(|runtime| runtime.config.clone())
+            .collect()
     }
 
     /// Returns the text of the system prompt about the mode that the task began in.
@@ -144,7 +160,10 @@ impl SessionModes {
     /// Returns the model of each mode, by the mode's name.
     pub(crate) fn asked_models(&self) -> BTreeMap<String, AskedModel> {
         let asked = self.runtimes.iter().map(|runtime| {
-            let asked = AskedModel { provider: runtime.provider.clone(), model: runtime.config.model.clone() };
+            let asked = AskedModel {
+                provider: runtime.provider.clone(),
+                model: runtime.config.model.clone(),
+            };
             (runtime.config.mode.name.clone(), asked)
         });
         asked.collect()
@@ -152,10 +171,32 @@ impl SessionModes {
 
     /// Returns the modes whose model is not `model`, for the header of a recording.
     pub(crate) fn recorded_modes(&self, model: &str) -> BTreeMap<String, RecordedMode> {
-        let other = self.runtimes.iter().filter(|runtime| runtime.config.model != model);
-        let told = other.map(|ModeRuntime { config: ModeConfig { mode, model, prices, window, .. }, .. }| {
-            (mode.name.clone(), RecordedMode { model: model.clone(), prices: *prices, window: *window })
-        });
+        let other = self
+            .runtimes
+            .iter()
+            .filter(|runtime| runtime.config.model != model);
+        let told = other.map(
+            |ModeRuntime {
+                 config:
+                     ModeConfig {
+                         mode,
+                         model,
+                         prices,
+                         window,
+                         ..
+                     },
+                 ..
+             }| {
+                (
+                    mode.name.clone(),
+                    RecordedMode {
+                        model: model.clone(),
+                        prices: *prices,
+                        window: *window,
+                    },
+                )
+            },
+        );
         told.collect()
     }
 }
@@ -196,7 +237,10 @@ impl TaskSetup {
                 tools: self.offered_tools(&mode)?,
                 mode,
             };
-            let bounds = super::bounds_of(&self.rules.clone().with_mode(mode_config.mode.clone()), config)?;
+            let bounds = super::bounds_of(
+                &self.rules.clone().with_mode(mode_config.mode.clone()),
+                config,
+            )?;
             let name = model.name.clone();
             let provider = model.reached.provider.name.clone();
             runtimes.push(ModeRuntime {
@@ -228,12 +272,27 @@ impl TaskSetup {
     ) -> Result<Self, SessionError> {
         let mut runtimes = Vec::new();
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
-            let usual = || RecordedMode { model: model.to_owned(), prices: self.prices, window: self.context.window };
-            let RecordedMode { model, prices, window } = told.get(&mode.name).cloned().unwrap_or_else(usual);
+            let usual = || RecordedMode {
+                model: model.to_owned(),
+                prices: self.prices,
+                window: self.context.window,
+            };
+            let RecordedMode {
+                model,
+                prices,
+                window,
+            } = told.get(&mode.name).cloned().unwrap_or_else(usual);
             let bounds = super::bounds_of(&self.rules.clone().with_mode(mode.clone()), config)?;
             let name = model.clone();
             let tools = self.offered_tools(&mode)?;
-            let mode_config = ModeConfig { mode, from_repository: foreign, model, prices, window, tools };
+            let mode_config = ModeConfig {
+                mode,
+                from_repository: foreign,
+                model,
+                prices,
+                window,
+                tools,
+            };
             runtimes.push(ModeRuntime {
                 config: mode_config,
                 bounds,
@@ -248,14 +307,26 @@ impl TaskSetup {
     }
 
     fn build_modes(&self, runtimes: Vec<ModeRuntime>, begun: &str) -> SessionModes {
-        let first = runtimes.iter().find(|runtime| runtime.config.mode.name == begun);
+        let first = runtimes
+            .iter()
+            .find(|runtime| runtime.config.mode.name == begun);
         let words = first.map(|runtime| runtime.config.mode.prompt_text());
-        let now = self.rules.mode().map(|mode| mode.name.clone()).unwrap_or_default();
-        SessionModes { prompt_text: words, runtimes, current_mode: Arc::new(Mutex::new(now)) }
+        let now = self
+            .rules
+            .mode()
+            .map(|mode| mode.name.clone())
+            .unwrap_or_default();
+        SessionModes {
+            prompt_text: words,
+            runtimes,
+            current_mode: Arc::new(Mutex::new(now)),
+        }
     }
 
     fn offered_tools(&self, mode: &Mode) -> Result<sabir_call::ToolSet, SessionError> {
-        let set = self.registry.offered_set(&|group| super::mode_offers(mode, group));
+        let set = self
+            .registry
+            .offered_set(&|group| super::mode_offers(mode, group));
         set.map_err(|error| SessionError::internal(error.to_string()))
     }
 }
@@ -265,7 +336,11 @@ impl ResolvedModel {
     fn shares_server(&self, other: &Self) -> bool {
         let place = |chosen: &Self| {
             let provider = &chosen.reached.provider;
-            (provider.name.clone(), provider.wire, provider.base_url.clone())
+            (
+                provider.name.clone(),
+                provider.wire,
+                provider.base_url.clone(),
+            )
         };
         place(self) == place(other)
     }
@@ -287,6 +362,8 @@ impl SessionModes {
     }
 
     pub(super) fn find_runtime(&self, name: &str) -> Option<&ModeRuntime> {
-        self.runtimes.iter().find(|runtime| runtime.config.mode.name == name)
+        self.runtimes
+            .iter()
+            .find(|runtime| runtime.config.mode.name == name)
     }
 }

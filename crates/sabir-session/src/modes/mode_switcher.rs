@@ -50,7 +50,8 @@ impl DriverObserver for ModeSwitcher {
     fn on_record_kept(&self, record: &Record) {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         if history.apply_record(record) {
-            self.modes.apply_mode(history.current_mode(), &self.workspace, &self.notices);
+            self.modes
+                .apply_mode(history.current_mode(), &self.workspace, &self.notices);
         }
     }
 }
@@ -59,12 +60,24 @@ impl SessionModes {
     /// Makes a mode the current one. An unknown name changes nothing; the machine never switches to one.
     fn apply_mode(&self, name: &str, workspace: &Workspace, notices: &NoticeSink) {
         let before = self.current_name();
-        let Some(runtime) = self.find_runtime(name) else { return };
+        let Some(runtime) = self.find_runtime(name) else {
+            return;
+        };
         workspace.set_bounds(runtime.bounds.clone());
-        name.clone_into(&mut self.current_mode.lock().unwrap_or_else(PoisonError::into_inner));
+        name.clone_into(
+            &mut self
+                .current_mode
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         let said = match &runtime.note {
             Some(note) => Some(note.clone()),
-            None if self.find_runtime(&before).is_some_and(|before| before.model == runtime.model) => None,
+            None if self
+                .find_runtime(&before)
+                .is_some_and(|before| before.model == runtime.model) =>
+            {
+                None
+            }
             None => Some(format!("the model is now {}", runtime.model)),
         };
         if let Some(said) = said {
@@ -74,9 +87,17 @@ impl SessionModes {
 
     /// Combines the task's usual model with those of modes on other servers. Modes on the same server need no client of
     /// their own, since the request names the model.
-    pub(crate) fn route_models<M>(&self, usual: M, make: impl Fn(&ResolvedModel) -> M) -> ModeRoutedModel<M> {
-        let other =
-            |runtime: &ModeRuntime| Some((runtime.config.mode.name.clone(), make(runtime.other_server.as_ref()?)));
+    pub(crate) fn route_models<M>(
+        &self,
+        usual: M,
+        make: impl Fn(&ResolvedModel) -> M,
+    ) -> ModeRoutedModel<M> {
+        let other = |runtime: &ModeRuntime| {
+            Some((
+                runtime.config.mode.name.clone(),
+                make(runtime.other_server.as_ref()?),
+            ))
+        };
         ModeRoutedModel {
             default_model: usual,
             other_models: self.runtimes.iter().filter_map(other).collect(),
@@ -86,9 +107,23 @@ impl SessionModes {
 }
 
 impl<M: Model> Model for ModeRoutedModel<M> {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
-        let now = self.current_mode.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let other = self.other_models.iter().find(|(mode, _)| *mode == now).map(|(_, model)| model);
-        other.unwrap_or(&self.default_model).stream_response(request, sink)
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
+        let now = self
+            .current_mode
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let other = self
+            .other_models
+            .iter()
+            .find(|(mode, _)| *mode == now)
+            .map(|(_, model)| model);
+        other
+            .unwrap_or(&self.default_model)
+            .stream_response(request, sink)
     }
 }

@@ -73,11 +73,20 @@ struct GroupLimit {
 
 impl RooModes {
     /// Reads the modes of a folder. `taken` returns who owns a name that cannot be used again.
-    pub(super) fn read_folder(workspace: &Workspace, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
+    pub(super) fn read_folder(
+        workspace: &Workspace,
+        taken: impl Fn(&str) -> Option<&'static str>,
+    ) -> Self {
         match read_text(workspace) {
             Ok(None) => Self::default(),
             Ok(Some(text)) => Self::parse(&text, taken),
-            Err(why) => Self { modes: Vec::new(), faults: vec![ModeFault { name: String::new(), why }] },
+            Err(why) => Self {
+                modes: Vec::new(),
+                faults: vec![ModeFault {
+                    name: String::new(),
+                    why,
+                }],
+            },
         }
     }
 
@@ -87,15 +96,28 @@ impl RooModes {
             Err(error) => {
                 // Only the first line: the others may quote the file.
                 let why = error.to_string();
-                let fault = ModeFault { name: String::new(), why: why.lines().next().unwrap_or_default().to_owned() };
-                return Self { modes: Vec::new(), faults: vec![fault] };
+                let fault = ModeFault {
+                    name: String::new(),
+                    why: why.lines().next().unwrap_or_default().to_owned(),
+                };
+                return Self {
+                    modes: Vec::new(),
+                    faults: vec![fault],
+                };
             }
         };
         let mut found = Self::default();
         for value in file.custom_modes {
-            let name = value.get("slug").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let twice =
-                found.modes.iter().any(|mode| mode.name == name).then_some("stands here twice; the first counts");
+            let name = value
+                .get("slug")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            let twice = found
+                .modes
+                .iter()
+                .any(|mode| mode.name == name)
+                .then_some("stands here twice; the first counts");
             let mode = match taken(&name).or(twice) {
                 Some(whose) => Err(format!("the name {whose}")),
                 None => convert_mode(value),
@@ -113,12 +135,18 @@ impl RooModes {
 impl std::fmt::Display for ModeFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, why } = self;
-        if name.is_empty() { write!(f, "{NAME}: {why}") } else { write!(f, "{NAME}: the mode `{name}`: {why}") }
+        if name.is_empty() {
+            write!(f, "{NAME}: {why}")
+        } else {
+            write!(f, "{NAME}: the mode `{name}`: {why}")
+        }
     }
 }
 
 fn read_text(workspace: &Workspace) -> Result<Option<String>, String> {
-    let path = workspace.parse_path(NAME).map_err(|error| error.to_string())?;
+    let path = workspace
+        .parse_path(NAME)
+        .map_err(|error| error.to_string())?;
     let content = match workspace.read_file(&path, MAX_BYTES) {
         Ok(content) => content,
         Err(WorkspaceError::Missing { .. }) => return Ok(None),
@@ -127,7 +155,9 @@ fn read_text(workspace: &Workspace) -> Result<Option<String>, String> {
     if content.truncated {
         return Err(format!("it is larger than {} KiB", MAX_BYTES >> 10));
     }
-    String::from_utf8(content.bytes).map(Some).map_err(|_| "it is not UTF-8".to_owned())
+    String::from_utf8(content.bytes)
+        .map(Some)
+        .map_err(|_| "it is not UTF-8".to_owned())
 }
 
 fn convert_mode(value: Value) -> Result<Mode, String> {
@@ -148,7 +178,11 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
         match (group, limit) {
             (ToolGroup::Edit, Some(regex)) => {
                 let pattern = FilePattern::from_regex(&regex);
-                write.push(pattern.map_err(|error| format!("`fileRegex` `{regex}` cannot be used: {error}"))?);
+                write.push(
+                    pattern.map_err(|error| {
+                        format!("`fileRegex` `{regex}` cannot be used: {error}")
+                    })?,
+                );
             }
             (ToolGroup::Edit, None) => free = true,
             // To ignore the limit would allow more than its author meant: better no mode at all.
@@ -166,12 +200,27 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
     if free {
         write.clear();
     }
-    let about =
-        [custom.description, custom.when_to_use, custom.name].into_iter().find(|words| !words.trim().is_empty());
-    let about = about.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let about = [custom.description, custom.when_to_use, custom.name]
+        .into_iter()
+        .find(|words| !words.trim().is_empty());
+    let about = about
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let words = [custom.role_definition, custom.custom_instructions];
-    let words = words.iter().map(|words| words.trim()).filter(|words| !words.is_empty()).collect::<Vec<_>>();
-    Ok(Mode { name: custom.slug, about, instructions: words.join("\n\n"), groups, write })
+    let words = words
+        .iter()
+        .map(|words| words.trim())
+        .filter(|words| !words.is_empty())
+        .collect::<Vec<_>>();
+    Ok(Mode {
+        name: custom.slug,
+        about,
+        instructions: words.join("\n\n"),
+        groups,
+        write,
+    })
 }
 
 /// Converts the name of a group of Roo Code.
@@ -183,7 +232,11 @@ fn convert_group(name: &str) -> Result<ToolGroup, String> {
         "browser" => ToolGroup::Fetch,
         "mcp" => ToolGroup::Server,
         "modes" => ToolGroup::Switch,
-        other => return Err(format!("`{other}` is none of read, edit, browser, command, mcp, modes")),
+        other => {
+            return Err(format!(
+                "`{other}` is none of read, edit, browser, command, mcp, modes"
+            ));
+        }
     })
 }
 
@@ -233,7 +286,12 @@ customModes:
     #[test]
     fn valid_modes_are_parsed() {
         let words = "\"You write documents.\\n\\nShort sentences.\"";
-        check(GOOD, &[&format!("docs-writer [read edit fetch] /\\.(md|mdx)$/ (For documents.) {words}")]);
+        check(
+            GOOD,
+            &[&format!(
+                "docs-writer [read edit fetch] /\\.(md|mdx)$/ (For documents.) {words}"
+            )],
+        );
         check(
             r#"{"customModes": [{"slug": "all", "name": "All", "groups": ["read", ["edit", {"fileRegex": "a"}], "edit", "modes"]}]}"#,
             &["all [read edit switch]  (All) \"\""],
@@ -249,10 +307,22 @@ customModes:
             &one(r#""slug": "code", "groups": ["read"]"#),
             &[".roomodes: the mode `code`: the name is that of a built-in"],
         );
-        check(&one(r#""slug": "a b", "groups": ["read"]"#), &[".roomodes: the mode `a b`: `slug` has to be made of"]);
-        check(&one(r#""slug": "a", "groups": []"#), &[".roomodes: the mode `a`: it has no `groups`"]);
-        check(&one(r#""slug": "a", "groups": ["fly"]"#), &[".roomodes: the mode `a`: `fly` is none of"]);
-        check(&one(r#""slug": "a""#), &[".roomodes: the mode `a`: missing field `groups`"]);
+        check(
+            &one(r#""slug": "a b", "groups": ["read"]"#),
+            &[".roomodes: the mode `a b`: `slug` has to be made of"],
+        );
+        check(
+            &one(r#""slug": "a", "groups": []"#),
+            &[".roomodes: the mode `a`: it has no `groups`"],
+        );
+        check(
+            &one(r#""slug": "a", "groups": ["fly"]"#),
+            &[".roomodes: the mode `a`: `fly` is none of"],
+        );
+        check(
+            &one(r#""slug": "a""#),
+            &[".roomodes: the mode `a`: missing field `groups`"],
+        );
         check(
             &one(r#""slug": "a", "groups": [["edit", {"fileRegex": "(?!x)y"}]]"#),
             &[".roomodes: the mode `a`: `fileRegex` `(?!x)y` cannot be used"],

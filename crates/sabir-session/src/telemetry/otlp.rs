@@ -17,7 +17,10 @@ const ERROR: u8 = 2;
 /// Returns the body of a request with these spans. Known formats of secrets are redacted in it.
 pub(super) fn request_body(spans: &[Span]) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let resource = [("service.name", json!("sabir")), ("service.version", json!(version))];
+    let resource = [
+        ("service.name", json!("sabir")),
+        ("service.version", json!(version)),
+    ];
     let body = json!({"resourceSpans": [{
         "resource": {"attributes": attributes_json(&resource)},
         "scopeSpans": [{
@@ -29,7 +32,16 @@ pub(super) fn request_body(spans: &[Span]) -> String {
 }
 
 fn span_json(span: &Span) -> Value {
-    let Span { trace, id, parent, name, is_client, time: (from, to), attributes: all, failed } = span;
+    let Span {
+        trace,
+        id,
+        parent,
+        name,
+        is_client,
+        time: (from, to),
+        attributes: all,
+        failed,
+    } = span;
     let mut value = json!({
         "traceId": format!("{trace:032x}"), "spanId": format!("{id:016x}"), "name": name,
         "kind": if *is_client { CLIENT } else { INTERNAL },
@@ -43,7 +55,9 @@ fn span_json(span: &Span) -> Value {
 }
 
 fn attributes_json(all: &[(&'static str, Value)]) -> Vec<Value> {
-    all.iter().map(|(key, value)| json!({"key": key, "value": value_json(value)})).collect()
+    all.iter()
+        .map(|(key, value)| json!({"key": key, "value": value_json(value)}))
+        .collect()
 }
 
 fn value_json(value: &Value) -> Value {
@@ -54,7 +68,9 @@ fn value_json(value: &Value) -> Value {
             Some(number) => json!({"intValue": number.to_string()}),
             None => json!({"doubleValue": number}),
         },
-        Value::Array(items) => json!({"arrayValue": {"values": items.iter().map(value_json).collect::<Vec<_>>()}}),
+        Value::Array(items) => {
+            json!({"arrayValue": {"values": items.iter().map(value_json).collect::<Vec<_>>()}})
+        }
         other => json!({"stringValue": other.to_string()}),
     }
 }

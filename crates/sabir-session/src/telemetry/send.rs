@@ -37,10 +37,19 @@ pub(super) struct SpanSender {
 /// With a message for the user, if the text is no such URL or has a password.
 pub(super) fn traces_url(endpoint: &str) -> Result<Url, String> {
     let base = endpoint.trim().trim_end_matches('/');
-    let full = if base.ends_with("/v1/traces") { base.to_owned() } else { format!("{base}/v1/traces") };
-    let url = Url::parse(&full).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let full = if base.ends_with("/v1/traces") {
+        base.to_owned()
+    } else {
+        format!("{base}/v1/traces")
+    };
+    let url = Url::parse(&full)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.filter(|url| url.username().is_empty() && url.password().is_none())
-        .ok_or_else(|| "endpoint has to be an address such as http://127.0.0.1:4318, without a password".to_owned())
+        .ok_or_else(|| {
+            "endpoint has to be an address such as http://127.0.0.1:4318, without a password"
+                .to_owned()
+        })
 }
 
 /// Returns the headers of every request.
@@ -49,7 +58,10 @@ pub(super) fn traces_url(endpoint: &str) -> Result<Url, String> {
 /// With a message that names the unusable header; its value is not shown.
 pub(super) fn parse_headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    headers.insert(reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(
+        reqwest::header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     for (name, value) in given {
         let wrong = || format!("`{name}` under headers cannot be sent as a header");
         let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
@@ -70,7 +82,10 @@ impl SpanSender {
             deliver_spans(&waiting, &url, &headers);
             _ = ended.send(());
         });
-        Self { spans: Some(spans), done }
+        Self {
+            spans: Some(spans),
+            done,
+        }
     }
 
     /// Queues a span, or drops it if the queue is full.
@@ -92,9 +107,16 @@ impl Drop for SpanSender {
 
 /// Collects spans into batches and sends them, until the channel is closed.
 fn deliver_spans(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    else {
+        return;
+    };
     // Built before the first span arrives: it takes a while, and the end of a short task would have to wait for it.
-    let Some(client) = build_client(headers, url) else { return };
+    let Some(client) = build_client(headers, url) else {
+        return;
+    };
     while let Ok(first) = waiting.recv() {
         let mut batch = vec![first];
         let until = Instant::now() + BATCH_INTERVAL;
@@ -117,8 +139,16 @@ fn build_client(headers: &HeaderMap, url: &Url) -> Option<Client> {
     let agent = concat!("sabir/", env!("CARGO_PKG_VERSION"));
     // A redirect could carry the key in a header to another host.
     let redirect = reqwest::redirect::Policy::none();
-    let client = Client::builder().default_headers(headers.clone()).user_agent(agent).redirect(redirect).no_proxy();
-    let client = if url.scheme() == "https" { client } else { client.tls_certs_only([]) };
+    let client = Client::builder()
+        .default_headers(headers.clone())
+        .user_agent(agent)
+        .redirect(redirect)
+        .no_proxy();
+    let client = if url.scheme() == "https" {
+        client
+    } else {
+        client.tls_certs_only([])
+    };
     client.timeout(REQUEST_TIMEOUT).build().ok()
 }
 
@@ -129,11 +159,24 @@ mod tests {
     #[test]
     fn addresses_of_collectors() {
         let check = |endpoint: &str, expected: Option<&str>| {
-            assert_eq!(traces_url(endpoint).ok().as_ref().map(Url::as_str), expected, "{endpoint}");
+            assert_eq!(
+                traces_url(endpoint).ok().as_ref().map(Url::as_str),
+                expected,
+                "{endpoint}"
+            );
         };
-        check("http://127.0.0.1:4318", Some("http://127.0.0.1:4318/v1/traces"));
-        check("https://otel.example.org/x/", Some("https://otel.example.org/x/v1/traces"));
-        check("https://otel.example.org/v1/traces", Some("https://otel.example.org/v1/traces"));
+        check(
+            "http://127.0.0.1:4318",
+            Some("http://127.0.0.1:4318/v1/traces"),
+        );
+        check(
+            "https://otel.example.org/x/",
+            Some("https://otel.example.org/x/v1/traces"),
+        );
+        check(
+            "https://otel.example.org/v1/traces",
+            Some("https://otel.example.org/v1/traces"),
+        );
         for wrong in ["", "127.0.0.1:4318", "ftp://a", "http://a:b@c"] {
             check(wrong, None);
         }

@@ -12,7 +12,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sabir_agent::{ContextChange, Delivery, ModeHistory, Record, SummaryAuthor, TaskId, TaskOutcome, control};
+use sabir_agent::{
+    ContextChange, Delivery, ModeHistory, Record, SummaryAuthor, TaskId, TaskOutcome, control,
+};
 use sabir_call::{Call, CallId, MessagePart, ToolResultStatus, Usage};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -99,7 +101,10 @@ impl RunTracer {
 
     /// Sets the modes that a resumed task had before this run.
     pub(crate) fn with_history(self, trail: ModeHistory) -> Self {
-        Self { mode_history: trail, ..self }
+        Self {
+            mode_history: trail,
+            ..self
+        }
     }
 
     /// Takes a record that was appended at the time `now`; returns the spans that it ends.
@@ -117,17 +122,27 @@ impl RunTracer {
                 self.calls = calls.collect();
                 let mut more = vec![(
                     "gen_ai.response.finish_reasons",
-                    json!([kind_word(&answered.stop.unwrap_or(sabir_call::StopReason::Other))]),
+                    json!([kind_word(
+                        &answered.stop.unwrap_or(sabir_call::StopReason::Other)
+                    )]),
                 )];
                 if self.content {
-                    more.push(("gen_ai.output.messages", json!(messages_json("assistant", &answered.parts))));
+                    more.push((
+                        "gen_ai.output.messages",
+                        json!(messages_json("assistant", &answered.parts)),
+                    ));
                 }
                 Some(self.chat_span(now, answered.usage, more, None))
             }
-            Record::Failed(failed) => {
-                Some(self.chat_span(now, failed.usage, Vec::new(), Some(kind_word(&failed.error))))
-            }
-            Record::Context(ContextChange::Compacted(compacted)) if compacted.by == SummaryAuthor::Model => {
+            Record::Failed(failed) => Some(self.chat_span(
+                now,
+                failed.usage,
+                Vec::new(),
+                Some(kind_word(&failed.error)),
+            )),
+            Record::Context(ContextChange::Compacted(compacted))
+                if compacted.by == SummaryAuthor::Model =>
+            {
                 Some(self.chat_span(now, compacted.usage, Vec::new(), None))
             }
             Record::Running { call, .. } => {
@@ -142,7 +157,9 @@ impl RunTracer {
         };
         // A message that waits for its turn does not start a request.
         let waits = match record {
-            Record::Said { when, .. } | Record::Context(ContextChange::Moded { when, .. }) => *when == Delivery::Later,
+            Record::Said { when, .. } | Record::Context(ContextChange::Moded { when, .. }) => {
+                *when == Delivery::Later
+            }
             _ => false,
         };
         if !waits {
@@ -152,16 +169,28 @@ impl RunTracer {
         span.into_iter().collect()
     }
 
-    fn chat_span(&mut self, now: u64, usage: Usage, more: Vec<(&'static str, Value)>, error: Option<String>) -> Span {
+    fn chat_span(
+        &mut self,
+        now: u64,
+        usage: Usage,
+        more: Vec<(&'static str, Value)>,
+        error: Option<String>,
+    ) -> Span {
         let mut attributes = self.base_attributes("chat");
         attributes.extend(usage_attributes(usage));
         attributes.extend(more);
-        for (sum, count) in [(&mut self.usage.input, usage.input), (&mut self.usage.output, usage.output)] {
+        for (sum, count) in [
+            (&mut self.usage.input, usage.input),
+            (&mut self.usage.output, usage.output),
+        ] {
             *sum = Some(sum.unwrap_or(0).saturating_add(count.unwrap_or(0)));
         }
         let name = format!("chat {}", self.current_model().model);
         let time = (self.last_record_at, now);
-        Span { is_client: true, ..self.child_span(name, time, attributes, error) }
+        Span {
+            is_client: true,
+            ..self.child_span(name, time, attributes, error)
+        }
     }
 
     fn tool_span(&mut self, now: u64, result: &sabir_call::CallResult) -> Option<Span> {
@@ -171,9 +200,15 @@ impl RunTracer {
         }
         // A rejected call with an unknown name: the model may have written any text as the name. `_OTHER` is what
         // OpenTelemetry writes for values that are not listed.
-        let known =
-            || result.ending != ToolResultStatus::Rejected || crate::setup::built_in_tools().get(&call.name).is_some();
-        let name = if self.content || known() { call.name.as_str() } else { "_OTHER" };
+        let known = || {
+            result.ending != ToolResultStatus::Rejected
+                || crate::setup::built_in_tools().get(&call.name).is_some()
+        };
+        let name = if self.content || known() {
+            call.name.as_str()
+        } else {
+            "_OTHER"
+        };
         let title = format!("execute_tool {name}");
         let mut attributes = vec![
             ("gen_ai.operation.name", json!("execute_tool")),
@@ -197,11 +232,23 @@ impl RunTracer {
         attributes.push(("gen_ai.agent.version", json!(env!("CARGO_PKG_VERSION"))));
         attributes.extend(usage_attributes(self.usage));
         if let Some(prompt) = self.prompt.take().filter(|_| self.content) {
-            attributes.push(("gen_ai.input.messages", json!(messages_json("user", &[MessagePart::text(prompt)]))));
+            attributes.push((
+                "gen_ai.input.messages",
+                json!(messages_json("user", &[MessagePart::text(prompt)])),
+            ));
         }
         let error = (outcome != TaskOutcome::Completed).then(|| kind_word(&outcome));
-        let span = self.child_span("invoke_agent sabir".to_owned(), (self.started_at, now), attributes, error);
-        Span { id: self.ids.base, parent: None, ..span }
+        let span = self.child_span(
+            "invoke_agent sabir".to_owned(),
+            (self.started_at, now),
+            attributes,
+            error,
+        );
+        Span {
+            id: self.ids.base,
+            parent: None,
+            ..span
+        }
     }
 
     fn child_span(
@@ -218,7 +265,16 @@ impl RunTracer {
         attributes.extend(error.map(|error| ("error.type", json!(error))));
         let trace = self.ids.trace;
         let parent = Some(self.ids.base);
-        Span { trace, id, parent, name, is_client: false, time, attributes, failed }
+        Span {
+            trace,
+            id,
+            parent,
+            name,
+            is_client: false,
+            time,
+            attributes,
+            failed,
+        }
     }
 
     fn base_attributes(&self, operation: &str) -> Vec<(&'static str, Value)> {
@@ -233,7 +289,10 @@ impl RunTracer {
     /// Returns the model of the current mode. Until the first switch it is the task's model.
     fn current_model(&self) -> &AskedModel {
         let (usual, others) = &self.asked;
-        others.get(self.mode_history.current_mode()).filter(|_| self.mode_history.has_switched()).unwrap_or(usual)
+        others
+            .get(self.mode_history.current_mode())
+            .filter(|_| self.mode_history.has_switched())
+            .unwrap_or(usual)
     }
 }
 
@@ -253,9 +312,14 @@ fn usage_attributes(usage: Usage) -> impl Iterator<Item = (&'static str, Value)>
         ("gen_ai.usage.input_tokens", usage.input),
         ("gen_ai.usage.output_tokens", usage.output),
         ("gen_ai.usage.cache_read.input_tokens", usage.cache_read),
-        ("gen_ai.usage.cache_creation.input_tokens", usage.cache_write),
+        (
+            "gen_ai.usage.cache_creation.input_tokens",
+            usage.cache_write,
+        ),
     ];
-    counts.into_iter().filter_map(|(name, count)| Some((name, json!(count?))))
+    counts
+        .into_iter()
+        .filter_map(|(name, count)| Some((name, json!(count?))))
 }
 
 /// Returns the word for a kind, as records spell it in JSON.
@@ -271,9 +335,12 @@ fn messages_json(role: &str, parts: &[MessagePart]) -> String {
     let parts = parts.iter().filter_map(|part| match part {
         MessagePart::Text { text } => Some(json!({"type": "text", "content": text})),
         MessagePart::Thought { text, .. } => Some(json!({"type": "reasoning", "content": text})),
-        MessagePart::Call(Call { id, name, arguments, .. }) => {
-            Some(json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments}))
-        }
+        MessagePart::Call(Call {
+            id,
+            name,
+            arguments,
+            ..
+        }) => Some(json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments})),
         _ => None,
     });
     json!([{"role": role, "parts": parts.collect::<Vec<_>>()}]).to_string()
@@ -294,7 +361,11 @@ mod tests {
         let all = [
             json!({"kind": "started", "task": "t", "prompt": "secret words", "workspace": "/w", "model": "openai/m", "protocol": "native", "version": "1"}),
             json!({"kind": "failed", "error": "unavailable", "message": "secret words"}),
-            answered(&[call("1", "read_file"), call("2", "write_to_file"), call("3", "switch_mode")]),
+            answered(&[
+                call("1", "read_file"),
+                call("2", "write_to_file"),
+                call("3", "switch_mode"),
+            ]),
             json!({"kind": "running", "call": "1"}),
             json!({"kind": "said", "by": "user", "text": "secret words", "when": "later"}),
             result("1", "read_file", "done"),
@@ -308,16 +379,25 @@ mod tests {
     }
 
     fn spans(content: bool) -> Vec<Span> {
-        let asked = |provider: &str, model: &str| AskedModel { provider: provider.to_owned(), model: model.to_owned() };
+        let asked = |provider: &str, model: &str| AskedModel {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        };
         let others = [("plan".to_owned(), asked("gemini", "thinker"))].into();
         let mut tracer = RunTracer::new(
-            TraceIds { trace: 7, base: 100 },
+            TraceIds {
+                trace: 7,
+                base: 100,
+            },
             &TaskId::new("t"),
             (asked("openai", "m"), others),
             content,
             0,
         );
-        (1..).zip(story()).flat_map(|(at, record)| tracer.note_record(at * 10, &record)).collect()
+        (1..)
+            .zip(story())
+            .flat_map(|(at, record)| tracer.note_record(at * 10, &record))
+            .collect()
     }
 
     #[test]
@@ -326,7 +406,10 @@ mod tests {
             .iter()
             .map(|span| {
                 let of = |name: &str| {
-                    span.attributes.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+                    span.attributes
+                        .iter()
+                        .find(|(known, _)| *known == name)
+                        .map(|(_, value)| value.to_string())
                 };
                 let error = of("error.type").unwrap_or_default();
                 format!(
@@ -352,10 +435,20 @@ mod tests {
             ]
         );
         let of = |at: usize, name: &str| {
-            spans(false)[at].attributes.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+            spans(false)[at]
+                .attributes
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.clone())
         };
-        assert_eq!(of(1, "gen_ai.response.finish_reasons"), Some(json!(["calls"])));
-        assert_eq!(of(1, "gen_ai.usage.cache_read.input_tokens"), Some(json!(4)));
+        assert_eq!(
+            of(1, "gen_ai.response.finish_reasons"),
+            Some(json!(["calls"]))
+        );
+        assert_eq!(
+            of(1, "gen_ai.usage.cache_read.input_tokens"),
+            Some(json!(4))
+        );
         assert_eq!(of(5, "gen_ai.usage.input_tokens"), Some(json!(20)));
         assert_eq!(of(2, "gen_ai.tool.call.id"), Some(json!("1")));
     }
@@ -364,10 +457,16 @@ mod tests {
     fn text_is_sent_only_with_content() {
         assert!(!format!("{:?}", spans(false)).contains("secret words"));
         let told = spans(true);
-        for (at, name) in [(1, "gen_ai.output.messages"), (2, "gen_ai.tool.call.result"), (5, "gen_ai.input.messages")]
-        {
+        for (at, name) in [
+            (1, "gen_ai.output.messages"),
+            (2, "gen_ai.tool.call.result"),
+            (5, "gen_ai.input.messages"),
+        ] {
             let value = told[at].attributes.iter().find(|(known, _)| *known == name);
-            assert!(value.is_some_and(|(_, value)| value.to_string().contains("secret words")), "{name}");
+            assert!(
+                value.is_some_and(|(_, value)| value.to_string().contains("secret words")),
+                "{name}"
+            );
         }
     }
 }

@@ -38,7 +38,11 @@ impl FrontEndProcess {
                 sender.send(serde_json::from_str(&line).unwrap()).ok();
             }
         });
-        Self { child, input, lines }
+        Self {
+            child,
+            input,
+            lines,
+        }
     }
 
     fn send(&mut self, line: &Value) {
@@ -48,7 +52,10 @@ impl FrontEndProcess {
     /// Waits for the next event of this kind in a session.
     fn wait_for(&self, session: u32, kind: &str) -> Value {
         loop {
-            let line = self.lines.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|_| panic!("no `{kind}`"));
+            let line = self
+                .lines
+                .recv_timeout(Duration::from_secs(120))
+                .unwrap_or_else(|_| panic!("no `{kind}`"));
             assert!(line.get("error").is_none(), "{line}");
             if line["session"] == session && line["event"]["kind"] == kind {
                 return line["event"].clone();
@@ -70,12 +77,19 @@ impl FrontEndProcess {
     }
 
     fn answer(&mut self, session: u32, question: &Value, decision: &Value) {
-        self.submit(session, &json!({"command": "answer", "request": question["request"], "decision": decision}));
+        self.submit(
+            session,
+            &json!({"command": "answer", "request": question["request"], "decision": decision}),
+        );
     }
 
     /// Ends the process with the input, and checks that it has written nothing to standard error.
     fn finish(self) {
-        let Self { child, input, lines } = self;
+        let Self {
+            child,
+            input,
+            lines,
+        } = self;
         drop(input);
         let output = child.wait_with_output().unwrap();
         drop(lines);
@@ -91,9 +105,18 @@ struct Provider {
 
 impl Provider {
     fn play(replies: impl IntoIterator<Item = ProviderReply>) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let scripted = runtime.block_on(ScriptedProvider::start(ReplyScript::new(replies))).unwrap();
-        Self { _runtime: runtime, scripted }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let scripted = runtime
+            .block_on(ScriptedProvider::start(ReplyScript::new(replies)))
+            .unwrap();
+        Self {
+            _runtime: runtime,
+            scripted,
+        }
     }
 }
 
@@ -118,36 +141,58 @@ fn a_front_end_answers_interrupts_and_continues() {
     let home = TempDir::new().unwrap();
     let work = TempDir::new().unwrap();
     let provider = Provider::play([
-        call("write_to_file", json!({"path": "one.txt", "content": "1\n"})),
+        call(
+            "write_to_file",
+            json!({"path": "one.txt", "content": "1\n"}),
+        ),
         complete("It is written."),
         call("execute_command", json!({"command": "sleep 600"})),
         complete("Both are there."),
     ]);
     let mut front_end = FrontEndProcess::start(home.path());
-    front_end.send(&json!({"session": 1, "start": spec(&provider, work.path()), "message": "Write one."}));
+    front_end.send(
+        &json!({"session": 1, "start": spec(&provider, work.path()), "message": "Write one."}),
+    );
     // A message while it works, then the approval.
     let approval = front_end.wait_for(1, "question");
     assert_eq!(approval["about"], "approval");
-    front_end.submit(1, &json!({"command": "send", "message": {"text": "And be quick."}}));
+    front_end.submit(
+        1,
+        &json!({"command": "send", "message": {"text": "And be quick."}}),
+    );
     front_end.answer(1, &approval, &json!({"decision": "allow"}));
     let completion = front_end.wait_for(1, "question");
     assert_eq!(completion["about"], "completion");
-    assert!(provider.scripted.received_requests()[1].body.to_string().contains("And be quick."));
+    assert!(
+        provider.scripted.received_requests()[1]
+            .body
+            .to_string()
+            .contains("And be quick.")
+    );
     front_end.answer(1, &completion, &json!({"decision": "allow"}));
     // The session outlives the completion: the next message continues it.
     assert_eq!(front_end.wait_for_state(1, "idle")["outcome"], "completed");
-    front_end.submit(1, &json!({"command": "send", "message": {"text": "Now wait."}}));
+    front_end.submit(
+        1,
+        &json!({"command": "send", "message": {"text": "Now wait."}}),
+    );
     front_end.wait_for(1, "running");
     front_end.submit(1, &json!({"command": "interrupt"}));
     assert_eq!(front_end.wait_for_state(1, "idle")["outcome"], "cancelled");
     // Control is back: the conversation goes on after the interrupt.
-    front_end.submit(1, &json!({"command": "send", "message": {"text": "Finish."}}));
+    front_end.submit(
+        1,
+        &json!({"command": "send", "message": {"text": "Finish."}}),
+    );
     let completion = front_end.wait_for(1, "question");
     front_end.answer(1, &completion, &json!({"decision": "allow"}));
     assert_eq!(front_end.wait_for_state(1, "idle")["outcome"], "completed");
     front_end.submit(1, &json!({"command": "end"}));
     assert_eq!(front_end.wait_for_state(1, "ended")["outcome"], "completed");
-    assert_eq!(std::fs::read_to_string(work.path().join("one.txt")).unwrap(), "1\n");
+    assert_eq!(
+        std::fs::read_to_string(work.path().join("one.txt")).unwrap(),
+        "1\n"
+    );
     front_end.finish();
 }
 
@@ -156,7 +201,10 @@ fn a_task_resumes_after_kill_nine() {
     let home = TempDir::new().unwrap();
     let work = TempDir::new().unwrap();
     let provider = Provider::play([
-        call("write_to_file", json!({"path": "one.txt", "content": "1\n"})),
+        call(
+            "write_to_file",
+            json!({"path": "one.txt", "content": "1\n"}),
+        ),
         ProviderReply::text("I write a long").with_fault(ScriptedFault::StallAfter(20)),
         complete("Done."),
     ]);
@@ -173,8 +221,15 @@ fn a_task_resumes_after_kill_nine() {
     let mut front_end = FrontEndProcess::start(home.path());
     front_end.send(&json!({"session": 7, "resume": task, "spec": spec, "message": "Go on."}));
     let snapshot = front_end.wait_for(7, "snapshot");
-    let kinds: Vec<_> = snapshot["snapshot"]["records"].as_array().unwrap().iter().collect();
-    assert!(kinds.iter().any(|record| record["kind"] == "result"), "{snapshot}");
+    let kinds: Vec<_> = snapshot["snapshot"]["records"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
+    assert!(
+        kinds.iter().any(|record| record["kind"] == "result"),
+        "{snapshot}"
+    );
     let completion = front_end.wait_for(7, "question");
     front_end.answer(7, &completion, &json!({"decision": "allow"}));
     assert_eq!(front_end.wait_for_state(7, "idle")["outcome"], "completed");
@@ -187,11 +242,18 @@ fn an_unknown_request_is_rejected_and_nothing_breaks() {
     let work = TempDir::new().unwrap();
     let provider = Provider::play([complete("Done.")]);
     let mut front_end = FrontEndProcess::start(home.path());
-    front_end.send(&json!({"session": 1, "start": spec(&provider, work.path()), "message": "Finish."}));
+    front_end
+        .send(&json!({"session": 1, "start": spec(&provider, work.path()), "message": "Finish."}));
     let completion = front_end.wait_for(1, "question");
     let request = json!({"task": completion["request"]["task"], "call": "no such call"});
-    front_end.submit(1, &json!({"command": "answer", "request": request, "decision": {"decision": "allow"}}));
-    let rejected = front_end.lines.recv_timeout(Duration::from_secs(120)).unwrap();
+    front_end.submit(
+        1,
+        &json!({"command": "answer", "request": request, "decision": {"decision": "allow"}}),
+    );
+    let rejected = front_end
+        .lines
+        .recv_timeout(Duration::from_secs(120))
+        .unwrap();
     assert_eq!(rejected["error"], "no question about that call is open");
     front_end.answer(1, &completion, &json!({"decision": "allow"}));
     front_end.wait_for_state(1, "idle");

@@ -10,9 +10,16 @@ fn caught(sabotage: Sabotage) -> Option<(u64, sabir_simulate::Violation)> {
 #[test]
 fn broken_laws_are_noticed() {
     let look = |(sabotage, laws): &(Sabotage, &[Law])| {
-        let (seeds, violation) = caught(*sabotage).unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
-        assert!(laws.contains(&violation.law), "{sabotage:?} was taken for {violation}");
-        println!("{sabotage:?}: caught after {seeds} seeds: {}", violation.law);
+        let (seeds, violation) =
+            caught(*sabotage).unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
+        assert!(
+            laws.contains(&violation.law),
+            "{sabotage:?} was taken for {violation}"
+        );
+        println!(
+            "{sabotage:?}: caught after {seeds} seeds: {}",
+            violation.law
+        );
         // Without it the same seed is innocent.
         assert_eq!(simulate(seeds - 1, None, false).violation, None);
     };

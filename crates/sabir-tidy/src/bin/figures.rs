@@ -3,7 +3,11 @@
 //! Each folder is the root of a tree, and gets a column; the default is this tree. To compare with an earlier version, check it out
 //! beside this one: `git worktree add ../before main`, and then `… figures -- ../before .`.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command prints its result")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command prints its result"
+)]
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,9 +48,16 @@ fn main() -> ExitCode {
 
 /// Prints one row for each figure, with a column for each tree.
 fn print_figures(folders: &[String], trees: &[SourceTree]) {
-    let columns: Vec<_> = trees.iter().map(measure_tree).map(|figures: TreeFigures| figures.table_rows()).collect();
+    let columns: Vec<_> = trees
+        .iter()
+        .map(measure_tree)
+        .map(|figures: TreeFigures| figures.table_rows())
+        .collect();
     let Some(first) = columns.first() else { return };
-    let headings: String = folders.iter().map(|folder| format!(" {folder:>12}")).collect();
+    let headings: String = folders
+        .iter()
+        .map(|folder| format!(" {folder:>12}"))
+        .collect();
     println!("{:<42}{headings}", "figure");
     for (index, (name, _)) in first.iter().enumerate() {
         let values = columns.iter().filter_map(|rows| rows.get(index));
@@ -58,11 +69,17 @@ fn print_figures(folders: &[String], trees: &[SourceTree]) {
 /// Prints one row for each crate of a tree.
 fn print_crates(folder: &str, crates: &[CrateFigures], shows_cycles: bool) {
     println!("\n{folder}");
-    println!("{:<20} {:>7} {:>7} {:>7}", "crate", "lines", "code", "cycle");
+    println!(
+        "{:<20} {:>7} {:>7} {:>7}",
+        "crate", "lines", "code", "cycle"
+    );
     for figures in crates {
         println!("{figures}");
         if shows_cycles {
-            figures.largest_cycle.iter().for_each(|path| println!("    {path}"));
+            figures
+                .largest_cycle
+                .iter()
+                .for_each(|path| println!("    {path}"));
         }
     }
 }

@@ -32,15 +32,27 @@ enum RuleCondition {
 
 /// Definitions that hold others.
 const fn container_rule(kind: &'static str) -> DefinitionRule {
-    DefinitionRule { kind, when: RuleCondition::Always, holds_others: true }
+    DefinitionRule {
+        kind,
+        when: RuleCondition::Always,
+        holds_others: true,
+    }
 }
 
 /// Definitions whose inside is not looked at.
 const fn leaf_rule(kind: &'static str) -> DefinitionRule {
-    DefinitionRule { kind, when: RuleCondition::Always, holds_others: false }
+    DefinitionRule {
+        kind,
+        when: RuleCondition::Always,
+        holds_others: false,
+    }
 }
 
-const FUNCTIONS: &[&str] = &["arrow_function", "function_expression", "generator_function"];
+const FUNCTIONS: &[&str] = &[
+    "arrow_function",
+    "function_expression",
+    "generator_function",
+];
 const PROTOTYPES: &[&str] = &["function_declarator"];
 
 const RUST: &[DefinitionRule] = &[
@@ -59,18 +71,41 @@ const RUST: &[DefinitionRule] = &[
     leaf_rule("static_item"),
     leaf_rule("macro_definition"),
 ];
-const PYTHON: &[DefinitionRule] =
-    &[container_rule("class_definition"), leaf_rule("function_definition"), leaf_rule("type_alias_statement")];
+const PYTHON: &[DefinitionRule] = &[
+    container_rule("class_definition"),
+    leaf_rule("function_definition"),
+    leaf_rule("type_alias_statement"),
+];
 const JAVASCRIPT: &[DefinitionRule] = &[
     container_rule("class_declaration"),
     leaf_rule("function_declaration"),
     leaf_rule("generator_function_declaration"),
     leaf_rule("method_definition"),
-    DefinitionRule { kind: "variable_declarator", when: RuleCondition::Is("value", FUNCTIONS), holds_others: false },
-    DefinitionRule { kind: "variable_declarator", when: RuleCondition::Is("value", &["class"]), holds_others: true },
-    DefinitionRule { kind: "field_definition", when: RuleCondition::Is("value", FUNCTIONS), holds_others: false },
-    DefinitionRule { kind: "assignment_expression", when: RuleCondition::Is("right", FUNCTIONS), holds_others: false },
-    DefinitionRule { kind: "pair", when: RuleCondition::Is("value", FUNCTIONS), holds_others: false },
+    DefinitionRule {
+        kind: "variable_declarator",
+        when: RuleCondition::Is("value", FUNCTIONS),
+        holds_others: false,
+    },
+    DefinitionRule {
+        kind: "variable_declarator",
+        when: RuleCondition::Is("value", &["class"]),
+        holds_others: true,
+    },
+    DefinitionRule {
+        kind: "field_definition",
+        when: RuleCondition::Is("value", FUNCTIONS),
+        holds_others: false,
+    },
+    DefinitionRule {
+        kind: "assignment_expression",
+        when: RuleCondition::Is("right", FUNCTIONS),
+        holds_others: false,
+    },
+    DefinitionRule {
+        kind: "pair",
+        when: RuleCondition::Is("value", FUNCTIONS),
+        holds_others: false,
+    },
 ];
 const TYPESCRIPT: &[DefinitionRule] = &[
     container_rule("abstract_class_declaration"),
@@ -108,18 +143,41 @@ const C: &[DefinitionRule] = &[
     leaf_rule("function_definition"),
     leaf_rule("type_definition"),
     leaf_rule("preproc_function_def"),
-    DefinitionRule { kind: "enum_specifier", when: RuleCondition::Has("body"), holds_others: false },
-    DefinitionRule { kind: "union_specifier", when: RuleCondition::Has("body"), holds_others: false },
-    DefinitionRule { kind: "declaration", when: RuleCondition::Is("declarator", PROTOTYPES), holds_others: false },
+    DefinitionRule {
+        kind: "enum_specifier",
+        when: RuleCondition::Has("body"),
+        holds_others: false,
+    },
+    DefinitionRule {
+        kind: "union_specifier",
+        when: RuleCondition::Has("body"),
+        holds_others: false,
+    },
+    DefinitionRule {
+        kind: "declaration",
+        when: RuleCondition::Is("declarator", PROTOTYPES),
+        holds_others: false,
+    },
 ];
-const C_STRUCT: &[DefinitionRule] =
-    &[DefinitionRule { kind: "struct_specifier", when: RuleCondition::Has("body"), holds_others: false }];
+const C_STRUCT: &[DefinitionRule] = &[DefinitionRule {
+    kind: "struct_specifier",
+    when: RuleCondition::Has("body"),
+    holds_others: false,
+}];
 const CPP: &[DefinitionRule] = &[
     container_rule("namespace_definition"),
     leaf_rule("alias_declaration"),
     leaf_rule("concept_definition"),
-    DefinitionRule { kind: "class_specifier", when: RuleCondition::Has("body"), holds_others: true },
-    DefinitionRule { kind: "struct_specifier", when: RuleCondition::Has("body"), holds_others: true },
+    DefinitionRule {
+        kind: "class_specifier",
+        when: RuleCondition::Has("body"),
+        holds_others: true,
+    },
+    DefinitionRule {
+        kind: "struct_specifier",
+        when: RuleCondition::Has("body"),
+        holds_others: true,
+    },
     DefinitionRule {
         kind: "field_declaration",
         when: RuleCondition::Is("declarator", PROTOTYPES),
@@ -147,8 +205,18 @@ const BASH: &[DefinitionRule] = &[leaf_rule("function_definition")];
 
 /// All languages.
 static LANGUAGES: [Language; 12] = [
-    Language { name: "Rust", extensions: &["rs"], grammar: tree_sitter_rust::LANGUAGE, rules: &[RUST] },
-    Language { name: "Python", extensions: &["py", "pyi"], grammar: tree_sitter_python::LANGUAGE, rules: &[PYTHON] },
+    Language {
+        name: "Rust",
+        extensions: &["rs"],
+        grammar: tree_sitter_rust::LANGUAGE,
+        rules: &[RUST],
+    },
+    Language {
+        name: "Python",
+        extensions: &["py", "pyi"],
+        grammar: tree_sitter_python::LANGUAGE,
+        rules: &[PYTHON],
+    },
     Language {
         name: "JavaScript",
         extensions: &["js", "jsx", "mjs", "cjs"],
@@ -167,9 +235,24 @@ static LANGUAGES: [Language; 12] = [
         grammar: tree_sitter_typescript::LANGUAGE_TSX,
         rules: &[JAVASCRIPT, TYPESCRIPT],
     },
-    Language { name: "Go", extensions: &["go"], grammar: tree_sitter_go::LANGUAGE, rules: &[GO] },
-    Language { name: "Java", extensions: &["java"], grammar: tree_sitter_java::LANGUAGE, rules: &[JAVA] },
-    Language { name: "C", extensions: &["c"], grammar: tree_sitter_c::LANGUAGE, rules: &[C, C_STRUCT] },
+    Language {
+        name: "Go",
+        extensions: &["go"],
+        grammar: tree_sitter_go::LANGUAGE,
+        rules: &[GO],
+    },
+    Language {
+        name: "Java",
+        extensions: &["java"],
+        grammar: tree_sitter_java::LANGUAGE,
+        rules: &[JAVA],
+    },
+    Language {
+        name: "C",
+        extensions: &["c"],
+        grammar: tree_sitter_c::LANGUAGE,
+        rules: &[C, C_STRUCT],
+    },
     Language {
         name: "C++",
         // A header may be of either language, and this grammar reads both.
@@ -177,25 +260,51 @@ static LANGUAGES: [Language; 12] = [
         grammar: tree_sitter_cpp::LANGUAGE,
         rules: &[C, CPP],
     },
-    Language { name: "Ruby", extensions: &["rb", "rake"], grammar: tree_sitter_ruby::LANGUAGE, rules: &[RUBY] },
-    Language { name: "PHP", extensions: &["php"], grammar: tree_sitter_php::LANGUAGE_PHP, rules: &[PHP] },
-    Language { name: "Bash", extensions: &["sh", "bash"], grammar: tree_sitter_bash::LANGUAGE, rules: &[BASH] },
+    Language {
+        name: "Ruby",
+        extensions: &["rb", "rake"],
+        grammar: tree_sitter_ruby::LANGUAGE,
+        rules: &[RUBY],
+    },
+    Language {
+        name: "PHP",
+        extensions: &["php"],
+        grammar: tree_sitter_php::LANGUAGE_PHP,
+        rules: &[PHP],
+    },
+    Language {
+        name: "Bash",
+        extensions: &["sh", "bash"],
+        grammar: tree_sitter_bash::LANGUAGE,
+        rules: &[BASH],
+    },
 ];
 
 impl Language {
     /// The language of a file of that name.
     pub(crate) fn for_file(name: &str) -> Option<&'static Self> {
         let (_, extension) = name.rsplit_once('.')?;
-        LANGUAGES.iter().find(|language| language.extensions.iter().any(|known| extension.eq_ignore_ascii_case(known)))
+        LANGUAGES.iter().find(|language| {
+            language
+                .extensions
+                .iter()
+                .any(|known| extension.eq_ignore_ascii_case(known))
+        })
     }
 
     /// The rule after which a node is a definition.
     pub(crate) fn matching_rule(&self, node: &Node<'_>) -> Option<&'static DefinitionRule> {
         let kind = node.kind();
         let is = |field: &str, kinds: &[&str]| {
-            node.child_by_field_name(field).is_some_and(|child| kinds.contains(&child.kind()))
+            node.child_by_field_name(field)
+                .is_some_and(|child| kinds.contains(&child.kind()))
         };
-        let mut rules = self.rules.iter().copied().flatten().filter(|rule| rule.kind == kind && node.is_named());
+        let mut rules = self
+            .rules
+            .iter()
+            .copied()
+            .flatten()
+            .filter(|rule| rule.kind == kind && node.is_named());
         rules.find(|rule| match rule.when {
             RuleCondition::Always => true,
             RuleCondition::Has(field) => node.child_by_field_name(field).is_some(),
@@ -206,7 +315,8 @@ impl Language {
 
 /// The languages with their extensions, in words.
 pub(crate) fn known_languages() -> String {
-    let name = |language: &Language| format!("{} (.{})", language.name, language.extensions.join(", ."));
+    let name =
+        |language: &Language| format!("{} (.{})", language.name, language.extensions.join(", ."));
     LANGUAGES.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 

@@ -14,7 +14,11 @@ fn check(name: &str, text: &str, expected: &str) {
     let outline = parse_outline(text, Language::for_file(name).unwrap(), later()).unwrap();
     let line = |definition: &CodeDefinition| {
         let (first, last) = definition.lines;
-        format!("{}{first}-{last}: {}\n", "  ".repeat(definition.depth), definition.signature)
+        format!(
+            "{}{first}-{last}: {}\n",
+            "  ".repeat(definition.depth),
+            definition.signature
+        )
     };
     let found: String = outline.definitions.iter().map(line).collect();
     assert_eq!(found.trim_end(), expected, "{name}");
@@ -66,7 +70,11 @@ fn typescript() {
          implements I\n    6-6: abstract f(): void\n    7-7: g = (x: number): number =>\n10-10: declare function h(x: string): void;\n11-11: export \
          const k = <T,>(x: T) =>",
     );
-    check("a.tsx", "export function App(): Node {\n  return <p/>;\n}\n", "1-3: export function App(): Node");
+    check(
+        "a.tsx",
+        "export function App(): Node {\n  return <p/>;\n}\n",
+        "1-3: export function App(): Node",
+    );
 }
 
 #[test]
@@ -120,7 +128,11 @@ fn ruby_php_bash() {
         "3-3: namespace N;\n4-4: interface I\n  4-4: function f();\n5-9: final class A extends B\n  6-8: public function g(int $x): int\n10-10: \
          function h()",
     );
-    check("a.sh", "#!/bin/bash\nf() {\n  echo\n}\nfunction g { :; }\n", "2-4: f()\n5-5: function g");
+    check(
+        "a.sh",
+        "#!/bin/bash\nf() {\n  echo\n}\nfunction g { :; }\n",
+        "2-4: f()\n5-5: function g",
+    );
 }
 
 #[test]
@@ -136,16 +148,32 @@ fn long_signatures_are_cut() {
     let text = format!("fn f({}) {{}}", "é: u8, ".repeat(200));
     let outline = parse_outline(&text, Language::for_file("x.rs").unwrap(), later()).unwrap();
     let signature = &outline.definitions[0].signature;
-    assert!(signature.ends_with('…') && signature.len() <= MAX_SIGNATURE_BYTES + 3, "{signature}");
+    assert!(
+        signature.ends_with('…') && signature.len() <= MAX_SIGNATURE_BYTES + 3,
+        "{signature}"
+    );
 }
 
 /// No text overflows the stack or panics.
 #[test]
 fn any_text_ends() {
     for language in language::all_languages() {
-        for piece in
-            ["{", "(", "[", "<", "class A {", "fn f(", "\"", "/*", "<<A\n", "é\r", "\\", "}", "if x:\n ", "a.b?.c<"]
-        {
+        for piece in [
+            "{",
+            "(",
+            "[",
+            "<",
+            "class A {",
+            "fn f(",
+            "\"",
+            "/*",
+            "<<A\n",
+            "é\r",
+            "\\",
+            "}",
+            "if x:\n ",
+            "a.b?.c<",
+        ] {
             let text = piece.repeat(4000 / piece.len());
             if let Some(outline) = parse_outline(&text, language, later()) {
                 assert!(outline.definitions.len() <= text.len(), "{}", language.name);
@@ -157,12 +185,18 @@ fn any_text_ends() {
 #[test]
 fn the_time_is_limited() {
     let text = "\"".repeat(100_000);
-    assert_eq!(parse_outline(&text, Language::for_file("x.rs").unwrap(), Instant::now()), None);
+    assert_eq!(
+        parse_outline(&text, Language::for_file("x.rs").unwrap(), Instant::now()),
+        None
+    );
 }
 
 #[test]
 fn extensions_are_of_one_language() {
-    let mut all: Vec<_> = language::all_languages().iter().flat_map(|language| language.extensions).collect();
+    let mut all: Vec<_> = language::all_languages()
+        .iter()
+        .flat_map(|language| language.extensions)
+        .collect();
     all.sort_unstable();
     let count = all.len();
     all.dedup();

@@ -12,8 +12,14 @@ pub(crate) struct FileViews(pub(crate) Vec<(String, Result<FileView, String>)>);
 /// What was seen of a file.
 pub(crate) enum FileView {
     Lines(NumberedLines),
-    Empty { path: String },
-    Picture { path: String, size: String, picture: LoadedPicture },
+    Empty {
+        path: String,
+    },
+    Picture {
+        path: String,
+        size: String,
+        picture: LoadedPicture,
+    },
 }
 
 /// Lines of a file.
@@ -45,17 +51,31 @@ impl From<FileViews> for ToolOutput {
             let words = match seen {
                 Ok(FileView::Lines(lines)) => lines.render_lines(),
                 Ok(FileView::Empty { path }) => format!("`{path}` is empty."),
-                Ok(FileView::Picture { path, size, picture }) => {
+                Ok(FileView::Picture {
+                    path,
+                    size,
+                    picture,
+                }) => {
                     images.push(picture.image);
                     let (format, width, height) = (picture.format, picture.width, picture.height);
-                    format!("`{path}` is an image ({format}, {width} × {height}, {size}), shown below.")
+                    format!(
+                        "`{path}` is an image ({format}, {width} × {height}, {size}), shown below."
+                    )
                 }
                 Err(reason) if alone => reason,
                 Err(reason) => format!("[Not read: {reason}]"),
             };
-            parts.push(if alone { words } else { format!("{name}\n{words}") });
+            parts.push(if alone {
+                words
+            } else {
+                format!("{name}\n{words}")
+            });
         }
-        Self { images, failed, ..Self::done(parts.join("\n\n")) }
+        Self {
+            images,
+            failed,
+            ..Self::done(parts.join("\n\n"))
+        }
     }
 }
 
@@ -64,7 +84,9 @@ impl NumberedLines {
     fn render_lines(&self) -> String {
         let end = self.first + self.lines.len().saturating_sub(1);
         let width = self.wanted.to_string().len();
-        let numbered = (self.first..).zip(&self.lines).map(|(number, line)| format!("{number:>width$} | {line}"));
+        let numbered = (self.first..)
+            .zip(&self.lines)
+            .map(|(number, line)| format!("{number:>width$} | {line}"));
         let mut all: Vec<_> = numbered.collect();
         let notes = self.view_notes(end);
         if !notes.is_empty() {
@@ -90,7 +112,10 @@ impl NumberedLines {
             notes.push(format!("Read on with start_line {}.", end + 1));
         }
         if self.encoding != TextEncoding::Utf8 {
-            notes.push(format!("The file is {}; edits keep that.", self.encoding.name()));
+            notes.push(format!(
+                "The file is {}; edits keep that.",
+                self.encoding.name()
+            ));
         }
         match self.crlf {
             (0, _) => {}

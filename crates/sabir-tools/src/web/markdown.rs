@@ -166,9 +166,25 @@ struct TitleState {
 
 impl<'a> MarkdownWriter<'a> {
     fn new(base: &'a Url) -> Self {
-        let (nesting, table, title) = (ListNesting::default(), TableState::default(), TitleState::default());
+        let (nesting, table, title) = (
+            ListNesting::default(),
+            TableState::default(),
+            TitleState::default(),
+        );
         let (out, skipped, pre, link) = (String::new(), None, None, None);
-        Self { base, out, breaks: 0, space: false, skipped, nesting, table, pre, link, title, main: (None, None) }
+        Self {
+            base,
+            out,
+            breaks: 0,
+            space: false,
+            skipped,
+            nesting,
+            table,
+            pre,
+            link,
+            title,
+            main: (None, None),
+        }
     }
 
     fn start_tag(&mut self, tag: &StartTag<()>) {
@@ -194,17 +210,27 @@ impl<'a> MarkdownWriter<'a> {
             b"title" => self.title.open = self.title.text.is_empty(),
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
                 let level = name.get(1).map_or(1, |digit| usize::from(digit - b'0'));
-                self.nesting.marker.get_or_insert_default().push_str(&format!("{} ", "#".repeat(level)));
+                self.nesting
+                    .marker
+                    .get_or_insert_default()
+                    .push_str(&format!("{} ", "#".repeat(level)));
             }
             b"ul" => self.nesting.lists.push(None),
             b"ol" => {
-                let first = tag_attribute(tag, b"start").and_then(|start| start.parse().ok()).unwrap_or(1);
+                let first = tag_attribute(tag, b"start")
+                    .and_then(|start| start.parse().ok())
+                    .unwrap_or(1);
                 self.nesting.lists.push(Some(first));
             }
             b"li" => self.start_item(),
             b"blockquote" => self.nesting.quotes += 1,
             b"hr" => self.push_word("---"),
-            b"pre" => self.pre = Some(CodeBlock { language: code_language(tag), ..CodeBlock::default() }),
+            b"pre" => {
+                self.pre = Some(CodeBlock {
+                    language: code_language(tag),
+                    ..CodeBlock::default()
+                })
+            }
             b"code" | b"kbd" | b"samp" | b"tt" => self.push_glued("`"),
             b"a" => {
                 self.link = tag_attribute(tag, b"href")
@@ -212,7 +238,12 @@ impl<'a> MarkdownWriter<'a> {
                     .map(|href| OpenLink { href, open: false })
             }
             b"img" => self.push_picture(tag),
-            b"table" => self.table = TableState { depth: self.table.depth + 1, ..std::mem::take(&mut self.table) },
+            b"table" => {
+                self.table = TableState {
+                    depth: self.table.depth + 1,
+                    ..std::mem::take(&mut self.table)
+                }
+            }
             b"tr" => self.start_row(),
             b"td" | b"th" => self.start_cell(),
             b"main" if self.main.0.is_none() => self.main.0 = Some(self.out.len()),
@@ -291,16 +322,30 @@ impl<'a> MarkdownWriter<'a> {
             self.end_code_block();
         }
         self.close_row();
-        let title = self.title.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (begin, end) = (self.main.0.unwrap_or_default(), self.main.1.unwrap_or(self.out.len()));
-        let main = self.out.get(begin..end).filter(|main| self.main.0.is_some() && main.trim().len() >= MIN_MAIN_BYTES);
+        let title = self
+            .title
+            .text
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let (begin, end) = (
+            self.main.0.unwrap_or_default(),
+            self.main.1.unwrap_or(self.out.len()),
+        );
+        let main = self
+            .out
+            .get(begin..end)
+            .filter(|main| self.main.0.is_some() && main.trim().len() >= MIN_MAIN_BYTES);
         let body = main.unwrap_or(&self.out).trim();
         let head = if title.is_empty() || body.starts_with(&format!("# {title}\n")) {
             String::new()
         } else {
             format!("Title: {title}\n\n")
         };
-        MarkdownPage { text: format!("{head}{body}").trim_end().to_owned(), main: main.is_some() }
+        MarkdownPage {
+            text: format!("{head}{body}").trim_end().to_owned(),
+            main: main.is_some(),
+        }
     }
 
     /// The space that an element of that name has around it.
@@ -352,9 +397,18 @@ impl<'a> MarkdownWriter<'a> {
 
     /// What each line begins with here.
     fn line_margin(&self) -> String {
-        let own = usize::from(self.nesting.marker.as_ref().is_some_and(|marker| !marker.starts_with('#')));
+        let own = usize::from(
+            self.nesting
+                .marker
+                .as_ref()
+                .is_some_and(|marker| !marker.starts_with('#')),
+        );
         let depth = self.nesting.lists.len().saturating_sub(own).min(MAX_DEPTH);
-        format!("{}{}", "> ".repeat(self.nesting.quotes.min(MAX_DEPTH)), "  ".repeat(depth))
+        format!(
+            "{}{}",
+            "> ".repeat(self.nesting.quotes.min(MAX_DEPTH)),
+            "  ".repeat(depth)
+        )
     }
 
     /// Nothing between the two marks: nothing at all.
@@ -381,7 +435,10 @@ impl<'a> MarkdownWriter<'a> {
         let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
         if !alt.is_empty() {
             let source = tag_attribute(tag, b"src").and_then(|source| self.resolve_href(&source));
-            self.push_word(&source.map_or_else(|| format!("![{alt}]"), |source| format!("![{alt}]({source})")));
+            self.push_word(&source.map_or_else(
+                || format!("![{alt}]"),
+                |source| format!("![{alt}]({source})"),
+            ));
         }
     }
 
@@ -391,7 +448,11 @@ impl<'a> MarkdownWriter<'a> {
         if href.is_empty() || href.starts_with('#') || href.len() > MAX_LINK_BYTES {
             return None;
         }
-        let url = self.base.join(href).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+        let url = self
+            .base
+            .join(href)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https"))?;
         Some(String::from(url)).filter(|url| url.len() <= MAX_LINK_BYTES)
     }
 
@@ -418,7 +479,11 @@ impl<'a> MarkdownWriter<'a> {
         self.out.push_str(" |");
         self.table.rows += 1;
         if self.table.rows == 1 {
-            let line = format!("\n{}|{}", self.line_margin(), " --- |".repeat(self.table.cells.min(MAX_COLUMNS)));
+            let line = format!(
+                "\n{}|{}",
+                self.line_margin(),
+                " --- |".repeat(self.table.cells.min(MAX_COLUMNS))
+            );
             self.out.push_str(&line);
         }
         self.table.cells = 0;
@@ -426,13 +491,19 @@ impl<'a> MarkdownWriter<'a> {
     }
 
     fn end_code_block(&mut self) {
-        let Some(CodeBlock { text, language }) = self.pre.take() else { return };
+        let Some(CodeBlock { text, language }) = self.pre.take() else {
+            return;
+        };
         let text = text.strip_prefix('\n').unwrap_or(&text).trim_end();
         if self.table.cells > 0 {
             return self.push_text(text);
         }
         if !text.trim().is_empty() {
-            let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+            let longest = text
+                .split(|c| c != '`')
+                .map(str::len)
+                .max()
+                .unwrap_or_default();
             let fence = "`".repeat(longest.max(2) + 1);
             self.breaks = 2;
             self.push_glued(&format!("{fence}{language}"));
@@ -448,13 +519,18 @@ impl<'a> MarkdownWriter<'a> {
 }
 
 fn tag_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
-    tag.attributes.get(name).map(|value| String::from_utf8_lossy(value).into_owned())
+    tag.attributes
+        .get(name)
+        .map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
 /// The language that the class of a piece of code names.
 fn code_language(tag: &StartTag<()>) -> String {
     let class = tag_attribute(tag, b"class").unwrap_or_default();
-    let name = class.split_whitespace().find_map(|name| name.strip_prefix("language-").or(name.strip_prefix("lang-")));
+    let name = class.split_whitespace().find_map(|name| {
+        name.strip_prefix("language-")
+            .or(name.strip_prefix("lang-"))
+    });
     name.filter(|name| name.len() <= 20 && name.chars().all(|c| c.is_ascii_alphanumeric()))
         .unwrap_or_default()
         .to_owned()
@@ -480,7 +556,10 @@ mod tests {
         check("<h2></h2>x", "x");
         check("a<br>b<div>c</div>d", "a\nb\nc\nd");
         check("a<hr>b", "a\n\n---\n\nb");
-        check("a<b>b</b> <i>c</i>&nbsp;d &lt;x&gt; &amp;amp; &eacute;", "ab c d <x> &amp; é");
+        check(
+            "a<b>b</b> <i>c</i>&nbsp;d &lt;x&gt; &amp;amp; &eacute;",
+            "ab c d <x> &amp; é",
+        );
         check("<blockquote><p>a<p>b</blockquote>c", "> a\n\n> b\n\nc");
         check("", "");
     }
@@ -502,13 +581,19 @@ mod tests {
             "<table><tr><th>a<th>b</tr><tr><td>1</td><td>2<p>3</td></tr></table>x",
             "| a | b |\n| --- | --- |\n| 1 | 2 3 |\n\nx",
         );
-        check("<table><tr><td>a<table><tr><td>b<td>c</table><td>d</table>", "| a b c | d |\n| --- | --- |");
+        check(
+            "<table><tr><td>a<table><tr><td>b<td>c</table><td>d</table>",
+            "| a b c | d |\n| --- | --- |",
+        );
         check("<table></table><table><tr></tr></table>", "");
     }
 
     #[test]
     fn code() {
-        check("<pre><code class='hljs language-rust'>\n  a\n\n  b\n</code></pre>c", "```rust\n  a\n\n  b\n```\n\nc");
+        check(
+            "<pre><code class='hljs language-rust'>\n  a\n\n  b\n</code></pre>c",
+            "```rust\n  a\n\n  b\n```\n\nc",
+        );
         check("<pre>```\n<b>x</b>\n```</pre>", "````\n```\nx\n```\n````");
         check("use <code>a b</code>, <code></code>c", "use `a b`, c");
         check("<ul><li><pre>x\ny</pre></ul>", "- ```\n  x\n  y\n  ```");
@@ -518,8 +603,14 @@ mod tests {
     #[test]
     fn links_and_pictures() {
         check("<a href='../x#y'>t u</a>.", "[t u](https://docs.test/x#y).");
-        check("<a href='#y'>t</a> <a href='javascript:x'>u</a> <a>v</a> <a href='/w'></a>", "t u v");
-        check("<img src=x.png alt='a  cat'><img src=y.png>", "![a cat](https://docs.test/a/x.png)");
+        check(
+            "<a href='#y'>t</a> <a href='javascript:x'>u</a> <a>v</a> <a href='/w'></a>",
+            "t u v",
+        );
+        check(
+            "<img src=x.png alt='a  cat'><img src=y.png>",
+            "![a cat](https://docs.test/a/x.png)",
+        );
         check("<img src='data:image/png;base64,AA' alt=dot>", "![dot]");
         check(&format!("<a href='/{}'>long</a>", "x".repeat(600)), "long");
     }
@@ -538,10 +629,24 @@ mod tests {
     #[test]
     fn the_main_part_is_enough() {
         let words = "word ".repeat(50);
-        let html = format!("<title>T</title><nav>menu</nav><main><h2>Head</h2>{words}</main><footer>foot</footer>");
+        let html = format!(
+            "<title>T</title><nav>menu</nav><main><h2>Head</h2>{words}</main><footer>foot</footer>"
+        );
         let expected = format!("Title: T\n\n## Head\n\n{}", words.trim_end());
-        assert_eq!(page(&html), MarkdownPage { text: expected, main: true });
-        assert_eq!(page("a<main>b</main>"), MarkdownPage { text: "a\n\nb".to_owned(), main: false });
+        assert_eq!(
+            page(&html),
+            MarkdownPage {
+                text: expected,
+                main: true
+            }
+        );
+        assert_eq!(
+            page("a<main>b</main>"),
+            MarkdownPage {
+                text: "a\n\nb".to_owned(),
+                main: false
+            }
+        );
     }
 
     /// Nothing overflows, and the text stays within its bound.
@@ -561,7 +666,11 @@ mod tests {
             "&",
         ] {
             let text = page(&piece.repeat(200_000)).text;
-            assert!(text.len() <= MAX_TEXT_BYTES + 1000, "{piece}: {}", text.len());
+            assert!(
+                text.len() <= MAX_TEXT_BYTES + 1000,
+                "{piece}: {}",
+                text.len()
+            );
         }
     }
 }

@@ -25,11 +25,19 @@ pub enum NetworkScope {
 const NON_PUBLIC_V4: [(Ipv4Addr, u32, &str); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this machine"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private network"),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, "a provider's inner network"),
+    (
+        Ipv4Addr::new(100, 64, 0, 0),
+        10,
+        "a provider's inner network",
+    ),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "this machine"),
     // The address of a cloud's wire server, which stands in a public network.
     (Ipv4Addr::new(168, 63, 129, 16), 32, "a cloud's metadata"),
-    (Ipv4Addr::new(169, 254, 0, 0), 16, "the local link, where clouds keep their metadata"),
+    (
+        Ipv4Addr::new(169, 254, 0, 0),
+        16,
+        "the local link, where clouds keep their metadata",
+    ),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "a private network"),
     (Ipv4Addr::new(192, 0, 0, 0), 24, "reserved"),
     (Ipv4Addr::new(192, 0, 2, 0), 24, "for examples only"),
@@ -47,10 +55,26 @@ const NON_PUBLIC_V6: [(Ipv6Addr, u32, &str); 8] = [
     (Ipv6Addr::LOCALHOST, 128, "this machine"),
     (Ipv6Addr::UNSPECIFIED, 128, "this machine"),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "reserved"),
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "for examples only"),
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "for examples only"),
-    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "a private network"),
-    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "the local link"),
+    (
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0),
+        32,
+        "for examples only",
+    ),
+    (
+        Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0),
+        20,
+        "for examples only",
+    ),
+    (
+        Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0),
+        7,
+        "a private network",
+    ),
+    (
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),
+        10,
+        "the local link",
+    ),
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
@@ -74,19 +98,32 @@ impl NetworkScope {
 
     /// The addresses to connect to, and no others. The only place where a name server is asked. A port of 0 means the one of
     /// the address that is asked for.
-    pub(crate) async fn resolve_addresses(&self, place: &WebUrl, limit: Duration) -> Result<Vec<SocketAddr>, String> {
+    pub(crate) async fn resolve_addresses(
+        &self,
+        place: &WebUrl,
+        limit: Duration,
+    ) -> Result<Vec<SocketAddr>, String> {
         if let Some(refusal) = self.refusal_reason(place) {
             return Err(refusal);
         }
         let name = place.host().to_string();
         let found: Vec<SocketAddr> = match self {
-            Self::Only(known) => known.iter().filter(|(host, _)| *host == name).map(|(_, address)| *address).collect(),
+            Self::Only(known) => known
+                .iter()
+                .filter(|(host, _)| *host == name)
+                .map(|(_, address)| *address)
+                .collect(),
             Self::Public => match place.host() {
                 Host::Ipv4(address) => vec![SocketAddr::new(IpAddr::V4(address), 0)],
                 Host::Ipv6(address) => vec![SocketAddr::new(IpAddr::V6(address), 0)],
                 // The dot at the end keeps the machine's search list out.
                 Host::Domain(name) => {
-                    match tokio::time::timeout(limit, tokio::net::lookup_host((format!("{name}."), 0))).await {
+                    match tokio::time::timeout(
+                        limit,
+                        tokio::net::lookup_host((format!("{name}."), 0)),
+                    )
+                    .await
+                    {
                         Ok(found) => found.map(Iterator::collect).unwrap_or_default(),
                         Err(_) => {
                             return Err(format!(
@@ -103,7 +140,11 @@ impl NetworkScope {
             ));
         }
         // One that is closed among public ones is a trap, so all are refused.
-        match found.iter().find_map(|address| non_public_kind(address.ip())).filter(|_| *self == Self::Public) {
+        match found
+            .iter()
+            .find_map(|address| non_public_kind(address.ip()))
+            .filter(|_| *self == Self::Public)
+        {
             Some(why) => Err(refusal_text(place, why)),
             None => Ok(found),
         }
@@ -111,7 +152,10 @@ impl NetworkScope {
 }
 
 fn refusal_text(place: &WebUrl, why: &str) -> String {
-    format!("`{}` is refused: it is {why}, and fetch_url reaches public hosts only.", place.host())
+    format!(
+        "`{}` is refused: it is {why}, and fetch_url reaches public hosts only.",
+        place.host()
+    )
 }
 
 /// What an address is, if it is not public.
@@ -123,13 +167,23 @@ fn non_public_kind(address: IpAddr) -> Option<&'static str> {
 }
 
 fn non_public_kind_v4(address: Ipv4Addr) -> Option<&'static str> {
-    let within = |network: Ipv4Addr, bits: u32| (u32::from(address) ^ u32::from(network)).leading_zeros() >= bits;
-    NON_PUBLIC_V4.iter().find(|(network, bits, _)| within(*network, *bits)).map(|(.., what)| *what)
+    let within = |network: Ipv4Addr, bits: u32| {
+        (u32::from(address) ^ u32::from(network)).leading_zeros() >= bits
+    };
+    NON_PUBLIC_V4
+        .iter()
+        .find(|(network, bits, _)| within(*network, *bits))
+        .map(|(.., what)| *what)
 }
 
 fn non_public_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
-    let within = |network: Ipv6Addr, bits: u32| (u128::from(address) ^ u128::from(network)).leading_zeros() >= bits;
-    if let Some((.., what)) = NON_PUBLIC_V6.iter().find(|(network, bits, _)| within(*network, *bits)) {
+    let within = |network: Ipv6Addr, bits: u32| {
+        (u128::from(address) ^ u128::from(network)).leading_zeros() >= bits
+    };
+    if let Some((.., what)) = NON_PUBLIC_V6
+        .iter()
+        .find(|(network, bits, _)| within(*network, *bits))
+    {
         return Some(what);
     }
     match address.segments() {
@@ -211,7 +265,10 @@ mod tests {
             "fec0::1",
             "ff02::1",
         ] {
-            assert!(non_public_kind(address.parse().unwrap()).is_some(), "{address} is not public");
+            assert!(
+                non_public_kind(address.parse().unwrap()).is_some(),
+                "{address} is not public"
+            );
         }
     }
 
@@ -243,7 +300,11 @@ mod tests {
             "64:ff9b::808:808",
             "2002:808:808::1",
         ] {
-            assert_eq!(non_public_kind(address.parse().unwrap()), None, "{address} is public");
+            assert_eq!(
+                non_public_kind(address.parse().unwrap()),
+                None,
+                "{address} is public"
+            );
         }
     }
 
@@ -275,20 +336,44 @@ mod tests {
             "127。0。0。1",
         ] {
             let place = WebUrl::parse(&format!("http://{host}/latest/meta-data/")).unwrap();
-            let words = NetworkScope::Public.refusal_reason(&place).unwrap_or_else(|| panic!("{host} passes"));
+            let words = NetworkScope::Public
+                .refusal_reason(&place)
+                .unwrap_or_else(|| panic!("{host} passes"));
             assert!(words.contains("is refused: it is "), "{words}");
         }
-        assert_eq!(NetworkScope::Public.refusal_reason(&WebUrl::parse("https://docs.rs/").unwrap()), None);
+        assert_eq!(
+            NetworkScope::Public.refusal_reason(&WebUrl::parse("https://docs.rs/").unwrap()),
+            None
+        );
     }
 
     #[tokio::test]
     async fn only_what_is_listed_is_reached() {
-        let reach = NetworkScope::Only(vec![("docs.test".to_owned(), "127.0.0.1:4".parse().unwrap())]);
-        let at =
-            async |text: &str| reach.resolve_addresses(&WebUrl::parse(text).unwrap(), Duration::from_secs(1)).await;
-        assert_eq!(at("http://Docs.test./").await, Ok(vec!["127.0.0.1:4".parse().unwrap()]));
-        for other in ["http://127.0.0.1:4/", "http://docs.test.evil/", "https://docs.rs/"] {
-            assert!(at(other).await.unwrap_err().starts_with("No address is known"), "{other}");
+        let reach = NetworkScope::Only(vec![(
+            "docs.test".to_owned(),
+            "127.0.0.1:4".parse().unwrap(),
+        )]);
+        let at = async |text: &str| {
+            reach
+                .resolve_addresses(&WebUrl::parse(text).unwrap(), Duration::from_secs(1))
+                .await
+        };
+        assert_eq!(
+            at("http://Docs.test./").await,
+            Ok(vec!["127.0.0.1:4".parse().unwrap()])
+        );
+        for other in [
+            "http://127.0.0.1:4/",
+            "http://docs.test.evil/",
+            "https://docs.rs/",
+        ] {
+            assert!(
+                at(other)
+                    .await
+                    .unwrap_err()
+                    .starts_with("No address is known"),
+                "{other}"
+            );
         }
     }
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION,
+};
 use reqwest::{Client, Response};
 
 use super::network_scope::NetworkScope;
@@ -52,12 +54,20 @@ pub(crate) enum FetchOutcome {
 }
 
 /// Asks for a document. Dropping the future ends the request.
-pub(crate) async fn fetch_document(place: WebUrl, reach: &NetworkScope) -> Result<FetchOutcome, String> {
+pub(crate) async fn fetch_document(
+    place: WebUrl,
+    reach: &NetworkScope,
+) -> Result<FetchOutcome, String> {
     let shown = place.to_string();
     let late = || {
-        format!("`{shown}` took longer than {} seconds. Try again later, or another address.", TOTAL_TIMEOUT.as_secs())
+        format!(
+            "`{shown}` took longer than {} seconds. Try again later, or another address.",
+            TOTAL_TIMEOUT.as_secs()
+        )
     };
-    tokio::time::timeout(TOTAL_TIMEOUT, follow_redirects(place, reach)).await.unwrap_or_else(|_| Err(late()))
+    tokio::time::timeout(TOTAL_TIMEOUT, follow_redirects(place, reach))
+        .await
+        .unwrap_or_else(|_| Err(late()))
 }
 
 async fn follow_redirects(start: WebUrl, reach: &NetworkScope) -> Result<FetchOutcome, String> {
@@ -68,9 +78,13 @@ async fn follow_redirects(start: WebUrl, reach: &NetworkScope) -> Result<FetchOu
         let status = response.status().as_u16();
         let location = header_value(&response, &LOCATION);
         if !matches!(status, 301 | 302 | 303 | 307 | 308) || location.is_empty() {
-            return read_response(place, response).await.map(FetchOutcome::Answer);
+            return read_response(place, response)
+                .await
+                .map(FetchOutcome::Answer);
         }
-        let refused = |why: String| format!("`{place}` redirects to an address that cannot be followed. {why}");
+        let refused = |why: String| {
+            format!("`{place}` redirects to an address that cannot be followed. {why}")
+        };
         let to = place.join(&location).map_err(refused)?;
         if let Some(why) = reach.refusal_reason(&to) {
             return Err(refused(why));
@@ -80,7 +94,9 @@ async fn follow_redirects(start: WebUrl, reach: &NetworkScope) -> Result<FetchOu
         }
         place = to;
     }
-    Err(format!("`{start}` redirects more than {MAX_REDIRECTS} times, at last to `{place}`. Nothing was read."))
+    Err(format!(
+        "`{start}` redirects more than {MAX_REDIRECTS} times, at last to `{place}`. Nothing was read."
+    ))
 }
 
 /// Every name is at these addresses.
@@ -107,27 +123,43 @@ async fn send_request(place: &WebUrl, addresses: Vec<SocketAddr>) -> Result<Resp
         // Reading the certificates takes a while, and none is needed.
         builder = builder.tls_certs_only([]);
     }
-    let client = builder.build().map_err(|error| format!("TLS cannot be used here: {}.", root_cause(&error)))?;
+    let client = builder
+        .build()
+        .map_err(|error| format!("TLS cannot be used here: {}.", root_cause(&error)))?;
     let sending = client
         .get(place.url().clone())
         .header(ACCEPT, "text/html, text/markdown, text/plain, application/json, image/png, image/jpeg, */*;q=0.5")
         .header(ACCEPT_ENCODING, "identity")
         .send();
     sending.await.map_err(|error| {
-        let what = if error.is_timeout() { "did not answer in time" } else { "did not answer" };
-        format!("`{place}` {what}: {}. Try again later, or another address.", root_cause(&error))
+        let what = if error.is_timeout() {
+            "did not answer in time"
+        } else {
+            "did not answer"
+        };
+        format!(
+            "`{place}` {what}: {}. Try again later, or another address.",
+            root_cause(&error)
+        )
     })
 }
 
 async fn read_response(place: WebUrl, mut response: Response) -> Result<WebResponse, String> {
     let encoding = header_value(&response, &CONTENT_ENCODING);
     if !matches!(encoding.to_ascii_lowercase().as_str(), "" | "identity") {
-        let short: String = encoding.chars().take(40).flat_map(char::escape_debug).collect();
+        let short: String = encoding
+            .chars()
+            .take(40)
+            .flat_map(char::escape_debug)
+            .collect();
         return Err(format!(
             "`{place}` answered compressed ({short}) though that was not asked for, so it cannot be read."
         ));
     }
-    let (status, content_type) = (response.status().as_u16(), header_value(&response, &CONTENT_TYPE));
+    let (status, content_type) = (
+        response.status().as_u16(),
+        header_value(&response, &CONTENT_TYPE),
+    );
     let (mut body, mut cut) = (Vec::new(), false);
     loop {
         match response.chunk().await {
@@ -149,12 +181,20 @@ async fn read_response(place: WebUrl, mut response: Response) -> Result<WebRespo
             }
         }
     }
-    Ok(WebResponse { place, status, content_type, body, cut })
+    Ok(WebResponse {
+        place,
+        status,
+        content_type,
+        body,
+        cut,
+    })
 }
 
 fn header_value(response: &Response, name: &HeaderName) -> String {
     let value = response.headers().get(name);
-    value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default()
+    value
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .unwrap_or_default()
 }
 
 /// The innermost cause, which says what really happened.

@@ -16,7 +16,16 @@ use url::{Host, ParseError, Url};
 const MAX_BYTES: usize = 8 << 10;
 
 /// Names that mean a machine nearby, whatever a name server says.
-const LOCAL_SUFFIXES: [&str; 8] = ["localhost", "local", "internal", "intranet", "lan", "home", "corp", "home.arpa"];
+const LOCAL_SUFFIXES: [&str; 8] = [
+    "localhost",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "home",
+    "corp",
+    "home.arpa",
+];
 
 /// An address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +41,10 @@ impl WebUrl {
         if text.len() > MAX_BYTES {
             return Err(format!("The address is longer than {MAX_BYTES} bytes."));
         }
-        if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+        if text
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+        {
             return Err(format!(
                 "{} holds a space, a backslash or a control character. Write it as %20, %5C and so on.",
                 shown()
@@ -40,17 +52,30 @@ impl WebUrl {
         }
         let mut url = Url::parse(text).map_err(|error| match error {
             ParseError::RelativeUrlWithoutBase => {
-                format!("{} is no whole address. Write it with its scheme: https://…", shown())
+                format!(
+                    "{} is no whole address. Write it with its scheme: https://…",
+                    shown()
+                )
             }
             error => format!("{} is no address: {error}.", shown()),
         })?;
         if !matches!(url.scheme(), "http" | "https") {
-            let else_where = if url.scheme() == "file" { " Use read_file for files of the workspace." } else { "" };
-            return Err(format!("fetch_url knows http and https, and {} is neither.{else_where}", shown()));
+            let else_where = if url.scheme() == "file" {
+                " Use read_file for files of the workspace."
+            } else {
+                ""
+            };
+            return Err(format!(
+                "fetch_url knows http and https, and {} is neither.{else_where}",
+                shown()
+            ));
         }
         // What stands before an `@` may be a secret, so nothing of the address is repeated.
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("An address with a user or a password in it is refused. Write it without.".to_owned());
+            return Err(
+                "An address with a user or a password in it is refused. Write it without."
+                    .to_owned(),
+            );
         }
         if url.port() == Some(0) {
             return Err(format!("{} has no port that could be asked.", shown()));
@@ -90,15 +115,23 @@ impl WebUrl {
     /// Whether what was approved for this address holds for that one: the same host and port, and TLS not given up.
     pub(crate) fn covers_url(&self, other: &Self) -> bool {
         let plain = |place: &Self| place.url.port().is_none();
-        let secured = self.url.scheme() == "http" && other.url.scheme() == "https" && plain(self) && plain(other);
+        let secured = self.url.scheme() == "http"
+            && other.url.scheme() == "https"
+            && plain(self)
+            && plain(other);
         let same = self.url.scheme() == other.url.scheme() && self.port() == other.port();
         self.host() == other.host() && (same || secured)
     }
 
     /// Whether its name alone says that it is no public host.
     pub(crate) fn is_local_name(&self) -> bool {
-        let Host::Domain(name) = self.host() else { return false };
-        let ends = |suffix: &str| name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+        let Host::Domain(name) = self.host() else {
+            return false;
+        };
+        let ends = |suffix: &str| {
+            name.strip_suffix(suffix)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
         !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| ends(suffix))
     }
 }
@@ -111,7 +144,11 @@ impl fmt::Display for WebUrl {
 
 /// A short form of what was written, for words about it.
 fn quote_short(text: &str) -> String {
-    let short: String = text.chars().take(200).flat_map(char::escape_debug).collect();
+    let short: String = text
+        .chars()
+        .take(200)
+        .flat_map(char::escape_debug)
+        .collect();
     format!("`{short}`")
 }
 
@@ -137,10 +174,21 @@ mod tests {
         check("http://docs.rs..", "http://docs.rs/");
         check("https://g\u{456}thub.com/", "https://xn--gthub-n2e.com/");
         check("https://gＩthub。com/", "https://github.com/");
-        for loopback in ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "0x7f000001", "%31%32%37.1"] {
+        for loopback in [
+            "127.1",
+            "2130706433",
+            "0x7f.1",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "0x7f000001",
+            "%31%32%37.1",
+        ] {
             check(&format!("http://{loopback}/"), "http://127.0.0.1/");
         }
-        check("http://[0:0:0:0:0:FFFF:169.254.169.254]/", "http://[::ffff:a9fe:a9fe]/");
+        check(
+            "http://[0:0:0:0:0:FFFF:169.254.169.254]/",
+            "http://[::ffff:a9fe:a9fe]/",
+        );
     }
 
     #[test]
@@ -154,7 +202,10 @@ mod tests {
         refused("https://github.com@evil.test/", "a user or a password");
         refused("https://me:secret@docs.rs/", "a user or a password");
         refused("https://:@docs.rs:0/", "no port");
-        refused("https://attacker.example\0.google.com/", "control character");
+        refused(
+            "https://attacker.example\0.google.com/",
+            "control character",
+        );
         refused("https://attacker.example%00.google.com/", "is no address");
         refused("https://docs.rs\\@evil.test/", "backslash");
         refused("https://a b/", "a space");
@@ -163,7 +214,10 @@ mod tests {
         refused("http://256.1.1.1/", "is no address");
         refused("http://./", "no host");
         refused("https://", "is no address");
-        refused(&format!("https://docs.rs/{}", "x".repeat(9000)), "longer than");
+        refused(
+            &format!("https://docs.rs/{}", "x".repeat(9000)),
+            "longer than",
+        );
     }
 
     #[test]
@@ -177,24 +231,51 @@ mod tests {
             "router",
             "metadata",
         ] {
-            assert!(WebUrl::parse(&format!("http://{name}/")).unwrap().is_local_name(), "{name}");
+            assert!(
+                WebUrl::parse(&format!("http://{name}/"))
+                    .unwrap()
+                    .is_local_name(),
+                "{name}"
+            );
         }
-        for name in ["docs.rs", "localhost.com", "internal.example.com", "evillocal.org"] {
-            assert!(!WebUrl::parse(&format!("http://{name}/")).unwrap().is_local_name(), "{name}");
+        for name in [
+            "docs.rs",
+            "localhost.com",
+            "internal.example.com",
+            "evillocal.org",
+        ] {
+            assert!(
+                !WebUrl::parse(&format!("http://{name}/"))
+                    .unwrap()
+                    .is_local_name(),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn an_approval_covers_its_host() {
         let check = |from: &str, to: &str, expected: bool| {
-            assert_eq!(WebUrl::parse(from).unwrap().covers_url(&WebUrl::parse(to).unwrap()), expected, "{from} {to}");
+            assert_eq!(
+                WebUrl::parse(from)
+                    .unwrap()
+                    .covers_url(&WebUrl::parse(to).unwrap()),
+                expected,
+                "{from} {to}"
+            );
         };
         check("https://github.com/a", "https://GITHUB.com./b", true);
         check("http://github.com/a", "https://github.com/a", true);
         check("https://github.com/a", "http://github.com/a", false);
         check("https://github.com/a", "https://github.com:8443/a", false);
         check("http://github.com:8080/a", "https://github.com/a", false);
-        for other in ["github.com.evil.com", "evilgithub.com", "www.github.com", "g\u{456}thub.com", "xgithub.com"] {
+        for other in [
+            "github.com.evil.com",
+            "evilgithub.com",
+            "www.github.com",
+            "g\u{456}thub.com",
+            "xgithub.com",
+        ] {
             check("https://github.com/", &format!("https://{other}/"), false);
         }
     }

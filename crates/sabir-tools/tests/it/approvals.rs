@@ -6,10 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::pin::Pin;
 
 use sabir_agent::{
-    CancelToken, FrontEnd, Interactivity, Record, RecordStore, StoreError, Task, TaskDriver, TaskEvent, TaskId,
-    TaskLimits, TaskOutcome, TaskSettings, TaskStart, UserQuestion, UserReply,
+    CancelToken, FrontEnd, Interactivity, Record, RecordStore, StoreError, Task, TaskDriver,
+    TaskEvent, TaskId, TaskLimits, TaskOutcome, TaskSettings, TaskStart, UserQuestion, UserReply,
 };
-use sabir_call::{Event, EventSink, MessagePart, Model, Request, ResponseFuture, TokenPrices, ToolProtocol};
+use sabir_call::{
+    Event, EventSink, MessagePart, Model, Request, ResponseFuture, TokenPrices, ToolProtocol,
+};
 use sabir_policy::PolicyRules;
 use serde_json::{Value, json};
 
@@ -19,21 +21,44 @@ use crate::{Place, object};
 struct Once(&'static str, Value);
 
 impl Model for Once {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         let done = json!({"result": "done"});
         let (name, arguments) = match request.messages.len() {
             1 => (self.0, &self.1),
             _ => ("attempt_completion", &done),
         };
-        sink.push_event(Event::CallStart { index: 0, id: Some("1"), name, dialect: None, at: 0, name_at: 0 });
+        sink.push_event(Event::CallStart {
+            index: 0,
+            id: Some("1"),
+            name,
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        });
         for (name, value) in object(arguments.clone()) {
             let (text, form) = match &value {
                 Value::String(text) => (text.clone(), sabir_call::ArgForm::String),
                 other => (other.to_string(), sabir_call::ArgForm::Json),
             };
-            sink.push_event(Event::ArgStart { index: 0, name: &name, form, at: 0 });
-            sink.push_event(Event::ArgDelta { index: 0, text: &text });
-            sink.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+            sink.push_event(Event::ArgStart {
+                index: 0,
+                name: &name,
+                form,
+                at: 0,
+            });
+            sink.push_event(Event::ArgDelta {
+                index: 0,
+                text: &text,
+            });
+            sink.push_event(Event::ArgEnd {
+                index: 0,
+                lead: "",
+                at: 0,
+            });
         }
         sink.push_event(Event::CallEnd { index: 0, at: 0 });
         Box::pin(std::future::ready(Ok(())))
@@ -49,7 +74,10 @@ struct Reader<'a> {
 impl FrontEnd for Reader<'_> {
     fn on_event(&mut self, _: TaskEvent<'_>) {}
 
-    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         if let UserQuestion::Approval { .. } = question {
             (self.meanwhile)();
             self.asked.push(question.clone());
@@ -67,7 +95,11 @@ impl RecordStore for Lost {
 }
 
 /// What was asked, and the result of the one call.
-fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + Send) -> (Vec<UserQuestion>, String) {
+fn asked(
+    place: &Place,
+    call: (&'static str, Value),
+    meanwhile: impl FnMut() + Send,
+) -> (Vec<UserQuestion>, String) {
     let settings = TaskSettings {
         system: String::new(),
         model: "m".to_owned(),
@@ -95,7 +127,10 @@ fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + S
         from: None,
     };
     let (mut task, first) = Task::new(start, settings);
-    let mut user = Reader { meanwhile: Box::new(meanwhile), asked: Vec::new() };
+    let mut user = Reader {
+        meanwhile: Box::new(meanwhile),
+        asked: Vec::new(),
+    };
     let driver = TaskDriver {
         model: &Once(call.0, call.1),
         registry: &place.registry,
@@ -105,7 +140,11 @@ fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + S
         cancel: CancelToken::default(),
         max_time: None,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     let parts = task.history().iter().flat_map(|message| &message.parts);
@@ -123,12 +162,20 @@ fn program(place: &Place, name: &str, content: &str) {
 
 /// A call that is approved while `change` is made to the place. `broken`: what the model is told to have changed; empty: it ran.
 #[track_caller]
-fn check(files: &[(&str, &str)], call: (&'static str, Value), change: impl Fn(&Place) + Sync, broken: &str) {
+fn check(
+    files: &[(&str, &str)],
+    call: (&'static str, Value),
+    change: impl Fn(&Place) + Sync,
+    broken: &str,
+) {
     let place = Place::new();
-    files.iter().for_each(|(name, content)| program(&place, name, content));
+    files
+        .iter()
+        .for_each(|(name, content)| program(&place, name, content));
     let (questions, result) = asked(&place, call, || change(&place));
     assert_eq!(questions.len(), 1);
-    let expected = format!("changed between the approval of the call and its run: {broken}. Look at it");
+    let expected =
+        format!("changed between the approval of the call and its run: {broken}. Look at it");
     assert_eq!(
         (result.starts_with("Not run: "), result.contains(&expected)),
         (!broken.is_empty(), !broken.is_empty()),
@@ -148,11 +195,26 @@ fn command(line: &str) -> (&'static str, Value) {
 fn a_file_that_changes_while_the_user_reads_is_not_written() {
     let place = Place::with(&[("a", "old\n")]);
     let (_, result) = asked(&place, write("a", "new\n"), || place.put("a", "other\n"));
-    assert!(result.starts_with("Not run: this changed between the approval of the call and its run: `a`."), "{result}");
+    assert!(
+        result.starts_with(
+            "Not run: this changed between the approval of the call and its run: `a`."
+        ),
+        "{result}"
+    );
     assert_eq!(place.get("a"), "other\n");
 
-    let edit = || ("edit_file", json!({"path": "a", "old_string": "1", "new_string": "2"}));
-    check(&[("a", "1 x\n")], edit(), |place| place.put("a", "1 y\n"), "`a`");
+    let edit = || {
+        (
+            "edit_file",
+            json!({"path": "a", "old_string": "1", "new_string": "2"}),
+        )
+    };
+    check(
+        &[("a", "1 x\n")],
+        edit(),
+        |place| place.put("a", "1 y\n"),
+        "`a`",
+    );
     let blocks = "------- SEARCH\n1\n=======\n2\n+++++++ REPLACE";
     check(
         &[("a", "1\n")],
@@ -160,12 +222,16 @@ fn a_file_that_changes_while_the_user_reads_is_not_written() {
         |place| place.put("a", "1\n3\n"),
         "`a`",
     );
-    let patch =
-        "*** Begin Patch\n*** Delete File: a\n*** Update File: b\n@@\n-1\n+2\n*** Add File: c\n+x\n*** End Patch";
+    let patch = "*** Begin Patch\n*** Delete File: a\n*** Update File: b\n@@\n-1\n+2\n*** Add File: c\n+x\n*** End Patch";
     let patch = || ("apply_patch", json!({"patch": patch}));
     let files = [("a", "a\n"), ("b", "1\n")];
     check(&files, patch(), |place| place.put("a", "more\n"), "`a`");
-    check(&files, patch(), |place| place.put("c", "it is there\n"), "`c`");
+    check(
+        &files,
+        patch(),
+        |place| place.put("c", "it is there\n"),
+        "`c`",
+    );
     check(
         &files,
         patch(),
@@ -187,7 +253,10 @@ fn a_path_that_leads_elsewhere_is_not_written() {
     std::os::unix::fs::symlink("a", place.inner("link")).unwrap();
     let (_, result) = asked(&place, write("link", "new\n"), || swap(&place));
     assert!(result.starts_with("Not run: "), "{result}");
-    assert_eq!((place.get("a"), place.get("b")), ("same\n".to_owned(), "same\n".to_owned()));
+    assert_eq!(
+        (place.get("a"), place.get("b")),
+        ("same\n".to_owned(), "same\n".to_owned())
+    );
 }
 
 #[test]
@@ -206,10 +275,30 @@ fn a_script_that_changes_while_the_user_reads_is_not_run() {
         check(&[("x.sh", script)], command(line), change, "`x.sh`");
     }
     // What is run by its path is a program, too.
-    check(&[("x.sh", script)], command("./x.sh"), change, "`./x.sh`, the program `./x.sh`");
-    check(&[("sub/x.sh", script)], command("cd sub && sh x.sh"), |place| place.put("sub/x.sh", "evil"), "`sub/x.sh`");
-    check(&[("x.sh", script)], command("sh x.sh"), |place| place.put("y.sh", "evil"), "");
-    check(&[("x.sh", script)], command("sh x.sh"), |place| place.put("x.sh", script), "");
+    check(
+        &[("x.sh", script)],
+        command("./x.sh"),
+        change,
+        "`./x.sh`, the program `./x.sh`",
+    );
+    check(
+        &[("sub/x.sh", script)],
+        command("cd sub && sh x.sh"),
+        |place| place.put("sub/x.sh", "evil"),
+        "`sub/x.sh`",
+    );
+    check(
+        &[("x.sh", script)],
+        command("sh x.sh"),
+        |place| place.put("y.sh", "evil"),
+        "",
+    );
+    check(
+        &[("x.sh", script)],
+        command("sh x.sh"),
+        |place| place.put("x.sh", script),
+        "",
+    );
     check(
         &[("x.sh", script)],
         command("sh x.sh"),
@@ -232,7 +321,12 @@ fn what_a_program_follows_is_bound() {
         |place| place.put("makefile", "x:\n\techo evil\n"),
         "`makefile`",
     );
-    check(&[("package.json", "{}")], command("npm run x"), |place| place.put("package.json", "{ }"), "`package.json`");
+    check(
+        &[("package.json", "{}")],
+        command("npm run x"),
+        |place| place.put("package.json", "{ }"),
+        "`package.json`",
+    );
     // TOC-005: configuration that was looked at when the call was judged.
     check(
         &[(".git/config", "[core]\n")],
@@ -266,16 +360,27 @@ fn a_program_that_is_replaced_is_not_run() {
 fn lines_that_only_read_depend_on_nothing() {
     let place = Place::with(&[("a", "x\n")]);
     let tool = place.registry.get("execute_command").unwrap();
-    let bound = |line: &str| tool.prepare(&object(json!({"command": line}))).preconditions();
+    let bound = |line: &str| {
+        tool.prepare(&object(json!({"command": line})))
+            .preconditions()
+    };
     assert!(bound("cat a | wc -l").is_empty());
     let before = bound("touch a");
     assert_eq!(before, bound("touch a"), "two looks see the same");
     let other = Place::with(&[("a", "x\n")]);
-    let elsewhere =
-        other.registry.get("execute_command").unwrap().prepare(&object(json!({"command": "touch a"}))).preconditions();
+    let elsewhere = other
+        .registry
+        .get("execute_command")
+        .unwrap()
+        .prepare(&object(json!({"command": "touch a"})))
+        .preconditions();
     assert_eq!(before.changed_names(&elsewhere), ["the workspace folder"]);
     let read = place.registry.get("read_file").unwrap();
-    assert!(read.prepare(&object(json!({"path": "a"}))).preconditions().is_empty());
+    assert!(
+        read.prepare(&object(json!({"path": "a"})))
+            .preconditions()
+            .is_empty()
+    );
 }
 
 /// The detail of the question about a call, and what the file holds after a yes.
@@ -283,7 +388,9 @@ fn lines_that_only_read_depend_on_nothing() {
 fn shown(old: &str, call: (&'static str, Value), detail: &str) {
     let place = Place::with(&[("a", old)]);
     let (questions, result) = asked(&place, call, || {});
-    let [UserQuestion::Approval { detail: found, .. }] = questions.as_slice() else { panic!("{questions:?}") };
+    let [UserQuestion::Approval { detail: found, .. }] = questions.as_slice() else {
+        panic!("{questions:?}")
+    };
     assert_eq!(found, detail, "{result}");
 }
 
@@ -291,24 +398,61 @@ fn shown(old: &str, call: (&'static str, Value), detail: &str) {
 fn what_is_shown_is_what_would_be_written() {
     let diff = "@@ -1,2 +1,2 @@\n x\n-1\n+2";
     shown("x\n1\n", write("a", "x\n2\n"), diff);
-    shown("x\n1\n", ("edit_file", json!({"path": "a", "old_string": "1", "new_string": "2"})), diff);
+    shown(
+        "x\n1\n",
+        (
+            "edit_file",
+            json!({"path": "a", "old_string": "1", "new_string": "2"}),
+        ),
+        diff,
+    );
     let blocks = "------- SEARCH\n1\n=======\n2\n+++++++ REPLACE";
-    shown("x\n1\n", ("replace_in_file", json!({"path": "a", "diff": blocks})), diff);
-    let patch = "*** Begin Patch\n*** Update File: a\n@@\n-1\n+2\n*** Add File: c\n+y\n*** End Patch";
-    shown("x\n1\n", ("apply_patch", json!({"patch": patch})), &format!("change a:\n{diff}\nnew file c:\n+y"));
+    shown(
+        "x\n1\n",
+        ("replace_in_file", json!({"path": "a", "diff": blocks})),
+        diff,
+    );
+    let patch =
+        "*** Begin Patch\n*** Update File: a\n@@\n-1\n+2\n*** Add File: c\n+y\n*** End Patch";
+    shown(
+        "x\n1\n",
+        ("apply_patch", json!({"patch": patch})),
+        &format!("change a:\n{diff}\nnew file c:\n+y"),
+    );
     // What will fail is shown as it was written.
-    shown("x\n1\n", ("edit_file", json!({"path": "a", "old_string": "5", "new_string": "777"})), "777");
+    shown(
+        "x\n1\n",
+        (
+            "edit_file",
+            json!({"path": "a", "old_string": "5", "new_string": "777"}),
+        ),
+        "777",
+    );
     // UNI-008: what quotation marks become is seen before, and told after.
-    let call = || ("edit_file", json!({"path": "a", "old_string": "say \"hi\"", "new_string": "say \"ho\""}));
+    let call = || {
+        (
+            "edit_file",
+            json!({"path": "a", "old_string": "say \"hi\"", "new_string": "say \"ho\""}),
+        )
+    };
     shown("say “hi”\n", call(), "@@ -1 +1 @@\n-say “hi”\n+say \"ho\"");
     let (_, result) = asked(&Place::with(&[("a", "say “hi”\n")]), call(), || {});
-    assert!(result.contains("typographic characters. Check the result."), "{result}");
+    assert!(
+        result.contains("typographic characters. Check the result."),
+        "{result}"
+    );
 }
 
 /// UNI-007: on a system that tells them apart, a name in another normal form is another file.
 #[test]
 fn normal_forms_are_other_names() {
     let place = Place::with(&[("\u{e9}", "composed\n")]);
-    place.run("write_to_file", json!({"path": "e\u{301}", "content": "decomposed\n"}));
-    assert_eq!((place.get("\u{e9}"), place.get("e\u{301}")), ("composed\n".to_owned(), "decomposed\n".to_owned()));
+    place.run(
+        "write_to_file",
+        json!({"path": "e\u{301}", "content": "decomposed\n"}),
+    );
+    assert_eq!(
+        (place.get("\u{e9}"), place.get("e\u{301}")),
+        ("composed\n".to_owned(), "decomposed\n".to_owned())
+    );
 }

@@ -10,23 +10,55 @@ use crate::{Place, object};
 #[track_caller]
 fn check(command: &str, expected: &str, failed: bool) {
     let (output, _) = Place::new().run("execute_command", json!({"command": command}));
-    assert_eq!((output.content.as_str(), output.failed), (expected, failed), "{command}");
+    assert_eq!(
+        (output.content.as_str(), output.failed),
+        (expected, failed),
+        "{command}"
+    );
 }
 
 #[test]
 fn ends() {
-    check("echo hello; echo; echo", "Exit code 0. Output:\nhello", false);
+    check(
+        "echo hello; echo; echo",
+        "Exit code 0. Output:\nhello",
+        false,
+    );
     check("true", "Exit code 0, no output.", false);
-    check("printf ' é\\n\\xff'; exit 3", "Exit code 3. Output:\n é\n\u{fffd}", true);
-    check("kill -9 $$", "Ended by SIGKILL (9), no output.\n[Killed from outside, perhaps for want of memory.]", true);
-    check("cat; read x || echo none", "Exit code 0. Output:\nnone", false);
-    check("  ", "the command cannot be run: it is empty; write the command to run.", true);
-    check("a\0b", "the command cannot be run: it holds a NUL byte; write it without.", true);
+    check(
+        "printf ' é\\n\\xff'; exit 3",
+        "Exit code 3. Output:\n é\n\u{fffd}",
+        true,
+    );
+    check(
+        "kill -9 $$",
+        "Ended by SIGKILL (9), no output.\n[Killed from outside, perhaps for want of memory.]",
+        true,
+    );
+    check(
+        "cat; read x || echo none",
+        "Exit code 0. Output:\nnone",
+        false,
+    );
+    check(
+        "  ",
+        "the command cannot be run: it is empty; write the command to run.",
+        true,
+    );
+    check(
+        "a\0b",
+        "the command cannot be run: it holds a NUL byte; write it without.",
+        true,
+    );
 }
 
 #[test]
 fn the_environment_is_the_settings() {
-    check("echo $PATH $HOME", "Exit code 0. Output:\n/usr/local/bin:/usr/bin:/bin", false);
+    check(
+        "echo $PATH $HOME",
+        "Exit code 0. Output:\n/usr/local/bin:/usr/bin:/bin",
+        false,
+    );
 }
 
 #[test]
@@ -65,7 +97,9 @@ fn a_flood_is_capped() {
     assert!(output.content.len() < 34_000, "{}", output.content.len());
     assert!(output.content.starts_with("Exit code 0. Output:\n1\n2\n"));
     assert!(
-        output.content.contains("[… 1,256,127 bytes left out; read_command_output with output 1 shows them …]"),
+        output.content.contains(
+            "[… 1,256,127 bytes left out; read_command_output with output 1 shows them …]"
+        ),
         "{}",
         output.content
     );
@@ -74,7 +108,8 @@ fn a_flood_is_capped() {
 
 #[test]
 fn a_flood_is_shown_for_a_while() {
-    let (output, streamed) = Place::new().run("execute_command", json!({"command": "yes | head -c 20M"}));
+    let (output, streamed) =
+        Place::new().run("execute_command", json!({"command": "yes | head -c 20M"}));
     assert!(!output.failed);
     assert!(streamed.len() < 5 << 20, "{}", streamed.len());
     assert!(streamed.ends_with("y\n\n[… the rest is not shown while it comes …]\n"));
@@ -83,10 +118,15 @@ fn a_flood_is_shown_for_a_while() {
 #[test]
 fn output_streams_while_the_command_runs() {
     let place = Place::new();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let tool = place.registry.get("execute_command").unwrap();
-    let arguments =
-        object(json!({"command": "printf 'é'; while [ ! -e go ]; do sleep 0.05; done; echo end", "timeout": 60}));
+    let arguments = object(
+        json!({"command": "printf 'é'; while [ ! -e go ]; do sleep 0.05; done; echo end", "timeout": 60}),
+    );
     let mut pieces = Vec::new();
     let output = runtime.block_on(tool.prepare(&arguments).run(
         &CallPermit::unchecked(sabir_call::CallId::new("1")),
@@ -103,7 +143,11 @@ fn output_streams_while_the_command_runs() {
 #[test]
 fn dropping_the_future_ends_the_command() {
     let place = Place::new();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let tool = place.registry.get("execute_command").unwrap();
     let arguments = object(json!({"command": "touch begun; sleep 1000 & sleep 1000"}));
     runtime.block_on(async {
@@ -126,5 +170,7 @@ fn dropping_the_future_ends_the_command() {
 fn alive(place: &Place) -> usize {
     let root = place.root.path().canonicalize().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == root)).count()
+    entries
+        .filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == root))
+        .count()
 }

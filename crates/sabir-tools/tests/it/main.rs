@@ -1,6 +1,10 @@
 //! The tools on a real folder: what they do, and the very words that the model gets.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also in its helpers")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in its helpers"
+)]
 
 mod approvals;
 mod commands;
@@ -11,7 +15,10 @@ mod hidden;
 mod offer;
 mod paths;
 mod races;
-#[allow(unreachable_pub, reason = "one file, shared by the tests of several crates")]
+#[allow(
+    unreachable_pub,
+    reason = "one file, shared by the tests of several crates"
+)]
 #[path = "../../../sabir-testkit/src/temp_base.rs"]
 mod temp_base;
 mod walls;
@@ -49,37 +56,62 @@ impl Place {
     }
 
     fn with_settings(edit_tool: EditTool, reach: NetworkScope) -> Self {
-        Self::set_up(edit_tool, reach, Bounds::new(), Sandbox::new(SandboxLevel::Off))
+        Self::set_up(
+            edit_tool,
+            reach,
+            Bounds::new(),
+            Sandbox::new(SandboxLevel::Off),
+        )
     }
 
     /// With names and places that are kept from the model.
     fn bounded(bounds: Bounds) -> Self {
-        Self::set_up(EditTool::ApplyPatch, NetworkScope::Only(Vec::new()), bounds, Sandbox::new(SandboxLevel::Off))
+        Self::set_up(
+            EditTool::ApplyPatch,
+            NetworkScope::Only(Vec::new()),
+            bounds,
+            Sandbox::new(SandboxLevel::Off),
+        )
     }
 
     /// With commands in this sandbox.
     fn confined(sandbox: Sandbox) -> Self {
-        Self::set_up(EditTool::default(), NetworkScope::Only(Vec::new()), Bounds::new(), sandbox)
+        Self::set_up(
+            EditTool::default(),
+            NetworkScope::Only(Vec::new()),
+            Bounds::new(),
+            sandbox,
+        )
     }
 
     fn set_up(edit_tool: EditTool, reach: NetworkScope, bounds: Bounds, sandbox: Sandbox) -> Self {
-        let [root, outside] = [(); 2].map(|()| TempDir::new_in(temp_base::find_temp_base()).unwrap());
+        let [root, outside] =
+            [(); 2].map(|()| TempDir::new_in(temp_base::find_temp_base()).unwrap());
         let registry = ToolRegistry::new(builtin_tools(ToolSettings {
             workspace: Arc::new(Workspace::open(root.path()).unwrap().with_bounds(bounds)),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             edit_tool,
             sandbox,
-            jobs: Arc::new(JobManager::new(outside.path().join("outputs"), OutputLifetime::Persistent)),
+            jobs: Arc::new(JobManager::new(
+                outside.path().join("outputs"),
+                OutputLifetime::Persistent,
+            )),
             reach,
         }))
         .unwrap();
-        Self { root, outside, registry }
+        Self {
+            root,
+            outside,
+            registry,
+        }
     }
 
     fn with(files: &[(&str, &str)]) -> Self {
         let place = Self::new();
-        files.iter().for_each(|(name, content)| place.put(name, content));
+        files
+            .iter()
+            .for_each(|(name, content)| place.put(name, content));
         place
     }
 
@@ -98,16 +130,28 @@ impl Place {
     }
 
     fn access(&self, tool: &str, arguments: Value) -> Access {
-        self.registry.get(tool).unwrap().prepare(&object(arguments)).access()
+        self.registry
+            .get(tool)
+            .unwrap()
+            .prepare(&object(arguments))
+            .access()
     }
 
     /// Runs a tool, and returns what came while it ran as well.
     fn run(&self, tool: &str, arguments: Value) -> (ToolOutput, String) {
-        self.run_by(&CallPermit::unchecked(sabir_call::CallId::new("1")), tool, arguments)
+        self.run_by(
+            &CallPermit::unchecked(sabir_call::CallId::new("1")),
+            tool,
+            arguments,
+        )
     }
 
     fn run_by(&self, permit: &CallPermit, tool: &str, arguments: Value) -> (ToolOutput, String) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let call = self.registry.get(tool).unwrap().prepare(&object(arguments));
         let mut streamed = String::new();
         let output = runtime.block_on(call.run(permit, &mut |piece| streamed.push_str(piece)));

@@ -22,7 +22,10 @@ fn the_offer_is_small() {
             .map(|spec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters}))
             .map(|spec| spec.to_string().len())
             .sum();
-        let edit_tools: Vec<_> = EditTool::ALL.into_iter().filter(|tool| set.is_tool_offered(tool.name())).collect();
+        let edit_tools: Vec<_> = EditTool::ALL
+            .into_iter()
+            .filter(|tool| set.is_tool_offered(tool.name()))
+            .collect();
         assert_eq!(edit_tools, [edit_tool]);
         assert!(native / 4 <= 2000, "{edit_tool:?}: {} tokens", native / 4);
         for dialect in DialectSet::built_in().iter() {
@@ -34,7 +37,12 @@ fn the_offer_is_small() {
                 tool_choice: &choice,
             };
             let taught = lesson.render_prompt(dialect).len();
-            assert!(taught / 4 <= 2500, "{edit_tool:?}, {}: {} tokens", dialect.name, taught / 4);
+            assert!(
+                taught / 4 <= 2500,
+                "{edit_tool:?}, {}: {} tokens",
+                dialect.name,
+                taught / 4
+            );
         }
     }
 }
@@ -42,7 +50,12 @@ fn the_offer_is_small() {
 #[test]
 fn specs_are_strict_and_their_examples_run() {
     let place = Place::new();
-    let names: Vec<_> = place.registry.tool_set().iter().map(|spec| spec.name.as_str()).collect();
+    let names: Vec<_> = place
+        .registry
+        .tool_set()
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .collect();
     assert_eq!(
         names[..10],
         [
@@ -58,15 +71,42 @@ fn specs_are_strict_and_their_examples_run() {
             "stop_command",
         ]
     );
-    assert!(place.registry.tool_set().iter().take(10).eq(&sabir_tools::builtin_specs()));
+    assert!(
+        place
+            .registry
+            .tool_set()
+            .iter()
+            .take(10)
+            .eq(&sabir_tools::builtin_specs())
+    );
     for spec in place.registry.tool_set().all_tools() {
-        assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
+        assert_eq!(
+            spec.parameters["additionalProperties"],
+            Value::Bool(false),
+            "{}",
+            spec.name
+        );
         assert_eq!(spec.examples.len(), 1, "{}", spec.name);
         for argument in spec.declared_arguments() {
-            assert!(!argument.description().is_empty(), "{} {}", spec.name, argument.name);
-            assert!(!argument.required || spec.examples[0].contains_key(argument.name), "{}", spec.name);
+            assert!(
+                !argument.description().is_empty(),
+                "{} {}",
+                spec.name,
+                argument.name
+            );
+            assert!(
+                !argument.required || spec.examples[0].contains_key(argument.name),
+                "{}",
+                spec.name
+            );
         }
-        assert!(spec.examples[0].keys().all(|name| spec.find_argument(name).is_some()), "{}", spec.name);
+        assert!(
+            spec.examples[0]
+                .keys()
+                .all(|name| spec.find_argument(name).is_some()),
+            "{}",
+            spec.name
+        );
     }
     place.put("src/server.rs", "fn main() {\n    let port = 80;\n}\n");
     place.put("src/main.rs", "fn load_config() {}\n".repeat(50));
@@ -75,7 +115,10 @@ fn specs_are_strict_and_their_examples_run() {
         let (output, _) = place.run(name, Value::Object(example));
         assert!(!output.failed, "{name}: {}", output.content);
     }
-    assert_eq!(place.get("src/server.rs"), "fn main() {\n    let port = 8080;\n}\n");
+    assert_eq!(
+        place.get("src/server.rs"),
+        "fn main() {\n    let port = 8080;\n}\n"
+    );
 }
 
 #[test]
@@ -94,16 +137,28 @@ fn accesses() {
     symlink(".git", place.inner("notes")).unwrap();
     symlink(place.outside.path(), place.inner("out")).unwrap();
     std::fs::create_dir(place.inner(".git")).unwrap();
-    let read = |path: &str, outside| Access::Read { path: path.to_owned(), outside };
+    let read = |path: &str, outside| Access::Read {
+        path: path.to_owned(),
+        outside,
+    };
     let write = |path: &str, protected: Option<&str>| Access::Write {
         path: path.to_owned(),
         protected: protected.map(str::to_owned),
     };
-    for (tool, other) in [("read_file", None), ("list_files", None), ("search_files", Some("regex"))] {
+    for (tool, other) in [
+        ("read_file", None),
+        ("list_files", None),
+        ("search_files", Some("regex")),
+    ] {
         let access = |path: &str| {
             let mut arguments = crate::object(json!({"path": path}));
             arguments.extend(other.map(|other| (other.to_owned(), json!("x"))));
-            place.registry.get(tool).unwrap().prepare(&arguments).access()
+            place
+                .registry
+                .get(tool)
+                .unwrap()
+                .prepare(&arguments)
+                .access()
         };
         assert_eq!(access("./src/../src/a.rs"), read("src/a.rs", false));
         assert_eq!(access("link/a.rs"), read("src/a.rs", false));
@@ -113,29 +168,63 @@ fn accesses() {
         assert_eq!(access("out/x"), read("out/x", true));
         assert!(matches!(access("a\0b"), Access::Invalid { .. }));
     }
-    assert_eq!(place.access("search_files", json!({"regex": "x"})), read(".", false));
+    assert_eq!(
+        place.access("search_files", json!({"regex": "x"})),
+        read(".", false)
+    );
     for (tool, other) in [("write_to_file", "content"), ("replace_in_file", "diff")] {
         let access = |path: &str| place.access(tool, json!({"path": path, (other): ""}));
         assert_eq!(access("link/new.rs"), write("src/new.rs", None));
-        assert_eq!(access("notes/hooks/x"), write(".git/hooks/x", Some("git's own files")));
+        assert_eq!(
+            access("notes/hooks/x"),
+            write(".git/hooks/x", Some("git's own files"))
+        );
         for outside in ["/etc/passwd", "../x", "out/x", ""] {
-            assert!(matches!(access(outside), Access::Invalid { .. }), "{outside}");
+            assert!(
+                matches!(access(outside), Access::Invalid { .. }),
+                "{outside}"
+            );
         }
     }
     let patch = |path: &str| json!({"patch": format!("*** Begin Patch\n*** Update File: src/a.rs\n*** Move to: {path}\n*** End Patch")});
     let both = |other| Access::Several(vec![write("src/a.rs", None), other]);
-    assert_eq!(place.access("apply_patch", patch("b.rs")), both(write("b.rs", None)));
-    assert_eq!(place.access("apply_patch", patch("notes/x")), both(write(".git/x", Some("git's own files"))));
-    assert!(matches!(place.access("apply_patch", patch("../x")), Access::Invalid { .. }));
-    assert_eq!(place.access("apply_patch", json!({"patch": "no patch"})), Access::Nothing);
+    assert_eq!(
+        place.access("apply_patch", patch("b.rs")),
+        both(write("b.rs", None))
+    );
+    assert_eq!(
+        place.access("apply_patch", patch("notes/x")),
+        both(write(".git/x", Some("git's own files")))
+    );
+    assert!(matches!(
+        place.access("apply_patch", patch("../x")),
+        Access::Invalid { .. }
+    ));
+    assert_eq!(
+        place.access("apply_patch", json!({"patch": "no patch"})),
+        Access::Nothing
+    );
     let several = json!({"path": "src/a.rs", "more_paths": ["link/a.rs:1-2", "../x"]});
-    let all = vec![read("src/a.rs", false), read("src/a.rs", false), read("../x", true)];
+    let all = vec![
+        read("src/a.rs", false),
+        read("src/a.rs", false),
+        read("../x", true),
+    ];
     assert_eq!(place.access("read_file", several), Access::Several(all));
     let command = json!({"command": "ls && rm x"});
     assert!(
         matches!(place.access("execute_command", command), Access::Command { command, .. } if command == "ls && rm x")
     );
-    assert!(matches!(place.access("execute_command", json!({})), Access::Invalid { .. }));
-    assert_eq!(place.access("read_command_output", json!({})), Access::Nothing);
-    assert_eq!(place.access("stop_command", json!({"job": 1})), Access::Nothing);
+    assert!(matches!(
+        place.access("execute_command", json!({})),
+        Access::Invalid { .. }
+    ));
+    assert_eq!(
+        place.access("read_command_output", json!({})),
+        Access::Nothing
+    );
+    assert_eq!(
+        place.access("stop_command", json!({"job": 1})),
+        Access::Nothing
+    );
 }

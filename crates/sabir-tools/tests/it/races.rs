@@ -61,7 +61,9 @@ fn say(words: &str) {
 }
 
 fn quick_folder() -> TempDir {
-    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+    TempDir::new_in("/dev/shm")
+        .or_else(|_| TempDir::new())
+        .unwrap()
 }
 
 impl Arena {
@@ -69,7 +71,13 @@ impl Arena {
         let (root, outside) = (quick_folder(), quick_folder());
         let folder = |path: &Path, word: &str| {
             fs::create_dir_all(path.join("below")).unwrap();
-            for name in ["leaf", "edited", "mv", "below/file", &format!("{word}-name")] {
+            for name in [
+                "leaf",
+                "edited",
+                "mv",
+                "below/file",
+                &format!("{word}-name"),
+            ] {
                 fs::write(path.join(name), format!("{word}\n")).unwrap();
             }
             fs::write(path.join("code.rs"), format!("fn {word}() {{}}\n")).unwrap();
@@ -81,7 +89,11 @@ impl Arena {
         fs::write(root.path().join(".env"), format!("{SECRET}\n")).unwrap();
         fs::write(root.path().join(".sabirignore"), ".env\nsecrets/\n").unwrap();
         symlink(outside.path().join("d"), root.path().join("d.other")).unwrap();
-        symlink(outside.path().join("d/leaf"), root.path().join("d/leaf.other")).unwrap();
+        symlink(
+            outside.path().join("d/leaf"),
+            root.path().join("d/leaf.other"),
+        )
+        .unwrap();
         symlink("secrets", root.path().join("h.other")).unwrap();
         symlink("../.env", root.path().join("h/leaf.other")).unwrap();
         let workspace = Arc::new(Workspace::open(root.path()).unwrap().with_bounds(bounds));
@@ -92,16 +104,31 @@ impl Arena {
                 environment: Vec::new(),
                 edit_tool,
                 sandbox: Sandbox::new(SandboxLevel::Off),
-                jobs: Arc::new(JobManager::new(outside.path().join("outputs"), OutputLifetime::Persistent)),
+                jobs: Arc::new(JobManager::new(
+                    outside.path().join("outputs"),
+                    OutputLifetime::Persistent,
+                )),
                 reach: NetworkScope::Only(Vec::new()),
             };
             ToolRegistry::new(builtin_tools(settings)).unwrap()
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let open = |name: &'static str| (name, File::open(root.path().join(name)).unwrap());
-        let folders = BTreeMap::from([("", File::open(root.path()).unwrap()), open("d"), open("h")]);
+        let folders =
+            BTreeMap::from([("", File::open(root.path()).unwrap()), open("d"), open("h")]);
         let (exchanges, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { root, outside, tools: tools.into(), runtime, folders, exchanges, over }
+        Self {
+            root,
+            outside,
+            tools: tools.into(),
+            runtime,
+            folders,
+            exchanges,
+            over,
+        }
     }
 
     /// Exchanges real things and links until it is over, and leaves the real things in their places.
@@ -113,7 +140,13 @@ impl Arena {
         while !self.over.load(Ordering::Relaxed) {
             for (folder, name) in first.into_iter().chain(second) {
                 let (folder, other) = (self.folder(folder), format!("{name}.other"));
-                let _ = rustix::fs::renameat_with(folder, name, folder, other.as_str(), RenameFlags::EXCHANGE);
+                let _ = rustix::fs::renameat_with(
+                    folder,
+                    name,
+                    folder,
+                    other.as_str(),
+                    RenameFlags::EXCHANGE,
+                );
                 self.exchanges.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -125,18 +158,28 @@ impl Arena {
 
     /// Whether the real folder holds something.
     fn has(&self, folder: &str, name: &str) -> bool {
-        rustix::fs::statat(self.folder(folder), name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        rustix::fs::statat(
+            self.folder(folder),
+            name,
+            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .is_ok()
     }
 
     fn content(&self, folder: &str, name: &str) -> String {
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW;
         let file = rustix::fs::openat(self.folder(folder), name, flags, rustix::fs::Mode::empty());
-        file.map(|file| std::io::read_to_string(File::from(file)).unwrap()).unwrap_or_default()
+        file.map(|file| std::io::read_to_string(File::from(file)).unwrap())
+            .unwrap_or_default()
     }
 
     /// Calls a tool as the driver does: it is judged, and then run.
     fn call(&self, tool: &str, arguments: Value) -> (bool, String) {
-        let found = self.tools.iter().find_map(|registry| registry.get(tool)).unwrap();
+        let found = self
+            .tools
+            .iter()
+            .find_map(|registry| registry.get(tool))
+            .unwrap();
         let arguments = object(arguments);
         let call = found.prepare(&arguments);
         let access = format!("{:?}", call.access());
@@ -149,7 +192,8 @@ impl Arena {
     /// One call of a kind in a folder.
     fn act(&self, kind: &str, folder: &str, number: u64) -> (bool, String) {
         let at = |name: &str| format!("{folder}/{name}");
-        let patch = |text: String| json!({"patch": format!("*** Begin Patch\n{text}\n*** End Patch")});
+        let patch =
+            |text: String| json!({"patch": format!("*** Begin Patch\n{text}\n*** End Patch")});
         let now = self.content(folder, "edited");
         let (now, next) = (now.trim_end(), format!("open{}", number % 2));
         match kind {
@@ -158,25 +202,44 @@ impl Arena {
             "list_files" => self.call(kind, json!({"path": folder, "recursive": true})),
             "search_files" => self.call(kind, json!({"path": folder, "regex": "."})),
             "list_code_definition_names" => self.call(kind, json!({"path": folder})),
-            "write_to_file" => self.call(kind, json!({"path": at("written"), "content": format!("{number}\n")})),
+            "write_to_file" => self.call(
+                kind,
+                json!({"path": at("written"), "content": format!("{number}\n")}),
+            ),
             "write_to_file new" => {
                 let path = at(&format!("new-folder/{}", number % 64));
-                self.call("write_to_file", json!({"path": path, "content": format!("{number}\n")}))
+                self.call(
+                    "write_to_file",
+                    json!({"path": path, "content": format!("{number}\n")}),
+                )
             }
             "replace_in_file" => {
                 let diff = format!("------- SEARCH\n{now}\n=======\n{next}\n+++++++ REPLACE");
                 self.call(kind, json!({"path": at("edited"), "diff": diff}))
             }
-            "edit_file" => self.call(kind, json!({"path": at("edited"), "old_string": now, "new_string": next})),
+            "edit_file" => self.call(
+                kind,
+                json!({"path": at("edited"), "old_string": now, "new_string": next}),
+            ),
             "apply_patch" if self.has(folder, "added") => {
                 self.call(kind, patch(format!("*** Delete File: {}", at("added"))))
             }
-            "apply_patch" => self.call(kind, patch(format!("*** Add File: {}\n+open", at("added")))),
+            "apply_patch" => {
+                self.call(kind, patch(format!("*** Add File: {}\n+open", at("added"))))
+            }
             "apply_patch move" => {
-                let (from, to) = if self.has(folder, "mv") { ("mv", "mv2") } else { ("mv2", "mv") };
+                let (from, to) = if self.has(folder, "mv") {
+                    ("mv", "mv2")
+                } else {
+                    ("mv2", "mv")
+                };
                 let now = self.content(folder, from);
                 let now = now.trim_end();
-                let text = format!("*** Update File: {}\n*** Move to: {}\n@@\n-{now}\n+{next}", at(from), at(to));
+                let text = format!(
+                    "*** Update File: {}\n*** Move to: {}\n@@\n-{now}\n+{next}",
+                    at(from),
+                    at(to)
+                );
                 self.call("apply_patch", patch(text))
             }
             kind => panic!("no kind {kind}"),
@@ -186,15 +249,29 @@ impl Arena {
     /// All that is not to change: names, inodes, times and contents.
     fn kept(&self) -> BTreeMap<PathBuf, (u64, i64, i64, Vec<u8>)> {
         let mut kept = BTreeMap::new();
-        let mut left =
-            vec![self.outside.path().join("d"), self.root.path().join("secrets"), self.root.path().join(".env")];
+        let mut left = vec![
+            self.outside.path().join("d"),
+            self.root.path().join("secrets"),
+            self.root.path().join(".env"),
+        ];
         while let Some(path) = left.pop() {
             let found = fs::symlink_metadata(&path).unwrap();
-            let content = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            let content = if found.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
             if found.is_dir() {
-                left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                left.extend(
+                    fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
             }
-            kept.insert(path, (found.ino(), found.mtime(), found.mtime_nsec(), content));
+            kept.insert(
+                path,
+                (found.ino(), found.mtime(), found.mtime_nsec(), content),
+            );
         }
         kept
     }
@@ -223,7 +300,11 @@ impl Arena {
     fn back_and_forth(&self, checkpoints: &CheckpointStore, number: u64) -> (bool, String) {
         let stop = AtomicBool::new(false);
         let time_ms = 4_000_000_000_000 + number;
-        let mark = || CheckpointCall { task: "task".to_owned(), time_ms, ..CheckpointCall::default() };
+        let mark = || CheckpointCall {
+            task: "task".to_owned(),
+            time_ms,
+            ..CheckpointCall::default()
+        };
         let goal = RestorePoint::Last(1);
         let taken = checkpoints.take_snapshot(mark(), &SnapshotScope::All, &stop);
         let _ = self.act("write_to_file", "d", number);
@@ -248,7 +329,11 @@ impl Effort {
     /// A share, in ten-thousandths, of the rounds that all tests of this effort do together.
     fn share(self, of: u64) -> u64 {
         let told = || std::env::var("SABIR_ROUNDS").ok()?.parse().ok();
-        let all = if self == Self::Brief { BRIEF_ROUNDS } else { told().unwrap_or(ROUNDS) };
+        let all = if self == Self::Brief {
+            BRIEF_ROUNDS
+        } else {
+            told().unwrap_or(ROUNDS)
+        };
         (all * of).div_ceil(10_000)
     }
 }
@@ -275,10 +360,23 @@ fn race(bounds: Bounds, folders: &[&str], effort: Effort, share_of_each: u64) {
         scope.spawn(|| arena.exchange());
         let over = Over(&arena.over);
         let mut tallies = BTreeMap::new();
-        for (folder, kind) in folders.iter().flat_map(|folder| KINDS.map(|kind| (*folder, kind))) {
-            let tally = arena.rounds(effort.share(share_of_each), |number| arena.act(kind, folder, number));
-            let Tally { calls, rounds, done, failed, .. } = tally;
-            say(&format!("{kind} in {folder}: {rounds} rounds in {calls} calls, {done} done, {failed} failed"));
+        for (folder, kind) in folders
+            .iter()
+            .flat_map(|folder| KINDS.map(|kind| (*folder, kind)))
+        {
+            let tally = arena.rounds(effort.share(share_of_each), |number| {
+                arena.act(kind, folder, number)
+            });
+            let Tally {
+                calls,
+                rounds,
+                done,
+                failed,
+                ..
+            } = tally;
+            say(&format!(
+                "{kind} in {folder}: {rounds} rounds in {calls} calls, {done} done, {failed} failed"
+            ));
             tallies.insert(format!("{kind} in {folder}"), tally);
         }
         drop(over);
@@ -293,14 +391,23 @@ fn judge(
     tallies: &BTreeMap<String, Tally>,
     effort: Effort,
 ) {
-    assert!(arena.kept() == *kept, "something was changed that is not to be seen");
+    assert!(
+        arena.kept() == *kept,
+        "something was changed that is not to be seen"
+    );
     let rounds: u64 = tallies.values().map(|tally| tally.rounds).sum();
     let exchanges = arena.exchanges.load(Ordering::Relaxed);
     say(&format!("{rounds} rounds, {exchanges} exchanges"));
-    assert!(rounds > 0 && tallies.values().any(|tally| tally.failed > 0), "nothing was a race: {tallies:?}");
+    assert!(
+        rounds > 0 && tallies.values().any(|tally| tally.failed > 0),
+        "nothing was a race: {tallies:?}"
+    );
     // A few rounds of one kind may all end the same way.
     for (name, tally) in tallies.iter().filter(|_| effort == Effort::Thorough) {
-        assert!(tally.done > 0 && tally.failed > 0, "{name} was no race: {tally:?}");
+        assert!(
+            tally.done > 0 && tally.failed > 0,
+            "{name} was no race: {tally:?}"
+        );
     }
 }
 
@@ -325,7 +432,10 @@ fn nothing_outside_is_seen_or_touched_in_many_rounds() {
 }
 
 fn hiding_bounds() -> Bounds {
-    Bounds::new().ignore_files([".sabirignore"]).hide_globs(["**/SECRET*".to_owned()]).unwrap()
+    Bounds::new()
+        .ignore_files([".sabirignore"])
+        .hide_globs(["**/SECRET*".to_owned()])
+        .unwrap()
 }
 
 #[test]
@@ -359,12 +469,17 @@ fn race_checkpoints(effort: Effort) {
     fs::write(arena.root.path().join(".env"), "open\n").unwrap();
     let (kept, data) = (arena.kept(), quick_folder());
     let workspace = Arc::new(Workspace::open(arena.root.path()).unwrap());
-    let caps = StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() };
+    let caps = StoreLimits {
+        store_bytes: 1 << 20,
+        ..StoreLimits::default()
+    };
     let checkpoints = CheckpointStore::new(data.path().join("store"), workspace, caps, Vec::new());
     let tally = std::thread::scope(|scope| {
         scope.spawn(|| arena.exchange());
         let _over = Over(&arena.over);
-        arena.rounds(effort.share(50), |number| arena.back_and_forth(&checkpoints, number))
+        arena.rounds(effort.share(50), |number| {
+            arena.back_and_forth(&checkpoints, number)
+        })
     });
     let found = holding_secret(data.path());
     assert!(found.is_empty(), "{found:?} in the store");
@@ -375,7 +490,9 @@ fn race_checkpoints(effort: Effort) {
             .kept()
             .iter()
             .filter(|(path, _)| path.starts_with(arena.outside.path()))
-            .eq(kept.iter().filter(|(path, _)| path.starts_with(arena.outside.path())))
+            .eq(kept
+                .iter()
+                .filter(|(path, _)| path.starts_with(arena.outside.path())))
     );
     say(&format!("checkpoints: {tally:?}"));
     assert!(effort == Effort::Brief || tally.done > 0, "{tally:?}");
@@ -387,8 +504,16 @@ fn holding_secret(folder: &Path) -> Vec<PathBuf> {
     while let Some(path) = left.pop() {
         let kind = fs::symlink_metadata(&path).unwrap().file_type();
         if kind.is_dir() {
-            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if kind.is_file() && fs::read(&path).unwrap().windows(SECRET.len()).any(|part| part == SECRET.as_bytes())
+            left.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if kind.is_file()
+            && fs::read(&path)
+                .unwrap()
+                .windows(SECRET.len())
+                .any(|part| part == SECRET.as_bytes())
         {
             found.push(path);
         }

@@ -15,13 +15,21 @@ use crate::Place;
 /// The levels that this machine has.
 fn levels() -> Vec<SandboxLevel> {
     let has = |level: &SandboxLevel| {
-        let (output, _) = Place::confined(Sandbox::new(*level)).run("execute_command", json!({"command": "true"}));
+        let (output, _) = Place::confined(Sandbox::new(*level))
+            .run("execute_command", json!({"command": "true"}));
         if output.failed {
-            let _ = writeln!(std::io::stderr(), "skipped: level {level}: {}", output.content);
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: level {level}: {}",
+                output.content
+            );
         }
         !output.failed
     };
-    [SandboxLevel::One, SandboxLevel::Two].into_iter().filter(has).collect()
+    [SandboxLevel::One, SandboxLevel::Two]
+        .into_iter()
+        .filter(has)
+        .collect()
 }
 
 /// What a place says to a command.
@@ -35,7 +43,11 @@ fn check(place: &Place, arguments: Value, (failed, words): (bool, &str)) {
 /// What git prints outside of any sandbox.
 #[track_caller]
 fn git(place: &Place, arguments: &[&str]) -> (String, String) {
-    let ran = std::process::Command::new("git").args(arguments).current_dir(place.root.path()).output().unwrap();
+    let ran = std::process::Command::new("git")
+        .args(arguments)
+        .current_dir(place.root.path())
+        .output()
+        .unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&ran.stdout), text(&ran.stderr))
@@ -45,20 +57,38 @@ fn git(place: &Place, arguments: &[&str]) -> (String, String) {
 fn what_is_asked_for_beyond() {
     let beyond = |sandbox: &Sandbox, more: Value| {
         let mut arguments = json!({"command": "true"});
-        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         match Place::confined(sandbox.clone()).access("execute_command", arguments) {
             Access::Command { beyond, .. } => beyond,
             other => panic!("{other:?}"),
         }
     };
-    let (off, on) = (Sandbox::new(SandboxLevel::Off), Sandbox::new(SandboxLevel::Best));
+    let (off, on) = (
+        Sandbox::new(SandboxLevel::Off),
+        Sandbox::new(SandboxLevel::Best),
+    );
     let online = on.clone().with_network(NetworkAccess::Allowed);
     for (more, [without, within, with_network]) in [
         (json!({}), [Beyond::Nothing; 3]),
-        (json!({"network": false, "unconfined": false}), [Beyond::Nothing; 3]),
-        (json!({"network": true}), [Beyond::Nothing, Beyond::Network, Beyond::Nothing]),
-        (json!({"unconfined": true}), [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined]),
-        (json!({"network": true, "unconfined": true}), [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined]),
+        (
+            json!({"network": false, "unconfined": false}),
+            [Beyond::Nothing; 3],
+        ),
+        (
+            json!({"network": true}),
+            [Beyond::Nothing, Beyond::Network, Beyond::Nothing],
+        ),
+        (
+            json!({"unconfined": true}),
+            [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined],
+        ),
+        (
+            json!({"network": true, "unconfined": true}),
+            [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined],
+        ),
     ] {
         assert_eq!(beyond(&off, more.clone()), without, "{more}");
         assert_eq!(beyond(&on, more.clone()), within, "{more}");
@@ -73,14 +103,30 @@ fn what_was_permitted_is_what_is_had() {
         let place = Place::confined(Sandbox::new(level).allow_read([folder.path().to_path_buf()]));
         let outside = folder.path().join("new");
         let line = format!("echo x > {}", outside.display());
-        check(&place, json!({"command": line}), (true, "call again with unconfined: the user is asked."));
+        check(
+            &place,
+            json!({"command": line}),
+            (true, "call again with unconfined: the user is asked."),
+        );
         assert!(!outside.exists());
-        check(&place, json!({"command": line, "unconfined": true}), (false, "Exit code 0"));
+        check(
+            &place,
+            json!({"command": line, "unconfined": true}),
+            (false, "Exit code 0"),
+        );
         assert!(outside.exists());
         let line = "echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6";
-        check(&place, json!({"command": line}), (true, "call again with network: the user is asked."));
+        check(
+            &place,
+            json!({"command": line}),
+            (true, "call again with network: the user is asked."),
+        );
         // Who has it needs no advice.
-        check(&place, json!({"command": line, "network": true}), (true, "example.org"));
+        check(
+            &place,
+            json!({"command": line, "network": true}),
+            (true, "example.org"),
+        );
         let (output, _) = place.run("execute_command", json!({"command": line, "network": true}));
         assert!(!output.content.contains("sandbox"), "{}", output.content);
     }
@@ -91,14 +137,34 @@ fn who_only_reads_cannot_write() {
     for level in levels() {
         let place = Place::confined(Sandbox::new(level).share_temp_dir());
         place.put("inside", "old");
-        let permit = CallPermit { read_only: true, ..CallPermit::unchecked(CallId::new("1")) };
+        let permit = CallPermit {
+            read_only: true,
+            ..CallPermit::unchecked(CallId::new("1"))
+        };
         let line = "exec 2> /dev/null; cat inside; echo x > inside; echo x > new; rm inside; mkdir folder; echo y > $TMPDIR/note; cat $TMPDIR/note";
         let (output, _) = place.run_by(&permit, "execute_command", json!({"command": line}));
-        assert!(output.content.starts_with("Exit code 0. Output:\nold") && output.content.ends_with('y'), "{output:?}");
+        assert!(
+            output.content.starts_with("Exit code 0. Output:\nold")
+                && output.content.ends_with('y'),
+            "{output:?}"
+        );
         assert_eq!(place.get("inside"), "old", "level {level}");
-        assert!(!place.inner("new").exists() && !place.inner("folder").exists(), "level {level}");
-        let (output, _) = place.run_by(&permit, "execute_command", json!({"command": "echo x > inside"}));
-        assert!(output.content.contains("As a command that only reads, it can write in"), "{}", output.content);
+        assert!(
+            !place.inner("new").exists() && !place.inner("folder").exists(),
+            "level {level}"
+        );
+        let (output, _) = place.run_by(
+            &permit,
+            "execute_command",
+            json!({"command": "echo x > inside"}),
+        );
+        assert!(
+            output
+                .content
+                .contains("As a command that only reads, it can write in"),
+            "{}",
+            output.content
+        );
     }
 }
 
@@ -109,12 +175,35 @@ fn git_can_be_asked_by_who_only_reads() {
         place.put("a.txt", "old");
         git(&place, &["init", "-q", "."]);
         git(&place, &["add", "-A"]);
-        git(&place, &["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "c"]);
+        git(
+            &place,
+            &[
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=b",
+                "commit",
+                "-qm",
+                "c",
+            ],
+        );
         place.put("a.txt", "new");
-        let permit = CallPermit { read_only: true, ..CallPermit::unchecked(CallId::new("1")) };
-        let (output, _) =
-            place.run_by(&permit, "execute_command", json!({"command": "git status --short; git diff --stat"}));
-        assert!(output.content.starts_with("Exit code 0. Output:\n M a.txt\n a.txt | 2 +-"), "{}", output.content);
+        let permit = CallPermit {
+            read_only: true,
+            ..CallPermit::unchecked(CallId::new("1"))
+        };
+        let (output, _) = place.run_by(
+            &permit,
+            "execute_command",
+            json!({"command": "git status --short; git diff --stat"}),
+        );
+        assert!(
+            output
+                .content
+                .starts_with("Exit code 0. Output:\n M a.txt\n a.txt | 2 +-"),
+            "{}",
+            output.content
+        );
     }
 }
 
@@ -123,7 +212,11 @@ fn commands_of_a_task_share_a_temporary_folder() {
     for level in levels() {
         let sandbox = Sandbox::new(level).share_temp_dir();
         let place = Place::confined(sandbox.clone());
-        check(&place, json!({"command": "echo kept > $TMPDIR/x; echo $TMPDIR"}), (false, "/tmp"));
+        check(
+            &place,
+            json!({"command": "echo kept > $TMPDIR/x; echo $TMPDIR"}),
+            (false, "/tmp"),
+        );
         check(&place, json!({"command": "cat $TMPDIR/x"}), (false, "kept"));
         check(
             &Place::confined(Sandbox::new(level).share_temp_dir()),
@@ -131,7 +224,11 @@ fn commands_of_a_task_share_a_temporary_folder() {
             (true, "No such file"),
         );
         if level == SandboxLevel::Two {
-            check(&place, json!({"command": "cat /tmp/x /var/tmp/x"}), (false, "kept\nkept"));
+            check(
+                &place,
+                json!({"command": "cat /tmp/x /var/tmp/x"}),
+                (false, "kept\nkept"),
+            );
         }
     }
 }
@@ -140,9 +237,12 @@ fn commands_of_a_task_share_a_temporary_folder() {
 fn caches_can_be_written() {
     for level in levels() {
         let place = Place::confined(Sandbox::new(level).share_temp_dir());
-        let line =
-            "for d in $XDG_CACHE_HOME $GOCACHE $npm_config_cache $PIP_CACHE_DIR; do mkdir -p $d/a && echo made; done";
-        check(&place, json!({"command": line}), (false, "made\nmade\nmade\nmade"));
+        let line = "for d in $XDG_CACHE_HOME $GOCACHE $npm_config_cache $PIP_CACHE_DIR; do mkdir -p $d/a && echo made; done";
+        check(
+            &place,
+            json!({"command": line}),
+            (false, "made\nmade\nmade\nmade"),
+        );
     }
 }
 
@@ -153,14 +253,25 @@ fn a_job_tells_of_its_walls() {
         let place = Place::confined(Sandbox::new(level).allow_read([folder.path().to_path_buf()]));
         let line = format!("echo x > {}/new", folder.path().display());
         let words = "which may be why";
-        place.run("execute_command", json!({"command": line, "background": true}));
-        let read = || place.run("read_command_output", json!({"output": 1, "start_line": 1})).0.content;
+        place.run(
+            "execute_command",
+            json!({"command": line, "background": true}),
+        );
+        let read = || {
+            place
+                .run("read_command_output", json!({"output": 1, "start_line": 1}))
+                .0
+                .content
+        };
         let begun = Instant::now();
         while read().contains("so far; running") && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(50));
         }
         let told = read();
-        assert!(told.contains(words) && told.contains(&format!("level {level}")), "{told}");
+        assert!(
+            told.contains(words) && told.contains(&format!("level {level}")),
+            "{told}"
+        );
     }
 }
 
@@ -170,17 +281,32 @@ fn what_a_job_needs_in_the_folder_is_not_seen() {
         let place = Place::confined(Sandbox::new(level));
         place.put("a.txt", "text");
         git(&place, &["init", "-q", "."]);
-        check(&place, json!({"command": "echo up; sleep 1000", "background": true}), (false, "runs in the background"));
+        check(
+            &place,
+            json!({"command": "echo up; sleep 1000", "background": true}),
+            (false, "runs in the background"),
+        );
         let (listed, _) = place.run("list_files", json!({"path": ".", "recursive": true}));
-        assert!(!listed.content.contains(".vscode") && listed.content.contains("a.txt"), "{}", listed.content);
-        assert_eq!(git(&place, &["status", "--short"]), ("?? a.txt\n".to_owned(), String::new()));
+        assert!(
+            !listed.content.contains(".vscode") && listed.content.contains("a.txt"),
+            "{}",
+            listed.content
+        );
+        assert_eq!(
+            git(&place, &["status", "--short"]),
+            ("?? a.txt\n".to_owned(), String::new())
+        );
         for (tool, arguments) in [
             ("read_file", json!({"path": "AGENTS.md"})),
             ("read_file", json!({"path": ".vscode/tasks.json"})),
             ("list_files", json!({"path": ".vscode"})),
         ] {
             let (told, _) = place.run(tool, arguments.clone());
-            assert!(told.content.contains("does not exist"), "level {level}, {tool} {arguments}: {}", told.content);
+            assert!(
+                told.content.contains("does not exist"),
+                "level {level}, {tool} {arguments}: {}",
+                told.content
+            );
         }
         place.run("stop_command", json!({"job": 1}));
         let names = std::fs::read_dir(place.root.path()).unwrap().count();

@@ -11,8 +11,8 @@
 //! documents within results: each is an error that names its path.
 
 use sabir_call::{
-    CacheControl, Image, MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions, ResponseFormat, Role,
-    ToolChoice, ToolSpec,
+    CacheControl, Image, MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions,
+    ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -48,12 +48,28 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("betas", FieldDisposition::Harmless),
     (
         "context_management",
-        FieldDisposition::LeftOut("the provider's own edits of the history; it goes on as it was sent"),
+        FieldDisposition::LeftOut(
+            "the provider's own edits of the history; it goes on as it was sent",
+        ),
     ),
-    ("inference_geo", FieldDisposition::LeftOut("where a provider computes is its configuration's affair")),
-    ("speed", FieldDisposition::LeftOut("no other provider has it")),
-    ("mcp_servers", FieldDisposition::LeftOut("servers that the provider connects to; their tools are not there")),
-    ("container", FieldDisposition::Refused("nothing is kept between requests: send files as text")),
+    (
+        "inference_geo",
+        FieldDisposition::LeftOut("where a provider computes is its configuration's affair"),
+    ),
+    (
+        "speed",
+        FieldDisposition::LeftOut("no other provider has it"),
+    ),
+    (
+        "mcp_servers",
+        FieldDisposition::LeftOut(
+            "servers that the provider connects to; their tools are not there",
+        ),
+    ),
+    (
+        "container",
+        FieldDisposition::Refused("nothing is kept between requests: send files as text"),
+    ),
 ];
 
 /// Decodes a body into a request.
@@ -71,7 +87,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
                 instructions.push(decode_system(&message.get("content"))?);
                 continue;
             }
-            _ => return Err(message.get("role").mismatch_error("`user`, `assistant` or `system`")),
+            _ => {
+                return Err(message
+                    .get("role")
+                    .mismatch_error("`user`, `assistant` or `system`"));
+            }
         };
         // Results are decoded with the history so far, which knows the names of their calls.
         let parts = decode_content(&message.get("content"), &history)?;
@@ -82,7 +102,10 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let choice = body.get("tool_choice");
     // The wire has this flag inside the tool choice.
     let one = choice.get("disable_parallel_tool_use").is_true();
-    let mut options = RequestOptions { format: decode_format(&body)?, ..RequestOptions::default() };
+    let mut options = RequestOptions {
+        format: decode_format(&body)?,
+        ..RequestOptions::default()
+    };
     let marks = cache_marks(&body)?;
     if !marks.is_empty() {
         options.cache = CacheControl::Marked;
@@ -96,7 +119,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     }
     let blocks = body.get("system").value.as_array().map_or(0, Vec::len);
     if blocks > 1 {
-        let what = format!("its {blocks} blocks are joined by blank lines, and marked at their end alone");
+        let what =
+            format!("its {blocks} blocks are joined by blank lines, and marked at their end alone");
         notes.push(LossNote::new("system", what));
     }
     let mut request = Request {
@@ -105,7 +129,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         messages: history.messages.into(),
         tools: build_tool_set(decode_tools(&body.get("tools"), &mut options, &mut notes)?)?,
         tool_choice: self::decode_tool_choice(&choice)?,
-        parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
+        parallel_calls: if one {
+            ParallelCalls::One
+        } else {
+            ParallelCalls::Many
+        },
         max_output_tokens: body.get("max_tokens").optional_count()?,
         reasoning: thinking::decode_thinking(&body)?,
         options,
@@ -116,8 +144,12 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         only_stop_sequence: single_text(&request.sampling.stop),
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
-        .validate_tool_choice()
+    DecodedRequest {
+        preferences,
+        notes,
+        ..DecodedRequest::new(request, body.get("stream").is_true())
+    }
+    .validate_tool_choice()
 }
 
 /// Joins the texts that are not empty with blank lines.
@@ -138,7 +170,11 @@ fn single_text(texts: &[String]) -> Option<String> {
 fn decode_format(body: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     let format = body.get("output_config").get("format");
     // The beta API had the format at this path.
-    let format = if format.is_absent() { body.get("output_format") } else { format };
+    let format = if format.is_absent() {
+        body.get("output_format")
+    } else {
+        format
+    };
     if format.is_absent() {
         return Ok(ResponseFormat::Text);
     }
@@ -156,10 +192,19 @@ fn decode_format(body: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
 /// Collects the cache marks from everywhere in the body.
 fn cache_marks<'f>(body: &JsonField<'f>) -> Result<Vec<JsonField<'f>>, RequestError> {
     let mut lists = vec![body.get("system"), body.get("tools")];
-    lists.extend(body.get("messages").list_items()?.iter().map(|message| message.get("content")));
+    lists.extend(
+        body.get("messages")
+            .list_items()?
+            .iter()
+            .map(|message| message.get("content")),
+    );
     let mut marks = vec![body.get("cache_control")];
     for list in lists.iter().filter(|list| list.value.is_array()) {
-        marks.extend(list.list_items()?.iter().map(|block| block.get("cache_control")));
+        marks.extend(
+            list.list_items()?
+                .iter()
+                .map(|block| block.get("cache_control")),
+        );
     }
     marks.retain(|mark| !mark.is_absent());
     Ok(marks)
@@ -170,12 +215,19 @@ fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     if system.value.is_string() {
         return system.required_text().map(str::to_owned);
     }
-    let texts: Result<Vec<_>, _> = system.list_items()?.iter().map(|block| block.get("text").required_text()).collect();
+    let texts: Result<Vec<_>, _> = system
+        .list_items()?
+        .iter()
+        .map(|block| block.get("text").required_text())
+        .collect();
     Ok(texts?.join("\n\n"))
 }
 
 /// Decodes the content of a message.
-fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<Vec<MessagePart>, RequestError> {
+fn decode_content(
+    content: &JsonField<'_>,
+    history: &HistoryBuilder,
+) -> Result<Vec<MessagePart>, RequestError> {
     if content.value.is_string() {
         return Ok(vec![MessagePart::text(content.required_text()?)]);
     }
@@ -197,12 +249,25 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
                 // A thought of another provider comes without a signature. Its own API would refuse
                 // a thought block without one, so no state is kept.
                 let data = json!({"type": "thinking", "signature": signature});
-                let opaque = (!signature.is_empty()).then(|| OpaqueState { wire: NAME.to_owned(), data });
-                parts.push(MessagePart::Thought { text: block.get("thinking").required_text()?.to_owned(), opaque });
+                let opaque = (!signature.is_empty()).then(|| OpaqueState {
+                    wire: NAME.to_owned(),
+                    data,
+                });
+                parts.push(MessagePart::Thought {
+                    text: block.get("thinking").required_text()?.to_owned(),
+                    opaque,
+                });
             }
             "document" => parts.push(decode_document(&block)?),
-            "container_upload" => return Err(block.get("type").mismatch_error("a block that holds its content")),
-            _ => parts.push(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: block.value.clone() })),
+            "container_upload" => {
+                return Err(block
+                    .get("type")
+                    .mismatch_error("a block that holds its content"));
+            }
+            _ => parts.push(MessagePart::Opaque(OpaqueState {
+                wire: NAME.to_owned(),
+                data: block.value.clone(),
+            })),
         }
     }
     Ok(parts)
@@ -211,7 +276,9 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
 /// Decodes an image from the user, as data or by its address.
 fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     match source.get("type").required_text()? {
-        "url" => Ok(MessagePart::ImageUrl { url: source.get("url").required_text()?.to_owned() }),
+        "url" => Ok(MessagePart::ImageUrl {
+            url: source.get("url").required_text()?.to_owned(),
+        }),
         _ => decode_image(source).map(MessagePart::Image),
     }
 }
@@ -220,18 +287,28 @@ fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestErr
 fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let source = block.get("source");
     match source.get("type").required_text()? {
-        "text" => Ok(MessagePart::text(text_with_title(block, source.get("data").required_text()?)?)),
-        "file" => Err(source
-            .get("type")
-            .mismatch_error("`text`, `base64` or `url`: files that lie with a provider cannot be read here")),
-        _ => Ok(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: block.value.clone() })),
+        "text" => Ok(MessagePart::text(text_with_title(
+            block,
+            source.get("data").required_text()?,
+        )?)),
+        "file" => Err(source.get("type").mismatch_error(
+            "`text`, `base64` or `url`: files that lie with a provider cannot be read here",
+        )),
+        _ => Ok(MessagePart::Opaque(OpaqueState {
+            wire: NAME.to_owned(),
+            data: block.value.clone(),
+        })),
     }
 }
 
 /// Returns the text of a document or search result after its title.
 fn text_with_title(block: &JsonField<'_>, words: &str) -> Result<String, RequestError> {
     let title = block.get("title").text_or_empty()?;
-    Ok(if title.is_empty() { words.to_owned() } else { format!("{title}\n\n{words}") })
+    Ok(if title.is_empty() {
+        words.to_owned()
+    } else {
+        format!("{title}\n\n{words}")
+    })
 }
 
 /// Decodes an image given as base64.
@@ -241,11 +318,17 @@ fn decode_image(source: &JsonField<'_>) -> Result<Image, RequestError> {
     }
     let media_type = source.get("media_type").required_text()?;
     let data = source.get("data").required_text()?;
-    Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
+    Ok(Image {
+        media_type: media_type.to_owned(),
+        data: data.to_owned(),
+    })
 }
 
 /// Decodes the result of a call.
-fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<MessagePart, RequestError> {
+fn decode_result(
+    block: &JsonField<'_>,
+    history: &HistoryBuilder,
+) -> Result<MessagePart, RequestError> {
     let content = block.get("content");
     let mut words = Vec::new();
     let mut images = Vec::new();
@@ -257,15 +340,24 @@ fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<Mess
                 "text" => words.push(item.get("text").required_text()?.to_owned()),
                 "image" => images.push(decode_image(&item.get("source"))?),
                 "document" if item.get("source").get("type").value == "text" => {
-                    words.push(text_with_title(&item, item.get("source").get("data").required_text()?)?);
+                    words.push(text_with_title(
+                        &item,
+                        item.get("source").get("data").required_text()?,
+                    )?);
                 }
                 // Search results have a title and text blocks, which become one text.
                 "search_result" => {
                     let found = item.get("content").list_items()?;
-                    let found: Result<Vec<_>, _> = found.iter().map(|part| part.get("text").required_text()).collect();
+                    let found: Result<Vec<_>, _> = found
+                        .iter()
+                        .map(|part| part.get("text").required_text())
+                        .collect();
                     words.push(text_with_title(&item, &found?.join("\n"))?);
                 }
-                "tool_reference" => words.push(format!("[tool: {}]", item.get("tool_name").required_text()?)),
+                "tool_reference" => words.push(format!(
+                    "[tool: {}]",
+                    item.get("tool_name").required_text()?
+                )),
                 _ => {
                     return Err(item
                         .get("type")
@@ -275,7 +367,12 @@ fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<Mess
         }
     }
     let failed = block.get("is_error").is_true();
-    Ok(history.build_result(block.get("tool_use_id").required_text()?, failed, words.join("\n"), images))
+    Ok(history.build_result(
+        block.get("tool_use_id").required_text()?,
+        failed,
+        words.join("\n"),
+        images,
+    ))
 }
 
 /// Decodes the client's tools. The provider's own tools are kept in `options.native`; those that the
@@ -289,10 +386,17 @@ fn decode_tools(
     for tool in list.list_items()? {
         let kind = tool.get("type");
         if !kind.is_absent() && kind.required_text()? != "custom" {
-            let own = OpaqueState { wire: NAME.to_owned(), data: tool.value.clone() };
+            let own = OpaqueState {
+                wire: NAME.to_owned(),
+                data: tool.value.clone(),
+            };
             if native_tools::tool_kind(&own) == NativeToolKind::Client {
                 // Only the provider's models know its arguments, so any are accepted.
-                specs.push(ToolSpec::new(tool.get("name").required_text()?, "", json!({"additionalProperties": true})));
+                specs.push(ToolSpec::new(
+                    tool.get("name").required_text()?,
+                    "",
+                    json!({"additionalProperties": true}),
+                ));
             }
             options.native.push(own);
             continue;
@@ -306,13 +410,23 @@ fn decode_tools(
         for key in ["defer_loading", "allowed_callers"] {
             let said = tool.get(key);
             if !said.is_absent() && said.value != &Value::Bool(false) {
-                notes.push(LossNote::new(said.path, "left out: the tool is offered as any other"));
+                notes.push(LossNote::new(
+                    said.path,
+                    "left out: the tool is offered as any other",
+                ));
             }
         }
-        let examples: Result<Vec<_>, _> =
-            tool.get("input_examples").list_items()?.iter().map(JsonField::object_or_empty).collect();
+        let examples: Result<Vec<_>, _> = tool
+            .get("input_examples")
+            .list_items()?
+            .iter()
+            .map(JsonField::object_or_empty)
+            .collect();
         let spec = ToolSpec::new(name, tool.get("description").text_or_empty()?, schema);
-        specs.push(ToolSpec { examples: examples?, ..spec });
+        specs.push(ToolSpec {
+            examples: examples?,
+            ..spec
+        });
     }
     Ok(specs)
 }
@@ -327,6 +441,10 @@ fn decode_tool_choice(choice: &JsonField<'_>) -> Result<ToolChoice, RequestError
         "any" => ToolChoice::Required,
         "none" => ToolChoice::None,
         "tool" => ToolChoice::Tool(choice.get("name").required_text()?.to_owned()),
-        _ => return Err(choice.get("type").mismatch_error("`auto`, `any`, `none` or `tool`")),
+        _ => {
+            return Err(choice
+                .get("type")
+                .mismatch_error("`auto`, `any`, `none` or `tool`"));
+        }
     })
 }

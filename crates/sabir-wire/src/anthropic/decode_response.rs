@@ -19,7 +19,9 @@ use crate::lenient::{LenientCount, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::open_blocks::{OpenBlock, OpenBlocks};
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
+use crate::response_decoder::{
+    OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable,
+};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -152,16 +154,25 @@ impl WireDecoder for AnthropicDecoder {
         let message: EventBody<'_> = match serde_json::from_str(data) {
             Ok(message) => message,
             Err(error) => {
-                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+                return note_unreadable(
+                    self,
+                    &format!("an event of the stream cannot be read: {error}"),
+                    out,
+                );
             }
         };
         self.state.status.events += 1;
         // Gateways may drop either the event name or the member `type`.
-        let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
+        let kind = if message.kind.as_str().is_empty() {
+            name
+        } else {
+            message.kind.as_str()
+        };
         match kind {
             // Some servers send an error without the event name, so the member counts as well.
             _ if kind == "error" || message.error.is_some() => {
-                self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
+                self.state
+                    .note_error_event(ProviderError::from_body(data.as_bytes()), out);
             }
             "message_start" => {
                 if let Some(inner) = message.message.0 {
@@ -179,7 +190,10 @@ impl WireDecoder for AnthropicDecoder {
             "content_block_stop" => self.decode_block_stop(message.index.0, out),
             "message_delta" => {
                 self.emit_usage(message.usage.0, out);
-                self.decode_stop(message.delta.0.unwrap_or_default().stop_reason.as_str(), out);
+                self.decode_stop(
+                    message.delta.0.unwrap_or_default().stop_reason.as_str(),
+                    out,
+                );
             }
             "message_stop" => self.decode_message_stop(out),
             "message" => self.decode_whole_message(&message, out),
@@ -200,7 +214,9 @@ impl WireDecoder for AnthropicDecoder {
 impl AnthropicDecoder {
     /// Decodes a message that was not streamed.
     fn decode_whole_message(&mut self, message: &EventBody<'_>, out: &mut dyn EventSink) {
-        let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let blocks = message
+            .content
+            .and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
         let blocks = blocks.unwrap_or_default();
         let limit = super::stop_reason(message.stop_reason.as_str()) == StopReason::Length;
         let last = blocks.len() as u64;
@@ -219,13 +235,22 @@ impl AnthropicDecoder {
 
     /// Opens a block.
     fn decode_block_start(&mut self, label: Option<u64>, raw: &str, out: &mut dyn EventSink) {
-        let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
+        let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw)
+            .ok()
+            .and_then(|start| start.0)
         else {
             self.state.status.skipped += 1;
             return;
         };
-        let id = if start.kind.as_str() == "tool_use" { start.id.as_str() } else { "" };
-        if !self.open_blocks.may_start(label, id, &mut self.state.calls, out) {
+        let id = if start.kind.as_str() == "tool_use" {
+            start.id.as_str()
+        } else {
+            ""
+        };
+        if !self
+            .open_blocks
+            .may_start(label, id, &mut self.state.calls, out)
+        {
             return;
         }
         // A new block shows that the blocks before it are complete.
@@ -237,7 +262,9 @@ impl AnthropicDecoder {
             }
             "thinking" => {
                 emit_text(true, start.thinking.as_str(), out);
-                let signature = self.limit_opaque_text(start.signature.as_str(), out).to_owned();
+                let signature = self
+                    .limit_opaque_text(start.signature.as_str(), out)
+                    .to_owned();
                 BlockKind::Thinking { signature }
             }
             "tool_use" => self.begin_call(label, &start, out),
@@ -249,39 +276,63 @@ impl AnthropicDecoder {
                 content: String::new(),
             },
         };
-        self.open_blocks.push_block(label, kind, &mut self.state.calls, out);
+        self.open_blocks
+            .push_block(label, kind, &mut self.state.calls, out);
     }
 
     /// Starts a client call.
-    fn begin_call(&mut self, label: Option<u64>, start: &BlockStart<'_>, out: &mut dyn EventSink) -> BlockKind {
+    fn begin_call(
+        &mut self,
+        label: Option<u64>,
+        start: &BlockStart<'_>,
+        out: &mut dyn EventSink,
+    ) -> BlockKind {
         let call = NativeCall::new(label, start.id.as_str());
-        let Some(position) = self.state.begin_call(call, out) else { return BlockKind::Dropped };
+        let Some(position) = self.state.begin_call(call, out) else {
+            return BlockKind::Dropped;
+        };
         // In a stream, `{}` in a start only announces deltas. In a whole body there are no deltas,
         // and it means no arguments.
-        let input = start.input.map(RawValue::get).filter(|input| !is_empty_object(input));
+        let input = start
+            .input
+            .map(RawValue::get)
+            .filter(|input| !is_empty_object(input));
         if let Some(call) = self.state.calls.list.get_mut(position) {
             call.set_name(start.name.as_str(), &mut self.state.calls.next_index, out);
             call.push_arguments(input.unwrap_or_default(), out);
         }
-        BlockKind::Call { position, whole: input.is_some() }
+        BlockKind::Call {
+            position,
+            whole: input.is_some(),
+        }
     }
 
     /// Adds a delta to its block.
-    fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
+    fn decode_block_delta(
+        &mut self,
+        label: Option<u64>,
+        delta: &BlockDelta<'_>,
+        out: &mut dyn EventSink,
+    ) {
         let Some(position) = self.open_blocks.find_position(label) else {
             return self.state.note_stray_delta(out);
         };
         emit_text(true, delta.thinking.as_str(), out);
         let mut known = delta.thinking.0.is_some() || delta.text.0.is_some();
         let signed = self.limit_opaque_text(delta.signature.as_str(), out);
-        let Some(block) = self.open_blocks.get_mut(position) else { return };
+        let Some(block) = self.open_blocks.get_mut(position) else {
+            return;
+        };
         match block {
             BlockKind::Thinking { signature } => {
                 signature.push_str(signed);
                 emit_text(true, delta.text.as_str(), out);
                 known |= delta.signature.0.is_some();
             }
-            BlockKind::Call { position, whole: false } => {
+            BlockKind::Call {
+                position,
+                whole: false,
+            } => {
                 if let Some(call) = self.state.calls.list.get_mut(*position) {
                     call.push_arguments(delta.partial_json.as_str(), out);
                     known |= delta.partial_json.0.is_some();
@@ -315,8 +366,14 @@ impl AnthropicDecoder {
             BlockKind::Thinking { signature } if !signature.is_empty() => {
                 emit_opaque(json!({"type": "thinking", "signature": signature}), out);
             }
-            BlockKind::Call { position, .. } => self.state.calls.end_call(position, self.state.reason, out),
-            BlockKind::Kept { mut block, input, content } => {
+            BlockKind::Call { position, .. } => {
+                self.state.calls.end_call(position, self.state.reason, out)
+            }
+            BlockKind::Kept {
+                mut block,
+                input,
+                content,
+            } => {
                 if let Some(object) = block.as_object_mut() {
                     if let Ok(input) = serde_json::from_str::<Value>(&input) {
                         object.insert("input".to_owned(), input);
@@ -339,18 +396,30 @@ impl AnthropicDecoder {
         let take = |field: &mut LenientCount, value: LenientCount| field.0 = value.0.or(field.0);
         let known = &mut self.tokens;
         take(&mut known.input_tokens, tokens.input_tokens);
-        take(&mut known.cache_read_input_tokens, tokens.cache_read_input_tokens);
-        take(&mut known.cache_creation_input_tokens, tokens.cache_creation_input_tokens);
+        take(
+            &mut known.cache_read_input_tokens,
+            tokens.cache_read_input_tokens,
+        );
+        take(
+            &mut known.cache_creation_input_tokens,
+            tokens.cache_creation_input_tokens,
+        );
         take(&mut known.output_tokens, tokens.output_tokens);
         let read = known.cache_read_input_tokens.0;
         let written = known.cache_creation_input_tokens.0;
         // The common form counts cached tokens as part of the input.
-        let input = known
-            .input_tokens
-            .0
-            .map(|plain| plain.saturating_add(read.unwrap_or_default()).saturating_add(written.unwrap_or_default()));
-        let usage =
-            Usage { input, output: known.output_tokens.0, cache_read: read, cache_write: written, reasoning: None };
+        let input = known.input_tokens.0.map(|plain| {
+            plain
+                .saturating_add(read.unwrap_or_default())
+                .saturating_add(written.unwrap_or_default())
+        });
+        let usage = Usage {
+            input,
+            output: known.output_tokens.0,
+            cache_read: read,
+            cache_write: written,
+            reasoning: None,
+        };
         if usage != Usage::default() {
             out.push_event(Event::Usage(usage));
         }
@@ -371,13 +440,23 @@ impl AnthropicDecoder {
     fn decode_message_stop(&mut self, out: &mut dyn EventSink) {
         self.state.status.ended = true;
         // Without a stop reason, the end of the message shows that the limit was not the cause.
-        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
+        self.state
+            .calls
+            .apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
         // A signature or block is only valid as a whole. Without its end it is dropped, with a
         // fault.
-        let is_state = |block: &BlockKind| matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
-        if self.state.calls.list.iter().any(NativeCall::is_open) || self.open_blocks.iter().any(is_state) {
+        let is_state = |block: &BlockKind| {
+            matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. })
+        };
+        if self.state.calls.list.iter().any(NativeCall::is_open)
+            || self.open_blocks.iter().any(is_state)
+        {
             let message = "the message ended while a content block was open";
-            out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            out.push_event(Event::Fault(&Fault::warning(
+                FaultKind::Provider,
+                Span::default(),
+                message,
+            )));
             self.state.truncate_unfinished(out);
         }
         self.open_blocks.clear();
@@ -386,17 +465,27 @@ impl AnthropicDecoder {
     /// Counts text toward the limit of opaque state and returns it, or an empty text above the
     /// limit.
     fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
-        if self.opaque_budget.has_room(text.len(), out) { text } else { "" }
+        if self.opaque_budget.has_room(text.len(), out) {
+            text
+        } else {
+            ""
+        }
     }
 }
 
 /// Emits opaque state of this wire.
 fn emit_opaque(data: Value, out: &mut dyn EventSink) {
-    out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+    out.push_event(Event::Opaque(&OpaqueState {
+        wire: NAME.to_owned(),
+        data,
+    }));
 }
 
 /// Returns true for an object without members, and for `null`.
 fn is_empty_object(raw: &str) -> bool {
-    let inside = raw.trim_ascii().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inside = raw
+        .trim_ascii()
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
     raw == "null" || inside.is_some_and(|inside| inside.trim_ascii().is_empty())
 }

@@ -6,8 +6,8 @@
 //! the API accepts no `top_p`.
 
 use sabir_call::{
-    CacheControl, Call, CallResult, Image, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role,
-    ToolChoice, ToolSpec,
+    CacheControl, Call, CallResult, Image, MessagePart, OpaqueState, ParallelCalls, Request,
+    ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,9 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     let mut messages = merge_by_role(&request.messages, encode_block, encode_result);
     if let Some(last) =
         // The second mark is at the end of the history, which is the prefix of the next request.
-        messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut()?.last_mut())
+        messages
+            .last_mut()
+            .and_then(|message| message.pointer_mut("/content")?.as_array_mut()?.last_mut())
     {
         mark_cacheable(cached, last);
     }
@@ -54,7 +56,11 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let ResponseFormat::Schema { schema, .. } = &request.options.format {
         // The path is shared with the effort, so the member is merged instead of replaced.
-        params::insert_at_path(&mut body, "output_config.format", json!({"type": "json_schema", "schema": schema}));
+        params::insert_at_path(
+            &mut body,
+            "output_config.format",
+            json!({"type": "json_schema", "schema": schema}),
+        );
     }
     if options.streamed {
         body.insert("stream".to_owned(), json!(true));
@@ -72,11 +78,15 @@ fn thinking_plan(request: &Request) -> thinking::ThinkingPlan {
 pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, param: RequestParam) -> bool {
     match param {
         RequestParam::Temperature | RequestParam::TopK => thinking_plan(request).is_thinking(),
-        RequestParam::TopP => thinking_plan(request).is_thinking() || request.sampling.temperature.is_some(),
-        // Other tiers are OpenAI's words.
-        RequestParam::Tier => {
-            request.options.tier.as_ref().is_some_and(|tier| tier != "auto" && tier != "standard_only")
+        RequestParam::TopP => {
+            thinking_plan(request).is_thinking() || request.sampling.temperature.is_some()
         }
+        // Other tiers are OpenAI's words.
+        RequestParam::Tier => request
+            .options
+            .tier
+            .as_ref()
+            .is_some_and(|tier| tier != "auto" && tier != "standard_only"),
         _ => false,
     }
 }
@@ -84,8 +94,10 @@ pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, param: Reques
 /// Encodes the offered tools and the provider's own, which replace an offered tool with the same
 /// name.
 fn encode_tools(request: &Request) -> Vec<Value> {
-    let own =
-        |name: &str| native_tools::tools_of_wire(request, NAME).any(|tool| native_tools::tool_name(tool) == Some(name));
+    let own = |name: &str| {
+        native_tools::tools_of_wire(request, NAME)
+            .any(|tool| native_tools::tool_name(tool) == Some(name))
+    };
     let mut tools: Vec<_> = request
         .tools
         .iter()
@@ -104,7 +116,10 @@ pub(crate) fn is_strict(request: &Request, tool: &ToolSpec) -> bool {
 /// Marks a block as the end of a cacheable prefix. The API refuses marks on thinking blocks.
 fn mark_cacheable(cached: bool, block: &mut Value) {
     // This covers `redacted_thinking` as well.
-    let thinking = block.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("thinking"));
+    let thinking = block
+        .get("type")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("thinking"));
     if let Some(block) = block.as_object_mut().filter(|_| cached && !thinking) {
         block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
     }
@@ -115,7 +130,10 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text } if text.trim().is_empty() => None,
         MessagePart::Text { text } => Some(json!({"type": "text", "text": text})),
-        MessagePart::Thought { text, opaque: Some(opaque) } => encode_opaque(opaque, text),
+        MessagePart::Thought {
+            text,
+            opaque: Some(opaque),
+        } => encode_opaque(opaque, text),
         MessagePart::Image(picture) if role == Role::User => Some(encode_image(picture)),
         MessagePart::ImageUrl { url } if role == Role::User => {
             Some(json!({"type": "image", "source": {"type": "url", "url": url}}))
@@ -132,14 +150,22 @@ fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
         return None;
     }
     // A signed thought must keep its member order: type, text, then the state.
-    let Some(state) = opaque.data.as_object().filter(|state| state.get("type").is_some_and(|kind| kind == "thinking"))
+    let Some(state) = opaque
+        .data
+        .as_object()
+        .filter(|state| state.get("type").is_some_and(|kind| kind == "thinking"))
     else {
         return Some(opaque.data.clone());
     };
     let mut block = Map::new();
     block.insert("type".to_owned(), json!("thinking"));
     block.insert("thinking".to_owned(), json!(thought));
-    block.extend(state.iter().filter(|(key, _)| *key != "thinking").map(|(key, value)| (key.clone(), value.clone())));
+    block.extend(
+        state
+            .iter()
+            .filter(|(key, _)| *key != "thinking")
+            .map(|(key, value)| (key.clone(), value.clone())),
+    );
     Some(Value::Object(block))
 }
 
@@ -164,7 +190,10 @@ fn encode_result(result: &CallResult) -> Value {
             let words = words.map(|words| json!({"type": "text", "text": words}));
             block.insert(
                 "content".to_owned(),
-                words.into_iter().chain(result.images.iter().map(encode_image)).collect(),
+                words
+                    .into_iter()
+                    .chain(result.images.iter().map(encode_image))
+                    .collect(),
             );
         } else if !result.content.is_empty() {
             block.insert("content".to_owned(), json!(result.content));
@@ -191,7 +220,9 @@ pub(crate) fn closed_object_schema(schema: &Value) -> Value {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| json!("object"));
     schema.entry("properties").or_insert_with(|| json!({}));
-    schema.entry("additionalProperties").or_insert(Value::Bool(false));
+    schema
+        .entry("additionalProperties")
+        .or_insert(Value::Bool(false));
     Value::Object(schema)
 }
 
@@ -204,7 +235,10 @@ fn encode_tool_choice(choice: &ToolChoice, parallel: ParallelCalls) -> Option<Va
         ToolChoice::None => return Some(json!({"type": "none"})),
         ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
     };
-    if let Some(object) = value.as_object_mut().filter(|_| parallel == ParallelCalls::One) {
+    if let Some(object) = value
+        .as_object_mut()
+        .filter(|_| parallel == ParallelCalls::One)
+    {
         object.insert("disable_parallel_tool_use".to_owned(), json!(true));
     }
     Some(value)

@@ -86,7 +86,11 @@ impl AnthropicEncoder {
         self.close_open_block(out);
         let index = self.next_index;
         self.next_index += 1;
-        write_event("content_block_start", json!({"index": index, "content_block": block}), out);
+        write_event(
+            "content_block_start",
+            json!({"index": index, "content_block": block}),
+            out,
+        );
         index
     }
 
@@ -109,10 +113,16 @@ impl AnthropicEncoder {
     /// Writes state of this wire: a signature into its thinking block, anything else as a block.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         // The data of a signed thought has no text of its own: the text was streamed as `Thought`.
-        let signature = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"));
+        let signature = data
+            .get("signature")
+            .filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"));
         if let Some(signature) = signature {
             let index = self.ensure_prose_block(ProseKind::Thinking, out);
-            write_block_delta(index, json!({"type": "signature_delta", "signature": signature}), out);
+            write_block_delta(
+                index,
+                json!({"type": "signature_delta", "signature": signature}),
+                out,
+            );
             self.close_open_block(out);
         } else {
             let index = self.start_block(data.clone(), out);
@@ -134,8 +144,14 @@ impl AnthropicEncoder {
                 let [.., template] = &mut self.templates;
                 let block = call.block;
                 let names = ["input_json_delta", "partial_json"];
-                let fragment = TextDelta { key: block, number: 0, text: &self.fragment };
-                write_delta(template, fragment, out, |_, text| text_delta(block, names, text));
+                let fragment = TextDelta {
+                    key: block,
+                    number: 0,
+                    text: &self.fragment,
+                };
+                write_delta(template, fragment, out, |_, text| {
+                    text_delta(block, names, text)
+                });
             }
         }
     }
@@ -147,24 +163,49 @@ impl WireEncoder for AnthropicEncoder {
             Event::Text { text } => {
                 let index = self.ensure_prose_block(ProseKind::Text, out);
                 let [template, ..] = &mut self.templates;
-                write_delta(template, TextDelta { key: index, number: 0, text }, out, |_, text| {
-                    text_delta(index, ["text_delta", "text"], text)
-                });
+                write_delta(
+                    template,
+                    TextDelta {
+                        key: index,
+                        number: 0,
+                        text,
+                    },
+                    out,
+                    |_, text| text_delta(index, ["text_delta", "text"], text),
+                );
             }
             Event::Thought { text } => {
                 let index = self.ensure_prose_block(ProseKind::Thinking, out);
                 let [_, template, _] = &mut self.templates;
-                write_delta(template, TextDelta { key: index, number: 0, text }, out, |_, text| {
-                    text_delta(index, ["thinking_delta", "thinking"], text)
-                });
+                write_delta(
+                    template,
+                    TextDelta {
+                        key: index,
+                        number: 0,
+                        text,
+                    },
+                    out,
+                    |_, text| text_delta(index, ["thinking_delta", "thinking"], text),
+                );
             }
-            Event::CallStart { index, id, name, .. } => {
+            Event::CallStart {
+                index, id, name, ..
+            } => {
                 self.has_calls = true;
                 let id = self.metadata.call_id(id, index);
-                let block = self.start_block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
-                self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
+                let block = self.start_block(
+                    json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
+                    out,
+                );
+                self.calls.push(OpenCall {
+                    index,
+                    block,
+                    arguments: ArgumentWriter::default(),
+                });
             }
-            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+            Event::ArgStart { index, .. }
+            | Event::ArgDelta { index, .. }
+            | Event::ArgEnd { index, .. } => {
                 self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
@@ -174,7 +215,9 @@ impl WireEncoder for AnthropicEncoder {
                     write_event("content_block_stop", json!({"index": call.block}), out);
                 }
             }
-            Event::CallCut { index, .. } => self.encode_arguments(index, ArgumentWriter::leave_truncated, out),
+            Event::CallCut { index, .. } => {
+                self.encode_arguments(index, ArgumentWriter::leave_truncated, out)
+            }
             Event::Usage(usage) => self.usage.update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
             Event::Opaque(opaque) if opaque.wire == NAME => self.encode_opaque(&opaque.data, out),
@@ -202,7 +245,11 @@ impl WireEncoder for AnthropicEncoder {
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
         let delta = json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.metadata, reason)});
         let usage = encode_usage(self.usage, self.usage.output.unwrap_or_default());
-        write_event("message_delta", json!({"delta": delta, "usage": usage}), out);
+        write_event(
+            "message_delta",
+            json!({"delta": delta, "usage": usage}),
+            out,
+        );
         write_event("message_stop", json!({}), out);
     }
 }
@@ -220,13 +267,18 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
             DraftPart::Call(call) => {
                 let id = metadata.call_id(call.id.as_deref(), call.index);
                 let input = arguments_object(&call.arguments);
-                content.push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
+                content
+                    .push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
             }
-            DraftPart::Opaque(opaque) if opaque.wire == NAME => attach_signature(&opaque.data, &mut content),
+            DraftPart::Opaque(opaque) if opaque.wire == NAME => {
+                attach_signature(&opaque.data, &mut content)
+            }
             DraftPart::Opaque(_) => {}
         }
     }
-    let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
+    let called = draft
+        .calls()
+        .any(|call| !matches!(call.state, DraftState::Cut(_)));
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
         "id": metadata.id, "type": "message", "role": "assistant", "model": metadata.model, "content": content,
@@ -237,7 +289,9 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
 
 /// Adds a signature to the thinking block before it, and any other state as a block.
 fn attach_signature(data: &Value, content: &mut Vec<Value>) {
-    let Some(signature) = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"))
+    let Some(signature) = data
+        .get("signature")
+        .filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"))
     else {
         return content.push(data.clone());
     };
@@ -251,7 +305,11 @@ fn attach_signature(data: &Value, content: &mut Vec<Value>) {
 
 /// Returns the stop sequence that ended the response, if only one was possible.
 fn matched_stop_sequence(metadata: &ResponseMetadata, reason: StopReason) -> Option<&str> {
-    metadata.preferences.only_stop_sequence.as_deref().filter(|_| reason == StopReason::Sequence)
+    metadata
+        .preferences
+        .only_stop_sequence
+        .as_deref()
+        .filter(|_| reason == StopReason::Sequence)
 }
 
 /// Error types by HTTP status. Official clients build their exception classes from the type.
@@ -273,16 +331,26 @@ pub(crate) fn encode_error(error: &ProviderError) -> Value {
     let known = ERROR_TYPES.iter().find(|(_, kind)| *kind == error.code);
     let status = Wire::Anthropic.error_status(error);
     let by_status = || ERROR_TYPES.iter().find(|(known, _)| *known == status);
-    let client = if (400..500).contains(&status) { "invalid_request_error" } else { "api_error" };
+    let client = if (400..500).contains(&status) {
+        "invalid_request_error"
+    } else {
+        "api_error"
+    };
     let kind = known.or_else(by_status).map_or(client, |(_, kind)| *kind);
     json!({"type": "error", "error": {"type": kind, "message": error.message}})
 }
 
 /// Encodes the token counts. The provider reports cached input separately from the rest.
 fn encode_usage(usage: Usage, output: u64) -> Value {
-    let cached = usage.cache_read.unwrap_or_default().saturating_add(usage.cache_write.unwrap_or_default());
+    let cached = usage
+        .cache_read
+        .unwrap_or_default()
+        .saturating_add(usage.cache_write.unwrap_or_default());
     let mut value = Map::new();
-    value.insert("input_tokens".to_owned(), json!(usage.input.unwrap_or_default().saturating_sub(cached)));
+    value.insert(
+        "input_tokens".to_owned(),
+        json!(usage.input.unwrap_or_default().saturating_sub(cached)),
+    );
     if let Some(written) = usage.cache_write {
         value.insert("cache_creation_input_tokens".to_owned(), json!(written));
     }
@@ -302,7 +370,11 @@ fn text_delta(index: u64, [kind, field]: [&str; 2], text: &str) -> Vec<u8> {
 
 /// Writes a delta of a block.
 fn write_block_delta(index: u64, delta: Value, out: &mut Vec<u8>) {
-    write_event("content_block_delta", json!({"index": index, "delta": delta}), out);
+    write_event(
+        "content_block_delta",
+        json!({"index": index, "delta": delta}),
+        out,
+    );
 }
 
 /// Writes an event. Its name is repeated as `type`, the first member of the data.

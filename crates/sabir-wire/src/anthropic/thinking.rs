@@ -5,7 +5,9 @@
 //! how much to think. They take an effort, and refuse or deprecate a budget. A model that must call
 //! a tool cannot think at all.
 
-use sabir_call::{Message, MessagePart, OpaqueState, ReasoningConfig, ReasoningEffort, Request, Role, ToolChoice};
+use sabir_call::{
+    Message, MessagePart, OpaqueState, ReasoningConfig, ReasoningEffort, Request, Role, ToolChoice,
+};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -18,8 +20,20 @@ const MIN_BUDGET: u64 = 1024;
 
 /// Substrings of the names of Claude models that do not support efforts. The list is closed: other
 /// names are later models.
-const BUDGETED_MODELS: [&str; 12] =
-    ["claude-2", "claude-3", "claude-instant", "-4-0", "-4-1", "-4-2025", "-4-5", "-4.0", "-4.1", "-4.5", "-4@", "-4:"];
+const BUDGETED_MODELS: [&str; 12] = [
+    "claude-2",
+    "claude-3",
+    "claude-instant",
+    "-4-0",
+    "-4-1",
+    "-4-2025",
+    "-4-5",
+    "-4.0",
+    "-4.1",
+    "-4.5",
+    "-4@",
+    "-4:",
+];
 
 /// The thinking options of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,13 +57,30 @@ enum ThinkingMode {
 /// Plans the thinking options of a request. An output limit in the request is kept; the `usual`
 /// limit grows by the thinking budget. `signs` returns true for opaque state that is a thought on
 /// the wire that asks.
-pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueState) -> bool) -> ThinkingPlan {
+pub(crate) fn plan_thinking(
+    request: &Request,
+    usual: u64,
+    signs: fn(&OpaqueState) -> bool,
+) -> ThinkingPlan {
     let limit = request.max_output_tokens;
     // The API refuses thinking together with a forced call.
-    let forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_)) && !request.tools.is_empty();
+    let forced = matches!(
+        request.tool_choice,
+        ToolChoice::Required | ToolChoice::Tool(_)
+    ) && !request.tools.is_empty();
     let wish = match request.reasoning {
-        ReasoningConfig::Default => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Silent },
-        ReasoningConfig::Off => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Off },
+        ReasoningConfig::Default => {
+            return ThinkingPlan {
+                limit: limit.unwrap_or(usual),
+                mode: ThinkingMode::Silent,
+            };
+        }
+        ReasoningConfig::Off => {
+            return ThinkingPlan {
+                limit: limit.unwrap_or(usual),
+                mode: ThinkingMode::Off,
+            };
+        }
         ReasoningConfig::Effort(effort) => budget_for_effort(effort),
         // A smaller budget would be refused.
         ReasoningConfig::Tokens(tokens) => tokens.max(MIN_BUDGET),
@@ -58,26 +89,45 @@ pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueStat
         // The thinking is part of the output limit, so the usual limit grows by what the effort may
         // use.
         let (word, room) = match effort_for_budget(wish) {
-            ReasoningEffort::Minimal | ReasoningEffort::Low => ("low", budget_for_effort(ReasoningEffort::Low)),
+            ReasoningEffort::Minimal | ReasoningEffort::Low => {
+                ("low", budget_for_effort(ReasoningEffort::Low))
+            }
             ReasoningEffort::Medium => ("medium", budget_for_effort(ReasoningEffort::Medium)),
             ReasoningEffort::High => ("high", budget_for_effort(ReasoningEffort::High)),
         };
         let limit = limit.unwrap_or_else(|| usual.saturating_add(room));
-        return ThinkingPlan { limit, mode: ThinkingMode::Adaptive(word, !forced) };
+        return ThinkingPlan {
+            limit,
+            mode: ThinkingMode::Adaptive(word, !forced),
+        };
     }
     let limit = limit.unwrap_or_else(|| usual.saturating_add(wish));
     // The budget must stay below the limit. Under a small limit it shrinks, so that some room is
     // left for the answer.
-    let most = if wish < limit { wish } else { limit.saturating_sub(MIN_BUDGET).max(MIN_BUDGET) };
+    let most = if wish < limit {
+        wish
+    } else {
+        limit.saturating_sub(MIN_BUDGET).max(MIN_BUDGET)
+    };
     // If thinking is impossible, the option is left out: an error would lose the whole request.
     let possible = most < limit && !forced && !is_mid_tool_loop(&request.messages, signs);
-    ThinkingPlan { limit, mode: if possible { ThinkingMode::Budget(most) } else { ThinkingMode::Silent } }
+    ThinkingPlan {
+        limit,
+        mode: if possible {
+            ThinkingMode::Budget(most)
+        } else {
+            ThinkingMode::Silent
+        },
+    }
 }
 
 impl ThinkingPlan {
     /// Returns true if the model may think; it then refuses a temperature.
     pub(crate) fn is_thinking(&self) -> bool {
-        matches!(self.mode, ThinkingMode::Budget(_) | ThinkingMode::Adaptive(_, true))
+        matches!(
+            self.mode,
+            ThinkingMode::Budget(_) | ThinkingMode::Adaptive(_, true)
+        )
     }
 
     /// Returns the members of the body.
@@ -86,18 +136,25 @@ impl ThinkingPlan {
         match self.mode {
             ThinkingMode::Silent => {}
             ThinkingMode::Off => members.push(("thinking", json!({"type": "disabled"}))),
-            ThinkingMode::Budget(tokens) => {
-                members.push(("thinking", json!({"type": "enabled", "budget_tokens": tokens})))
-            }
+            ThinkingMode::Budget(tokens) => members.push((
+                "thinking",
+                json!({"type": "enabled", "budget_tokens": tokens}),
+            )),
             ThinkingMode::Adaptive(effort, thinks) => {
                 if thinks {
                     // Later models omit the text of thoughts unless asked for it.
-                    members.push(("thinking", json!({"type": "adaptive", "display": "summarized"})));
+                    members.push((
+                        "thinking",
+                        json!({"type": "adaptive", "display": "summarized"}),
+                    ));
                 }
                 members.push(("output_config", json!({"effort": effort})));
             }
         }
-        members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        members
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
 }
 
@@ -116,7 +173,11 @@ pub(crate) fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, R
         "disabled" => ReasoningConfig::Off,
         "enabled" => match thinking.get("budget_tokens").optional_count()? {
             Some(tokens) => ReasoningConfig::Tokens(tokens),
-            None => return Err(thinking.get("budget_tokens").mismatch_error("a whole number")),
+            None => {
+                return Err(thinking
+                    .get("budget_tokens")
+                    .mismatch_error("a whole number"));
+            }
         },
         // Without an effort, the model uses its highest; our highest is `high`.
         "adaptive" | "between_tools" if effort == ReasoningConfig::Default => {
@@ -129,7 +190,11 @@ pub(crate) fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, R
 
 /// Returns true if opaque state of this wire is a thought.
 pub(crate) fn is_thought_state(opaque: &OpaqueState) -> bool {
-    let kind = opaque.data.get("type").and_then(Value::as_str).unwrap_or_default();
+    let kind = opaque
+        .data
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     opaque.wire == NAME && kind.ends_with("thinking")
 }
 
@@ -143,16 +208,32 @@ fn is_adaptive(model: &str) -> bool {
 /// Returns true if the model waits for results of calls that it made without signed thoughts. The
 /// API refuses thinking that begins there.
 fn is_mid_tool_loop(history: &[Message], signs: fn(&OpaqueState) -> bool) -> bool {
-    let results = |message: &Message| message.parts.iter().any(|part| matches!(part, MessagePart::Result(_)));
+    let results = |message: &Message| {
+        message
+            .parts
+            .iter()
+            .any(|part| matches!(part, MessagePart::Result(_)))
+    };
     // In a tool loop the last message has results. The assistant message before it must begin with
     // its signed thoughts.
-    let waits = history.last().is_some_and(|message| message.role == Role::User && results(message));
-    let answer = history.iter().rfind(|message| message.role == Role::Assistant).filter(|_| waits);
+    let waits = history
+        .last()
+        .is_some_and(|message| message.role == Role::User && results(message));
+    let answer = history
+        .iter()
+        .rfind(|message| message.role == Role::Assistant)
+        .filter(|_| waits);
     let signed = |part: &MessagePart| match part {
-        MessagePart::Thought { opaque: Some(opaque), .. } | MessagePart::Opaque(opaque) => signs(opaque),
+        MessagePart::Thought {
+            opaque: Some(opaque),
+            ..
+        }
+        | MessagePart::Opaque(opaque) => signs(opaque),
         _ => false,
     };
-    answer.is_some_and(|message| message.calls().next().is_some() && !message.parts.iter().any(signed))
+    answer.is_some_and(|message| {
+        message.calls().next().is_some() && !message.parts.iter().any(signed)
+    })
 }
 
 #[cfg(test)]
@@ -170,15 +251,20 @@ mod tests {
 
     #[test]
     fn reasoning_settings_fit_the_model() {
-        let check = |model: &str, thinking: ReasoningConfig, max_output: Option<u64>, expected: Value| {
-            let request = Request {
-                model: model.into(),
-                reasoning: thinking,
-                max_output_tokens: max_output,
-                ..Request::default()
+        let check =
+            |model: &str, thinking: ReasoningConfig, max_output: Option<u64>, expected: Value| {
+                let request = Request {
+                    model: model.into(),
+                    reasoning: thinking,
+                    max_output_tokens: max_output,
+                    ..Request::default()
+                };
+                assert_eq!(
+                    members(&request),
+                    expected,
+                    "{model} {thinking:?} {max_output:?}"
+                );
             };
-            assert_eq!(members(&request), expected, "{model} {thinking:?} {max_output:?}");
-        };
         let enabled = |tokens: u64, limit: u64| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}, "max_tokens": limit});
         let adaptive = |effort: &str, limit: u64| json!({"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": effort}, "max_tokens": limit});
         let high = ReasoningConfig::Effort(ReasoningEffort::High);
@@ -191,18 +277,48 @@ mod tests {
         ] {
             check(old, high, None, enabled(16384, 24576));
         }
-        for new in ["claude-opus-4-6", "claude-sonnet-4-6", "claude-opus-4-8", "claude-sonnet-5"] {
+        for new in [
+            "claude-opus-4-6",
+            "claude-sonnet-4-6",
+            "claude-opus-4-8",
+            "claude-sonnet-5",
+        ] {
             check(new, high, None, adaptive("high", 24576));
         }
-        check("m", ReasoningConfig::Tokens(5000), Some(9000), enabled(5000, 9000));
+        check(
+            "m",
+            ReasoningConfig::Tokens(5000),
+            Some(9000),
+            enabled(5000, 9000),
+        );
         // Below the least, and above the limit.
-        check("m", ReasoningConfig::Tokens(1), Some(9000), enabled(1024, 9000));
+        check(
+            "m",
+            ReasoningConfig::Tokens(1),
+            Some(9000),
+            enabled(1024, 9000),
+        );
         check("m", high, Some(9000), enabled(7976, 9000));
         check("m", high, Some(1100), enabled(1024, 1100));
         check("m", high, Some(1024), json!({"max_tokens": 1024}));
-        check("claude-opus-4-8", ReasoningConfig::Tokens(3000), Some(500), adaptive("low", 500));
-        check("m", ReasoningConfig::Off, None, json!({"thinking": {"type": "disabled"}, "max_tokens": 8192}));
-        check("m", ReasoningConfig::Default, None, json!({"max_tokens": 8192}));
+        check(
+            "claude-opus-4-8",
+            ReasoningConfig::Tokens(3000),
+            Some(500),
+            adaptive("low", 500),
+        );
+        check(
+            "m",
+            ReasoningConfig::Off,
+            None,
+            json!({"thinking": {"type": "disabled"}, "max_tokens": 8192}),
+        );
+        check(
+            "m",
+            ReasoningConfig::Default,
+            None,
+            json!({"max_tokens": 8192}),
+        );
     }
 
     #[test]
@@ -210,10 +326,18 @@ mod tests {
         let tools = ToolSet::new(vec![ToolSpec::new("f", "", json!({}))]).unwrap();
         let choice = ToolChoice::Required;
         let thinking = ReasoningConfig::Effort(ReasoningEffort::Low);
-        let mut request =
-            Request { model: "m".into(), tools, tool_choice: choice, reasoning: thinking, ..Request::default() };
+        let mut request = Request {
+            model: "m".into(),
+            tools,
+            tool_choice: choice,
+            reasoning: thinking,
+            ..Request::default()
+        };
         assert_eq!(members(&request), json!({"max_tokens": 12288}));
         request.model = "claude-opus-4-8".into();
-        assert_eq!(members(&request), json!({"max_tokens": 12288, "output_config": {"effort": "low"}}));
+        assert_eq!(
+            members(&request),
+            json!({"max_tokens": 12288, "output_config": {"effort": "low"}})
+        );
     }
 }

@@ -11,7 +11,8 @@
 //! that names its path.
 
 use sabir_call::{
-    CacheControl, Image, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, Role, ToolChoice, ToolSpec,
+    CacheControl, Image, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, Role,
+    ToolChoice, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -38,14 +39,26 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let tools = body.get("toolConfig");
     let inference = body.get("inferenceConfig");
     let more = body.get("additionalModelRequestFields");
-    let specs: Result<Vec<_>, _> = tools.get("tools").list_items()?.iter().map(decode_tool).collect();
-    let one = more.get("tool_choice").get("disable_parallel_tool_use").is_true();
+    let specs: Result<Vec<_>, _> = tools
+        .get("tools")
+        .list_items()?
+        .iter()
+        .map(decode_tool)
+        .collect();
+    let one = more
+        .get("tool_choice")
+        .get("disable_parallel_tool_use")
+        .is_true();
     let mut request = Request {
         system: decode_system(&body.get("system"))?,
         messages: history.messages.into(),
         tools: build_tool_set(specs?.into_iter().flatten().collect())?,
         tool_choice: decode_tool_choice(&tools.get("toolChoice"), &more.get("tool_choice"))?,
-        parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
+        parallel_calls: if one {
+            ParallelCalls::One
+        } else {
+            ParallelCalls::Many
+        },
         max_output_tokens: inference.get("maxTokens").optional_count()?,
         reasoning: decode_thinking(&more)?,
         ..Request::default()
@@ -60,9 +73,18 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
 /// Returns true if the body has a cache point anywhere.
 fn has_cache_point(body: &JsonField<'_>) -> Result<bool, RequestError> {
     let mut lists = vec![body.get("system"), body.get("toolConfig").get("tools")];
-    lists.extend(body.get("messages").list_items()?.iter().map(|message| message.get("content")));
+    lists.extend(
+        body.get("messages")
+            .list_items()?
+            .iter()
+            .map(|message| message.get("content")),
+    );
     for list in lists {
-        if list.list_items()?.iter().any(|block| !block.get("cachePoint").is_absent()) {
+        if list
+            .list_items()?
+            .iter()
+            .any(|block| !block.get("cachePoint").is_absent())
+        {
             return Ok(true);
         }
     }
@@ -72,13 +94,19 @@ fn has_cache_point(body: &JsonField<'_>) -> Result<bool, RequestError> {
 /// Decodes the system prompt.
 fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     let blocks = system.list_items()?;
-    let texts = blocks.iter().map(|block| block.get("text")).filter(|text| !text.is_absent());
+    let texts = blocks
+        .iter()
+        .map(|block| block.get("text"))
+        .filter(|text| !text.is_absent());
     let texts: Result<Vec<_>, _> = texts.map(|text| text.required_text()).collect();
     Ok(texts?.join("\n\n"))
 }
 
 /// Decodes the content of a message.
-fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<Vec<MessagePart>, RequestError> {
+fn decode_content(
+    content: &JsonField<'_>,
+    history: &HistoryBuilder,
+) -> Result<Vec<MessagePart>, RequestError> {
     let mut parts = Vec::new();
     for block in content.list_items()? {
         let (inside, kind) = sole_member(&block)?;
@@ -94,14 +122,21 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
                     arguments,
                 ));
             }
-            "toolResult" if inside.get("type").is_absent() => parts.push(decode_result(&inside, history)?),
+            "toolResult" if inside.get("type").is_absent() => {
+                parts.push(decode_result(&inside, history)?)
+            }
             "reasoningContent" if !inside.get("reasoningText").is_absent() => {
                 parts.push(decode_thought(&inside.get("reasoningText"))?);
             }
             // Counted by `has_cache_point`; the position is not kept.
             "cachePoint" => {}
-            "document" | "video" => return Err(block.mismatch_error("a block that a history can hold")),
-            _ => parts.push(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: block.value.clone() })),
+            "document" | "video" => {
+                return Err(block.mismatch_error("a block that a history can hold"));
+            }
+            _ => parts.push(MessagePart::Opaque(OpaqueState {
+                wire: NAME.to_owned(),
+                data: block.value.clone(),
+            })),
         }
     }
     Ok(parts)
@@ -109,7 +144,10 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
 
 /// Returns the only member of a block and its name, which is the kind of the block.
 fn sole_member<'a>(block: &JsonField<'a>) -> Result<(JsonField<'a>, &'a str), RequestError> {
-    let kind = block.value.as_object().and_then(|block| block.keys().next());
+    let kind = block
+        .value
+        .as_object()
+        .and_then(|block| block.keys().next());
     let kind = kind.ok_or_else(|| block.mismatch_error("an object with one member"))?;
     Ok((block.get(kind), kind))
 }
@@ -118,18 +156,30 @@ fn sole_member<'a>(block: &JsonField<'a>) -> Result<(JsonField<'a>, &'a str), Re
 fn decode_thought(reasoning: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let signature = reasoning.get("signature").text_or_empty()?;
     let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
-    let opaque = (!signature.is_empty()).then(|| OpaqueState { wire: NAME.to_owned(), data });
-    Ok(MessagePart::Thought { text: reasoning.get("text").required_text()?.to_owned(), opaque })
+    let opaque = (!signature.is_empty()).then(|| OpaqueState {
+        wire: NAME.to_owned(),
+        data,
+    });
+    Ok(MessagePart::Thought {
+        text: reasoning.get("text").required_text()?.to_owned(),
+        opaque,
+    })
 }
 
 /// Decodes an image.
 fn decode_image(image: &JsonField<'_>) -> Result<Image, RequestError> {
     let data = image.get("source").get("bytes").required_text()?.to_owned();
-    Ok(Image { media_type: format!("image/{}", image.get("format").required_text()?), data })
+    Ok(Image {
+        media_type: format!("image/{}", image.get("format").required_text()?),
+        data,
+    })
 }
 
 /// Decodes the result of a call.
-fn decode_result(result: &JsonField<'_>, history: &HistoryBuilder) -> Result<MessagePart, RequestError> {
+fn decode_result(
+    result: &JsonField<'_>,
+    history: &HistoryBuilder,
+) -> Result<MessagePart, RequestError> {
     let mut words = Vec::new();
     let mut images = Vec::new();
     for item in result.get("content").list_items()? {
@@ -142,7 +192,12 @@ fn decode_result(result: &JsonField<'_>, history: &HistoryBuilder) -> Result<Mes
         }
     }
     let failed = result.get("status").value == "error";
-    Ok(history.build_result(result.get("toolUseId").required_text()?, failed, words.join("\n"), images))
+    Ok(history.build_result(
+        result.get("toolUseId").required_text()?,
+        failed,
+        words.join("\n"),
+        images,
+    ))
 }
 
 /// Decodes a tool. Returns `None` for a cache point in the list of tools.
@@ -152,7 +207,11 @@ fn decode_tool(tool: &JsonField<'_>) -> Result<Option<ToolSpec>, RequestError> {
         "toolSpec" => {
             let schema = Value::Object(spec.get("inputSchema").get("json").object_or_empty()?);
             let description = spec.get("description").text_or_empty()?;
-            Ok(Some(ToolSpec::new(spec.get("name").required_text()?, description, schema)))
+            Ok(Some(ToolSpec::new(
+                spec.get("name").required_text()?,
+                description,
+                schema,
+            )))
         }
         "cachePoint" => Ok(None),
         _ => Err(tool.mismatch_error("a tool of the client (`toolSpec`)")),
@@ -161,7 +220,10 @@ fn decode_tool(tool: &JsonField<'_>) -> Result<Option<ToolSpec>, RequestError> {
 
 /// Decodes the tool choice. Anthropic's own form in the additional fields comes first, because it
 /// can say more.
-fn decode_tool_choice(choice: &JsonField<'_>, native: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
+fn decode_tool_choice(
+    choice: &JsonField<'_>,
+    native: &JsonField<'_>,
+) -> Result<ToolChoice, RequestError> {
     let (inside, kind) = match (native.is_absent(), choice.is_absent()) {
         (false, _) => (native.clone(), native.get("type").required_text()?),
         (true, false) => sole_member(choice)?,

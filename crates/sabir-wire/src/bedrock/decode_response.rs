@@ -19,13 +19,17 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::NAME;
-use super::event_types::{BlockDelta, BlockStart, EventBody, ReasoningContent, TokenCounts, ToolUse, argument_text};
+use super::event_types::{
+    BlockDelta, BlockStart, EventBody, ReasoningContent, TokenCounts, ToolUse, argument_text,
+};
 use crate::anthropic;
 use crate::lenient::LenientObject;
 use crate::native_call::NativeCall;
 use crate::open_blocks::{OpenBlock, OpenBlocks};
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
+use crate::response_decoder::{
+    OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable,
+};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -46,11 +50,18 @@ pub(crate) struct BedrockDecoder {
 #[derive(Debug)]
 enum BlockKind {
     /// Text or reasoning; only the deltas tell which.
-    Prose { signature: String, redacted: Vec<u8> },
+    Prose {
+        signature: String,
+        redacted: Vec<u8>,
+    },
     /// A call: its position in `calls.list`, and true if the arguments came whole with the start.
     Call { position: usize, whole: bool },
     /// A block that is kept as opaque state, its streamed `input`, and its streamed `content`.
-    Kept { block: Value, input: String, content: Vec<Value> },
+    Kept {
+        block: Value,
+        input: String,
+        content: Vec<Value>,
+    },
     /// A block that was dropped.
     Dropped,
 }
@@ -72,7 +83,11 @@ impl WireDecoder for BedrockDecoder {
         let body: EventBody<'_> = match serde_json::from_str(data) {
             Ok(body) => body,
             Err(error) => {
-                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+                return note_unreadable(
+                    self,
+                    &format!("an event of the stream cannot be read: {error}"),
+                    out,
+                );
             }
         };
         // InvokeModelWithResponseStream wraps events of the model's maker in `chunk` events.
@@ -84,11 +99,17 @@ impl WireDecoder for BedrockDecoder {
         match name {
             "messageStart" => {}
             "contentBlockStart" => match body.start {
-                Some(raw) => self.decode_block_start(body.content_block_index.0, raw.get(), false, out),
+                Some(raw) => {
+                    self.decode_block_start(body.content_block_index.0, raw.get(), false, out)
+                }
                 None => self.state.status.skipped += 1,
             },
             "contentBlockDelta" => {
-                self.decode_block_delta(body.content_block_index.0, &body.delta.0.unwrap_or_default(), out);
+                self.decode_block_delta(
+                    body.content_block_index.0,
+                    &body.delta.0.unwrap_or_default(),
+                    out,
+                );
             }
             "contentBlockStop" => self.decode_block_stop(body.content_block_index.0, out),
             "messageStop" => self.decode_message_stop(body.stop_reason.as_str(), out),
@@ -99,7 +120,9 @@ impl WireDecoder for BedrockDecoder {
     }
 
     fn state(&self) -> &ResponseState {
-        self.inner.as_ref().map_or(&self.state, |inner| inner.state())
+        self.inner
+            .as_ref()
+            .map_or(&self.state, |inner| inner.state())
     }
 
     fn state_mut(&mut self) -> &mut ResponseState {
@@ -127,20 +150,29 @@ impl BedrockDecoder {
         self.decoded.clear();
         match STANDARD.decode_vec(bytes, &mut self.decoded) {
             Ok(()) => inner.decode_event("", &String::from_utf8_lossy(&self.decoded), out),
-            Err(error) => {
-                note_unreadable(inner.as_mut(), &format!("the bytes of an event are no base64: {error}"), out)
-            }
+            Err(error) => note_unreadable(
+                inner.as_mut(),
+                &format!("the bytes of an event are no base64: {error}"),
+                out,
+            ),
         }
     }
 
     /// Decodes a whole response. An unknown operation also answers with status 200; its body is an
     /// error.
     fn decode_whole_response(&mut self, body: &EventBody<'_>, data: &str, out: &mut dyn EventSink) {
-        let Some(message) = body.output.0.as_ref().and_then(|output| output.message.0.as_ref()) else {
+        let Some(message) = body
+            .output
+            .0
+            .as_ref()
+            .and_then(|output| output.message.0.as_ref())
+        else {
             let value: Value = serde_json::from_str(data).unwrap_or_default();
             let error = ProviderError::from_value(&value).or_else(|| {
                 let kind = value.get("Output")?.get("__type")?;
-                ProviderError::from_value(&json!({"__type": kind, "message": "the provider knows no such operation"}))
+                ProviderError::from_value(
+                    &json!({"__type": kind, "message": "the provider knows no such operation"}),
+                )
             });
             match error {
                 Some(error) => self.state.note_provider_error(error, out),
@@ -148,7 +180,9 @@ impl BedrockDecoder {
             }
             return;
         };
-        let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let blocks = message
+            .content
+            .and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
         let blocks = blocks.unwrap_or_default();
         let word = body.stop_reason.as_str();
         let limit = super::stop_reason(word) == StopReason::Length;
@@ -168,23 +202,45 @@ impl BedrockDecoder {
 
     /// Opens a block. `whole` is true if `raw` is the block of a whole response instead of a start
     /// event.
-    fn decode_block_start(&mut self, label: Option<u64>, raw: &str, whole: bool, out: &mut dyn EventSink) {
-        let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
+    fn decode_block_start(
+        &mut self,
+        label: Option<u64>,
+        raw: &str,
+        whole: bool,
+        out: &mut dyn EventSink,
+    ) {
+        let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw)
+            .ok()
+            .and_then(|start| start.0)
         else {
             self.state.status.skipped += 1;
             return;
         };
-        let id = start.tool_use.0.as_ref().map_or("", |tool| tool.tool_use_id.as_str());
-        if !self.open_blocks.may_start(label, id, &mut self.state.calls, out) {
+        let id = start
+            .tool_use
+            .0
+            .as_ref()
+            .map_or("", |tool| tool.tool_use_id.as_str());
+        if !self
+            .open_blocks
+            .may_start(label, id, &mut self.state.calls, out)
+        {
             return;
         }
         self.state.calls.confirm_empty_calls(out);
         // Calls of server tools are answered by the provider itself.
-        let client = start.tool_use.0.as_ref().filter(|tool| tool.kind.as_str() != "server_tool_use");
+        let client = start
+            .tool_use
+            .0
+            .as_ref()
+            .filter(|tool| tool.kind.as_str() != "server_tool_use");
         let kind = if let Some(tool) = client {
             self.begin_call(label, tool, out)
         } else if whole && (start.text.0.is_some() || start.reasoning_content.0.is_some()) {
-            BlockKind::Prose { signature: String::new(), redacted: Vec::new() }
+            BlockKind::Prose {
+                signature: String::new(),
+                redacted: Vec::new(),
+            }
         } else if !whole && start.tool_use.0.is_none() && start.tool_result.is_none() {
             self.state.status.skipped += 1;
             BlockKind::Dropped
@@ -192,9 +248,14 @@ impl BedrockDecoder {
             BlockKind::Dropped
         } else {
             let block = serde_json::from_str(raw).unwrap_or_default();
-            BlockKind::Kept { block, input: String::new(), content: Vec::new() }
+            BlockKind::Kept {
+                block,
+                input: String::new(),
+                content: Vec::new(),
+            }
         };
-        self.open_blocks.push_block(label, kind, &mut self.state.calls, out);
+        self.open_blocks
+            .push_block(label, kind, &mut self.state.calls, out);
         // The text of a whole block is in its start.
         if let (true, Some(block)) = (whole, self.open_blocks.newest_position()) {
             emit_text(false, start.text.as_str(), out);
@@ -203,27 +264,49 @@ impl BedrockDecoder {
     }
 
     /// Starts a client call.
-    fn begin_call(&mut self, label: Option<u64>, tool: &ToolUse<'_>, out: &mut dyn EventSink) -> BlockKind {
+    fn begin_call(
+        &mut self,
+        label: Option<u64>,
+        tool: &ToolUse<'_>,
+        out: &mut dyn EventSink,
+    ) -> BlockKind {
         let call = NativeCall::new(label, tool.tool_use_id.as_str());
-        let Some(position) = self.state.begin_call(call, out) else { return BlockKind::Dropped };
+        let Some(position) = self.state.begin_call(call, out) else {
+            return BlockKind::Dropped;
+        };
         // In a stream, `{}` in a start only announces deltas. In a whole body there are no deltas,
         // and it means no arguments.
-        let input = tool.input.map(argument_text).filter(|input| !matches!(input.trim_ascii(), "" | "{}" | "null"));
+        let input = tool
+            .input
+            .map(argument_text)
+            .filter(|input| !matches!(input.trim_ascii(), "" | "{}" | "null"));
         if let Some(call) = self.state.calls.list.get_mut(position) {
             call.set_name(tool.name.as_str(), &mut self.state.calls.next_index, out);
             call.push_arguments(input.as_deref().unwrap_or_default(), out);
         }
-        BlockKind::Call { position, whole: input.is_some() }
+        BlockKind::Call {
+            position,
+            whole: input.is_some(),
+        }
     }
 
     /// Adds a delta to its block. A text or reasoning delta may open its block.
-    fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
+    fn decode_block_delta(
+        &mut self,
+        label: Option<u64>,
+        delta: &BlockDelta<'_>,
+        out: &mut dyn EventSink,
+    ) {
         let prose = delta.text.0.is_some() || delta.reasoning_content.0.is_some();
         // Text and reasoning blocks have no start event: their first delta opens them.
         if prose && self.open_blocks.find_position(label).is_none() {
             self.state.calls.confirm_empty_calls(out);
-            let block = BlockKind::Prose { signature: String::new(), redacted: Vec::new() };
-            self.open_blocks.push_block(label, block, &mut self.state.calls, out);
+            let block = BlockKind::Prose {
+                signature: String::new(),
+                redacted: Vec::new(),
+            };
+            self.open_blocks
+                .push_block(label, block, &mut self.state.calls, out);
         }
         let Some(position) = self.open_blocks.find_position(label) else {
             if delta.tool_use.0.is_none() {
@@ -231,19 +314,35 @@ impl BedrockDecoder {
             }
             return self.state.note_stray_delta(out);
         };
-        let Some(block) = self.open_blocks.get_mut(position) else { return };
-        let input = delta.tool_use.0.as_ref().and_then(|tool| tool.input).map(argument_text);
+        let Some(block) = self.open_blocks.get_mut(position) else {
+            return;
+        };
+        let input = delta
+            .tool_use
+            .0
+            .as_ref()
+            .and_then(|tool| tool.input)
+            .map(argument_text);
         match block {
             BlockKind::Prose { .. } if prose => {
                 emit_text(false, delta.text.as_str(), out);
                 return self.decode_reasoning(position, delta.reasoning_content.0.as_ref(), out);
             }
-            BlockKind::Call { position, whole: false } => {
-                if let (Some(input), Some(call)) = (&input, self.state.calls.list.get_mut(*position)) {
+            BlockKind::Call {
+                position,
+                whole: false,
+            } => {
+                if let (Some(input), Some(call)) =
+                    (&input, self.state.calls.list.get_mut(*position))
+                {
                     return call.push_arguments(input, out);
                 }
             }
-            BlockKind::Kept { input: known, content, .. } => {
+            BlockKind::Kept {
+                input: known,
+                content,
+                ..
+            } => {
                 let input = input.unwrap_or_default();
                 let size = input.len() + delta.tool_result.map_or(0, |raw| raw.get().len());
                 if !self.opaque_budget.has_room(size, out) {
@@ -251,7 +350,9 @@ impl BedrockDecoder {
                     return;
                 }
                 known.push_str(&input);
-                let items = delta.tool_result.and_then(|raw| serde_json::from_str::<Vec<Value>>(raw.get()).ok());
+                let items = delta
+                    .tool_result
+                    .and_then(|raw| serde_json::from_str::<Vec<Value>>(raw.get()).ok());
                 if !input.is_empty() || items.is_some() {
                     return content.extend(items.unwrap_or_default());
                 }
@@ -262,12 +363,21 @@ impl BedrockDecoder {
     }
 
     /// Decodes reasoning that belongs to the prose block at this position.
-    fn decode_reasoning(&mut self, position: usize, reasoning: Option<&ReasoningContent<'_>>, out: &mut dyn EventSink) {
+    fn decode_reasoning(
+        &mut self,
+        position: usize,
+        reasoning: Option<&ReasoningContent<'_>>,
+        out: &mut dyn EventSink,
+    ) {
         let Some(reasoning) = reasoning else { return };
         emit_text(true, reasoning.text.as_str(), out);
         let signed = self.limit_opaque_text(reasoning.signature.as_str(), out);
         let hidden = self.limit_opaque_text(reasoning.redacted_content.as_str(), out);
-        if let Some(BlockKind::Prose { signature, redacted }) = self.open_blocks.get_mut(position) {
+        if let Some(BlockKind::Prose {
+            signature,
+            redacted,
+        }) = self.open_blocks.get_mut(position)
+        {
             signature.push_str(signed);
             // Each piece is base64 on its own, with padding, so the pieces are decoded one by one.
             // `decode_vec` may leave a part of an invalid piece in the buffer.
@@ -275,14 +385,23 @@ impl BedrockDecoder {
             if STANDARD.decode_vec(hidden, redacted).is_err() {
                 redacted.truncate(known);
                 let message = "redacted reasoning is no base64: it cannot go back";
-                out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+                out.push_event(Event::Fault(&Fault::warning(
+                    FaultKind::Provider,
+                    Span::default(),
+                    message,
+                )));
             }
         }
         // A whole block nests the members one level deeper than a delta. The level below has no
         // further one.
-        let inside = reasoning.reasoning_text.and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());
+        let inside = reasoning
+            .reasoning_text
+            .and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());
         if let Some(inside) = inside.and_then(|inside| inside.0) {
-            let inside: ReasoningContent<'_> = ReasoningContent { reasoning_text: None, ..inside };
+            let inside: ReasoningContent<'_> = ReasoningContent {
+                reasoning_text: None,
+                ..inside
+            };
             self.decode_reasoning(position, Some(&inside), out);
         }
     }
@@ -294,20 +413,40 @@ impl BedrockDecoder {
             return;
         };
         match block {
-            BlockKind::Prose { signature, redacted } => {
+            BlockKind::Prose {
+                signature,
+                redacted,
+            } => {
                 if !signature.is_empty() {
-                    emit_opaque(json!({"reasoningContent": {"reasoningText": {"signature": signature}}}), out);
+                    emit_opaque(
+                        json!({"reasoningContent": {"reasoningText": {"signature": signature}}}),
+                        out,
+                    );
                 }
                 if !redacted.is_empty() {
-                    emit_opaque(json!({"reasoningContent": {"redactedContent": STANDARD.encode(redacted)}}), out);
+                    emit_opaque(
+                        json!({"reasoningContent": {"redactedContent": STANDARD.encode(redacted)}}),
+                        out,
+                    );
                 }
             }
-            BlockKind::Call { position, .. } => self.state.calls.end_call(position, self.state.reason, out),
-            BlockKind::Kept { mut block, input, content } => {
-                if let (Some(tool), Ok(input)) = (block.pointer_mut("/toolUse"), serde_json::from_str(&input)) {
+            BlockKind::Call { position, .. } => {
+                self.state.calls.end_call(position, self.state.reason, out)
+            }
+            BlockKind::Kept {
+                mut block,
+                input,
+                content,
+            } => {
+                if let (Some(tool), Ok(input)) =
+                    (block.pointer_mut("/toolUse"), serde_json::from_str(&input))
+                {
                     insert_member(tool, "input", input);
                 }
-                if let Some(result) = block.pointer_mut("/toolResult").filter(|_| !content.is_empty()) {
+                if let Some(result) = block
+                    .pointer_mut("/toolResult")
+                    .filter(|_| !content.is_empty())
+                {
                     insert_member(result, "content", Value::Array(content));
                 }
                 emit_opaque(block, out);
@@ -325,10 +464,16 @@ impl BedrockDecoder {
             out.push_event(Event::Stop { reason, raw: word });
         }
         self.state.status.ended = true;
-        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
+        self.state
+            .calls
+            .apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
         if self.state.calls.list.iter().any(NativeCall::is_open) {
             let message = "the message ended while a content block was open";
-            out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            out.push_event(Event::Fault(&Fault::warning(
+                FaultKind::Provider,
+                Span::default(),
+                message,
+            )));
             self.state.truncate_unfinished(out);
         }
         self.open_blocks.clear();
@@ -337,7 +482,11 @@ impl BedrockDecoder {
     /// Counts text toward the limit of opaque state and returns it, or an empty text above the
     /// limit.
     fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
-        if self.opaque_budget.has_room(text.len(), out) { text } else { "" }
+        if self.opaque_budget.has_room(text.len(), out) {
+            text
+        } else {
+            ""
+        }
     }
 }
 
@@ -358,5 +507,8 @@ fn emit_usage(tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
 
 /// Emits opaque state of this wire.
 fn emit_opaque(data: Value, out: &mut dyn EventSink) {
-    out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+    out.push_event(Event::Opaque(&OpaqueState {
+        wire: NAME.to_owned(),
+        data,
+    }));
 }

@@ -7,8 +7,8 @@
 //! not know, so other options are left out. Thoughts go back only with their signature.
 
 use sabir_call::{
-    CacheControl, Call, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig,
-    ReasoningEffort, Request, Role, ToolChoice, ToolSpec,
+    CacheControl, Call, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls,
+    ReasoningConfig, ReasoningEffort, Request, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,10 @@ impl ModelMaker {
             ("amazon.nova", Self::Nova),
             ("openai.", Self::OpenAi),
         ];
-        table.iter().find(|(word, _)| model.contains(word)).map_or(Self::Other, |(_, maker)| *maker)
+        table
+            .iter()
+            .find(|(word, _)| model.contains(word))
+            .map_or(Self::Other, |(_, maker)| *maker)
     }
 }
 
@@ -50,15 +53,21 @@ impl ModelMaker {
 const USUAL_LIMIT: u64 = 8192;
 
 /// Models of Anthropic and Nova that refuse cache marks, by substrings of their names.
-const UNCACHED_MODELS: [&str; 6] =
-    ["claude-3-haiku", "claude-3-sonnet", "claude-3-opus", "claude-3-5-sonnet-20240620", "claude-v2", "claude-instant"];
+const UNCACHED_MODELS: [&str; 6] = [
+    "claude-3-haiku",
+    "claude-3-sonnet",
+    "claude-3-opus",
+    "claude-3-5-sonnet-20240620",
+    "claude-v2",
+    "claude-instant",
+];
 
 /// Encodes the body of a request.
 pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let maker = ModelMaker::from_model(&request.model);
     // Other models refuse cache points, and unknown ones may.
-    let known =
-        matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova) && !is_model_named(&request.model, &UNCACHED_MODELS);
+    let known = matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova)
+        && !is_model_named(&request.model, &UNCACHED_MODELS);
     let cached = (options.cached || request.options.cache == CacheControl::Marked) && known;
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
@@ -67,14 +76,19 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         body.insert("system".to_owned(), Value::Array(system));
     }
     let mut messages = merge_by_role(&request.messages, encode_block, encode_result);
-    let last = messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut());
+    let last = messages
+        .last_mut()
+        .and_then(|message| message.pointer_mut("/content")?.as_array_mut());
     if let (Some(last), true) = (last, cached) {
         last.push(cache_point());
     }
     body.insert("messages".to_owned(), Value::Array(messages));
     let (mut more, conflict) = encode_thinking(request, maker);
     // Nova refuses an output limit at the highest effort.
-    if let Some(limit) = request.max_output_tokens.filter(|_| conflict != ThinkingConflict::TemperatureAndLimit) {
+    if let Some(limit) = request
+        .max_output_tokens
+        .filter(|_| conflict != ThinkingConflict::TemperatureAndLimit)
+    {
         params::insert_at_path(&mut body, "inferenceConfig.maxTokens", json!(limit));
     }
     params::encode_params(request, options, &CAPABILITIES, &mut body);
@@ -82,7 +96,10 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         body.insert("toolConfig".to_owned(), tools);
     }
     if !more.is_empty() {
-        body.insert("additionalModelRequestFields".to_owned(), Value::Object(more));
+        body.insert(
+            "additionalModelRequestFields".to_owned(),
+            Value::Object(more),
+        );
     }
     Value::Object(body)
 }
@@ -90,7 +107,9 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
 /// Returns true if the model refuses a parameter for this request.
 pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
     let steers = matches!(wish, RequestParam::Temperature | RequestParam::TopP);
-    steers && encode_thinking(request, ModelMaker::from_model(&request.model)).1 != ThinkingConflict::Nothing
+    steers
+        && encode_thinking(request, ModelMaker::from_model(&request.model)).1
+            != ThinkingConflict::Nothing
 }
 
 /// Returns true if the model's name contains one of the names.
@@ -108,9 +127,14 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text } if text.trim().is_empty() => None,
         MessagePart::Text { text } => Some(json!({"text": text})),
-        MessagePart::Thought { text, opaque: Some(opaque) } => encode_opaque(opaque, text),
+        MessagePart::Thought {
+            text,
+            opaque: Some(opaque),
+        } => encode_opaque(opaque, text),
         MessagePart::Image(picture) if role == Role::User => Some(encode_image(picture)),
-        MessagePart::ImageUrl { url } if role == Role::User => Some(json!({"text": unfetchable_image_text(url)})),
+        MessagePart::ImageUrl { url } if role == Role::User => {
+            Some(json!({"text": unfetchable_image_text(url)}))
+        }
         MessagePart::Call(call) => Some(encode_call(call)),
         MessagePart::Opaque(opaque) => encode_opaque(opaque, ""),
         _ => None,
@@ -122,7 +146,10 @@ fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;
     }
-    let Some(signature) = opaque.data.pointer("/reasoningContent/reasoningText/signature") else {
+    let Some(signature) = opaque
+        .data
+        .pointer("/reasoningContent/reasoningText/signature")
+    else {
         return Some(opaque.data.clone());
     };
     Some(json!({"reasoningContent": {"reasoningText": {"text": thought, "signature": signature}}}))
@@ -159,7 +186,11 @@ fn encode_result(result: &CallResult) -> Value {
 /// Encodes the tools and the tool choice. Converse cannot express some choices. For Anthropic's
 /// models they go into `more` in Anthropic's form, and then completely, because the two forms must
 /// not contradict each other.
-fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Value>) -> Option<Value> {
+fn encode_tools(
+    request: &Request,
+    maker: ModelMaker,
+    more: &mut Map<String, Value>,
+) -> Option<Value> {
     let calls = request.messages.iter().flat_map(Message::calls);
     let mut tools: Vec<Value> = request.tools.iter().map(encode_tool).collect();
     if tools.is_empty() {
@@ -169,7 +200,11 @@ fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Val
         // Sorted, so that the same history always gives the same body.
         names.sort_unstable();
         names.dedup();
-        tools.extend(names.into_iter().map(|name| encode_tool(&ToolSpec::new(name, "", json!({})))));
+        tools.extend(
+            names
+                .into_iter()
+                .map(|name| encode_tool(&ToolSpec::new(name, "", json!({})))),
+        );
         if tools.is_empty() {
             return None;
         }
@@ -205,7 +240,10 @@ fn encode_tool(tool: &ToolSpec) -> Value {
     if !tool.description.is_empty() {
         spec.insert("description".to_owned(), json!(tool.description));
     }
-    spec.insert("inputSchema".to_owned(), json!({"json": closed_object_schema(&tool.parameters)}));
+    spec.insert(
+        "inputSchema".to_owned(),
+        json!({"json": closed_object_schema(&tool.parameters)}),
+    );
     json!({"toolSpec": spec})
 }
 
@@ -226,20 +264,34 @@ fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>,
     let wish = request.reasoning;
     let (value, conflict) = match (maker, wish) {
         (_, ReasoningConfig::Default) => (json!({}), ThinkingConflict::Nothing),
-        (ModelMaker::Nova, ReasoningConfig::Off) => {
-            (json!({"reasoningConfig": {"type": "disabled"}}), ThinkingConflict::Nothing)
-        }
+        (ModelMaker::Nova, ReasoningConfig::Off) => (
+            json!({"reasoningConfig": {"type": "disabled"}}),
+            ThinkingConflict::Nothing,
+        ),
         (ModelMaker::Nova, wish) => {
             // Nova's members differ from those of other makers.
             let word = effort_level(wish);
-            let conflict =
-                if word == "high" { ThinkingConflict::TemperatureAndLimit } else { ThinkingConflict::Nothing };
-            (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), conflict)
+            let conflict = if word == "high" {
+                ThinkingConflict::TemperatureAndLimit
+            } else {
+                ThinkingConflict::Nothing
+            };
+            (
+                json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}),
+                conflict,
+            )
         }
-        (ModelMaker::OpenAi, wish) => (json!({"reasoning_effort": effort_level(wish)}), ThinkingConflict::Nothing),
+        (ModelMaker::OpenAi, wish) => (
+            json!({"reasoning_effort": effort_level(wish)}),
+            ThinkingConflict::Nothing,
+        ),
         (ModelMaker::Anthropic | ModelMaker::Other, _) => {
             let plan = thinking::plan_thinking(request, USUAL_LIMIT, is_thought_state);
-            let conflict = if plan.is_thinking() { ThinkingConflict::Temperature } else { ThinkingConflict::Nothing };
+            let conflict = if plan.is_thinking() {
+                ThinkingConflict::Temperature
+            } else {
+                ThinkingConflict::Nothing
+            };
             (plan.body_members().into_iter().collect(), conflict)
         }
     };

@@ -45,14 +45,29 @@ struct DeltaFrames {
 impl DeltaFrames {
     /// Writes a text as deltas of the block `delta.key`, split to fit into frames. `kind` is the
     /// index of the template.
-    fn write_text_delta(&mut self, kind: usize, delta: TextDelta<'_>, out: &mut Vec<u8>, part: fn(&str) -> Value) {
-        let Some(template) = self.templates.get_mut(kind) else { return };
+    fn write_text_delta(
+        &mut self,
+        kind: usize,
+        delta: TextDelta<'_>,
+        out: &mut Vec<u8>,
+        part: fn(&str) -> Value,
+    ) {
+        let Some(template) = self.templates.get_mut(kind) else {
+            return;
+        };
         let index = delta.key;
         for text in split_text(delta.text, MAX_PIECE) {
             self.payload.clear();
-            write_delta(template, TextDelta { text, ..delta }, &mut self.payload, |_, text| {
-                json!({"delta": part(text), "contentBlockIndex": index}).to_string().into_bytes()
-            });
+            write_delta(
+                template,
+                TextDelta { text, ..delta },
+                &mut self.payload,
+                |_, text| {
+                    json!({"delta": part(text), "contentBlockIndex": index})
+                        .to_string()
+                        .into_bytes()
+                },
+            );
             write_frame("contentBlockDelta", &self.payload, out);
         }
     }
@@ -110,7 +125,11 @@ impl BedrockEncoder {
         let index = self.next_index;
         self.next_index += 1;
         if let Some(start) = start {
-            write_event("contentBlockStart", &json!({"start": start, "contentBlockIndex": index}), out);
+            write_event(
+                "contentBlockStart",
+                &json!({"start": start, "contentBlockIndex": index}),
+                out,
+            );
         }
         index
     }
@@ -131,7 +150,11 @@ impl BedrockEncoder {
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         if let Some(signature) = data.pointer(SIGNATURE) {
             let index = self.ensure_prose_block(ProseKind::Reasoning, out);
-            write_block_delta(index, &json!({"reasoningContent": {"signature": signature}}), out);
+            write_block_delta(
+                index,
+                &json!({"reasoningContent": {"signature": signature}}),
+                out,
+            );
             self.close_open_block(out);
         } else if let Some(hidden) = data.get("reasoningContent") {
             let index = self.start_block(None, out);
@@ -145,12 +168,17 @@ impl BedrockEncoder {
     /// Writes a block of a server tool or its result. The parts that clients expect as deltas are
     /// taken out of the start.
     fn encode_server_block(&mut self, mut data: Value, out: &mut Vec<u8>) {
-        let mut take = |path: &str, key: &str| data.pointer_mut(path)?.as_object_mut()?.shift_remove(key);
+        let mut take =
+            |path: &str, key: &str| data.pointer_mut(path)?.as_object_mut()?.shift_remove(key);
         let input = take("/toolUse", "input");
         let content = take("/toolResult", "content");
         let index = self.start_block(Some(data), out);
         if let Some(input) = input {
-            write_block_delta(index, &json!({"toolUse": {"input": input.to_string()}}), out);
+            write_block_delta(
+                index,
+                &json!({"toolUse": {"input": input.to_string()}}),
+                out,
+            );
         }
         if let Some(content) = content {
             write_block_delta(index, &json!({"toolResult": content}), out);
@@ -171,7 +199,11 @@ impl BedrockEncoder {
             write(&mut call.arguments, &mut fragment);
             self.deltas.write_text_delta(
                 2,
-                TextDelta { key: call.block, number: 0, text: &fragment },
+                TextDelta {
+                    key: call.block,
+                    number: 0,
+                    text: &fragment,
+                },
                 out,
                 |text| json!({"toolUse": {"input": text}}),
             );
@@ -195,7 +227,11 @@ impl WireEncoder for BedrockEncoder {
                 let index = self.ensure_prose_block(ProseKind::Text, out);
                 self.deltas.write_text_delta(
                     0,
-                    TextDelta { key: index, number: 0, text },
+                    TextDelta {
+                        key: index,
+                        number: 0,
+                        text,
+                    },
                     out,
                     |text| json!({"text": text}),
                 );
@@ -204,18 +240,33 @@ impl WireEncoder for BedrockEncoder {
                 let index = self.ensure_prose_block(ProseKind::Reasoning, out);
                 self.deltas.write_text_delta(
                     1,
-                    TextDelta { key: index, number: 0, text },
+                    TextDelta {
+                        key: index,
+                        number: 0,
+                        text,
+                    },
                     out,
                     |text| json!({"reasoningContent": {"text": text}}),
                 );
             }
-            Event::CallStart { index, id, name, .. } => {
+            Event::CallStart {
+                index, id, name, ..
+            } => {
                 self.has_calls = true;
                 let id = self.metadata.call_id(id, index);
-                let block = self.start_block(Some(json!({"toolUse": {"toolUseId": id, "name": name}})), out);
-                self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
+                let block = self.start_block(
+                    Some(json!({"toolUse": {"toolUseId": id, "name": name}})),
+                    out,
+                );
+                self.calls.push(OpenCall {
+                    index,
+                    block,
+                    arguments: ArgumentWriter::default(),
+                });
             }
-            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+            Event::ArgStart { index, .. }
+            | Event::ArgDelta { index, .. }
+            | Event::ArgEnd { index, .. } => {
                 self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
@@ -224,7 +275,9 @@ impl WireEncoder for BedrockEncoder {
                     write_block_stop(self.calls.remove(position).block, out);
                 }
             }
-            Event::CallCut { index, .. } => self.encode_arguments(index, ArgumentWriter::leave_truncated, out),
+            Event::CallCut { index, .. } => {
+                self.encode_arguments(index, ArgumentWriter::leave_truncated, out)
+            }
             Event::Usage(usage) => self.usage.update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
             Event::Opaque(opaque) if opaque.wire == NAME => self.encode_opaque(&opaque.data, out),
@@ -240,7 +293,11 @@ impl WireEncoder for BedrockEncoder {
             (":message-type", HeaderValue::Text("exception")),
         ];
         // The message of an error is at most 600 characters, so the frame cannot be too long.
-        let _ = encode_frame(&headers, json!({"message": error.message}).to_string().as_bytes(), out);
+        let _ = encode_frame(
+            &headers,
+            json!({"message": error.message}).to_string().as_bytes(),
+            out,
+        );
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
@@ -252,8 +309,16 @@ impl WireEncoder for BedrockEncoder {
             write_block_stop(call.block, out);
         }
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
-        write_event("messageStop", &json!({"stopReason": stop_word(reason, raw)}), out);
-        write_event("metadata", &json!({"usage": encode_usage(self.usage), "metrics": empty_metrics()}), out);
+        write_event(
+            "messageStop",
+            &json!({"stopReason": stop_word(reason, raw)}),
+            out,
+        );
+        write_event(
+            "metadata",
+            &json!({"usage": encode_usage(self.usage), "metrics": empty_metrics()}),
+            out,
+        );
     }
 }
 
@@ -263,18 +328,28 @@ pub(crate) fn encode_response(_: &ResponseMetadata, draft: &DraftResponse) -> Va
     for part in &draft.parts {
         match part {
             DraftPart::Text(text) => content.push(json!({"text": text})),
-            DraftPart::Thought(text) => content.push(json!({"reasoningContent": {"reasoningText": {"text": text}}})),
+            DraftPart::Thought(text) => {
+                content.push(json!({"reasoningContent": {"reasoningText": {"text": text}}}))
+            }
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
-                let id = call.id.clone().unwrap_or_else(|| format!("call_{}", call.index));
+                let id = call
+                    .id
+                    .clone()
+                    .unwrap_or_else(|| format!("call_{}", call.index));
                 let input = arguments_object(&call.arguments);
-                content.push(json!({"toolUse": {"toolUseId": id, "name": call.name, "input": input}}));
+                content
+                    .push(json!({"toolUse": {"toolUseId": id, "name": call.name, "input": input}}));
             }
-            DraftPart::Opaque(opaque) if opaque.wire == NAME => attach_signature(&opaque.data, &mut content),
+            DraftPart::Opaque(opaque) if opaque.wire == NAME => {
+                attach_signature(&opaque.data, &mut content)
+            }
             DraftPart::Opaque(_) => {}
         }
     }
-    let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
+    let called = draft
+        .calls()
+        .any(|call| !matches!(call.state, DraftState::Cut(_)));
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
         "output": {"message": {"role": "assistant", "content": content}},
@@ -284,13 +359,22 @@ pub(crate) fn encode_response(_: &ResponseMetadata, draft: &DraftResponse) -> Va
 
 /// Adds a signature to the reasoning block before it, and any other state as a block.
 fn attach_signature(data: &Value, content: &mut Vec<Value>) {
-    let Some(signature) = data.pointer(SIGNATURE) else { return content.push(data.clone()) };
-    let inside = content.last_mut().and_then(|block| block.pointer_mut("/reasoningContent/reasoningText"));
-    match inside.and_then(Value::as_object_mut).filter(|block| !block.contains_key("signature")) {
+    let Some(signature) = data.pointer(SIGNATURE) else {
+        return content.push(data.clone());
+    };
+    let inside = content
+        .last_mut()
+        .and_then(|block| block.pointer_mut("/reasoningContent/reasoningText"));
+    match inside
+        .and_then(Value::as_object_mut)
+        .filter(|block| !block.contains_key("signature"))
+    {
         Some(block) => {
             block.insert("signature".to_owned(), signature.clone());
         }
-        None => content.push(json!({"reasoningContent": {"reasoningText": {"text": "", "signature": signature}}})),
+        None => content.push(
+            json!({"reasoningContent": {"reasoningText": {"text": "", "signature": signature}}}),
+        ),
     }
 }
 
@@ -322,11 +406,20 @@ fn error_kind(error: &ProviderError) -> String {
 fn encode_usage(usage: Usage) -> Value {
     let input = usage.input.unwrap_or_default();
     let output = usage.output.unwrap_or_default();
-    let cached = usage.cache_read.unwrap_or_default().saturating_add(usage.cache_write.unwrap_or_default());
+    let cached = usage
+        .cache_read
+        .unwrap_or_default()
+        .saturating_add(usage.cache_write.unwrap_or_default());
     let mut value = Map::new();
-    value.insert("inputTokens".to_owned(), json!(input.saturating_sub(cached)));
+    value.insert(
+        "inputTokens".to_owned(),
+        json!(input.saturating_sub(cached)),
+    );
     value.insert("outputTokens".to_owned(), json!(output));
-    value.insert("totalTokens".to_owned(), json!(input.max(cached).saturating_add(output)));
+    value.insert(
+        "totalTokens".to_owned(),
+        json!(input.max(cached).saturating_add(output)),
+    );
     if let Some(read) = usage.cache_read {
         value.insert("cacheReadInputTokens".to_owned(), json!(read));
     }
@@ -343,12 +436,20 @@ fn empty_metrics() -> Value {
 
 /// Writes a delta of a block.
 fn write_block_delta(index: u64, delta: &Value, out: &mut Vec<u8>) {
-    write_event("contentBlockDelta", &json!({"delta": delta, "contentBlockIndex": index}), out);
+    write_event(
+        "contentBlockDelta",
+        &json!({"delta": delta, "contentBlockIndex": index}),
+        out,
+    );
 }
 
 /// Writes the end of a block.
 fn write_block_stop(index: u64, out: &mut Vec<u8>) {
-    write_event("contentBlockStop", &json!({"contentBlockIndex": index}), out);
+    write_event(
+        "contentBlockStop",
+        &json!({"contentBlockIndex": index}),
+        out,
+    );
 }
 
 /// Writes an event.

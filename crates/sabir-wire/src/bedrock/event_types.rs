@@ -118,9 +118,20 @@ impl TokenCounts {
     pub(super) fn to_usage(self) -> Usage {
         let read = self.cache_read_input_tokens.0;
         let written = self.cache_write_input_tokens.0;
-        let cached = read.unwrap_or_default().saturating_add(written.unwrap_or_default());
-        let input = self.input_tokens.0.map(|plain| plain.saturating_add(cached));
-        Usage { input, output: self.output_tokens.0, cache_read: read, cache_write: written, reasoning: None }
+        let cached = read
+            .unwrap_or_default()
+            .saturating_add(written.unwrap_or_default());
+        let input = self
+            .input_tokens
+            .0
+            .map(|plain| plain.saturating_add(cached));
+        Usage {
+            input,
+            output: self.output_tokens.0,
+            cache_read: read,
+            cache_write: written,
+            reasoning: None,
+        }
     }
 }
 

@@ -11,8 +11,8 @@
 //! Files by address, and server tools in `tools`: each is an error that names its path.
 
 use sabir_call::{
-    CallResult, Image, MessagePart, OpaqueState, ReasoningConfig, Request, RequestOptions, ResponseFormat, Role,
-    ToolChoice, ToolResultStatus, ToolSpec,
+    CallResult, Image, MessagePart, OpaqueState, ReasoningConfig, Request, RequestOptions,
+    ResponseFormat, Role, ToolChoice, ToolResultStatus, ToolSpec,
 };
 use serde_json::{Map, Value};
 
@@ -63,7 +63,10 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         ))?,
         max_output_tokens: member_any_case(&generation, "maxOutputTokens").optional_count()?,
         reasoning: decode_thinking(&member_any_case(&generation, "thinkingConfig"))?,
-        options: RequestOptions { format: decode_format(&generation)?, ..RequestOptions::default() },
+        options: RequestOptions {
+            format: decode_format(&generation)?,
+            ..RequestOptions::default()
+        },
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
@@ -79,9 +82,11 @@ fn decode_format(generation: &JsonField<'_>) -> Result<ResponseFormat, RequestEr
     let older = member_any_case(generation, "responseSchema");
     Ok(match (schema.is_absent(), older.is_absent()) {
         (true, true) => ResponseFormat::Json,
-        (false, _) => {
-            ResponseFormat::Schema { name: String::new(), schema: schema.object_or_empty()?.into(), strict: true }
-        }
+        (false, _) => ResponseFormat::Schema {
+            name: String::new(),
+            schema: schema.object_or_empty()?.into(),
+            strict: true,
+        },
         (true, false) => ResponseFormat::Schema {
             name: String::new(),
             schema: to_json_schema(older.object_or_empty()?.into()),
@@ -112,8 +117,12 @@ fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     if system.value.is_string() {
         return system.required_text().map(str::to_owned);
     }
-    let texts: Result<Vec<_>, _> =
-        system.get("parts").list_items()?.iter().map(|part| part.get("text").required_text()).collect();
+    let texts: Result<Vec<_>, _> = system
+        .get("parts")
+        .list_items()?
+        .iter()
+        .map(|part| part.get("text").required_text())
+        .collect();
     Ok(texts?.join("\n\n"))
 }
 
@@ -128,12 +137,22 @@ fn decode_user_part(
     let picture = member_any_case(part, "inlineData");
     if !response.is_absent() {
         let (content, ending) = decode_tool_output(&response.get("response"))?;
-        let (id, name) =
-            pairing.match_result(response.get("id").text_or_empty()?, response.get("name").text_or_empty()?);
+        let (id, name) = pairing.match_result(
+            response.get("id").text_or_empty()?,
+            response.get("name").text_or_empty()?,
+        );
         let images = response.get("parts").list_items()?;
-        let images =
-            images.iter().map(|part| decode_image(&member_any_case(part, "inlineData"))).collect::<Result<_, _>>()?;
-        found.push(MessagePart::Result(CallResult { id, name, ending, content, images }));
+        let images = images
+            .iter()
+            .map(|part| decode_image(&member_any_case(part, "inlineData")))
+            .collect::<Result<_, _>>()?;
+        found.push(MessagePart::Result(CallResult {
+            id,
+            name,
+            ending,
+            content,
+            images,
+        }));
     } else if !picture.is_absent() {
         found.push(MessagePart::Image(decode_image(&picture)?));
     } else if !text.is_absent() {
@@ -148,17 +167,28 @@ fn decode_user_part(
 fn decode_image(picture: &JsonField<'_>) -> Result<Image, RequestError> {
     let media_type = member_any_case(picture, "mimeType").required_text()?;
     let data = picture.get("data").required_text()?;
-    Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
+    Ok(Image {
+        media_type: media_type.to_owned(),
+        data: data.to_owned(),
+    })
 }
 
 /// Decodes the output of a tool: `output` or `error` by convention, any other object as its JSON
 /// text.
-fn decode_tool_output(response: &JsonField<'_>) -> Result<(String, ToolResultStatus), RequestError> {
+fn decode_tool_output(
+    response: &JsonField<'_>,
+) -> Result<(String, ToolResultStatus), RequestError> {
     let object = response.object_or_empty()?;
     let only = object.iter().next().filter(|_| object.len() == 1);
-    let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let words = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
     Ok(match only {
-        Some((key, value)) if key == "output" || key == "result" => (words(value), ToolResultStatus::Done),
+        Some((key, value)) if key == "output" || key == "result" => {
+            (words(value), ToolResultStatus::Done)
+        }
         Some((key, value)) if key == "error" => (words(value), ToolResultStatus::Failed),
         _ => (Value::Object(object).to_string(), ToolResultStatus::Done),
     })
@@ -172,14 +202,23 @@ fn decode_model_part(
 ) -> Result<(), RequestError> {
     let called = member_any_case(part, "functionCall");
     let signature = member_any_case(part, SIGNATURE).text_or_empty()?;
-    let opaque = |data: Value| OpaqueState { wire: NAME.to_owned(), data };
+    let opaque = |data: Value| OpaqueState {
+        wire: NAME.to_owned(),
+        data,
+    };
     if !called.is_absent() {
         let name = called.get("name").required_text()?;
         let id = pairing.assign_call_id(called.get("id").text_or_empty()?, name);
-        found.push(build_call(id.as_str(), name, called.get("args").object_or_empty()?));
+        found.push(build_call(
+            id.as_str(),
+            name,
+            called.get("args").object_or_empty()?,
+        ));
         // The placeholder is no signature: it is added again when the request is encoded.
         if !signature.is_empty() && signature != PLACEHOLDER_SIGNATURE {
-            found.push(MessagePart::Opaque(opaque(parts::call_signature_state(signature))));
+            found.push(MessagePart::Opaque(opaque(parts::call_signature_state(
+                signature,
+            ))));
         }
         return Ok(());
     }
@@ -187,13 +226,20 @@ fn decode_model_part(
     let thought = part.get("thought").is_true();
     // A part without text may still be code, an image or a bare signature.
     if text.is_empty() {
-        found.extend(parts::opaque_part(part.object_or_empty()?).map(|data| MessagePart::Opaque(opaque(data))));
+        found.extend(
+            parts::opaque_part(part.object_or_empty()?)
+                .map(|data| MessagePart::Opaque(opaque(data))),
+        );
         return Ok(());
     }
     let state = Some(signature).filter(|signature| !signature.is_empty());
-    let state = state.map(|signature| opaque(parts::text_signature_state(text, thought, signature)));
+    let state =
+        state.map(|signature| opaque(parts::text_signature_state(text, thought, signature)));
     if thought {
-        found.push(MessagePart::Thought { text: text.to_owned(), opaque: state });
+        found.push(MessagePart::Thought {
+            text: text.to_owned(),
+            opaque: state,
+        });
     } else {
         found.push(MessagePart::text(text));
         found.extend(state.map(MessagePart::Opaque));
@@ -212,12 +258,18 @@ fn decode_tools(tools: &JsonField<'_>) -> Result<Vec<ToolSpec>, RequestError> {
         for declaration in declarations.list_items()? {
             let schema = member_any_case(&declaration, "parametersJsonSchema");
             let schema = if schema.is_absent() {
-                to_json_schema(Value::Object(declaration.get("parameters").object_or_empty()?))
+                to_json_schema(Value::Object(
+                    declaration.get("parameters").object_or_empty()?,
+                ))
             } else {
                 Value::Object(schema.object_or_empty()?)
             };
             let description = declaration.get("description").text_or_empty()?;
-            specs.push(ToolSpec::new(declaration.get("name").required_text()?, description, schema));
+            specs.push(ToolSpec::new(
+                declaration.get("name").required_text()?,
+                description,
+                schema,
+            ));
         }
     }
     Ok(specs)
@@ -231,16 +283,30 @@ fn to_json_schema(schema: Value) -> Value {
             let convert = |(key, value): (String, Value)| match value {
                 Value::String(kind) if key == "type" => {
                     let kind = Value::from(kind.to_ascii_lowercase());
-                    (key, if nullable { Value::Array(vec![kind, Value::from("null")]) } else { kind })
+                    (
+                        key,
+                        if nullable {
+                            Value::Array(vec![kind, Value::from("null")])
+                        } else {
+                            kind
+                        },
+                    )
                 }
                 // A property may have the name of a keyword, so property names are not converted.
-                Value::Object(properties) if key == "properties" => {
-                    (key, properties.into_iter().map(|(name, value)| (name, to_json_schema(value))).collect())
-                }
+                Value::Object(properties) if key == "properties" => (
+                    key,
+                    properties
+                        .into_iter()
+                        .map(|(name, value)| (name, to_json_schema(value)))
+                        .collect(),
+                ),
                 value => (key, to_json_schema(value)),
             };
             // `nullable` moved into the type. A property of that name is an object and stays.
-            let kept = members.clone().into_iter().filter(|(key, value)| key != "nullable" || !value.is_boolean());
+            let kept = members
+                .clone()
+                .into_iter()
+                .filter(|(key, value)| key != "nullable" || !value.is_boolean());
             Value::Object(kept.map(convert).collect::<Map<_, _>>())
         }
         Value::Array(items) => items.into_iter().map(to_json_schema).collect(),
@@ -251,14 +317,25 @@ fn to_json_schema(schema: Value) -> Value {
 /// Decodes the tool choice.
 fn decode_tool_choice(calling: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
     let mut allowed = member_any_case(calling, "allowedFunctionNames").text_list()?;
-    Ok(match calling.get("mode").text_or_empty()?.to_ascii_uppercase().as_str() {
-        // `VALIDATED` constrains arguments but leaves the choice to the model.
-        "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => ToolChoice::Auto,
-        "NONE" => ToolChoice::None,
-        "ANY" if allowed.len() == 1 => ToolChoice::Tool(allowed.remove(0)),
-        "ANY" => ToolChoice::Required,
-        _ => return Err(calling.get("mode").mismatch_error("`AUTO`, `ANY`, `NONE` or `VALIDATED`")),
-    })
+    Ok(
+        match calling
+            .get("mode")
+            .text_or_empty()?
+            .to_ascii_uppercase()
+            .as_str()
+        {
+            // `VALIDATED` constrains arguments but leaves the choice to the model.
+            "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => ToolChoice::Auto,
+            "NONE" => ToolChoice::None,
+            "ANY" if allowed.len() == 1 => ToolChoice::Tool(allowed.remove(0)),
+            "ANY" => ToolChoice::Required,
+            _ => {
+                return Err(calling
+                    .get("mode")
+                    .mismatch_error("`AUTO`, `ANY`, `NONE` or `VALIDATED`"));
+            }
+        },
+    )
 }
 
 /// Decodes the reasoning setting.

@@ -15,7 +15,9 @@
 //! continued call ends with its first part without `willContinue`, even an empty one. The finish
 //! reason proves nothing.
 
-use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Truncation, Usage};
+use sabir_call::{
+    Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Truncation, Usage,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -25,7 +27,9 @@ use super::{MALFORMED, NAME, parts};
 use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
+use crate::response_decoder::{
+    OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable,
+};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -137,14 +141,26 @@ impl WireDecoder for GeminiDecoder {
         let chunk: ResponseChunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
             Err(error) => {
-                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+                return note_unreadable(
+                    self,
+                    &format!("an event of the stream cannot be read: {error}"),
+                    out,
+                );
             }
         };
         self.state.status.events += 1;
-        let blocked = chunk.prompt_feedback.0.as_ref().map(|feedback| feedback.block_reason.as_str());
+        let blocked = chunk
+            .prompt_feedback
+            .0
+            .as_ref()
+            .map(|feedback| feedback.block_reason.as_str());
         if chunk.error.is_some() {
-            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
-        } else if chunk.candidates.0.is_empty() && chunk.usage_metadata.0.is_none() && blocked.is_none() {
+            self.state
+                .note_error_event(ProviderError::from_body(data.as_bytes()), out);
+        } else if chunk.candidates.0.is_empty()
+            && chunk.usage_metadata.0.is_none()
+            && blocked.is_none()
+        {
             self.state.status.skipped += 1;
         }
         for candidate in &chunk.candidates.0 {
@@ -176,8 +192,14 @@ impl WireDecoder for GeminiDecoder {
 impl GeminiDecoder {
     /// Decodes the parts and the finish reason of a candidate.
     fn decode_candidate(&mut self, candidate: &ResponseCandidate<'_>, out: &mut dyn EventSink) {
-        let parts = candidate.content.0.as_ref().and_then(|content| content.parts);
-        let parts: Vec<&RawValue> = parts.and_then(|parts| serde_json::from_str(parts.get()).ok()).unwrap_or_default();
+        let parts = candidate
+            .content
+            .0
+            .as_ref()
+            .and_then(|content| content.parts);
+        let parts: Vec<&RawValue> = parts
+            .and_then(|parts| serde_json::from_str(parts.get()).ok())
+            .unwrap_or_default();
         for part in parts {
             self.decode_part(part.get(), out);
         }
@@ -193,11 +215,14 @@ impl GeminiDecoder {
         // The chunk with the reason may come twice; the fault is reported once.
         if word == MALFORMED && self.word != word {
             let said = candidate.finish_message.as_str();
-            let message = format!("the provider could not read a call of its model{}{said}", message_separator(said));
+            let message = format!(
+                "the provider could not read a call of its model{}{said}",
+                message_separator(said)
+            );
             let fault = Fault::error(FaultKind::MalformedJson, Span::default(), message);
-            out.push_event(Event::Fault(
-                &fault.with_hint("write the call once more, with arguments that fit its schema"),
-            ));
+            out.push_event(Event::Fault(&fault.with_hint(
+                "write the call once more, with arguments that fit its schema",
+            )));
         }
         self.apply_stop(reason, word, out);
     }
@@ -215,7 +240,9 @@ impl GeminiDecoder {
 
     /// Decodes a part.
     fn decode_part(&mut self, raw: &str, out: &mut dyn EventSink) {
-        let Ok(LenientObject(Some(part))) = serde_json::from_str::<LenientObject<ContentPart<'_>>>(raw) else {
+        let Ok(LenientObject(Some(part))) =
+            serde_json::from_str::<LenientObject<ContentPart<'_>>>(raw)
+        else {
             self.state.status.skipped += 1;
             return;
         };
@@ -231,7 +258,11 @@ impl GeminiDecoder {
         }
         emit_text(thought, text, out);
         if !signature.is_empty() {
-            self.emit_opaque(parts::text_signature_state(text, thought, signature), signature.len(), out);
+            self.emit_opaque(
+                parts::text_signature_state(text, thought, signature),
+                signature.len(),
+                out,
+            );
         }
     }
 
@@ -246,7 +277,10 @@ impl GeminiDecoder {
     /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, length: usize, out: &mut dyn EventSink) {
         if self.opaque_budget.has_room(length, out) {
-            out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+            out.push_event(Event::Opaque(&OpaqueState {
+                wire: NAME.to_owned(),
+                data,
+            }));
         }
     }
 
@@ -262,7 +296,9 @@ impl GeminiDecoder {
             }
         }
         if self.partial.is_none() {
-            let empty = called.name.as_str().is_empty() && called.id.as_str().is_empty() && pieces.is_empty();
+            let empty = called.name.as_str().is_empty()
+                && called.id.as_str().is_empty()
+                && pieces.is_empty();
             if empty && called.args.is_none() && !more {
                 // An empty part ends a call that has ended already.
                 self.state.status.skipped += 1;
@@ -303,7 +339,9 @@ impl GeminiDecoder {
 
     /// Starts a call. Returns false if there are too many.
     fn begin_call(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) -> bool {
-        let position = self.state.begin_call(NativeCall::new(None, called.id.as_str()), out);
+        let position = self
+            .state
+            .begin_call(NativeCall::new(None, called.id.as_str()), out);
         if let Some(call) = position.and_then(|position| self.state.calls.list.get_mut(position)) {
             call.set_name(called.name.as_str(), &mut self.state.calls.next_index, out);
         }
@@ -312,7 +350,9 @@ impl GeminiDecoder {
 
     /// Adds arguments to the last call.
     fn decode_arguments(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) {
-        let Some(call) = self.state.calls.list.last_mut() else { return };
+        let Some(call) = self.state.calls.list.last_mut() else {
+            return;
+        };
         let Some(partial) = &mut self.partial else {
             return call.push_arguments(called.args.map_or("", RawValue::get), out);
         };
@@ -320,8 +360,13 @@ impl GeminiDecoder {
         for piece in &called.partial_args.0 {
             if partial.append_fragment(piece, &mut text).is_none() {
                 call.mark_damaged();
-                let message = "a piece of the arguments has a path that cannot be added to what came before";
-                out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+                let message =
+                    "a piece of the arguments has a path that cannot be added to what came before";
+                out.push_event(Event::Fault(&Fault::warning(
+                    FaultKind::Provider,
+                    Span::default(),
+                    message,
+                )));
                 return;
             }
         }
@@ -341,7 +386,10 @@ fn emit_usage(tokens: &TokenCounts, out: &mut dyn EventSink) {
     };
     let usage = Usage {
         // The API counts the output of server tools and thoughts separately.
-        input: sum(tokens.prompt_token_count, tokens.tool_use_prompt_token_count),
+        input: sum(
+            tokens.prompt_token_count,
+            tokens.tool_use_prompt_token_count,
+        ),
         output: sum(tokens.candidates_token_count, tokens.thoughts_token_count),
         cache_read: tokens.cached_content_token_count.0,
         cache_write: None,

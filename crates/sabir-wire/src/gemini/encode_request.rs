@@ -12,8 +12,8 @@
 use std::borrow::Cow;
 
 use sabir_call::{
-    CallResult, Image, Message, MessagePart, ReasoningConfig, ReasoningEffort, Request, ResponseFormat, Role,
-    ToolChoice, ToolSpec,
+    CallResult, Image, Message, MessagePart, ReasoningConfig, ReasoningEffort, Request,
+    ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -33,14 +33,26 @@ pub(super) const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator
 pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
-        body.insert("systemInstruction".to_owned(), json!({"parts": [parts::text_part(&request.system, false)]}));
+        body.insert(
+            "systemInstruction".to_owned(),
+            json!({"parts": [parts::text_part(&request.system, false)]}),
+        );
     }
-    body.insert("contents".to_owned(), Value::Array(encode_contents(request)));
+    body.insert(
+        "contents".to_owned(),
+        Value::Array(encode_contents(request)),
+    );
     if !request.tools.is_empty() {
         let declarations: Vec<_> = request.tools.iter().map(encode_declaration).collect();
-        body.insert("tools".to_owned(), json!([{"functionDeclarations": declarations}]));
+        body.insert(
+            "tools".to_owned(),
+            json!([{"functionDeclarations": declarations}]),
+        );
         if let Some(calling) = encode_tool_choice(&request.tool_choice) {
-            body.insert("toolConfig".to_owned(), json!({"functionCallingConfig": calling}));
+            body.insert(
+                "toolConfig".to_owned(),
+                json!({"functionCallingConfig": calling}),
+            );
         }
     }
     let generation = encode_generation_config(request);
@@ -77,7 +89,9 @@ fn encode_thinking(model: &str, thinking: ReasoningConfig) -> Option<Value> {
         // A budget of 0 switches thinking off where the model allows it.
         ReasoningConfig::Off => return Some(json!({"thinkingBudget": 0})),
         ReasoningConfig::Effort(effort) if !is_before_gemini_3(model) => {
-            return Some(json!({"includeThoughts": true, "thinkingLevel": encode_effort_level(effort)}));
+            return Some(
+                json!({"includeThoughts": true, "thinkingLevel": encode_effort_level(effort)}),
+            );
         }
         ReasoningConfig::Effort(ReasoningEffort::Minimal) => 512,
         ReasoningConfig::Effort(ReasoningEffort::Low) => 1024,
@@ -90,7 +104,8 @@ fn encode_thinking(model: &str, thinking: ReasoningConfig) -> Option<Value> {
 
 /// Returns true for Gemini models before version 3.
 fn is_before_gemini_3(model: &str) -> bool {
-    gemini_version(model).is_some_and(|version| version.starts_with("1.") || version.starts_with("2."))
+    gemini_version(model)
+        .is_some_and(|version| version.starts_with("1.") || version.starts_with("2."))
 }
 
 /// Returns the part of a Gemini model's name that starts with its version; `None` for other models.
@@ -116,7 +131,8 @@ fn encode_contents(request: &Request) -> Vec<Value> {
         Role::Assistant => ("model", encode_model_parts(&messages, newer)),
     });
     let full = contents.filter(|(_, parts)| !parts.is_empty());
-    full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+    full.map(|(role, parts)| json!({"role": role, "parts": parts}))
+        .collect()
 }
 
 /// Encodes the parts of user messages: results, then their images, then everything else.
@@ -129,13 +145,20 @@ fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
             MessagePart::Result(known) => {
                 results.push(encode_result(known, nested));
                 if !nested && !known.images.is_empty() {
-                    images.push(parts::text_part(&image_caption(known, &short_id(known.id.as_str())), false));
+                    images.push(parts::text_part(
+                        &image_caption(known, &short_id(known.id.as_str())),
+                        false,
+                    ));
                     images.extend(known.images.iter().map(encode_image));
                 }
             }
-            MessagePart::Text { text } if !text.is_empty() => others.push(parts::text_part(text, false)),
+            MessagePart::Text { text } if !text.is_empty() => {
+                others.push(parts::text_part(text, false))
+            }
             MessagePart::Image(picture) => others.push(encode_image(picture)),
-            MessagePart::ImageUrl { url } => others.push(parts::text_part(&unfetchable_image_text(url), false)),
+            MessagePart::ImageUrl { url } => {
+                others.push(parts::text_part(&unfetchable_image_text(url), false))
+            }
             _ => {}
         }
     }
@@ -150,21 +173,33 @@ fn encode_model_parts(messages: &[&Message], signed: bool) -> Vec<Value> {
     let mut found = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
         match part {
-            MessagePart::Text { text } if !text.is_empty() => found.push(parts::text_part(text, false)),
-            MessagePart::Thought { text, opaque: Some(opaque) } if opaque.wire == NAME => {
+            MessagePart::Text { text } if !text.is_empty() => {
+                found.push(parts::text_part(text, false))
+            }
+            MessagePart::Thought {
+                text,
+                opaque: Some(opaque),
+            } if opaque.wire == NAME => {
                 if !text.is_empty() {
                     found.push(parts::text_part(text, true));
                 }
                 parts::place_opaque(&opaque.data, &mut found);
             }
-            MessagePart::Call(call) => {
-                found.push(parts::call_part(&short_id(call.id.as_str()), &call.name, call.arguments.clone()))
+            MessagePart::Call(call) => found.push(parts::call_part(
+                &short_id(call.id.as_str()),
+                &call.name,
+                call.arguments.clone(),
+            )),
+            MessagePart::Opaque(opaque) if opaque.wire == NAME => {
+                parts::place_opaque(&opaque.data, &mut found)
             }
-            MessagePart::Opaque(opaque) if opaque.wire == NAME => parts::place_opaque(&opaque.data, &mut found),
             _ => {}
         }
     }
-    let mut calls = found.iter_mut().filter(|part| part.get("functionCall").is_some()).peekable();
+    let mut calls = found
+        .iter_mut()
+        .filter(|part| part.get("functionCall").is_some())
+        .peekable();
     // Of parallel calls only the first is signed.
     if let Some(Value::Object(first)) = calls.next()
         && signed
@@ -183,11 +218,21 @@ fn encode_image(Image { media_type, data }: &Image) -> Value {
 
 /// Encodes the result of a call.
 fn encode_result(result: &CallResult, nested: bool) -> Value {
-    let key = if result.ending.is_error() { "error" } else { "output" };
+    let key = if result.ending.is_error() {
+        "error"
+    } else {
+        "output"
+    };
     let id: Cow<'_, str> = short_id(result.id.as_str());
     let mut inside = json!({"id": id, "name": result.name, "response": {key: result.content}});
-    if let Some(inside) = inside.as_object_mut().filter(|_| nested && !result.images.is_empty()) {
-        inside.insert("parts".to_owned(), result.images.iter().map(encode_image).collect());
+    if let Some(inside) = inside
+        .as_object_mut()
+        .filter(|_| nested && !result.images.is_empty())
+    {
+        inside.insert(
+            "parts".to_owned(),
+            result.images.iter().map(encode_image).collect(),
+        );
     }
     json!({"functionResponse": inside})
 }

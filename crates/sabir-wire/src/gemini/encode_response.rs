@@ -74,15 +74,25 @@ impl GeminiEncoder {
         let metadata = &self.metadata;
         let [for_text, for_thoughts] = &mut self.templates;
         let template = if thought { for_thoughts } else { for_text };
-        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
-            let mut out = Vec::new();
-            sse::encode_event(
-                "",
-                &response_body(metadata, vec![parts::text_part(text, thought)], None, None).to_string(),
-                &mut out,
-            );
-            out
-        });
+        write_delta(
+            template,
+            TextDelta {
+                key: 0,
+                number: 0,
+                text,
+            },
+            out,
+            |_, text| {
+                let mut out = Vec::new();
+                sse::encode_event(
+                    "",
+                    &response_body(metadata, vec![parts::text_part(text, thought)], None, None)
+                        .to_string(),
+                    &mut out,
+                );
+                out
+            },
+        );
     }
 
     /// Writes a part.
@@ -102,7 +112,11 @@ impl GeminiEncoder {
     fn write_chunk(&self, parts: Vec<Value>, finish: Option<&str>, out: &mut Vec<u8>) {
         // Token counts are complete only in the last chunk.
         let usage = self.usage.filter(|_| finish.is_some());
-        sse::encode_event("", &response_body(&self.metadata, parts, finish, usage).to_string(), out);
+        sse::encode_event(
+            "",
+            &response_body(&self.metadata, parts, finish, usage).to_string(),
+            out,
+        );
     }
 
     /// Returns the open call with this index.
@@ -111,7 +125,11 @@ impl GeminiEncoder {
     }
 
     /// Adds JSON text to a call's arguments.
-    fn append_arguments(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String)) {
+    fn append_arguments(
+        &mut self,
+        index: u32,
+        write: impl FnOnce(&mut ArgumentWriter, &mut String),
+    ) {
         if let Some(call) = self.open_call(index) {
             write(&mut call.writer, &mut call.arguments);
         }
@@ -126,7 +144,9 @@ impl GeminiEncoder {
     /// Completes a call and holds its part.
     fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
         self.flush_held_call(out);
-        let Some(mut call) = self.take_call(index) else { return };
+        let Some(mut call) = self.take_call(index) else {
+            return;
+        };
         call.writer.close_call(&mut call.arguments);
         let mut part = parts::call_part(&call.id, &call.name, parse_arguments(&call.arguments));
         attach_signature(&mut part, call.signature);
@@ -137,10 +157,16 @@ impl GeminiEncoder {
     /// Writes state of this wire: a signature into its call, anything else as a part.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         if let Some(signature) = parts::call_signature(data) {
-            let Some(latest) = self.latest_call else { return };
+            let Some(latest) = self.latest_call else {
+                return;
+            };
             if let Some(call) = self.open_call(latest) {
                 call.signature = Some(signature.clone());
-            } else if let Some((_, part)) = self.held_call.as_mut().filter(|(index, _)| *index == latest) {
+            } else if let Some((_, part)) = self
+                .held_call
+                .as_mut()
+                .filter(|(index, _)| *index == latest)
+            {
                 attach_signature(part, Some(signature.clone()));
             }
             return;
@@ -158,15 +184,26 @@ impl WireEncoder for GeminiEncoder {
         match event {
             Event::Text { text } => self.encode_text(false, text, out),
             Event::Thought { text } => self.encode_text(true, text, out),
-            Event::CallStart { index, id, name, .. } => {
+            Event::CallStart {
+                index, id, name, ..
+            } => {
                 self.flush_held_call(out);
                 let id = self.metadata.call_id(id, index);
                 let writer = ArgumentWriter::default();
                 let arguments = String::new();
-                self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments, signature: None });
+                self.calls.push(OpenCall {
+                    index,
+                    id,
+                    name: name.to_owned(),
+                    writer,
+                    arguments,
+                    signature: None,
+                });
                 self.latest_call = Some(index);
             }
-            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+            Event::ArgStart { index, .. }
+            | Event::ArgDelta { index, .. }
+            | Event::ArgEnd { index, .. } => {
                 self.append_arguments(index, |writer, text| writer.encode_event(event, text));
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
@@ -188,7 +225,11 @@ impl WireEncoder for GeminiEncoder {
 
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.flush_held_call(out);
-        self.write_chunk(vec![parts::text_part("", false)], Some(self.outcome.finish_reason()), out);
+        self.write_chunk(
+            vec![parts::text_part("", false)],
+            Some(self.outcome.finish_reason()),
+            out,
+        );
     }
 }
 
@@ -198,14 +239,21 @@ impl ResponseOutcome {
         let (reason, raw) = stop_or_default(self.stop.as_ref(), false);
         let finished = matches!(reason, StopReason::End | StopReason::Calls);
         // `STOP` would tell the client that nothing is missing.
-        if self.cut && !self.has_calls && finished { MALFORMED } else { stop_word(reason, raw) }
+        if self.cut && !self.has_calls && finished {
+            MALFORMED
+        } else {
+            stop_word(reason, raw)
+        }
     }
 }
 
 /// Encodes a response that is not streamed.
 pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut found: Vec<Value> = Vec::new();
-    let mut outcome = ResponseOutcome { stop: draft.stop.clone(), ..ResponseOutcome::default() };
+    let mut outcome = ResponseOutcome {
+        stop: draft.stop.clone(),
+        ..ResponseOutcome::default()
+    };
     // True if the last call was left out, so that its signature is not attached to an earlier one.
     let mut left_out = false;
     for part in &draft.parts {
@@ -218,15 +266,25 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
                 outcome.has_calls |= !left_out;
                 if !left_out {
                     let id = metadata.call_id(call.id.as_deref(), call.index);
-                    found.push(parts::call_part(&id, &call.name, arguments_object(&call.arguments)));
+                    found.push(parts::call_part(
+                        &id,
+                        &call.name,
+                        arguments_object(&call.arguments),
+                    ));
                 }
             }
             DraftPart::Opaque(opaque) if opaque.wire != NAME => {}
-            DraftPart::Opaque(opaque) if left_out && parts::call_signature(&opaque.data).is_some() => {}
+            DraftPart::Opaque(opaque)
+                if left_out && parts::call_signature(&opaque.data).is_some() => {}
             DraftPart::Opaque(opaque) => parts::place_opaque(&opaque.data, &mut found),
         }
     }
-    response_body(metadata, found, Some(outcome.finish_reason()), Some(draft.usage))
+    response_body(
+        metadata,
+        found,
+        Some(outcome.finish_reason()),
+        Some(draft.usage),
+    )
 }
 
 /// Adds a signature to a part.
@@ -237,9 +295,17 @@ fn attach_signature(part: &mut Value, signature: Option<Value>) {
 }
 
 /// Builds an object of the stream, or a whole body.
-fn response_body(metadata: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str>, usage: Option<Usage>) -> Value {
+fn response_body(
+    metadata: &ResponseMetadata,
+    parts: Vec<Value>,
+    finish: Option<&str>,
+    usage: Option<Usage>,
+) -> Value {
     let mut candidate = Map::new();
-    candidate.insert("content".to_owned(), json!({"parts": parts, "role": "model"}));
+    candidate.insert(
+        "content".to_owned(),
+        json!({"parts": parts, "role": "model"}),
+    );
     candidate.extend(finish.map(|word| ("finishReason".to_owned(), json!(word))));
     candidate.insert("index".to_owned(), json!(0));
     let mut body = Map::new();
@@ -256,11 +322,22 @@ fn encode_usage(usage: Usage) -> Value {
     let output = usage.output.unwrap_or_default();
     let mut value = Map::new();
     value.insert("promptTokenCount".to_owned(), json!(input));
-    value.extend(usage.cache_read.map(|count| ("cachedContentTokenCount".to_owned(), json!(count))));
+    value.extend(
+        usage
+            .cache_read
+            .map(|count| ("cachedContentTokenCount".to_owned(), json!(count))),
+    );
     let words = output.saturating_sub(usage.reasoning.unwrap_or_default());
     value.insert("candidatesTokenCount".to_owned(), json!(words));
-    value.extend(usage.reasoning.map(|count| ("thoughtsTokenCount".to_owned(), json!(count))));
-    value.insert("totalTokenCount".to_owned(), json!(input.saturating_add(output)));
+    value.extend(
+        usage
+            .reasoning
+            .map(|count| ("thoughtsTokenCount".to_owned(), json!(count))),
+    );
+    value.insert(
+        "totalTokenCount".to_owned(),
+        json!(input.saturating_add(output)),
+    );
     Value::Object(value)
 }
 

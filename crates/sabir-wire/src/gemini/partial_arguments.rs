@@ -71,7 +71,11 @@ enum PathSegment {
 
 impl PartialArguments {
     /// Appends a piece to the text. Returns `None` if it cannot be added any more.
-    pub(super) fn append_fragment(&mut self, piece: &ArgumentFragment<'_>, out: &mut String) -> Option<()> {
+    pub(super) fn append_fragment(
+        &mut self,
+        piece: &ArgumentFragment<'_>,
+        out: &mut String,
+    ) -> Option<()> {
         let raw = piece.number_value.or(piece.bool_value).map(RawValue::get);
         let scalar = raw.or(piece.null_value.map(|_| "null"));
         if piece.string_value.0.is_none() && scalar.is_none() {
@@ -80,7 +84,9 @@ impl PartialArguments {
         let mut place = parse_json_path(piece.json_path.as_str())?;
         let last = place.pop()?;
         // A string with the path of the open string continues it.
-        let goes_on = self.string.as_ref() == Some(&last) && self.path == place && piece.string_value.0.is_some();
+        let goes_on = self.string.as_ref() == Some(&last)
+            && self.path == place
+            && piece.string_value.0.is_some();
         if !goes_on {
             self.open_path(&place, &last, out)?;
             self.write_key(&last, out)?;
@@ -120,9 +126,18 @@ impl PartialArguments {
     }
 
     /// Closes and opens levels until the innermost one is the container of a value.
-    fn open_path(&mut self, place: &[PathSegment], last: &PathSegment, out: &mut String) -> Option<()> {
+    fn open_path(
+        &mut self,
+        place: &[PathSegment],
+        last: &PathSegment,
+        out: &mut String,
+    ) -> Option<()> {
         // The levels that both paths share stay open.
-        let common = place.iter().zip(&self.path).take_while(|(a, b)| a == b).count();
+        let common = place
+            .iter()
+            .zip(&self.path)
+            .take_while(|(a, b)| a == b)
+            .count();
         self.close_levels(common + 1, out);
         if self.levels.is_empty() {
             self.open_container(place.first().unwrap_or(last), out);
@@ -197,7 +212,9 @@ fn parse_json_path(path: &str) -> Option<Vec<PathSegment>> {
         // Names with special characters are quoted: `$['a.b']`.
         let quote = inside.chars().next().filter(|c| matches!(c, '\'' | '"'));
         let (inside, tail) = match quote {
-            Some(quote) => inside.get(1..)?.split_once(&[quote, ']'].iter().collect::<String>())?,
+            Some(quote) => inside
+                .get(1..)?
+                .split_once(&[quote, ']'].iter().collect::<String>())?,
             None => inside.split_once(']')?,
         };
         segments.push(match quote {
@@ -220,7 +237,10 @@ mod tests {
         let mut out = String::new();
         for (path, value) in pieces {
             let piece = format!("{{\"jsonPath\":{path:?},{value}}}");
-            if arguments.append_fragment(&serde_json::from_str(&piece).unwrap(), &mut out).is_none() {
+            if arguments
+                .append_fragment(&serde_json::from_str(&piece).unwrap(), &mut out)
+                .is_none()
+            {
                 out.push('!');
                 return assert_eq!(out, expected);
             }
@@ -259,14 +279,18 @@ mod tests {
     #[test]
     fn late_fragments_are_refused() {
         let one = r#""numberValue":1"#;
-        check(&[("$.a.b", one), ("$.c", one), ("$.a.d", one)], r#"{"a":{"b":1},"c":1!"#);
+        check(
+            &[("$.a.b", one), ("$.c", one), ("$.a.d", one)],
+            r#"{"a":{"b":1},"c":1!"#,
+        );
         check(&[("$.a", one), ("$.a", one)], r#"{"a":1!"#);
         check(&[("$.a[1]", one)], r#"{"a":[!"#);
         check(&[("$.a[0]", one), ("$.a.b", one)], r#"{"a":[1!"#);
         for path in ["", "$", "a", "$[x]", "$['a", "$.a]"] {
             let piece = format!("{{\"jsonPath\":{path:?},{one}}}");
             let mut arguments = PartialArguments::default();
-            let added = arguments.append_fragment(&serde_json::from_str(&piece).unwrap(), &mut String::new());
+            let added = arguments
+                .append_fragment(&serde_json::from_str(&piece).unwrap(), &mut String::new());
             assert_eq!(added.is_some(), path == "$.a]", "{path}");
         }
     }

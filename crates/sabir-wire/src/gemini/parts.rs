@@ -45,15 +45,20 @@ pub(super) fn text_signature_state(text: &str, thought: bool, signature: &str) -
 
 /// Returns the signature if state signs the call before it.
 pub(super) fn call_signature(data: &Value) -> Option<&Value> {
-    data.get(SIGNATURE).filter(|_| data.get("signs").is_some_and(|signs| signs == "call"))
+    data.get(SIGNATURE)
+        .filter(|_| data.get("signs").is_some_and(|signs| signs == "call"))
 }
 
 /// Returns a part that is kept whole, or `None` if it has no content.
 pub(super) fn opaque_part(mut part: Map<String, Value>) -> Option<Value> {
     // Such a part carries at most a signature.
-    let bare = part.keys().all(|key| key == "thought" || key == SIGNATURE || key == "text");
+    let bare = part
+        .keys()
+        .all(|key| key == "thought" || key == SIGNATURE || key == "text");
     if bare {
-        part.get(SIGNATURE).and_then(Value::as_str).filter(|signature| !signature.is_empty())?;
+        part.get(SIGNATURE)
+            .and_then(Value::as_str)
+            .filter(|signature| !signature.is_empty())?;
         // The API refuses a part without any data.
         part.shift_insert(0, "text".to_owned(), json!(""));
     }
@@ -68,17 +73,28 @@ pub(super) fn place_opaque(data: &Value, parts: &mut Vec<Value>) {
     let signature = data.get(SIGNATURE).cloned().unwrap_or_default();
     if signs == "call" {
         // A signature without its call is worthless.
-        if let Some(call) = parts.last_mut().filter(|part| part.get("functionCall").is_some()) {
+        if let Some(call) = parts
+            .last_mut()
+            .filter(|part| part.get("functionCall").is_some())
+        {
             attach_signature(call, signature);
         }
         return;
     }
     let thought = signs == "thought";
-    let bytes = data.get("bytes").and_then(Value::as_u64).and_then(|bytes| usize::try_from(bytes).ok());
+    let bytes = data
+        .get("bytes")
+        .and_then(Value::as_u64)
+        .and_then(|bytes| usize::try_from(bytes).ok());
     // The signature covers only the end of the joined text, which becomes a part of its own again.
-    let signed = parts.last_mut().and_then(|part| split_signed_text(part, thought, bytes.unwrap_or_default()));
+    let signed = parts
+        .last_mut()
+        .and_then(|part| split_signed_text(part, thought, bytes.unwrap_or_default()));
     let mut part = text_part(signed.as_deref().unwrap_or_default(), thought);
-    if parts.last().is_some_and(|part| signed.is_some() && part.get("text").is_some_and(|rest| rest == "")) {
+    if parts
+        .last()
+        .is_some_and(|part| signed.is_some() && part.get("text").is_some_and(|rest| rest == ""))
+    {
         parts.pop();
     }
     attach_signature(&mut part, signature);
@@ -98,9 +114,14 @@ fn split_signed_text(part: &mut Value, thought: bool, bytes: usize) -> Option<St
     if is_thought != thought || part.get(SIGNATURE).is_some() || bytes == 0 {
         return None;
     }
-    let Value::String(text) = part.get_mut("text")? else { return None };
+    let Value::String(text) = part.get_mut("text")? else {
+        return None;
+    };
     let from = text.len().saturating_sub(bytes);
     // A count from another client may point into a character.
-    let at = (0..=from).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let at = (0..=from)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or_default();
     Some(text.split_off(at))
 }

@@ -8,8 +8,8 @@
 //! Tools other than functions, and token probabilities: each is an error that names its path.
 
 use sabir_call::{
-    CallResult, Image, MessagePart, ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat, Role,
-    ToolResultStatus, ToolSpec,
+    CallResult, Image, MessagePart, ReasoningConfig, ReasoningEffort, Request, RequestOptions,
+    ResponseFormat, Role, ToolResultStatus, ToolSpec,
 };
 use serde_json::{Map, Value};
 
@@ -32,13 +32,23 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("keep_alive", FieldDisposition::Harmless),
     ("truncate", FieldDisposition::Harmless),
     ("shift", FieldDisposition::Harmless),
-    ("logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
-    ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+    (
+        "logprobs",
+        FieldDisposition::Refused("probabilities of tokens are not known here"),
+    ),
+    (
+        "top_logprobs",
+        FieldDisposition::Refused("probabilities of tokens are not known here"),
+    ),
 ];
 
 /// The start of a base64 image, and its media type.
-const IMAGE_PREFIXES: [(&str, &str); 4] =
-    [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
+const IMAGE_PREFIXES: [(&str, &str); 4] = [
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+];
 
 /// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
@@ -53,17 +63,27 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
                 pairing.begin_user_turn();
                 history.push_parts(Role::User, decode_user_parts(&message)?);
             }
-            "assistant" => history.push_parts(Role::Assistant, decode_assistant_parts(&message, &mut pairing)?),
+            "assistant" => history.push_parts(
+                Role::Assistant,
+                decode_assistant_parts(&message, &mut pairing)?,
+            ),
             "tool" => {
                 pairing.begin_user_turn();
                 history.push_parts(Role::User, vec![decode_result(&message, &mut pairing)?]);
             }
-            _ => return Err(message.get("role").mismatch_error("system, user, assistant or tool")),
+            _ => {
+                return Err(message
+                    .get("role")
+                    .mismatch_error("system, user, assistant or tool"));
+            }
         }
     }
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
-    let mut options = RequestOptions { format: decode_format(&body.get("format"))?, ..RequestOptions::default() };
+    let mut options = RequestOptions {
+        format: decode_format(&body.get("format"))?,
+        ..RequestOptions::default()
+    };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
         tools.push(decode_tool(&described, &mut options)?);
@@ -77,7 +97,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         system: system.join("\n\n"),
         messages: history.messages.into(),
         tools: build_tool_set(tools)?,
-        max_output_tokens: if unlimited { None } else { limit.optional_count()? },
+        max_output_tokens: if unlimited {
+            None
+        } else {
+            limit.optional_count()?
+        },
         reasoning: decode_thinking(&body.get("think"))?,
         options,
         ..Request::default()
@@ -85,28 +109,43 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
     notes.extend(note_ignored_options(&model_options)?);
     // A missing `stream` means a stream on this wire.
-    Ok(DecodedRequest { notes, ..DecodedRequest::new(request, body.get("stream").value != &Value::Bool(false)) })
+    Ok(DecodedRequest {
+        notes,
+        ..DecodedRequest::new(request, body.get("stream").value != &Value::Bool(false))
+    })
 }
 
 /// Notes options that only concern Ollama's own models.
 fn note_ignored_options(model_options: &JsonField<'_>) -> Result<Vec<LossNote>, RequestError> {
     let known = |key: &str| {
         key == "num_predict"
-            || CAPABILITIES.param_paths.iter().any(|(_, place)| place.strip_prefix("options.") == Some(key))
+            || CAPABILITIES
+                .param_paths
+                .iter()
+                .any(|(_, place)| place.strip_prefix("options.") == Some(key))
     };
     let model_options = model_options.object_or_empty()?;
     // Options of the model runner, such as `num_ctx`, mean nothing to other providers.
     let unread = model_options.keys().filter(|key| !known(key));
-    Ok(unread.map(|key| LossNote::new(format!("options.{key}"), "left out: it is about Ollama's own models")).collect())
+    Ok(unread
+        .map(|key| {
+            LossNote::new(
+                format!("options.{key}"),
+                "left out: it is about Ollama's own models",
+            )
+        })
+        .collect())
 }
 
 /// Decodes the response format.
 fn decode_format(format: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     Ok(match format.value {
         Value::Null => ResponseFormat::Text,
-        Value::Object(schema) => {
-            ResponseFormat::Schema { name: String::new(), schema: schema.clone().into(), strict: true }
-        }
+        Value::Object(schema) => ResponseFormat::Schema {
+            name: String::new(),
+            schema: schema.clone().into(),
+            strict: true,
+        },
         value if value == "" => ResponseFormat::Text,
         value if value == "json" => ResponseFormat::Json,
         _ => return Err(format.mismatch_error("`json` or a JSON Schema")),
@@ -115,7 +154,10 @@ fn decode_format(format: &JsonField<'_>) -> Result<ResponseFormat, RequestError>
 
 /// Decodes the parts of a user message.
 fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
-    let mut parts: Vec<_> = decode_images(message)?.into_iter().map(MessagePart::Image).collect();
+    let mut parts: Vec<_> = decode_images(message)?
+        .into_iter()
+        .map(MessagePart::Image)
+        .collect();
     let words = message.get("content").text_or_empty()?;
     if !words.is_empty() {
         parts.push(MessagePart::text(words));
@@ -127,11 +169,21 @@ fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, Reques
 fn decode_images(message: &JsonField<'_>) -> Result<Vec<Image>, RequestError> {
     let picture = |picture: &JsonField<'_>| {
         let data = picture.required_text()?;
-        let kind = IMAGE_PREFIXES.iter().find(|(start, _)| data.starts_with(start));
+        let kind = IMAGE_PREFIXES
+            .iter()
+            .find(|(start, _)| data.starts_with(start));
         let media_type = kind.map_or("image/png", |(_, kind)| *kind).to_owned();
-        Ok(Image { media_type, data: data.to_owned() })
+        Ok(Image {
+            media_type,
+            data: data.to_owned(),
+        })
     };
-    message.get("images").list_items()?.iter().map(picture).collect()
+    message
+        .get("images")
+        .list_items()?
+        .iter()
+        .map(picture)
+        .collect()
 }
 
 /// Decodes the parts of an assistant message.
@@ -143,7 +195,10 @@ fn decode_assistant_parts(
     let thoughts = message.get("thinking").text_or_empty()?;
     let words = message.get("content").text_or_empty()?;
     if !thoughts.is_empty() {
-        parts.push(MessagePart::Thought { text: thoughts.to_owned(), opaque: None });
+        parts.push(MessagePart::Thought {
+            text: thoughts.to_owned(),
+            opaque: None,
+        });
     }
     if !words.is_empty() {
         parts.push(MessagePart::text(words));
@@ -152,7 +207,11 @@ fn decode_assistant_parts(
         let function = item.get("function");
         let name = function.get("name").required_text()?;
         let id = pairing.assign_call_id(item.get("id").text_or_empty()?, name);
-        parts.push(build_call(id.as_str(), name, decode_arguments(&function.get("arguments"))?));
+        parts.push(build_call(
+            id.as_str(),
+            name,
+            decode_arguments(&function.get("arguments"))?,
+        ));
     }
     Ok(parts)
 }
@@ -167,7 +226,10 @@ fn decode_arguments(field: &JsonField<'_>) -> Result<Map<String, Value>, Request
 }
 
 /// Decodes the result of a call.
-fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<MessagePart, RequestError> {
+fn decode_result(
+    message: &JsonField<'_>,
+    pairing: &mut CallPairing,
+) -> Result<MessagePart, RequestError> {
     let native = message.get("tool_call_id").text_or_empty()?;
     let (id, name) = pairing.match_result(native, message.get("tool_name").text_or_empty()?);
     let content = message.get("content").text_or_empty()?.to_owned();
@@ -181,7 +243,10 @@ fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<M
 }
 
 /// Decodes a tool.
-fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+fn decode_tool(
+    tool: &JsonField<'_>,
+    options: &mut RequestOptions,
+) -> Result<ToolSpec, RequestError> {
     let kind = tool.get("type");
     if !kind.is_absent() && kind.required_text()? != "function" {
         return Err(kind.mismatch_error("`function`"));

@@ -16,7 +16,9 @@ use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::openai_chat::decode_response::argument_text;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{ResponseCalls, ResponseState, WireDecoder, emit_text, note_unreadable};
+use crate::response_decoder::{
+    ResponseCalls, ResponseState, WireDecoder, emit_text, note_unreadable,
+};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -77,12 +79,19 @@ impl WireDecoder for OllamaDecoder {
         }
         let line: ResponseLine<'_> = match serde_json::from_str(data) {
             Ok(line) => line,
-            Err(error) => return note_unreadable(self, &format!("a line of the stream cannot be read: {error}"), out),
+            Err(error) => {
+                return note_unreadable(
+                    self,
+                    &format!("a line of the stream cannot be read: {error}"),
+                    out,
+                );
+            }
         };
         self.state.status.events += 1;
         // The server reports errors in the middle of a stream as a line of their own.
         if line.error.is_some() {
-            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
+            self.state
+                .note_error_event(ProviderError::from_body(data.as_bytes()), out);
         }
         let done = line.done.is_some_and(|done| done.get() == "true");
         match &line.message.0 {
@@ -90,7 +99,11 @@ impl WireDecoder for OllamaDecoder {
             None if done || line.error.is_some() => {}
             None => self.state.status.skipped += 1,
         }
-        let usage = Usage { input: line.prompt_eval_count.0, output: line.eval_count.0, ..Usage::default() };
+        let usage = Usage {
+            input: line.prompt_eval_count.0,
+            output: line.eval_count.0,
+            ..Usage::default()
+        };
         if usage != Usage::default() {
             out.push_event(Event::Usage(usage));
         }
@@ -111,7 +124,10 @@ impl WireDecoder for OllamaDecoder {
 impl OllamaDecoder {
     /// Decodes the message of a line.
     fn decode_message(&mut self, message: &LineMessage<'_>, out: &mut dyn EventSink) {
-        for (thought, words) in [(true, message.thinking.as_str()), (false, message.content.as_str())] {
+        for (thought, words) in [
+            (true, message.thinking.as_str()),
+            (false, message.content.as_str()),
+        ] {
             if !words.is_empty() {
                 self.state.calls.confirm_empty_calls(out);
                 emit_text(thought, words, out);
@@ -125,9 +141,17 @@ impl OllamaDecoder {
 
     /// Decodes a call, which is always complete.
     fn decode_call(&mut self, called: &ToolCall<'_>, out: &mut dyn EventSink) {
-        let position = self.state.begin_call(NativeCall::new(None, called.id.as_str()), out);
-        let ResponseCalls { list, next_index: next, .. } = &mut self.state.calls;
-        let Some(call) = position.and_then(|position| list.get_mut(position)) else { return };
+        let position = self
+            .state
+            .begin_call(NativeCall::new(None, called.id.as_str()), out);
+        let ResponseCalls {
+            list,
+            next_index: next,
+            ..
+        } = &mut self.state.calls;
+        let Some(call) = position.and_then(|position| list.get_mut(position)) else {
+            return;
+        };
         if let Some(function) = &called.function.0 {
             call.set_name(function.name.as_str(), next, out);
             let arguments = function.arguments.map_or("", RawValue::get);

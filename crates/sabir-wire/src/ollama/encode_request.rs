@@ -10,7 +10,8 @@
 use std::borrow::Cow;
 
 use sabir_call::{
-    Image, Message, MessagePart, ReasoningConfig, ReasoningEffort, Request, ResponseFormat, Role, ToolChoice, ToolSpec,
+    Image, Message, MessagePart, ReasoningConfig, ReasoningEffort, Request, ResponseFormat, Role,
+    ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -56,7 +57,9 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     match &request.options.format {
         ResponseFormat::Text => {}
         ResponseFormat::Json => params::insert_at_path(&mut body, "format", json!("json")),
-        ResponseFormat::Schema { schema, .. } => params::insert_at_path(&mut body, "format", schema.clone()),
+        ResponseFormat::Schema { schema, .. } => {
+            params::insert_at_path(&mut body, "format", schema.clone())
+        }
     }
     // Without the member, the server would stream.
     body.insert("stream".to_owned(), json!(options.streamed));
@@ -107,9 +110,13 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
                     images.extend(result.images.iter().map(|picture| json!(picture.data)));
                 }
             }
-            MessagePart::Text { text } if !text.is_empty() => own_words.push(Cow::Borrowed(text.as_str())),
+            MessagePart::Text { text } if !text.is_empty() => {
+                own_words.push(Cow::Borrowed(text.as_str()))
+            }
             MessagePart::Image(Image { data, .. }) => own_images.push(json!(data)),
-            MessagePart::ImageUrl { url } => own_words.push(Cow::Owned(unfetchable_image_text(url))),
+            MessagePart::ImageUrl { url } => {
+                own_words.push(Cow::Owned(unfetchable_image_text(url)))
+            }
             _ => {}
         }
     }
@@ -138,7 +145,8 @@ fn encode_assistant_message(message: &Message) -> Option<Value> {
             MessagePart::Text { text } => words.push_str(text),
             MessagePart::Thought { text, opaque: None } => thoughts.push_str(text),
             MessagePart::Call(call) => {
-                let function = json!({"index": calls.len(), "name": call.name, "arguments": call.arguments});
+                let function =
+                    json!({"index": calls.len(), "name": call.name, "arguments": call.arguments});
                 calls.push(json!({"id": short_id(call.id.as_str()), "function": function}));
             }
             _ => {}

@@ -43,23 +43,47 @@ struct OpenCall {
 impl OllamaEncoder {
     pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         let usage = Usage::default();
-        Self { metadata, calls: Vec::new(), calls_written: 0, usage, stop: None, templates: Default::default() }
+        Self {
+            metadata,
+            calls: Vec::new(),
+            calls_written: 0,
+            usage,
+            stop: None,
+            templates: Default::default(),
+        }
     }
 
     /// Writes a piece of text or of a thought; `field` is its member.
     fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
         let metadata = &self.metadata;
         let [for_text, for_thoughts] = &mut self.templates;
-        let template = if field == "content" { for_text } else { for_thoughts };
-        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
-            let mut out = Vec::new();
-            write_message_line(metadata, json!({field: text}), &mut out);
-            out
-        });
+        let template = if field == "content" {
+            for_text
+        } else {
+            for_thoughts
+        };
+        write_delta(
+            template,
+            TextDelta {
+                key: 0,
+                number: 0,
+                text,
+            },
+            out,
+            |_, text| {
+                let mut out = Vec::new();
+                write_message_line(metadata, json!({field: text}), &mut out);
+                out
+            },
+        );
     }
 
     /// Adds JSON text to a call's arguments.
-    fn append_arguments(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String)) {
+    fn append_arguments(
+        &mut self,
+        index: u32,
+        write: impl FnOnce(&mut ArgumentWriter, &mut String),
+    ) {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
             write(&mut call.writer, &mut call.arguments);
         }
@@ -67,10 +91,17 @@ impl OllamaEncoder {
 
     /// Completes a call and writes it.
     fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
-        let Some(position) = self.calls.iter().rposition(|call| call.index == index) else { return };
+        let Some(position) = self.calls.iter().rposition(|call| call.index == index) else {
+            return;
+        };
         let mut call = self.calls.remove(position);
         call.writer.close_call(&mut call.arguments);
-        let call = encode_call(&call.id, self.calls_written, &call.name, parse_arguments(&call.arguments));
+        let call = encode_call(
+            &call.id,
+            self.calls_written,
+            &call.name,
+            parse_arguments(&call.arguments),
+        );
         self.calls_written += 1;
         write_message_line(&self.metadata, json!({"tool_calls": [call]}), out);
     }
@@ -81,13 +112,23 @@ impl WireEncoder for OllamaEncoder {
         match event {
             Event::Text { text } => self.encode_text("content", text, out),
             Event::Thought { text } => self.encode_text("thinking", text, out),
-            Event::CallStart { index, id, name, .. } => {
+            Event::CallStart {
+                index, id, name, ..
+            } => {
                 let id = self.metadata.call_id(id, index);
                 let writer = ArgumentWriter::default();
                 let arguments = String::new();
-                self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments });
+                self.calls.push(OpenCall {
+                    index,
+                    id,
+                    name: name.to_owned(),
+                    writer,
+                    arguments,
+                });
             }
-            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+            Event::ArgStart { index, .. }
+            | Event::ArgDelta { index, .. }
+            | Event::ArgEnd { index, .. } => {
                 self.append_arguments(index, |writer, text| writer.encode_event(event, text));
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
@@ -112,7 +153,10 @@ impl WireEncoder for OllamaEncoder {
     /// Writes a line without text whose extra member clients ignore.
     fn encode_comment(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
         let mut body = line_head(&self.metadata);
-        body.insert("message".to_owned(), json!({"role": "assistant", "content": ""}));
+        body.insert(
+            "message".to_owned(),
+            json!({"role": "assistant", "content": ""}),
+        );
         body.insert("done".to_owned(), json!(false));
         body.insert(name.to_owned(), json!(words));
         write_line(&Value::Object(body), out);
@@ -120,7 +164,10 @@ impl WireEncoder for OllamaEncoder {
 
     fn finish(&mut self, out: &mut Vec<u8>) {
         let message = json!({"role": "assistant", "content": ""});
-        write_line(&final_line(&self.metadata, message, self.stop.as_ref(), self.usage), out);
+        write_line(
+            &final_line(&self.metadata, message, self.stop.as_ref(), self.usage),
+            out,
+        );
     }
 }
 
@@ -149,7 +196,12 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
                 let id = metadata.call_id(call.id.as_deref(), call.index);
-                calls.push(encode_call(&id, calls.len() as u64, &call.name, arguments_object(&call.arguments)));
+                calls.push(encode_call(
+                    &id,
+                    calls.len() as u64,
+                    &call.name,
+                    arguments_object(&call.arguments),
+                ));
             }
             DraftPart::Opaque(_) => {}
         }
@@ -163,7 +215,12 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), json!(calls));
     }
-    final_line(metadata, Value::Object(message), draft.stop.as_ref(), draft.usage)
+    final_line(
+        metadata,
+        Value::Object(message),
+        draft.stop.as_ref(),
+        draft.usage,
+    )
 }
 
 /// Encodes the body of an error response.
@@ -177,7 +234,12 @@ fn encode_call(id: &str, index: u64, name: &str, arguments: Map<String, Value>) 
 }
 
 /// Builds the last line of a stream, which is also the body of a response that is not streamed.
-fn final_line(metadata: &ResponseMetadata, message: Value, stop: Option<&(StopReason, String)>, usage: Usage) -> Value {
+fn final_line(
+    metadata: &ResponseMetadata,
+    message: Value,
+    stop: Option<&(StopReason, String)>,
+    usage: Usage,
+) -> Value {
     let (reason, raw) = stop_or_default(stop, false);
     let mut body = line_head(metadata);
     body.insert("message".to_owned(), message);
@@ -191,8 +253,16 @@ fn final_line(metadata: &ResponseMetadata, message: Value, stop: Option<&(StopRe
         (nanoseconds > 0).then(|| (name.to_owned(), json!(nanoseconds)))
     };
     body.extend(time("total_duration", metadata.total_duration));
-    body.extend(usage.input.map(|count| ("prompt_eval_count".to_owned(), json!(count))));
-    body.extend(usage.output.map(|count| ("eval_count".to_owned(), json!(count))));
+    body.extend(
+        usage
+            .input
+            .map(|count| ("prompt_eval_count".to_owned(), json!(count))),
+    );
+    body.extend(
+        usage
+            .output
+            .map(|count| ("eval_count".to_owned(), json!(count))),
+    );
     body.extend(time("eval_duration", metadata.generation_duration));
     Value::Object(body)
 }
@@ -201,7 +271,10 @@ fn final_line(metadata: &ResponseMetadata, message: Value, stop: Option<&(StopRe
 fn line_head(metadata: &ResponseMetadata) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(metadata.model));
-    body.insert("created_at".to_owned(), json!(format_timestamp(metadata.created)));
+    body.insert(
+        "created_at".to_owned(),
+        json!(format_timestamp(metadata.created)),
+    );
     body
 }
 

@@ -14,7 +14,8 @@
 //! path.
 
 use sabir_call::{
-    MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, RequestOptions, Role, ToolChoice, ToolSpec,
+    MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, RequestOptions, Role,
+    ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -65,13 +66,31 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("prompt_cache_retention", FieldDisposition::Harmless),
     ("metadata", FieldDisposition::LeftOut("nothing is stored")),
     ("store", FieldDisposition::LeftOut("nothing is stored")),
-    ("prediction", FieldDisposition::LeftOut("it only makes an answer faster")),
-    ("logit_bias", FieldDisposition::LeftOut("tokens are another provider's affair")),
-    ("web_search_options", FieldDisposition::LeftOut("a search that the provider runs")),
+    (
+        "prediction",
+        FieldDisposition::LeftOut("it only makes an answer faster"),
+    ),
+    (
+        "logit_bias",
+        FieldDisposition::LeftOut("tokens are another provider's affair"),
+    ),
+    (
+        "web_search_options",
+        FieldDisposition::LeftOut("a search that the provider runs"),
+    ),
     ("functions", FieldDisposition::Refused("use `tools`")),
-    ("function_call", FieldDisposition::Refused("use `tool_choice`")),
-    ("logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
-    ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+    (
+        "function_call",
+        FieldDisposition::Refused("use `tool_choice`"),
+    ),
+    (
+        "logprobs",
+        FieldDisposition::Refused("probabilities of tokens are not known here"),
+    ),
+    (
+        "top_logprobs",
+        FieldDisposition::Refused("probabilities of tokens are not known here"),
+    ),
     ("audio", FieldDisposition::Refused("only text is answered")),
 ];
 
@@ -92,14 +111,20 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
                 let result = history.build_result(id, false, text, images);
                 history.push_parts(Role::User, vec![result]);
             }
-            _ => return Err(message.get("role").mismatch_error("system, developer, user, assistant or tool")),
+            _ => {
+                return Err(message
+                    .get("role")
+                    .mismatch_error("system, developer, user, assistant or tool"));
+            }
         }
     }
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     reject_unsupported_values(&body)?;
-    let mut options =
-        RequestOptions { format: decode_format(&body.get("response_format"))?, ..RequestOptions::default() };
+    let mut options = RequestOptions {
+        format: decode_format(&body.get("response_format"))?,
+        ..RequestOptions::default()
+    };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
         tools.push(decode_tool(&described, &mut options)?);
@@ -113,8 +138,16 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         messages: history.messages.into(),
         tools: build_tool_set(tools)?,
         tool_choice: choice,
-        parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
-        max_output_tokens: if limit.is_some() { limit } else { body.get("max_tokens").optional_count()? },
+        parallel_calls: if one {
+            ParallelCalls::One
+        } else {
+            ParallelCalls::Many
+        },
+        max_output_tokens: if limit.is_some() {
+            limit
+        } else {
+            body.get("max_tokens").optional_count()?
+        },
         reasoning: self::decode_thinking(&body)?,
         options,
         ..Request::default()
@@ -128,8 +161,12 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         freeform_tools: freeform,
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
-        .validate_tool_choice()
+    DecodedRequest {
+        preferences,
+        notes,
+        ..DecodedRequest::new(request, body.get("stream").is_true())
+    }
+    .validate_tool_choice()
 }
 
 /// Refuses members whose name is supported but whose value is not.
@@ -148,7 +185,11 @@ fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
 /// Decodes the setting for token counts in a stream. Without a stream they are always reported.
 fn decode_usage_reporting(body: &JsonField<'_>) -> UsageReporting {
     let asked = body.get("stream_options").get("include_usage").is_true();
-    if asked || !body.get("stream").is_true() { UsageReporting::Reported } else { UsageReporting::Hidden }
+    if asked || !body.get("stream").is_true() {
+        UsageReporting::Reported
+    } else {
+        UsageReporting::Hidden
+    }
 }
 
 /// Decodes the response format.
@@ -193,10 +234,19 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         "image_url" => {
             let address = part.get("image_url");
             // Some clients send the address as a string instead of an object.
-            decode_image_url(&if address.value.is_string() { address } else { address.get("url") })
+            decode_image_url(&if address.value.is_string() {
+                address
+            } else {
+                address.get("url")
+            })
         }
-        "file" => Ok(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: part.value.clone() })),
-        _ => Err(part.get("type").mismatch_error("`text`, `image_url` or `file`")),
+        "file" => Ok(MessagePart::Opaque(OpaqueState {
+            wire: NAME.to_owned(),
+            data: part.value.clone(),
+        })),
+        _ => Err(part
+            .get("type")
+            .mismatch_error("`text`, `image_url` or `file`")),
     }
 }
 
@@ -208,19 +258,32 @@ fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, R
         // it.
         ["reasoning_content", "reasoning"].iter().map(|key| message.get(key)).find(|field| !field.is_absent());
     if let Some(thought) = thought {
-        found.push(MessagePart::Thought { text: thought.required_text()?.to_owned(), opaque: None });
+        found.push(MessagePart::Thought {
+            text: thought.required_text()?.to_owned(),
+            opaque: None,
+        });
     }
     for detail in message.get("reasoning_details").list_items()? {
         found.push(decode_reasoning_detail(detail.object_or_empty()?));
     }
     let content = decode_parts(&message.get("content"))?;
-    found.extend(content.into_iter().filter(|part| !matches!(part, MessagePart::Text { text } if text.is_empty())));
+    found.extend(
+        content
+            .into_iter()
+            .filter(|part| !matches!(part, MessagePart::Text { text } if text.is_empty())),
+    );
     for item in message.get("tool_calls").list_items()? {
         if item.get("type").value == "custom" {
             let custom = item.get("custom");
-            let given =
-                Map::from_iter([(native_tools::INPUT.to_owned(), Value::from(custom.get("input").required_text()?))]);
-            found.push(build_call(item.get("id").required_text()?, custom.get("name").required_text()?, given));
+            let given = Map::from_iter([(
+                native_tools::INPUT.to_owned(),
+                Value::from(custom.get("input").required_text()?),
+            )]);
+            found.push(build_call(
+                item.get("id").required_text()?,
+                custom.get("name").required_text()?,
+                given,
+            ));
             continue;
         }
         let function = item.get("function");
@@ -237,16 +300,27 @@ fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, R
 /// Decodes a reasoning detail; its text becomes a thought.
 fn decode_reasoning_detail(mut detail: Map<String, Value>) -> MessagePart {
     // The text becomes the thought's; the rest, with its signature, is the opaque state.
-    let text = detail.shift_remove("text").or_else(|| detail.shift_remove("summary"));
-    let opaque = OpaqueState { wire: NAME.to_owned(), data: Value::Object(detail) };
+    let text = detail
+        .shift_remove("text")
+        .or_else(|| detail.shift_remove("summary"));
+    let opaque = OpaqueState {
+        wire: NAME.to_owned(),
+        data: Value::Object(detail),
+    };
     match text {
-        Some(Value::String(text)) if !text.is_empty() => MessagePart::Thought { text, opaque: Some(opaque) },
+        Some(Value::String(text)) if !text.is_empty() => MessagePart::Thought {
+            text,
+            opaque: Some(opaque),
+        },
         _ => MessagePart::Opaque(opaque),
     }
 }
 
 /// Decodes a tool.
-fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+fn decode_tool(
+    tool: &JsonField<'_>,
+    options: &mut RequestOptions,
+) -> Result<ToolSpec, RequestError> {
     match tool.get("type").required_text()? {
         "function" => decode_function_tool(&tool.get("function"), options),
         "custom" => decode_custom_tool(&tool.get("custom"), options),
@@ -255,7 +329,10 @@ fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<Too
 }
 
 /// Decodes a custom tool, whose input is one text.
-fn decode_custom_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+fn decode_custom_tool(
+    tool: &JsonField<'_>,
+    options: &mut RequestOptions,
+) -> Result<ToolSpec, RequestError> {
     let name = tool.get("name").required_text()?;
     let description = tool.get("description").text_or_empty()?;
     let mut format = tool.get("format").object_or_empty()?;
@@ -268,23 +345,36 @@ fn decode_custom_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Res
         data.insert("format".to_owned(), Value::Object(format));
     }
     let spec = openai_responses::decode_freeform_tool(&JsonField::root(&data))?;
-    options.native.push(OpaqueState { wire: openai_responses::NAME.to_owned(), data });
+    options.native.push(OpaqueState {
+        wire: openai_responses::NAME.to_owned(),
+        data,
+    });
     Ok(spec)
 }
 
 /// Returns the field with the name of a tool or of a choice of either type.
 fn tool_name_field<'f>(tool: &JsonField<'f>) -> JsonField<'f> {
-    tool.get(if tool.get("type").value == "custom" { "custom" } else { "function" }).get("name")
+    tool.get(if tool.get("type").value == "custom" {
+        "custom"
+    } else {
+        "function"
+    })
+    .get("name")
 }
 
 /// Decodes the tool choice. A list of allowed tools removes the others.
-fn decode_tool_choice(choice: &JsonField<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
+fn decode_tool_choice(
+    choice: &JsonField<'_>,
+    tools: &mut Vec<ToolSpec>,
+) -> Result<ToolChoice, RequestError> {
     if choice.get("type").value == "allowed_tools" {
         let list = choice.get("allowed_tools");
         return restrict_allowed_tools(&list, tools, tool_name_field);
     }
     if choice.value.is_object() {
-        return Ok(ToolChoice::Tool(tool_name_field(choice).required_text()?.to_owned()));
+        return Ok(ToolChoice::Tool(
+            tool_name_field(choice).required_text()?.to_owned(),
+        ));
     }
     Ok(match choice.text_or_empty()? {
         "" | "auto" => ToolChoice::Auto,

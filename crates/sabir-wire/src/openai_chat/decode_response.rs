@@ -184,12 +184,17 @@ impl WireDecoder for OpenAiChatDecoder {
         let chunk: ChatChunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
             Err(error) => {
-                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+                return note_unreadable(
+                    self,
+                    &format!("an event of the stream cannot be read: {error}"),
+                    out,
+                );
             }
         };
         self.state.status.events += 1;
         if chunk.error.is_some() || name == "error" || chunk.object.as_str() == "error" {
-            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
+            self.state
+                .note_error_event(ProviderError::from_body(data.as_bytes()), out);
         } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
             self.state.status.skipped += 1;
         }
@@ -201,7 +206,10 @@ impl WireDecoder for OpenAiChatDecoder {
                 self.state.status.skipped += 1;
             }
         }
-        let usage = chunk.usage.0.or_else(|| chunk.x_groq.0.and_then(|groq| groq.usage.0));
+        let usage = chunk
+            .usage
+            .0
+            .or_else(|| chunk.x_groq.0.and_then(|groq| groq.usage.0));
         emit_owned_usage(usage, out);
     }
 
@@ -221,7 +229,9 @@ impl OpenAiChatDecoder {
         self.state.status.ended = true;
         self.state.status.events += 1;
         self.state.calls.mark_ends_seen(out);
-        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
+        self.state
+            .calls
+            .apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
     }
 
     /// Decodes a choice.
@@ -229,7 +239,9 @@ impl OpenAiChatDecoder {
         let whole = choice.message.0.is_some();
         if let Some(delta) = choice.delta.0.as_ref().or(choice.message.0.as_deref()) {
             self.decode_reasoning(delta, out);
-            delta.content.for_each_text(false, &mut |thought, words| emit_text(thought, words, out));
+            delta
+                .content
+                .for_each_text(false, &mut |thought, words| emit_text(thought, words, out));
             if !delta.refusal.as_str().is_empty() {
                 self.refused = true;
                 emit_text(false, delta.refusal.as_str(), out);
@@ -239,7 +251,9 @@ impl OpenAiChatDecoder {
                 let label = if whole { Some(position) } else { call.index.0 };
                 match &call.function.0 {
                     Some(function) => self.decode_call(label, call.id.as_str(), function, out),
-                    None => self.decode_call(label, call.id.as_str(), &FunctionCall::default(), out),
+                    None => {
+                        self.decode_call(label, call.id.as_str(), &FunctionCall::default(), out)
+                    }
                 }
             }
             if let Some(function) = &delta.function_call.0 {
@@ -266,10 +280,14 @@ impl OpenAiChatDecoder {
                 });
             }
         }
-        let Some(details) = delta.reasoning_details else { return };
+        let Some(details) = delta.reasoning_details else {
+            return;
+        };
         let details: Vec<Value> = serde_json::from_str(details.get()).unwrap_or_default();
         for mut detail in details {
-            let Some(object) = detail.as_object_mut() else { continue };
+            let Some(object) = detail.as_object_mut() else {
+                continue;
+            };
             for key in ["text", "summary"] {
                 if let Some(Value::String(words)) = object.remove(key)
                     && !said
@@ -277,23 +295,45 @@ impl OpenAiChatDecoder {
                     emit_text(true, &words, out);
                 }
             }
-            let full = |key: &str| object.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+            let full = |key: &str| {
+                object
+                    .get(key)
+                    .and_then(Value::as_str)
+                    .is_some_and(|text| !text.is_empty())
+            };
             if full("data") || full("signature") {
-                out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data: detail }));
+                out.push_event(Event::Opaque(&OpaqueState {
+                    wire: NAME.to_owned(),
+                    data: detail,
+                }));
             }
         }
     }
 
     /// Decodes a call or a piece of one.
-    fn decode_call(&mut self, label: Option<u64>, id: &str, function: &FunctionCall<'_>, out: &mut dyn EventSink) {
+    fn decode_call(
+        &mut self,
+        label: Option<u64>,
+        id: &str,
+        function: &FunctionCall<'_>,
+        out: &mut dyn EventSink,
+    ) {
         let name = function.name.as_str();
-        let arguments = function.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
+        let arguments = function
+            .arguments
+            .map(|raw| argument_text(raw.get()))
+            .unwrap_or_default();
         if id.is_empty() && name.is_empty() && arguments.is_empty() {
             return;
         }
         let known = self.find_call(label, id, name, &arguments);
-        let Some(position) = known.or_else(|| self.begin_call(label, id, out)) else { return };
-        let (Some(call), Some(hash)) = (self.state.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
+        let Some(position) = known.or_else(|| self.begin_call(label, id, out)) else {
+            return;
+        };
+        let (Some(call), Some(hash)) = (
+            self.state.calls.list.get_mut(position),
+            self.hashes.get_mut(position),
+        ) else {
             return;
         };
         if call.id.is_empty() {
@@ -316,9 +356,20 @@ impl OpenAiChatDecoder {
     }
 
     /// Starts a call. The calls before it that are complete end here.
-    fn begin_call(&mut self, label: Option<u64>, id: &str, out: &mut dyn EventSink) -> Option<usize> {
+    fn begin_call(
+        &mut self,
+        label: Option<u64>,
+        id: &str,
+        out: &mut dyn EventSink,
+    ) -> Option<usize> {
         // Incomplete calls stay open, because servers may interleave the deltas of several calls.
-        for call in self.state.calls.list.iter_mut().filter(|call| call.is_whole()) {
+        for call in self
+            .state
+            .calls
+            .list
+            .iter_mut()
+            .filter(|call| call.is_whole())
+        {
             call.mark_end_seen(&mut self.state.calls.next_index, out);
         }
         let position = self.state.begin_call(NativeCall::new(label, id), out)?;
@@ -327,14 +378,24 @@ impl OpenAiChatDecoder {
     }
 
     /// Returns the position of the call that a delta belongs to; `None` if it begins a new one.
-    fn find_call(&self, label: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+    fn find_call(
+        &self,
+        label: Option<u64>,
+        id: &str,
+        name: &str,
+        arguments: &str,
+    ) -> Option<usize> {
         let list = &self.state.calls.list;
-        let fits = |call: &NativeCall| label.is_none() || call.label.is_none() || call.label == label;
+        let fits =
+            |call: &NativeCall| label.is_none() || call.label.is_none() || call.label == label;
         if !id.is_empty() {
             // One id with two tool names means two calls; one id with the same name again means a
             // repetition.
-            let other = |call: &NativeCall| call.is_whole() && !name.is_empty() && name != call.name;
-            let known = list.iter().rposition(|call| call.id == id && fits(call) && !other(call));
+            let other =
+                |call: &NativeCall| call.is_whole() && !name.is_empty() && name != call.name;
+            let known = list
+                .iter()
+                .rposition(|call| call.id == id && fits(call) && !other(call));
             let unnamed = || {
                 let position = list.iter().rposition(|call| call.label == label)?;
                 let call = list.get(position)?;
@@ -352,7 +413,9 @@ impl OpenAiChatDecoder {
         }
         let other = name != call.name && !call.name.is_empty();
         let begins = if call.is_whole() || !call.is_open() {
-            other || label.is_none() || !(arguments.is_empty() || self.is_repeat(position, arguments))
+            other
+                || label.is_none()
+                || !(arguments.is_empty() || self.is_repeat(position, arguments))
         } else {
             other && call.has_arguments()
         };
@@ -363,7 +426,9 @@ impl OpenAiChatDecoder {
     fn is_repeat(&self, position: usize, arguments: &str) -> bool {
         let mut hash = DefaultHasher::new();
         hash.write(arguments.as_bytes());
-        self.hashes.get(position).is_some_and(|known| known.finish() == hash.finish())
+        self.hashes
+            .get(position)
+            .is_some_and(|known| known.finish() == hash.finish())
     }
 
     /// Applies a finish reason, and emits it if it is new.
@@ -409,14 +474,25 @@ fn emit_usage(found: &LenientObject<Box<TokenCounts>>, out: &mut dyn EventSink) 
         // xAI does not include reasoning in the output count; the total shows it.
         if let (Some(reasoning), Some(written), Some(read)) = (reasoning, output, input)
             && reasoning > 0
-            && found.total_tokens.0 == read.checked_add(written).and_then(|sum| sum.checked_add(reasoning))
+            && found.total_tokens.0
+                == read
+                    .checked_add(written)
+                    .and_then(|sum| sum.checked_add(reasoning))
         {
             output = Some(written.saturating_add(reasoning));
         }
         let details = found.prompt_tokens_details.0.as_ref();
-        let cache_read = details.and_then(|details| details.cached_tokens.0).or(found.prompt_cache_hit_tokens.0);
+        let cache_read = details
+            .and_then(|details| details.cached_tokens.0)
+            .or(found.prompt_cache_hit_tokens.0);
         let cache_write = details.and_then(|details| details.cache_write_tokens.0);
-        let usage = Usage { input, output, cache_read, cache_write, reasoning };
+        let usage = Usage {
+            input,
+            output,
+            cache_read,
+            cache_write,
+            reasoning,
+        };
         if usage != Usage::default() {
             out.push_event(Event::Usage(usage));
         }

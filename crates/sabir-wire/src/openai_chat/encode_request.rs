@@ -6,7 +6,8 @@
 //! provider has a field for them.
 
 use sabir_call::{
-    Image, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role, ToolChoice, ToolSpec,
+    Image, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role,
+    ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -39,7 +40,11 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     if !request.tools.is_empty() {
         body.insert(
             "tools".to_owned(),
-            request.tools.iter().map(|spec| encode_tool(spec, is_strict(request, spec))).collect(),
+            request
+                .tools
+                .iter()
+                .map(|spec| encode_tool(spec, is_strict(request, spec)))
+                .collect(),
         );
         if let Some(choice) = encode_tool_choice(&request.tool_choice) {
             body.insert("tool_choice".to_owned(), choice);
@@ -50,7 +55,11 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     }
     if let Some(limit) = request.max_output_tokens {
         // Most servers know only the older name; OpenAI's reasoning models refuse it.
-        let key = if options.completion_limit { "max_completion_tokens" } else { "max_tokens" };
+        let key = if options.completion_limit {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        };
         body.insert(key.to_owned(), json!(limit));
     }
     if let Some(effort) = thinking::encode_effort(request.reasoning) {
@@ -76,15 +85,20 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
         match part {
             MessagePart::Result(result) => {
                 let id = short_id(result.id.as_str());
-                messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
+                messages
+                    .push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
                 if !result.images.is_empty() {
                     content.push(json!({"type": "text", "text": image_caption(result, &id)}));
                     content.extend(result.images.iter().map(encode_image));
                 }
             }
-            MessagePart::Text { text } if !text.is_empty() => own.push(json!({"type": "text", "text": text})),
+            MessagePart::Text { text } if !text.is_empty() => {
+                own.push(json!({"type": "text", "text": text}))
+            }
             MessagePart::Image(picture) => own.push(encode_image(picture)),
-            MessagePart::ImageUrl { url } => own.push(json!({"type": "image_url", "image_url": {"url": url}})),
+            MessagePart::ImageUrl { url } => {
+                own.push(json!({"type": "image_url", "image_url": {"url": url}}))
+            }
             MessagePart::Opaque(state) if state.wire == NAME => own.push(state.data.clone()),
             _ => {}
         }
@@ -93,7 +107,9 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
     match content.as_slice() {
         [] => {}
         // Many servers accept only a string here, so a single text is not sent as a list of parts.
-        [one] if one.get("text").is_some() => messages.push(json!({"role": "user", "content": one.get("text")})),
+        [one] if one.get("text").is_some() => {
+            messages.push(json!({"role": "user", "content": one.get("text")}))
+        }
         _ => messages.push(json!({"role": "user", "content": content})),
     }
 }
@@ -113,9 +129,10 @@ fn encode_assistant_message(message: &Message, options: &WireOptions) -> Option<
         match part {
             MessagePart::Text { text } => words.push_str(text),
             MessagePart::Thought { text, opaque: None } => thoughts.push_str(text),
-            MessagePart::Thought { text, opaque: Some(opaque) } => {
-                details.extend(encode_reasoning_detail(opaque, text))
-            }
+            MessagePart::Thought {
+                text,
+                opaque: Some(opaque),
+            } => details.extend(encode_reasoning_detail(opaque, text)),
             MessagePart::Opaque(opaque) => details.extend(encode_reasoning_detail(opaque, "")),
             MessagePart::Call(call) => {
                 let arguments = Value::Object(call.arguments.clone()).to_string();
@@ -131,8 +148,19 @@ fn encode_assistant_message(message: &Message, options: &WireOptions) -> Option<
     let mut body = Map::new();
     body.insert("role".to_owned(), json!("assistant"));
     // OpenAI itself writes `null` for a message that has only calls.
-    body.insert("content".to_owned(), if words.is_empty() { Value::Null } else { Value::String(words) });
-    if let Some(field) = options.thought_field.as_ref().filter(|_| !thoughts.is_empty()) {
+    body.insert(
+        "content".to_owned(),
+        if words.is_empty() {
+            Value::Null
+        } else {
+            Value::String(words)
+        },
+    );
+    if let Some(field) = options
+        .thought_field
+        .as_ref()
+        .filter(|_| !thoughts.is_empty())
+    {
         body.insert(field.clone(), Value::String(thoughts));
     }
     if !details.is_empty() {
@@ -151,8 +179,13 @@ fn encode_reasoning_detail(opaque: &OpaqueState, thought: &str) -> Option<Value>
     }
     let mut detail = opaque.data.clone();
     if let Some(detail) = detail.as_object_mut().filter(|_| !thought.is_empty()) {
-        let summary = detail.get("type").is_some_and(|kind| kind == "reasoning.summary");
-        detail.insert(if summary { "summary" } else { "text" }.to_owned(), json!(thought));
+        let summary = detail
+            .get("type")
+            .is_some_and(|kind| kind == "reasoning.summary");
+        detail.insert(
+            if summary { "summary" } else { "text" }.to_owned(),
+            json!(thought),
+        );
     }
     Some(detail)
 }
@@ -162,8 +195,16 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
     Some(match format {
         ResponseFormat::Text => return None,
         ResponseFormat::Json => json!({"type": "json_object"}),
-        ResponseFormat::Schema { name, schema, strict } => {
-            let name = if name.is_empty() { DEFAULT_SCHEMA_NAME } else { name };
+        ResponseFormat::Schema {
+            name,
+            schema,
+            strict,
+        } => {
+            let name = if name.is_empty() {
+                DEFAULT_SCHEMA_NAME
+            } else {
+                name
+            };
             json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": strict}})
         }
     })

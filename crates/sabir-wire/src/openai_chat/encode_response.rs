@@ -5,7 +5,8 @@
 //! leaves the call out.
 
 use sabir_call::{
-    DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage,
+    DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState, Event, ModelErrorKind,
+    StopReason, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -68,10 +69,21 @@ impl OpenAiChatEncoder {
         }
         let metadata = &self.metadata;
         let [for_text, for_thoughts, _] = &mut self.templates;
-        let template = if field == "content" { for_text } else { for_thoughts };
-        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
-            delta_chunk(metadata, json!({field: text}))
-        });
+        let template = if field == "content" {
+            for_text
+        } else {
+            for_thoughts
+        };
+        write_delta(
+            template,
+            TextDelta {
+                key: 0,
+                number: 0,
+                text,
+            },
+            out,
+            |_, text| delta_chunk(metadata, json!({field: text})),
+        );
     }
 
     /// Writes the text that `write` adds to a call's arguments.
@@ -83,14 +95,23 @@ impl OpenAiChatEncoder {
     ) {
         self.fragment.clear();
         let mut is_text = false;
-        if let Some((_, arguments)) = self.calls.iter_mut().rev().find(|(known, _)| *known == index) {
+        if let Some((_, arguments)) = self
+            .calls
+            .iter_mut()
+            .rev()
+            .find(|(known, _)| *known == index)
+        {
             write(arguments, &mut self.fragment);
             is_text = arguments.is_text();
         }
         if !self.fragment.is_empty() {
             let metadata = &self.metadata;
             let [.., template] = &mut self.templates;
-            let fragment = TextDelta { key: index.into(), number: 0, text: &self.fragment };
+            let fragment = TextDelta {
+                key: index.into(),
+                number: 0,
+                text: &self.fragment,
+            };
             write_delta(template, fragment, out, |_, text| {
                 let call = match is_text {
                     true => json!({"index": index, "custom": {"input": text}}),
@@ -107,7 +128,9 @@ impl WireEncoder for OpenAiChatEncoder {
         match event {
             Event::Text { text } => self.encode_text("content", text, out),
             Event::Thought { text } => self.encode_text("reasoning_content", text, out),
-            Event::CallStart { index, id, name, .. } => {
+            Event::CallStart {
+                index, id, name, ..
+            } => {
                 self.has_calls = true;
                 let freeform = is_freeform(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
@@ -123,7 +146,9 @@ impl WireEncoder for OpenAiChatEncoder {
                 };
                 self.encode_delta(json!({"tool_calls": [call]}), out);
             }
-            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+            Event::ArgStart { index, .. }
+            | Event::ArgDelta { index, .. }
+            | Event::ArgEnd { index, .. } => {
                 self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
@@ -131,7 +156,10 @@ impl WireEncoder for OpenAiChatEncoder {
                 self.calls.retain(|(known, _)| *known != index);
             }
             Event::CallCut { index, .. } => {
-                self.freeform_truncated |= self.calls.iter().any(|(known, call)| *known == index && call.is_text());
+                self.freeform_truncated |= self
+                    .calls
+                    .iter()
+                    .any(|(known, call)| *known == index && call.is_text());
                 self.encode_arguments(index, CallArgumentWriter::leave_truncated, out);
                 self.calls.retain(|(known, _)| *known != index);
             }
@@ -153,9 +181,20 @@ impl WireEncoder for OpenAiChatEncoder {
             self.encode_delta(json!({"content": ""}), out);
         }
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
-        let word = if self.freeform_truncated { stop_word(StopReason::Length, "") } else { stop_word(reason, raw) };
-        write_chunk(&self.metadata, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
-        if self.usage.is_some() && self.metadata.preferences.usage_reporting == UsageReporting::Reported {
+        let word = if self.freeform_truncated {
+            stop_word(StopReason::Length, "")
+        } else {
+            stop_word(reason, raw)
+        };
+        write_chunk(
+            &self.metadata,
+            json!([{"index": 0, "delta": {}, "finish_reason": word}]),
+            None,
+            out,
+        );
+        if self.usage.is_some()
+            && self.metadata.preferences.usage_reporting == UsageReporting::Reported
+        {
             write_chunk(&self.metadata, json!([]), self.usage, out);
         }
         sse::encode_event("", "[DONE]", out);
@@ -175,7 +214,12 @@ fn delta_choice(delta: Value) -> Value {
 }
 
 /// Writes a chunk.
-fn write_chunk(metadata: &ResponseMetadata, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
+fn write_chunk(
+    metadata: &ResponseMetadata,
+    choices: Value,
+    usage: Option<Usage>,
+    out: &mut Vec<u8>,
+) {
     let mut chunk = json!({
         "id": metadata.id, "object": "chat.completion.chunk", "created": metadata.created, "model": metadata.model, "choices": choices,
     });
@@ -223,7 +267,11 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
 
 /// Returns true if the input of the tool is text.
 fn is_freeform(metadata: &ResponseMetadata, name: &str) -> bool {
-    metadata.preferences.freeform_tools.iter().any(|known| known == name)
+    metadata
+        .preferences
+        .freeform_tools
+        .iter()
+        .any(|known| known == name)
 }
 
 /// Encodes a call. A truncated call lacks its closing bracket; one with a text input cannot show it
@@ -234,7 +282,14 @@ fn encode_call(metadata: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
         return None;
     }
     let mut arguments = String::new();
-    for DraftArgument { name, form, text, partial, .. } in &call.arguments {
+    for DraftArgument {
+        name,
+        form,
+        text,
+        partial,
+        ..
+    } in &call.arguments
+    {
         writer.start_argument(name, *form, &mut arguments);
         writer.push_delta(text, &mut arguments);
         if !partial {
@@ -247,8 +302,12 @@ fn encode_call(metadata: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
     }
     let id = metadata.call_id(call.id.as_deref(), call.index);
     Some(match writer.is_text() {
-        true => json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": arguments}}),
-        false => json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}),
+        true => {
+            json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": arguments}})
+        }
+        false => {
+            json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+        }
     })
 }
 
@@ -267,8 +326,15 @@ pub(crate) fn encode_error(error: &ProviderError) -> Value {
         _ => ("server_error", "server_error"),
     };
     // Clients react to these two codes, so a provider's own code must not hide them.
-    let fixed = matches!(error.kind, ModelErrorKind::TooLong | ModelErrorKind::UnknownModel);
-    let code = if error.code.is_empty() || fixed { usual } else { &error.code };
+    let fixed = matches!(
+        error.kind,
+        ModelErrorKind::TooLong | ModelErrorKind::UnknownModel
+    );
+    let code = if error.code.is_empty() || fixed {
+        usual
+    } else {
+        &error.code
+    };
     let code = Some(code).filter(|code| !code.is_empty());
     json!({"error": {"message": error.message, "type": kind, "param": error.request_path, "code": code}})
 }
@@ -280,15 +346,29 @@ fn encode_usage(usage: Usage) -> Value {
     let mut value = Map::new();
     value.insert("prompt_tokens".to_owned(), json!(input));
     value.insert("completion_tokens".to_owned(), json!(output));
-    value.insert("total_tokens".to_owned(), json!(input.saturating_add(output)));
+    value.insert(
+        "total_tokens".to_owned(),
+        json!(input.saturating_add(output)),
+    );
     let mut details = Map::new();
-    details.extend(usage.cache_read.map(|count| ("cached_tokens".to_owned(), json!(count))));
-    details.extend(usage.cache_write.map(|count| ("cache_write_tokens".to_owned(), json!(count))));
+    details.extend(
+        usage
+            .cache_read
+            .map(|count| ("cached_tokens".to_owned(), json!(count))),
+    );
+    details.extend(
+        usage
+            .cache_write
+            .map(|count| ("cache_write_tokens".to_owned(), json!(count))),
+    );
     if !details.is_empty() {
         value.insert("prompt_tokens_details".to_owned(), Value::Object(details));
     }
     if let Some(count) = usage.reasoning {
-        value.insert("completion_tokens_details".to_owned(), json!({"reasoning_tokens": count}));
+        value.insert(
+            "completion_tokens_details".to_owned(),
+            json!({"reasoning_tokens": count}),
+        );
     }
     Value::Object(value)
 }

@@ -18,7 +18,11 @@ pub(crate) enum CallArgumentWriter {
 impl CallArgumentWriter {
     /// Creates a writer; `freeform` is true if the tool's input is text.
     pub(crate) fn new(freeform: bool) -> Self {
-        if freeform { Self::Text(None, String::new()) } else { Self::Json(ArgumentWriter::default()) }
+        if freeform {
+            Self::Text(None, String::new())
+        } else {
+            Self::Json(ArgumentWriter::default())
+        }
     }
 
     /// Returns true if the arguments are one text.
@@ -61,7 +65,10 @@ impl CallArgumentWriter {
         match self {
             Self::Json(writer) => writer.end_argument(lead, out),
             Self::Text(open, held) => {
-                if open.take().is_some_and(|form| !matches!(form, ArgForm::String | ArgForm::Json)) {
+                if open
+                    .take()
+                    .is_some_and(|form| !matches!(form, ArgForm::String | ArgForm::Json))
+                {
                     out.push_str(lead);
                     out.push_str(&std::mem::take(held));
                 }

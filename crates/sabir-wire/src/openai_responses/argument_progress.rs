@@ -39,24 +39,40 @@ impl TextProgress {
         let mut hash = DefaultHasher::new();
         // Comparing hashes of the prefix avoids keeping every text twice.
         hash.write(whole.as_bytes().get(..self.length)?);
-        whole.get(self.length..).filter(|_| hash.finish() == self.hash.finish())
+        whole
+            .get(self.length..)
+            .filter(|_| hash.finish() == self.hash.finish())
     }
 }
 
 impl ArgumentProgress {
     /// Creates an empty state for the call at this position.
     pub(super) fn new(position: usize, custom: bool) -> Self {
-        Self { position, custom, complete: false, progress: TextProgress::default() }
+        Self {
+            position,
+            custom,
+            complete: false,
+            progress: TextProgress::default(),
+        }
     }
 
     /// Adds a piece.
-    pub(super) fn push_arguments(&mut self, call: &mut NativeCall, text: &str, out: &mut dyn EventSink) {
+    pub(super) fn push_arguments(
+        &mut self,
+        call: &mut NativeCall,
+        text: &str,
+        out: &mut dyn EventSink,
+    ) {
         if text.is_empty() {
             return;
         }
         // A custom tool's text becomes the string value of its one argument.
         if self.custom {
-            let mut json = if self.progress.length == 0 { format!("{{\"{INPUT}\":\"") } else { String::new() };
+            let mut json = if self.progress.length == 0 {
+                format!("{{\"{INPUT}\":\"")
+            } else {
+                String::new()
+            };
             escape_json(text, &mut json);
             call.push_arguments(&json, out);
         } else {
@@ -67,7 +83,12 @@ impl ArgumentProgress {
 
     /// Adds the rest of the whole text. If the pieces are already complete, the text repeats the
     /// same value, in any spelling.
-    pub(super) fn complete_with(&mut self, call: &mut NativeCall, text: &str, out: &mut dyn EventSink) {
+    pub(super) fn complete_with(
+        &mut self,
+        call: &mut NativeCall,
+        text: &str,
+        out: &mut dyn EventSink,
+    ) {
         // An empty text adds nothing, and a complete or closed call takes no more.
         if text.is_empty() || call.is_whole() || !call.is_open() {
             return;
@@ -79,10 +100,19 @@ impl ArgumentProgress {
     }
 
     /// Notes that the end was seen, and closes the JSON text of a custom tool.
-    pub(super) fn end_arguments(&mut self, call: &mut NativeCall, next: &mut u32, out: &mut dyn EventSink) {
+    pub(super) fn end_arguments(
+        &mut self,
+        call: &mut NativeCall,
+        next: &mut u32,
+        out: &mut dyn EventSink,
+    ) {
         if self.custom && call.is_open() {
             call.push_arguments(
-                &if self.progress.length == 0 { format!("{{\"{INPUT}\":\"\"}}") } else { "\"}".to_owned() },
+                &if self.progress.length == 0 {
+                    format!("{{\"{INPUT}\":\"\"}}")
+                } else {
+                    "\"}".to_owned()
+                },
                 out,
             );
         }

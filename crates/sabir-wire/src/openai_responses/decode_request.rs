@@ -12,7 +12,9 @@
 //! `item_reference`, images by file), background responses, and log probabilities: each is an error
 //! that names its path.
 
-use sabir_call::{MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions, Role, ToolChoice, ToolSpec};
+use sabir_call::{
+    MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions, Role, ToolChoice, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
 use super::{CAPABILITIES, NAME};
@@ -28,8 +30,9 @@ use crate::params;
 use crate::thinking;
 
 /// The treatment of members that refer to state stored by the provider.
-const STATELESS: FieldDisposition =
-    FieldDisposition::Refused("nothing is kept between requests: send the whole history as `input`");
+const STATELESS: FieldDisposition = FieldDisposition::Refused(
+    "nothing is kept between requests: send the whole history as `input`",
+);
 
 /// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
@@ -56,16 +59,27 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("prompt_cache_retention", FieldDisposition::Harmless),
     ("client_metadata", FieldDisposition::Harmless),
     ("store", FieldDisposition::LeftOut("nothing is stored")),
-    ("max_tool_calls", FieldDisposition::LeftOut("it counts calls of tools that the provider runs")),
+    (
+        "max_tool_calls",
+        FieldDisposition::LeftOut("it counts calls of tools that the provider runs"),
+    ),
     (
         "context_management",
-        FieldDisposition::LeftOut("the provider's own edits of the history; it goes on as it was sent"),
+        FieldDisposition::LeftOut(
+            "the provider's own edits of the history; it goes on as it was sent",
+        ),
     ),
     ("previous_response_id", STATELESS),
     ("conversation", STATELESS),
     ("prompt", STATELESS),
-    ("background", FieldDisposition::Refused("wait for the answer, or stream it")),
-    ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+    (
+        "background",
+        FieldDisposition::Refused("wait for the answer, or stream it"),
+    ),
+    (
+        "top_logprobs",
+        FieldDisposition::Refused("probabilities of tokens are not known here"),
+    ),
 ];
 
 /// The request members that a response repeats.
@@ -90,18 +104,25 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let mut decoder = InputDecoder::default();
     let instructions = body.get("instructions");
     if !instructions.is_absent() {
-        decoder.system.push(instructions.required_text()?.to_owned());
+        decoder
+            .system
+            .push(instructions.required_text()?.to_owned());
     }
     let input = body.get("input");
     if input.value.is_string() {
-        decoder.history.push_parts(Role::User, vec![MessagePart::text(input.required_text()?)]);
+        decoder
+            .history
+            .push_parts(Role::User, vec![MessagePart::text(input.required_text()?)]);
     } else {
         for item in input.list_items()? {
             decoder.decode_item(&item)?;
         }
     }
     let mut options = RequestOptions {
-        format: decode_openai_format(&body.get("text").get("format"), &body.get("text").get("format"))?,
+        format: decode_openai_format(
+            &body.get("text").get("format"),
+            &body.get("text").get("format"),
+        )?,
         ..RequestOptions::default()
     };
     let mut tools = Vec::new();
@@ -116,7 +137,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         messages: decoder.history.messages.into(),
         tools: build_tool_set(tools)?,
         tool_choice: choice,
-        parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
+        parallel_calls: if one {
+            ParallelCalls::One
+        } else {
+            ParallelCalls::Many
+        },
         max_output_tokens: body.get("max_output_tokens").optional_count()?,
         reasoning: thinking::decode_effort(&body.get("reasoning").get("effort"))?,
         options,
@@ -124,7 +149,9 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
     // Members without a value keep the defaults of the response.
-    let echo = ECHOED_MEMBERS.iter().map(|key| ((*key).to_owned(), body.get(key).value.clone()));
+    let echo = ECHOED_MEMBERS
+        .iter()
+        .map(|key| ((*key).to_owned(), body.get(key).value.clone()));
     let echo = echo.filter(|(_, value)| !value.is_null()).collect();
     let preferences = ResponsePreferences {
         freeform_tools: native_tools::freeform_tool_names(&request, NAME),
@@ -132,16 +159,25 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         echoed_members: echo,
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
-        .validate_tool_choice()
+    DecodedRequest {
+        preferences,
+        notes,
+        ..DecodedRequest::new(request, body.get("stream").is_true())
+    }
+    .validate_tool_choice()
 }
 
 /// Refuses members whose name is supported but whose value is not.
 fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
-    if let Some(asked) =
-        body.get("include").list_items()?.iter().find(|item| item.value == "message.output_text.logprobs")
+    if let Some(asked) = body
+        .get("include")
+        .list_items()?
+        .iter()
+        .find(|item| item.value == "message.output_text.logprobs")
     {
-        return Err(asked.mismatch_error("nothing of tokens' probabilities, which are not known here"));
+        return Err(
+            asked.mismatch_error("nothing of tokens' probabilities, which are not known here")
+        );
     }
     let truncation = body.get("truncation");
     if !matches!(truncation.text_or_empty()?, "" | "disabled" | "auto") {
@@ -162,14 +198,21 @@ impl InputDecoder {
     fn decode_item(&mut self, item: &JsonField<'_>) -> Result<(), RequestError> {
         let kind = item.get("type");
         // The short form of an item has a role and content only.
-        match if kind.is_absent() { "message" } else { kind.required_text()? } {
+        match if kind.is_absent() {
+            "message"
+        } else {
+            kind.required_text()?
+        } {
             "message" => self.decode_message(item)?,
             "function_call" => {
                 let given = parse_arguments(item.get("arguments").text_or_empty()?);
                 self.push_call(item, given)?;
             }
             "custom_tool_call" => {
-                let given = Map::from_iter([("input".to_owned(), Value::from(item.get("input").required_text()?))]);
+                let given = Map::from_iter([(
+                    "input".to_owned(),
+                    Value::from(item.get("input").required_text()?),
+                )]);
                 self.push_call(item, given)?;
             }
             "function_call_output" | "custom_tool_call_output" => {
@@ -185,7 +228,10 @@ impl InputDecoder {
             }
             "item_reference" => return Err(kind.mismatch_error("the item itself")),
             // Server tool calls, compaction and future item types.
-            _ => self.history.push_parts(Role::Assistant, vec![MessagePart::Opaque(opaque_state(item.value.clone()))]),
+            _ => self.history.push_parts(
+                Role::Assistant,
+                vec![MessagePart::Opaque(opaque_state(item.value.clone()))],
+            ),
         }
         Ok(())
     }
@@ -198,23 +244,36 @@ impl InputDecoder {
             "assistant" => {
                 let phase = item.get("phase");
                 if !phase.is_absent() {
-                    let state = opaque_state(json!({"type": "message", "phase": phase.required_text()?}));
-                    self.history.push_parts(Role::Assistant, vec![MessagePart::Opaque(state)]);
+                    let state =
+                        opaque_state(json!({"type": "message", "phase": phase.required_text()?}));
+                    self.history
+                        .push_parts(Role::Assistant, vec![MessagePart::Opaque(state)]);
                 }
                 self.history.push_parts(Role::Assistant, parts);
             }
             "system" | "developer" => {
-                self.system.push(require_text_only(&item.get("content"), parts)?);
+                self.system
+                    .push(require_text_only(&item.get("content"), parts)?);
             }
-            _ => return Err(item.get("role").mismatch_error("system, developer, user or assistant")),
+            _ => {
+                return Err(item
+                    .get("role")
+                    .mismatch_error("system, developer, user or assistant"));
+            }
         }
         Ok(())
     }
 
     /// Adds a call to the history.
-    fn push_call(&mut self, item: &JsonField<'_>, arguments: Map<String, Value>) -> Result<(), RequestError> {
-        let name =
-            native_tools::joined_tool_name(item.get("namespace").text_or_empty()?, item.get("name").required_text()?);
+    fn push_call(
+        &mut self,
+        item: &JsonField<'_>,
+        arguments: Map<String, Value>,
+    ) -> Result<(), RequestError> {
+        let name = native_tools::joined_tool_name(
+            item.get("namespace").text_or_empty()?,
+            item.get("name").required_text()?,
+        );
         let part = build_call(item.get("call_id").required_text()?, &name, arguments);
         self.history.push_parts(Role::Assistant, vec![part]);
         Ok(())
@@ -232,24 +291,32 @@ fn decode_content(content: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestEr
 /// Decodes a part of a content.
 fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     match part.get("type").required_text()? {
-        "input_text" | "output_text" | "text" => Ok(MessagePart::text(part.get("text").required_text()?)),
+        "input_text" | "output_text" | "text" => {
+            Ok(MessagePart::text(part.get("text").required_text()?))
+        }
         "refusal" => Ok(MessagePart::text(part.get("refusal").required_text()?)),
         "input_image" => decode_image_url(&part.get("image_url")),
         "input_file" => Ok(MessagePart::Opaque(opaque_state(part.value.clone()))),
-        _ => Err(part
-            .get("type")
-            .mismatch_error("`input_text`, `input_image`, `input_file`, `output_text` or `refusal`")),
+        _ => Err(part.get("type").mismatch_error(
+            "`input_text`, `input_image`, `input_file`, `output_text` or `refusal`",
+        )),
     }
 }
 
 /// Decodes a reasoning item to a thought with its state.
 fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let mut texts = Vec::new();
-    for part in item.get("summary").list_items()?.iter().chain(&item.get("content").list_items()?) {
+    for part in item
+        .get("summary")
+        .list_items()?
+        .iter()
+        .chain(&item.get("content").list_items()?)
+    {
         texts.push(part.get("text").required_text()?);
     }
     let text = texts.join("\n\n");
-    let opaque = super::event_types::must_go_back(item.value).then(|| opaque_state(item.value.clone()));
+    let opaque =
+        super::event_types::must_go_back(item.value).then(|| opaque_state(item.value.clone()));
     Ok(match opaque {
         Some(opaque) if text.is_empty() => MessagePart::Opaque(opaque),
         opaque => MessagePart::Thought { text, opaque },
@@ -258,12 +325,18 @@ fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
 
 /// Wraps an item as opaque state of this wire.
 fn opaque_state(data: Value) -> OpaqueState {
-    OpaqueState { wire: NAME.to_owned(), data }
+    OpaqueState {
+        wire: NAME.to_owned(),
+        data,
+    }
 }
 
 /// Decodes a function, the functions of a namespace, a custom tool, or a tool of the provider's
 /// own, which yields no function.
-fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<Vec<ToolSpec>, RequestError> {
+fn decode_tool(
+    tool: &JsonField<'_>,
+    options: &mut RequestOptions,
+) -> Result<Vec<ToolSpec>, RequestError> {
     let kind = tool.get("type").required_text()?;
     if kind == "function" {
         return Ok(vec![decode_function_tool(tool, options)?]);
@@ -274,10 +347,16 @@ fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<Vec
         "namespace" => {
             let space = tool.get("name").required_text()?;
             let inside = tool.get("tools").list_items()?;
-            let functions = inside.iter().filter(|tool| tool.get("type").value == "function");
+            let functions = inside
+                .iter()
+                .filter(|tool| tool.get("type").value == "function");
             // The namespace itself is kept as a native tool, which carries the `strict` flags.
-            let spec = |tool: &JsonField<'_>| decode_function_tool(tool, &mut RequestOptions::default());
-            let spaced = |spec: ToolSpec| ToolSpec { name: native_tools::joined_tool_name(space, &spec.name), ..spec };
+            let spec =
+                |tool: &JsonField<'_>| decode_function_tool(tool, &mut RequestOptions::default());
+            let spaced = |spec: ToolSpec| ToolSpec {
+                name: native_tools::joined_tool_name(space, &spec.name),
+                ..spec
+            };
             functions.map(|tool| spec(tool).map(spaced)).collect()
         }
         _ => Ok(Vec::new()),
@@ -291,17 +370,28 @@ pub(crate) fn decode_freeform_tool(tool: &JsonField<'_>) -> Result<ToolSpec, Req
     if format.get("type").value == "grammar" {
         let syntax = format.get("syntax").text_or_empty()?;
         let definition = format.get("definition").text_or_empty()?;
-        description.push_str(&format!("\n\nThe input follows this grammar ({syntax}):\n{definition}"));
+        description.push_str(&format!(
+            "\n\nThe input follows this grammar ({syntax}):\n{definition}"
+        ));
     }
-    Ok(ToolSpec::new(tool.get("name").required_text()?, description, native_tools::text_schema()))
+    Ok(ToolSpec::new(
+        tool.get("name").required_text()?,
+        description,
+        native_tools::text_schema(),
+    ))
 }
 
 /// Decodes the tool choice. A list of allowed tools removes the others.
-fn decode_tool_choice(choice: &JsonField<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
+fn decode_tool_choice(
+    choice: &JsonField<'_>,
+    tools: &mut Vec<ToolSpec>,
+) -> Result<ToolChoice, RequestError> {
     if choice.value.is_object() {
         return match choice.get("type").required_text()? {
             "allowed_tools" => restrict_allowed_tools(choice, tools, |tool| tool.get("name")),
-            "function" | "custom" => Ok(ToolChoice::Tool(choice.get("name").required_text()?.to_owned())),
+            "function" | "custom" => Ok(ToolChoice::Tool(
+                choice.get("name").required_text()?.to_owned(),
+            )),
             // The provider's own tools are chosen by their type.
             own => Ok(ToolChoice::Tool(own.to_owned())),
         };

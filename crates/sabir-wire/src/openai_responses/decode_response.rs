@@ -37,7 +37,9 @@ use crate::native_call::NativeCall;
 use crate::native_tools::joined_tool_name;
 use crate::openai_chat::decode_response::argument_text;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_limit_fault, emit_text, note_unreadable};
+use crate::response_decoder::{
+    OpaqueBudget, ResponseState, WireDecoder, emit_limit_fault, emit_text, note_unreadable,
+};
 
 /// The most items of one response; further ones are dropped with a fault.
 const MAX_ITEMS: usize = 1024;
@@ -92,11 +94,19 @@ impl WireDecoder for OpenAiResponsesDecoder {
         let event: EventEnvelope<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
             Err(error) => {
-                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+                return note_unreadable(
+                    self,
+                    &format!("an event of the stream cannot be read: {error}"),
+                    out,
+                );
             }
         };
         self.state.status.events += 1;
-        match if event.kind.as_str().is_empty() { name } else { event.kind.as_str() } {
+        match if event.kind.as_str().is_empty() {
+            name
+        } else {
+            event.kind.as_str()
+        } {
             "" => self.decode_whole_response(data, out),
             "error" => self.note_error(ProviderError::from_body(data.as_bytes()), out),
             // After the final response only errors count.
@@ -118,12 +128,20 @@ impl OpenAiResponsesDecoder {
     /// Decodes an event by its type.
     fn dispatch_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         match kind {
-            "response.output_item.added" | "response.output_item.done" => self.decode_item_event(kind, event, out),
+            "response.output_item.added" | "response.output_item.done" => {
+                self.decode_item_event(kind, event, out)
+            }
             "response.output_text.delta" => self.decode_text_delta(TextKind::Text, event, out),
             "response.refusal.delta" => self.decode_text_delta(TextKind::Refusal, event, out),
-            "response.reasoning_summary_text.delta" => self.decode_text_delta(TextKind::Summary, event, out),
-            "response.reasoning_text.delta" => self.decode_text_delta(TextKind::Reasoning, event, out),
-            "response.output_text.done" => self.decode_repeated_text(TextKind::Text, event, event.text.as_str(), out),
+            "response.reasoning_summary_text.delta" => {
+                self.decode_text_delta(TextKind::Summary, event, out)
+            }
+            "response.reasoning_text.delta" => {
+                self.decode_text_delta(TextKind::Reasoning, event, out)
+            }
+            "response.output_text.done" => {
+                self.decode_repeated_text(TextKind::Text, event, event.text.as_str(), out)
+            }
             "response.reasoning_summary_text.done" => {
                 self.decode_repeated_text(TextKind::Summary, event, event.text.as_str(), out)
             }
@@ -131,7 +149,9 @@ impl OpenAiResponsesDecoder {
                 self.decode_repeated_text(TextKind::Reasoning, event, event.text.as_str(), out)
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                if let Some((kind, words)) = event.part.0.as_ref().and_then(|part| part.kind_and_text()) {
+                if let Some((kind, words)) =
+                    event.part.0.as_ref().and_then(|part| part.kind_and_text())
+                {
                     self.decode_repeated_text(kind, event, words, out);
                 }
             }
@@ -141,8 +161,13 @@ impl OpenAiResponsesDecoder {
             "response.custom_tool_call_input.delta" | "response.custom_tool_call_input.done" => {
                 self.decode_arguments("custom_tool_call", kind.ends_with("done"), event, out);
             }
-            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-                let response = event.response.and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled" => {
+                let response = event
+                    .response
+                    .and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());
                 let response = response.and_then(|response| response.0).unwrap_or_default();
                 self.end_response(&response, kind.trim_start_matches("response."), out);
             }
@@ -158,8 +183,13 @@ impl OpenAiResponsesDecoder {
 
     /// Decodes a body that is not streamed, or an error in place of it.
     fn decode_whole_response(&mut self, data: &str, out: &mut dyn EventSink) {
-        match serde_json::from_str::<LenientObject<FinalResponse<'_>>>(data).ok().and_then(|response| response.0) {
-            Some(response) if response.object.as_str() == "response" => self.end_response(&response, "completed", out),
+        match serde_json::from_str::<LenientObject<FinalResponse<'_>>>(data)
+            .ok()
+            .and_then(|response| response.0)
+        {
+            Some(response) if response.object.as_str() == "response" => {
+                self.end_response(&response, "completed", out)
+            }
             _ => match ProviderError::from_body(data.as_bytes()) {
                 Some(error) => self.note_error(Some(error), out),
                 None => self.state.status.skipped += 1,
@@ -176,10 +206,18 @@ impl OpenAiResponsesDecoder {
     }
 
     /// Decodes the begin or the end of an item.
-    fn decode_item_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+    fn decode_item_event(
+        &mut self,
+        kind: &str,
+        event: &EventEnvelope<'_>,
+        out: &mut dyn EventSink,
+    ) {
         let label = event.output_index.0;
         let raw = event.item.map(RawValue::get).unwrap_or_default();
-        match serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw).ok().and_then(|item| item.0) {
+        match serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw)
+            .ok()
+            .and_then(|item| item.0)
+        {
             Some(item) if kind.ends_with("done") => self.finish_item(label, raw, &item, out),
             Some(item) => match self.find_item(label, &item) {
                 Some(position) => self.update_call(position, &item, out),
@@ -202,11 +240,15 @@ impl OpenAiResponsesDecoder {
             }
             ItemKind::Message => item.kind.as_str() == "message",
             ItemKind::Reasoning => item.kind.as_str() == "reasoning",
-            ItemKind::Opaque => !item.is_call() && !matches!(item.kind.as_str(), "message" | "reasoning"),
+            ItemKind::Opaque => {
+                !item.is_call() && !matches!(item.kind.as_str(), "message" | "reasoning")
+            }
         };
         let named = |known: &KnownItem| !id.is_empty() && known.id == id;
         let paired = |known: &KnownItem| !call_id.is_empty() && self.call_id(known) == call_id;
-        let open = |known: &KnownItem| !known.done && (label.is_some() || id.is_empty() || known.id.is_empty());
+        let open = |known: &KnownItem| {
+            !known.done && (label.is_some() || id.is_empty() || known.id.is_empty())
+        };
         self.items.iter().rposition(|known| {
             // A missing index fits every item.
             let fits = label.is_none() || known.label.is_none() || known.label == label;
@@ -217,15 +259,23 @@ impl OpenAiResponsesDecoder {
     /// Returns the call id of an item; empty if it is no call.
     fn call_id(&self, known: &KnownItem) -> &str {
         match &known.kind {
-            ItemKind::Call(progress) => {
-                self.state.calls.list.get(progress.position).map_or("", |call| call.id.as_str())
-            }
+            ItemKind::Call(progress) => self
+                .state
+                .calls
+                .list
+                .get(progress.position)
+                .map_or("", |call| call.id.as_str()),
             _ => "",
         }
     }
 
     /// Adds an item, and starts its call if it is one.
-    fn begin_item(&mut self, label: Option<u64>, item: &OutputItem<'_>, out: &mut dyn EventSink) -> Option<usize> {
+    fn begin_item(
+        &mut self,
+        label: Option<u64>,
+        item: &OutputItem<'_>,
+        out: &mut dyn EventSink,
+    ) -> Option<usize> {
         if self.items.len() >= MAX_ITEMS {
             if !std::mem::replace(&mut self.full, true) {
                 emit_limit_fault(format!("more than {MAX_ITEMS} items in one response"), out);
@@ -239,7 +289,10 @@ impl OpenAiResponsesDecoder {
             _ if item.is_call() => {
                 let call = NativeCall::new(label, item.call_id.as_str());
                 let position = self.state.begin_call(call, out)?;
-                ItemKind::Call(ArgumentProgress::new(position, item.kind.as_str() == "custom_tool_call"))
+                ItemKind::Call(ArgumentProgress::new(
+                    position,
+                    item.kind.as_str() == "custom_tool_call",
+                ))
             }
             _ => ItemKind::Opaque,
         };
@@ -261,10 +314,17 @@ impl OpenAiResponsesDecoder {
 
     /// Updates a call with the members of its item.
     fn update_call(&mut self, position: usize, item: &OutputItem<'_>, out: &mut dyn EventSink) {
-        let Some(KnownItem { kind: ItemKind::Call(progress), done: false, .. }) = self.items.get_mut(position) else {
+        let Some(KnownItem {
+            kind: ItemKind::Call(progress),
+            done: false,
+            ..
+        }) = self.items.get_mut(position)
+        else {
             return;
         };
-        let Some(call) = self.state.calls.list.get_mut(progress.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(progress.position) else {
+            return;
+        };
         if call.id.is_empty() {
             call.id.push_str(item.call_id.as_str());
         }
@@ -273,21 +333,51 @@ impl OpenAiResponsesDecoder {
             &mut self.state.calls.next_index,
             out,
         );
-        let arguments = item.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
-        progress.complete_with(call, if progress.custom { item.input.as_str() } else { &arguments }, out);
+        let arguments = item
+            .arguments
+            .map(|raw| argument_text(raw.get()))
+            .unwrap_or_default();
+        progress.complete_with(
+            call,
+            if progress.custom {
+                item.input.as_str()
+            } else {
+                &arguments
+            },
+            out,
+        );
     }
 
     /// Ends an item, adding what its deltas did not bring.
-    fn finish_item(&mut self, label: Option<u64>, raw: &str, item: &OutputItem<'_>, out: &mut dyn EventSink) {
-        let Some(position) = self.find_item(label, item).or_else(|| self.begin_item(label, item, out)) else { return };
+    fn finish_item(
+        &mut self,
+        label: Option<u64>,
+        raw: &str,
+        item: &OutputItem<'_>,
+        out: &mut dyn EventSink,
+    ) {
+        let Some(position) = self
+            .find_item(label, item)
+            .or_else(|| self.begin_item(label, item, out))
+        else {
+            return;
+        };
         self.update_call(position, item, out);
-        let Some(known) = self.items.get_mut(position).filter(|known| !known.done) else { return };
+        let Some(known) = self.items.get_mut(position).filter(|known| !known.done) else {
+            return;
+        };
         known.done = true;
         // If no delta brought text, the done item is the only source of it.
         let silent = known.text_parts.is_empty();
         match &mut known.kind {
             ItemKind::Call(progress) => {
-                if let Some(call) = self.state.calls.list.get_mut(progress.position).filter(|_| !item.is_incomplete()) {
+                if let Some(call) = self
+                    .state
+                    .calls
+                    .list
+                    .get_mut(progress.position)
+                    .filter(|_| !item.is_incomplete())
+                {
                     progress.end_arguments(call, &mut self.state.calls.next_index, out);
                 }
                 return;
@@ -321,19 +411,39 @@ impl OpenAiResponsesDecoder {
         let labelled = |known: &KnownItem| label.is_some() && known.label == label;
         let named = |known: &KnownItem| !id.is_empty() && known.id == id;
         let last = |wanted: &dyn Fn(&KnownItem) -> bool| self.items.iter().rposition(wanted);
-        let found = last(&|known| labelled(known) && named(known)).or_else(|| last(&labelled)).or_else(|| last(&named));
+        let found = last(&|known| labelled(known) && named(known))
+            .or_else(|| last(&labelled))
+            .or_else(|| last(&named));
         // Some servers send neither index nor id with deltas of the only open item.
         let only = || {
-            let mut open = self.items.iter().enumerate().filter(|(_, known)| !known.done && label.is_none());
-            open.next().filter(|_| open.next().is_none()).map(|(position, _)| position)
+            let mut open = self
+                .items
+                .iter()
+                .enumerate()
+                .filter(|(_, known)| !known.done && label.is_none());
+            open.next()
+                .filter(|_| open.next().is_none())
+                .map(|(position, _)| position)
         };
-        found.or_else(only).or_else(|| self.begin_item(label, &OutputItem::of_kind(kind, id), out))
+        found
+            .or_else(only)
+            .or_else(|| self.begin_item(label, &OutputItem::of_kind(kind, id), out))
     }
 
     /// Adds a piece of text.
-    fn decode_text_delta(&mut self, kind: TextKind, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+    fn decode_text_delta(
+        &mut self,
+        kind: TextKind,
+        event: &EventEnvelope<'_>,
+        out: &mut dyn EventSink,
+    ) {
         if let Some(position) = self.find_or_begin_item(kind.item_type(), event, out) {
-            self.emit_part_text(position, (kind, kind.part_index(event)), event.delta.as_str(), out);
+            self.emit_part_text(
+                position,
+                (kind, kind.part_index(event)),
+                event.delta.as_str(),
+                out,
+            );
         }
     }
 
@@ -345,9 +455,13 @@ impl OpenAiResponsesDecoder {
         words: &str,
         out: &mut dyn EventSink,
     ) {
-        let Some(position) = self.find_or_begin_item(kind.item_type(), event, out) else { return };
+        let Some(position) = self.find_or_begin_item(kind.item_type(), event, out) else {
+            return;
+        };
         let part = (kind, kind.part_index(event));
-        let Some(known) = self.items.get(position).filter(|known| !known.done) else { return };
+        let Some(known) = self.items.get(position).filter(|known| !known.done) else {
+            return;
+        };
         let progress = known.text_parts.iter().find(|(known, _)| *known == part);
         // A piece that was lost on the way is in the repetition. Text that differs from the pieces
         // cannot be taken back, so it is ignored.
@@ -356,10 +470,21 @@ impl OpenAiResponsesDecoder {
     }
 
     /// Emits text of a part and updates its fingerprint.
-    fn emit_part_text(&mut self, position: usize, part: (TextKind, u64), words: &str, out: &mut dyn EventSink) {
-        let Some(known) = self.items.get_mut(position).filter(|_| !words.is_empty()) else { return };
+    fn emit_part_text(
+        &mut self,
+        position: usize,
+        part: (TextKind, u64),
+        words: &str,
+        out: &mut dyn EventSink,
+    ) {
+        let Some(known) = self.items.get_mut(position).filter(|_| !words.is_empty()) else {
+            return;
+        };
         let thought = part.0.is_thought();
-        let said = known.text_parts.iter().rposition(|(known, _)| *known == part);
+        let said = known
+            .text_parts
+            .iter()
+            .rposition(|(known, _)| *known == part);
         if said.is_none() {
             // Reasoning parts are separate paragraphs of one thought.
             if thought && !known.text_parts.is_empty() {
@@ -370,7 +495,11 @@ impl OpenAiResponsesDecoder {
             }
         }
         let position = said.unwrap_or(known.text_parts.len().saturating_sub(1));
-        if let Some((_, progress)) = known.text_parts.get_mut(position).filter(|(known, _)| *known == part) {
+        if let Some((_, progress)) = known
+            .text_parts
+            .get_mut(position)
+            .filter(|(known, _)| *known == part)
+        {
             progress.push_text(words);
         }
         self.refused |= part.0 == TextKind::Refusal;
@@ -378,16 +507,42 @@ impl OpenAiResponsesDecoder {
     }
 
     /// Adds a piece of arguments, or the whole of them.
-    fn decode_arguments(&mut self, kind: &'static str, done: bool, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
-        let known = self.find_or_begin_item(kind, event, out).and_then(|position| self.items.get_mut(position));
-        let Some(KnownItem { kind: ItemKind::Call(progress), done: false, .. }) = known else {
+    fn decode_arguments(
+        &mut self,
+        kind: &'static str,
+        done: bool,
+        event: &EventEnvelope<'_>,
+        out: &mut dyn EventSink,
+    ) {
+        let known = self
+            .find_or_begin_item(kind, event, out)
+            .and_then(|position| self.items.get_mut(position));
+        let Some(KnownItem {
+            kind: ItemKind::Call(progress),
+            done: false,
+            ..
+        }) = known
+        else {
             self.state.status.skipped += 1;
             return;
         };
-        let Some(call) = self.state.calls.list.get_mut(progress.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(progress.position) else {
+            return;
+        };
         if done {
-            let arguments = event.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
-            progress.complete_with(call, if progress.custom { event.input.as_str() } else { &arguments }, out);
+            let arguments = event
+                .arguments
+                .map(|raw| argument_text(raw.get()))
+                .unwrap_or_default();
+            progress.complete_with(
+                call,
+                if progress.custom {
+                    event.input.as_str()
+                } else {
+                    &arguments
+                },
+                out,
+            );
             progress.complete = true;
         } else if progress.complete || call.is_whole() {
             self.state.status.skipped += 1;
@@ -398,19 +553,41 @@ impl OpenAiResponsesDecoder {
 
     /// Ends the response: emits what was missing so far, its usage and its stop reason.
     fn end_response(&mut self, response: &FinalResponse<'_>, kind: &str, out: &mut dyn EventSink) {
-        let details = response.incomplete_details.0.as_ref().map(|details| details.reason.as_str());
+        let details = response
+            .incomplete_details
+            .0
+            .as_ref()
+            .map(|details| details.reason.as_str());
         let reason = details.filter(|reason| !reason.is_empty());
-        let status = if response.status.as_str().is_empty() { kind } else { response.status.as_str() };
+        let status = if response.status.as_str().is_empty() {
+            kind
+        } else {
+            response.status.as_str()
+        };
         let short = reason.is_some() || status == "incomplete";
-        self.decode_output_items(response.output.map(RawValue::get).unwrap_or_default(), short, out);
-        let usage = response.usage.0.as_ref().map(super::event_types::TokenCounts::to_usage).unwrap_or_default();
+        self.decode_output_items(
+            response.output.map(RawValue::get).unwrap_or_default(),
+            short,
+            out,
+        );
+        let usage = response
+            .usage
+            .0
+            .as_ref()
+            .map(super::event_types::TokenCounts::to_usage)
+            .unwrap_or_default();
         if usage != sabir_call::Usage::default() {
             out.push_event(Event::Usage(usage));
         }
         self.state.status.ended = true;
-        let error = response.error.map(RawValue::get).filter(|error| *error != "null");
+        let error = response
+            .error
+            .map(RawValue::get)
+            .filter(|error| *error != "null");
         if status == "failed" || error.is_some() {
-            let value: Value = error.and_then(|error| serde_json::from_str(error).ok()).unwrap_or_default();
+            let value: Value = error
+                .and_then(|error| serde_json::from_str(error).ok())
+                .unwrap_or_default();
             return self.note_error(ProviderError::from_value(&json!({"error": value})), out);
         }
         let word = reason.unwrap_or(status);
@@ -426,14 +603,22 @@ impl OpenAiResponsesDecoder {
     /// Ends all open items and emits the stop reason.
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
         for known in self.items.iter_mut().filter(|known| !known.done) {
-            let ItemKind::Call(progress) = &mut known.kind else { continue };
-            let Some(call) = self.state.calls.list.get_mut(progress.position) else { continue };
+            let ItemKind::Call(progress) = &mut known.kind else {
+                continue;
+            };
+            let Some(call) = self.state.calls.list.get_mut(progress.position) else {
+                continue;
+            };
             if progress.complete {
                 progress.end_arguments(call, &mut self.state.calls.next_index, out);
             // At the limit an open call is expected.
             } else if reason != StopReason::Length {
                 let message = "the response ended while a call was open";
-                out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+                out.push_event(Event::Fault(&Fault::warning(
+                    FaultKind::Provider,
+                    Span::default(),
+                    message,
+                )));
             }
             known.done = true;
         }
@@ -450,15 +635,21 @@ impl OpenAiResponsesDecoder {
         let whole = self.items.is_empty();
         let last = items.len();
         for (label, raw) in (1_u64..).zip(items) {
-            let item = serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw.get()).ok().and_then(|item| item.0);
+            let item = serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw.get())
+                .ok()
+                .and_then(|item| item.0);
             let Some(item) = item else { continue };
             // The positions in the final response are output indexes only if no items were
             // streamed.
             let label = whole.then_some(label);
             // At the output limit, the last call may lack its end unless it says that it is
             // complete.
-            let vague = item.is_call() && short && item.status.as_str() != "completed" && label == Some(last as u64);
-            let open = |known: &KnownItem| !known.done && self.call_id(known) == item.call_id.as_str();
+            let vague = item.is_call()
+                && short
+                && item.status.as_str() != "completed"
+                && label == Some(last as u64);
+            let open =
+                |known: &KnownItem| !known.done && self.call_id(known) == item.call_id.as_str();
             if vague {
                 self.begin_item(label, &item, out);
             } else if whole || (item.is_call() && !short && self.items.iter().any(open)) {
@@ -470,7 +661,10 @@ impl OpenAiResponsesDecoder {
     /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, size: usize, out: &mut dyn EventSink) {
         if self.opaque_budget.has_room(size, out) {
-            out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+            out.push_event(Event::Opaque(&OpaqueState {
+                wire: NAME.to_owned(),
+                data,
+            }));
         }
     }
 }

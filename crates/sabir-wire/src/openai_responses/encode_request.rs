@@ -7,8 +7,8 @@
 //! sequences.
 
 use sabir_call::{
-    Call, CallResult, Image, Message, MessagePart, ParallelCalls, ReasoningConfig, Request, ResponseFormat, Role,
-    ToolChoice, ToolSpec,
+    Call, CallResult, Image, Message, MessagePart, ParallelCalls, ReasoningConfig, Request,
+    ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -56,14 +56,20 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     }
     if let Some(effort) = thinking::encode_effort(request.reasoning) {
         let mut reasoning = json!({"effort": effort});
-        if let Some(reasoning) = reasoning.as_object_mut().filter(|_| request.reasoning != ReasoningConfig::Off) {
+        if let Some(reasoning) = reasoning
+            .as_object_mut()
+            .filter(|_| request.reasoning != ReasoningConfig::Off)
+        {
             // Without this member the response has no readable reasoning.
             reasoning.insert("summary".to_owned(), json!("auto"));
         }
         body.insert("reasoning".to_owned(), reasoning);
     }
     body.insert("store".to_owned(), json!(false));
-    if !NON_REASONING_MODELS.iter().any(|part| request.model.contains(part)) {
+    if !NON_REASONING_MODELS
+        .iter()
+        .any(|part| request.model.contains(part))
+    {
         body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
     }
     if options.streamed {
@@ -77,8 +83,16 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
     Some(match format {
         ResponseFormat::Text => return None,
         ResponseFormat::Json => json!({"type": "json_object"}),
-        ResponseFormat::Schema { name, schema, strict } => {
-            let name = if name.is_empty() { DEFAULT_SCHEMA_NAME } else { name };
+        ResponseFormat::Schema {
+            name,
+            schema,
+            strict,
+        } => {
+            let name = if name.is_empty() {
+                DEFAULT_SCHEMA_NAME
+            } else {
+                name
+            };
             json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict})
         }
     })
@@ -89,7 +103,8 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
 fn encode_tools(request: &Request) -> Vec<Value> {
     let namespaced = native_tools::namespaced_tools(request, NAME);
     let own = |name: &str| {
-        native_tools::tools_of_wire(request, NAME).any(|tool| native_tools::tool_name(tool) == Some(name))
+        native_tools::tools_of_wire(request, NAME)
+            .any(|tool| native_tools::tool_name(tool) == Some(name))
             || namespaced.iter().any(|tool| tool.offered_name == name)
     };
     let mut tools: Vec<_> = request
@@ -116,8 +131,14 @@ fn encode_input(history: &[Message], freeform: &[String]) -> Vec<Value> {
 
 /// Splits the joined names of calls into namespace and tool.
 fn split_namespaces(items: &mut [Value], namespaced: &[NamespacedTool]) {
-    for item in items.iter_mut().filter(|item| is_item_type(item, "function_call")) {
-        let known = namespaced.iter().find(|tool| item.get("name").is_some_and(|name| *name == tool.offered_name));
+    for item in items
+        .iter_mut()
+        .filter(|item| is_item_type(item, "function_call"))
+    {
+        let known = namespaced.iter().find(|tool| {
+            item.get("name")
+                .is_some_and(|name| *name == tool.offered_name)
+        });
         if let (Some(known), Some(item)) = (known, item.as_object_mut()) {
             item.insert("name".to_owned(), json!(known.name));
             item.insert("namespace".to_owned(), json!(known.namespace));
@@ -132,11 +153,18 @@ fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<V
         match part {
             MessagePart::Result(result) => {
                 let id = short_id(result.id.as_str());
-                let kind =
-                    if freeform.contains(&result.name) { "custom_tool_call_output" } else { "function_call_output" };
-                items.push(json!({"type": kind, "call_id": id, "output": encode_result_output(result)}));
+                let kind = if freeform.contains(&result.name) {
+                    "custom_tool_call_output"
+                } else {
+                    "function_call_output"
+                };
+                items.push(
+                    json!({"type": kind, "call_id": id, "output": encode_result_output(result)}),
+                );
             }
-            MessagePart::Text { text } if !text.is_empty() => content.push(json!({"type": "input_text", "text": text})),
+            MessagePart::Text { text } if !text.is_empty() => {
+                content.push(json!({"type": "input_text", "text": text}))
+            }
             MessagePart::Image(picture) => content.push(encode_image(picture)),
             MessagePart::ImageUrl { url } => {
                 content.push(json!({"type": "input_image", "detail": "auto", "image_url": url}));
@@ -158,7 +186,10 @@ fn encode_result_output(result: &CallResult) -> Value {
     }
     let words = Some(&result.content).filter(|words| !words.is_empty());
     let words = words.map(|words| json!({"type": "input_text", "text": words}));
-    words.into_iter().chain(result.images.iter().map(encode_image)).collect()
+    words
+        .into_iter()
+        .chain(result.images.iter().map(encode_image))
+        .collect()
 }
 
 /// Encodes an image as a data URL.
@@ -172,9 +203,21 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
     let mut phase = None;
     for part in &message.parts {
         match part {
-            MessagePart::Text { text } if !text.is_empty() => items.push(encode_text_message(text, phase.take())),
-            MessagePart::Thought { opaque: Some(opaque), .. } | MessagePart::Opaque(opaque) if opaque.wire == NAME => {
-                match opaque.data.get("phase").filter(|_| is_item_type(&opaque.data, "message")) {
+            MessagePart::Text { text } if !text.is_empty() => {
+                items.push(encode_text_message(text, phase.take()))
+            }
+            MessagePart::Thought {
+                opaque: Some(opaque),
+                ..
+            }
+            | MessagePart::Opaque(opaque)
+                if opaque.wire == NAME =>
+            {
+                match opaque
+                    .data
+                    .get("phase")
+                    .filter(|_| is_item_type(&opaque.data, "message"))
+                {
                     // The phase is a member of the message that follows, not an item.
                     Some(known) => phase = Some(known),
                     None => items.push(opaque.data.clone()),
@@ -185,7 +228,11 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
         }
     }
     // The API refuses reasoning that no other item of the same response follows.
-    while items.len() > before && items.last().is_some_and(|item| is_item_type(item, "reasoning")) {
+    while items.len() > before
+        && items
+            .last()
+            .is_some_and(|item| is_item_type(item, "reasoning"))
+    {
         items.pop();
     }
 }
@@ -193,8 +240,11 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
 /// Encodes a call.
 fn encode_call(call: &Call, freeform: &[String]) -> Value {
     let id = short_id(call.id.as_str());
-    let input =
-        call.arguments.get(native_tools::INPUT).and_then(Value::as_str).filter(|_| freeform.contains(&call.name));
+    let input = call
+        .arguments
+        .get(native_tools::INPUT)
+        .and_then(Value::as_str)
+        .filter(|_| freeform.contains(&call.name));
     if let Some(input) = input {
         return json!({"type": "custom_tool_call", "call_id": id, "name": call.name, "input": input});
     }
@@ -231,7 +281,9 @@ fn encode_tool_choice(choice: &ToolChoice, freeform: &[String]) -> Option<Value>
         ToolChoice::Auto => return None,
         ToolChoice::Required => json!("required"),
         ToolChoice::None => json!("none"),
-        ToolChoice::Tool(name) if freeform.contains(name) => json!({"type": "custom", "name": name}),
+        ToolChoice::Tool(name) if freeform.contains(name) => {
+            json!({"type": "custom", "name": name})
+        }
         ToolChoice::Tool(name) => json!({"type": "function", "name": name}),
     })
 }

@@ -71,7 +71,11 @@ struct ItemPlace {
 impl ItemPlace {
     /// Builds the body of an event about a part of the item.
     fn part_body(&self, thought: bool, key: &str, value: Value) -> Value {
-        let number = if thought { "summary_index" } else { "content_index" };
+        let number = if thought {
+            "summary_index"
+        } else {
+            "content_index"
+        };
         let mut body = self.item_body(key, value);
         if let Some(body) = body.as_object_mut() {
             body.insert(number.to_owned(), json!(0));
@@ -87,9 +91,16 @@ impl ItemPlace {
 
 /// Returns the text of a reasoning item.
 fn reasoning_text(item: &Value) -> String {
-    let parts = ["summary", "content"].into_iter().filter_map(|key| item.get(key)?.as_array()).flatten();
+    let parts = ["summary", "content"]
+        .into_iter()
+        .filter_map(|key| item.get(key)?.as_array())
+        .flatten();
     let texts = parts.filter_map(|part| part.get("text")?.as_str());
-    if item.get("type").is_some_and(|kind| kind == "reasoning") { texts.collect() } else { String::new() }
+    if item.get("type").is_some_and(|kind| kind == "reasoning") {
+        texts.collect()
+    } else {
+        String::new()
+    }
 }
 
 impl OpenItem {
@@ -107,7 +118,11 @@ impl OpenItem {
         if let Some(body) = body.as_object_mut().filter(|_| !self.thought) {
             body.insert("logprobs".to_owned(), json!([]));
         }
-        let kind = if self.thought { "response.reasoning_summary_text.delta" } else { "response.output_text.delta" };
+        let kind = if self.thought {
+            "response.reasoning_summary_text.delta"
+        } else {
+            "response.output_text.delta"
+        };
         let mut out = Vec::new();
         write_numbered_event(kind, number, body, &mut out);
         out
@@ -132,9 +147,17 @@ impl OpenCall {
     /// Returns the event types for a piece and for the whole, and the member that holds the whole.
     fn event_names(&self) -> [&'static str; 3] {
         if self.arguments.is_text() {
-            ["response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input"]
+            [
+                "response.custom_tool_call_input.delta",
+                "response.custom_tool_call_input.done",
+                "input",
+            ]
         } else {
-            ["response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments"]
+            [
+                "response.function_call_arguments.delta",
+                "response.function_call_arguments.done",
+                "arguments",
+            ]
         }
     }
 
@@ -197,17 +220,28 @@ impl OpenAiResponsesEncoder {
         let index = self.output.len();
         // The index is reserved now, because items are done in another order than they begin.
         self.output.push(Value::Null);
-        ItemPlace { index, id: format!("{prefix}_{}_{index}", self.metadata.id) }
+        ItemPlace {
+            index,
+            id: format!("{prefix}_{}_{index}", self.metadata.id),
+        }
     }
 
     /// Writes the start of an item.
     fn write_item_added(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
-        self.write_event("response.output_item.added", json!({"output_index": index, "item": item}), out);
+        self.write_event(
+            "response.output_item.added",
+            json!({"output_index": index, "item": item}),
+            out,
+        );
     }
 
     /// Writes the end of an item and keeps it for the final response.
     fn write_item_done(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
-        self.write_event("response.output_item.done", json!({"output_index": index, "item": item}), out);
+        self.write_event(
+            "response.output_item.done",
+            json!({"output_index": index, "item": item}),
+            out,
+        );
         if let Some(place) = self.output.get_mut(index) {
             *place = item;
         }
@@ -215,29 +249,65 @@ impl OpenAiResponsesEncoder {
 
     /// Writes a piece of text or of a thought, opening an item if needed.
     fn encode_text(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
-        if self.open_item.as_ref().is_none_or(|open| open.thought != thought) {
+        if self
+            .open_item
+            .as_ref()
+            .is_none_or(|open| open.thought != thought)
+        {
             let place = self.open_item_place(if thought { "rs" } else { "msg" }, out);
             let phase = if thought { None } else { self.phase.take() };
-            let prose = OpenItem { thought, place, text: String::new(), phase };
-            self.write_item_added(prose.place.index, prose.encode_item("in_progress", Vec::new()), out);
-            let kind = if thought { "response.reasoning_summary_part.added" } else { "response.content_part.added" };
-            self.write_event(kind, prose.place.part_body(thought, "part", prose.encode_part("")), out);
+            let prose = OpenItem {
+                thought,
+                place,
+                text: String::new(),
+                phase,
+            };
+            self.write_item_added(
+                prose.place.index,
+                prose.encode_item("in_progress", Vec::new()),
+                out,
+            );
+            let kind = if thought {
+                "response.reasoning_summary_part.added"
+            } else {
+                "response.content_part.added"
+            };
+            self.write_event(
+                kind,
+                prose
+                    .place
+                    .part_body(thought, "part", prose.encode_part("")),
+                out,
+            );
             self.open_item = Some(prose);
         }
-        let Some(open) = &mut self.open_item else { return };
+        let Some(open) = &mut self.open_item else {
+            return;
+        };
         open.text.push_str(text);
         let [for_text, for_thoughts, _] = &mut self.templates;
         let template = if thought { for_thoughts } else { for_text };
-        let delta = TextDelta { key: open.place.index as u64, number: self.sequence, text };
-        write_delta(template, delta, out, |number, text| open.encode_delta(number, text));
+        let delta = TextDelta {
+            key: open.place.index as u64,
+            number: self.sequence,
+            text,
+        };
+        write_delta(template, delta, out, |number, text| {
+            open.encode_delta(number, text)
+        });
         self.sequence += 1;
     }
 
     /// Closes the open message or reasoning item, as `item` if that is given.
     fn close_open_item(&mut self, item: Option<&Value>, out: &mut Vec<u8>) {
-        let Some(open) = self.open_item.take() else { return };
+        let Some(open) = self.open_item.take() else {
+            return;
+        };
         let [text, part] = if open.thought {
-            ["response.reasoning_summary_text.done", "response.reasoning_summary_part.done"]
+            [
+                "response.reasoning_summary_text.done",
+                "response.reasoning_summary_part.done",
+            ]
         } else {
             ["response.output_text.done", "response.content_part.done"]
         };
@@ -247,8 +317,14 @@ impl OpenAiResponsesEncoder {
         }
         self.write_event(text, body, out);
         let whole = open.encode_part(&open.text);
-        self.write_event(part, open.place.part_body(open.thought, "part", whole.clone()), out);
-        let item = item.cloned().unwrap_or_else(|| open.encode_item("completed", vec![whole]));
+        self.write_event(
+            part,
+            open.place.part_body(open.thought, "part", whole.clone()),
+            out,
+        );
+        let item = item
+            .cloned()
+            .unwrap_or_else(|| open.encode_item("completed", vec![whole]));
         self.write_item_done(open.place.index, item, out);
     }
 
@@ -288,15 +364,35 @@ impl OpenAiResponsesEncoder {
 
     /// Starts a call.
     fn begin_call(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {
-        let freeform = self.metadata.preferences.freeform_tools.iter().any(|known| known == name);
+        let freeform = self
+            .metadata
+            .preferences
+            .freeform_tools
+            .iter()
+            .any(|known| known == name);
         let place = self.open_item_place(if freeform { "ctc" } else { "fc" }, out);
         let call_id = self.metadata.call_id(id, index);
-        let namespaced = self.metadata.preferences.namespaced_tools.iter().find(|tool| tool.offered_name == name);
-        let (space, name) = namespaced.map_or((None, name), |tool| (Some(tool.namespace.clone()), tool.name.as_str()));
+        let namespaced = self
+            .metadata
+            .preferences
+            .namespaced_tools
+            .iter()
+            .find(|tool| tool.offered_name == name);
+        let (space, name) = namespaced.map_or((None, name), |tool| {
+            (Some(tool.namespace.clone()), tool.name.as_str())
+        });
         let name = name.to_owned();
         let arguments = CallArgumentWriter::new(freeform);
         let text = String::new();
-        let call = OpenCall { index, place, call_id, name, namespace: space, arguments, text };
+        let call = OpenCall {
+            index,
+            place,
+            call_id,
+            name,
+            namespace: space,
+            arguments,
+            text,
+        };
         self.write_item_added(call.place.index, call.encode_item("in_progress"), out);
         self.calls.push(call);
     }
@@ -308,17 +404,34 @@ impl OpenAiResponsesEncoder {
         write: impl FnOnce(&mut CallArgumentWriter, &mut String),
         out: &mut Vec<u8>,
     ) {
-        let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) else { return };
+        let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) else {
+            return;
+        };
         let before = call.text.len();
         write(&mut call.arguments, &mut call.text);
-        let Some(text) = call.text.get(before..).filter(|fragment| !fragment.is_empty()) else { return };
+        let Some(text) = call
+            .text
+            .get(before..)
+            .filter(|fragment| !fragment.is_empty())
+        else {
+            return;
+        };
         let [.., template] = &mut self.templates;
         let place = &call.place;
         let [kind, ..] = call.event_names();
-        let delta = TextDelta { key: place.index as u64, number: self.sequence, text };
+        let delta = TextDelta {
+            key: place.index as u64,
+            number: self.sequence,
+            text,
+        };
         write_delta(template, delta, out, |number, text| {
             let mut out = Vec::new();
-            write_numbered_event(kind, number, place.item_body("delta", json!(text)), &mut out);
+            write_numbered_event(
+                kind,
+                number,
+                place.item_body("delta", json!(text)),
+                &mut out,
+            );
             out
         });
         self.sequence += 1;
@@ -353,8 +466,14 @@ impl OpenAiResponsesEncoder {
         }
         let (reason, raw) = self.stop.take().unwrap_or((StopReason::End, String::new()));
         match stop_word(reason, &raw) {
-            Some(word) => ("response.incomplete", self.response_body("incomplete", json!({"reason": word}))),
-            None => ("response.completed", self.response_body("completed", Value::Null)),
+            Some(word) => (
+                "response.incomplete",
+                self.response_body("incomplete", json!({"reason": word})),
+            ),
+            None => (
+                "response.completed",
+                self.response_body("completed", Value::Null),
+            ),
         }
     }
 
@@ -383,12 +502,18 @@ impl WireEncoder for OpenAiResponsesEncoder {
         match event {
             Event::Text { text } => self.encode_text(false, text, out),
             Event::Thought { text } => self.encode_text(true, text, out),
-            Event::CallStart { index, id, name, .. } => self.begin_call(index, id, name, out),
-            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+            Event::CallStart {
+                index, id, name, ..
+            } => self.begin_call(index, id, name, out),
+            Event::ArgStart { index, .. }
+            | Event::ArgDelta { index, .. }
+            | Event::ArgEnd { index, .. } => {
                 self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
-            Event::CallCut { index, .. } => self.encode_arguments(index, CallArgumentWriter::leave_truncated, out),
+            Event::CallCut { index, .. } => {
+                self.encode_arguments(index, CallArgumentWriter::leave_truncated, out)
+            }
             Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
             Event::Opaque(opaque) if opaque.wire == NAME => self.encode_opaque(&opaque.data, out),
@@ -410,7 +535,10 @@ impl WireEncoder for OpenAiResponsesEncoder {
         self.begin_response(out);
         let mut response = self.response_body("failed", Value::Null);
         if let Some(response) = response.as_object_mut() {
-            response.insert("error".to_owned(), json!({"code": failure_code(error), "message": error.message}));
+            response.insert(
+                "error".to_owned(),
+                json!({"code": failure_code(error), "message": error.message}),
+            );
         }
         self.write_event("response.failed", json!({"response": response}), out);
     }

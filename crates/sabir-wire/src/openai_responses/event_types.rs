@@ -146,12 +146,20 @@ impl TextKind {
 
     /// Returns the type of the items that hold such text.
     pub(super) fn item_type(self) -> &'static str {
-        if self.is_thought() { "reasoning" } else { "message" }
+        if self.is_thought() {
+            "reasoning"
+        } else {
+            "message"
+        }
     }
 
     /// Returns the index of the part that an event names.
     pub(super) fn part_index(self, event: &EventEnvelope<'_>) -> u64 {
-        let index = if self == Self::Summary { event.summary_index } else { event.content_index };
+        let index = if self == Self::Summary {
+            event.summary_index
+        } else {
+            event.content_index
+        };
         index.0.unwrap_or_default()
     }
 }
@@ -160,7 +168,11 @@ impl<'a> OutputItem<'a> {
     /// Creates an item of which only the type and the id are known.
     pub(super) fn of_kind(kind: &'a str, id: &'a str) -> Self {
         let text = |text| LenientText(Some(Cow::Borrowed(text)));
-        Self { kind: text(kind), id: text(id), ..Self::default() }
+        Self {
+            kind: text(kind),
+            id: text(id),
+            ..Self::default()
+        }
     }
 
     /// Returns true for a call that the client answers with a result.

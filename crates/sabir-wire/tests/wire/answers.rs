@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    ArgForm, DraftPart, DraftResponse, DraftState, Event, EventSink, ModelErrorKind, OpaqueState, StopReason,
-    Truncation, Usage,
+    ArgForm, DraftPart, DraftResponse, DraftState, Event, EventSink, ModelErrorKind, OpaqueState,
+    StopReason, Truncation, Usage,
 };
 use sabir_wire::{BodyEnd, ProviderError, ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::{Value, json};
@@ -16,7 +16,11 @@ enum Piece {
     Text(String),
     Thought(String),
     Kept(Value),
-    Call(String, Vec<(String, ArgForm, Vec<String>)>, Option<Truncation>),
+    Call(
+        String,
+        Vec<(String, ArgForm, Vec<String>)>,
+        Option<Truncation>,
+    ),
 }
 
 fn words() -> impl Strategy<Value = String> {
@@ -25,27 +29,33 @@ fn words() -> impl Strategy<Value = String> {
 
 fn argument() -> impl Strategy<Value = (String, ArgForm, Vec<String>)> {
     prop_oneof![
-        ("[a-z]{1,4}", proptest::collection::vec(words(), 0..3)).prop_map(|(name, text)| (name, ArgForm::String, text)),
-        ("[a-z]{1,4}", prop_oneof![Just("12"), Just("[1,{\"a\":\"}\"}]"), Just("null")]).prop_map(|(name, text)| (
+        ("[a-z]{1,4}", proptest::collection::vec(words(), 0..3)).prop_map(|(name, text)| (
             name,
-            ArgForm::Json,
-            vec![text.to_owned()]
+            ArgForm::String,
+            text
         )),
+        (
+            "[a-z]{1,4}",
+            prop_oneof![Just("12"), Just("[1,{\"a\":\"}\"}]"), Just("null")]
+        )
+            .prop_map(|(name, text)| (name, ArgForm::Json, vec![text.to_owned()])),
     ]
 }
 
 fn piece(wire: Wire) -> BoxedStrategy<Piece> {
     let kept = match wire {
         Wire::Anthropic => Some(json!({"type": "redacted_thinking", "data": "x"})),
-        Wire::OpenAiResponses => {
-            Some(json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}))
-        }
+        Wire::OpenAiResponses => Some(
+            json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}),
+        ),
         Wire::Gemini => Some(json!({"executableCode": {"code": "1"}, "thoughtSignature": "x"})),
         Wire::Bedrock => Some(json!({"reasoningContent": {"redactedContent": "aGk="}})),
         Wire::Ollama => None,
         _ => Some(json!({"type": "reasoning.encrypted", "data": "x"})),
     };
-    let kept = kept.map_or(words().prop_map(Piece::Text).boxed(), |kept| Just(Piece::Kept(kept)).boxed());
+    let kept = kept.map_or(words().prop_map(Piece::Text).boxed(), |kept| {
+        Just(Piece::Kept(kept)).boxed()
+    });
     let arguments = proptest::collection::vec(argument(), 0..3).prop_map(|mut arguments| {
         arguments.sort_by(|a, b| a.0.cmp(&b.0));
         arguments.dedup_by(|a, b| a.0 == b.0);
@@ -68,15 +78,32 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
         match piece {
             Piece::Text(text) => sink.push_event(Event::Text { text }),
             Piece::Thought(text) => sink.push_event(Event::Thought { text }),
-            Piece::Kept(data) => {
-                sink.push_event(Event::Opaque(&OpaqueState { wire: wire.name().into(), data: data.clone() }))
-            }
+            Piece::Kept(data) => sink.push_event(Event::Opaque(&OpaqueState {
+                wire: wire.name().into(),
+                data: data.clone(),
+            })),
             Piece::Call(name, arguments, cut) => {
                 let id = format!("call-{index}");
-                sink.push_event(Event::CallStart { index, id: Some(&id), name, dialect: None, at: 0, name_at: 0 });
+                sink.push_event(Event::CallStart {
+                    index,
+                    id: Some(&id),
+                    name,
+                    dialect: None,
+                    at: 0,
+                    name_at: 0,
+                });
                 for (name, form, deltas) in arguments {
-                    let form = if raw && *form == ArgForm::String { ArgForm::Raw } else { *form };
-                    sink.push_event(Event::ArgStart { index, name, form, at: 0 });
+                    let form = if raw && *form == ArgForm::String {
+                        ArgForm::Raw
+                    } else {
+                        *form
+                    };
+                    sink.push_event(Event::ArgStart {
+                        index,
+                        name,
+                        form,
+                        at: 0,
+                    });
                     let mut lead = "";
                     for (number, mut text) in deltas.iter().map(String::as_str).enumerate() {
                         if form == ArgForm::Raw && number == 0 && text.starts_with('\n') {
@@ -90,29 +117,48 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
                     sink.push_event(Event::ArgEnd { index, lead, at: 0 });
                 }
                 match cut {
-                    Some(why) => sink.push_event(Event::CallCut { index, why: *why, at: 0 }),
+                    Some(why) => sink.push_event(Event::CallCut {
+                        index,
+                        why: *why,
+                        at: 0,
+                    }),
                     None => sink.push_event(Event::CallEnd { index, at: 0 }),
                 }
                 index += 1;
             }
         }
     }
-    let limit = pieces.iter().any(|piece| matches!(piece, Piece::Call(_, _, Some(Truncation::Limit))));
+    let limit = pieces
+        .iter()
+        .any(|piece| matches!(piece, Piece::Call(_, _, Some(Truncation::Limit))));
     let reason = match index {
         _ if limit => StopReason::Length,
         0 => StopReason::End,
         _ => StopReason::Calls,
     };
     sink.push_event(Event::Stop { reason, raw: "" });
-    let usage = Usage { input: Some(9), output: Some(5), cache_read: Some(2), cache_write: Some(1), reasoning: None };
+    let usage = Usage {
+        input: Some(9),
+        output: Some(5),
+        cache_read: Some(2),
+        cache_write: Some(1),
+        reasoning: None,
+    };
     sink.push_event(Event::Usage(usage));
 }
 
 /// The features that a wire supports.
 fn told(wire: Wire, usage: Usage) -> Usage {
     match wire {
-        Wire::Gemini => Usage { cache_write: None, ..usage },
-        Wire::Ollama => Usage { cache_read: None, cache_write: None, ..usage },
+        Wire::Gemini => Usage {
+            cache_write: None,
+            ..usage
+        },
+        Wire::Ollama => Usage {
+            cache_read: None,
+            cache_write: None,
+            ..usage
+        },
         _ => usage,
     }
 }
@@ -125,15 +171,23 @@ fn shows_cuts(wire: Wire) -> bool {
 /// Returns the fields that two drafts must share. Positions and the provider's own words differ.
 /// Some wires cannot express unknown counts of reasoning tokens.
 fn essence(wire: Wire, draft: &DraftResponse) -> String {
-    let usage = Usage { reasoning: draft.usage.reasoning.filter(|count| *count > 0), ..told(wire, draft.usage) };
+    let usage = Usage {
+        reasoning: draft.usage.reasoning.filter(|count| *count > 0),
+        ..told(wire, draft.usage)
+    };
     let mut parts = String::new();
     for part in &draft.parts {
         match part {
             DraftPart::Call(call) => {
-                parts += &format!("call {} {:?} {} {:?}", call.index, call.id, call.name, call.state);
+                parts += &format!(
+                    "call {} {:?} {} {:?}",
+                    call.index, call.id, call.name, call.state
+                );
                 for argument in &call.arguments {
                     let text = match argument.form {
-                        ArgForm::Json => serde_json::from_str::<Value>(&argument.text).unwrap().to_string(),
+                        ArgForm::Json => serde_json::from_str::<Value>(&argument.text)
+                            .unwrap()
+                            .to_string(),
                         _ => json!(argument.text).to_string(),
                     };
                     parts += &format!(" {}={text}", argument.name);
@@ -143,28 +197,47 @@ fn essence(wire: Wire, draft: &DraftResponse) -> String {
             other => parts += &format!("{other:?}\n"),
         }
     }
-    format!("{parts}{usage:?} {:?} {:?}", draft.stop.as_ref().map(|stop| stop.0), draft.faults)
+    format!(
+        "{parts}{usage:?} {:?} {:?}",
+        draft.stop.as_ref().map(|stop| stop.0),
+        draft.faults
+    )
 }
 
 fn check(wire: Wire, pieces: &[Piece]) {
-    let head = || ResponseMetadata { id: "r1".into(), model: "m".into(), created: 1, ..ResponseMetadata::default() };
+    let head = || ResponseMetadata {
+        id: "r1".into(),
+        model: "m".into(),
+        created: 1,
+        ..ResponseMetadata::default()
+    };
     for raw in [false, true] {
         let mut expected = DraftResponse::default();
         play(wire, pieces, raw, &mut expected);
         let mut encoder = ResponseEncoder::new(wire, head());
         let mut bytes = Vec::new();
-        play(wire, pieces, raw, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
+        play(wire, pieces, raw, &mut |event: Event<'_>| {
+            encoder.encode_event(event, &mut bytes)
+        });
         encoder.finish(&mut bytes);
         let (found, report) = decode(wire, [&bytes[..]], BodyEnd::Clean);
         let shown = String::from_utf8_lossy(&bytes);
-        assert_eq!(essence(wire, &found.draft), essence(wire, &expected), "{shown}");
+        assert_eq!(
+            essence(wire, &found.draft),
+            essence(wire, &expected),
+            "{shown}"
+        );
         assert!(report.ended && report.skipped == 0, "{report:?}");
 
         // The same calls run from a whole body.
         let whole = wire.encode_response(&head(), &expected).to_string();
         let (found, report) = decode(wire, [whole.as_bytes()], BodyEnd::Clean);
         assert_eq!(runnable(&found.draft), runnable(&expected), "{whole}");
-        assert_eq!((found.draft.text(), report.ended), (expected.text(), true), "{whole}");
+        assert_eq!(
+            (found.draft.text(), report.ended),
+            (expected.text(), true),
+            "{whole}"
+        );
     }
 }
 
@@ -218,17 +291,32 @@ fn truncated_calls_are_left_out_where_they_would_look_complete() {
         for why in [Truncation::Limit, Truncation::Ended] {
             let arguments = vec![("a".to_owned(), ArgForm::String, vec!["b".to_owned()])];
             let sound = Piece::Call("f".into(), arguments.clone(), None);
-            let pieces = [Piece::Text("a".into()), sound.clone(), Piece::Call("g".into(), arguments, Some(why))];
+            let pieces = [
+                Piece::Text("a".into()),
+                sound.clone(),
+                Piece::Call("g".into(), arguments, Some(why)),
+            ];
             let mut draft = DraftResponse::default();
             let mut bytes = Vec::new();
             play(wire, &pieces, false, &mut draft);
             let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
-            play(wire, &pieces, false, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
+            play(wire, &pieces, false, &mut |event: Event<'_>| {
+                encoder.encode_event(event, &mut bytes)
+            });
             encoder.finish(&mut bytes);
-            for body in [bytes, wire.encode_response(&ResponseMetadata::default(), &draft).to_string().into_bytes()] {
+            for body in [
+                bytes,
+                wire.encode_response(&ResponseMetadata::default(), &draft)
+                    .to_string()
+                    .into_bytes(),
+            ] {
                 let (found, _) = decode(wire, [&body[..]], BodyEnd::Clean);
                 let names: Vec<_> = found.draft.calls().map(|call| call.name.as_str()).collect();
-                assert_eq!((names, found.draft.text().as_str()), (vec!["f"], "a"), "{wire}");
+                assert_eq!(
+                    (names, found.draft.text().as_str()),
+                    (vec!["f"], "a"),
+                    "{wire}"
+                );
                 let limit = found.draft.stop.as_ref().unwrap().0 == StopReason::Length;
                 assert_eq!(limit, why == Truncation::Limit, "{wire}");
             }
@@ -241,12 +329,23 @@ fn signatures_are_attached_to_their_thoughts() {
     let signed = |signature: &str| json!({"type": "thinking", "signature": signature});
     check(
         Wire::Anthropic,
-        &[Piece::Thought("a".into()), Piece::Kept(signed("1")), Piece::Kept(signed("2")), Piece::Text("b".into())],
+        &[
+            Piece::Thought("a".into()),
+            Piece::Kept(signed("1")),
+            Piece::Kept(signed("2")),
+            Piece::Text("b".into()),
+        ],
     );
-    let signed = |signature: &str| json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
+    let signed =
+        |signature: &str| json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
     check(
         Wire::Bedrock,
-        &[Piece::Thought("a".into()), Piece::Kept(signed("1")), Piece::Kept(signed("2")), Piece::Text("b".into())],
+        &[
+            Piece::Thought("a".into()),
+            Piece::Kept(signed("1")),
+            Piece::Kept(signed("2")),
+            Piece::Text("b".into()),
+        ],
     );
 }
 
@@ -255,7 +354,10 @@ fn state_of_other_wires_is_left_out() {
     for wire in Wire::ALL {
         let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
         let mut bytes = Vec::new();
-        let foreign = OpaqueState { wire: "other".into(), data: json!({"secret": 1}) };
+        let foreign = OpaqueState {
+            wire: "other".into(),
+            data: json!({"secret": 1}),
+        };
         encoder.encode_event(Event::Opaque(&foreign), &mut bytes);
         encoder.finish(&mut bytes);
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
@@ -268,14 +370,28 @@ fn errors_round_trip_and_truncate_calls() {
         let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
         let mut bytes = Vec::new();
         encoder.encode_event(
-            Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0, name_at: 0 },
+            Event::CallStart {
+                index: 0,
+                id: Some("c"),
+                name: "f",
+                dialect: None,
+                at: 0,
+                name_at: 0,
+            },
             &mut bytes,
         );
-        encoder.encode_error_event(&ProviderError::new("overloaded_error", "Overloaded"), &mut bytes);
+        encoder.encode_error_event(
+            &ProviderError::new("overloaded_error", "Overloaded"),
+            &mut bytes,
+        );
         let (found, report) = decode(wire, [&bytes[..]], BodyEnd::Clean);
         assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);
         let states: Vec<_> = found.draft.calls().map(|call| call.state).collect();
-        let expected = if shows_cuts(wire) { vec![DraftState::Cut(Truncation::Broken)] } else { Vec::new() };
+        let expected = if shows_cuts(wire) {
+            vec![DraftState::Cut(Truncation::Broken)]
+        } else {
+            Vec::new()
+        };
         assert_eq!(states, expected, "{wire}");
     }
 }

@@ -49,15 +49,29 @@ fn no_cut_of_a_recording_completes_a_call() {
             let mut decoder = ResponseDecoder::new(whole.wire);
             decoder.push(&whole.body[..cut], &mut draft);
             decoder.finish(BodyEnd::Clean, &mut draft);
-            assert!(!draft.has_open_calls(), "recording {} cut at {cut}: a call was neither ended nor cut", whole.id);
+            assert!(
+                !draft.has_open_calls(),
+                "recording {} cut at {cut}: a call was neither ended nor cut",
+                whole.id
+            );
             check(whole, &draft, cut);
         }
         cuts += whole.body.len();
     }
-    eprintln!("{} recordings, {cuts} cuts, {:?}: {kinds:?}", chosen.len(), begin.elapsed());
+    eprintln!(
+        "{} recordings, {cuts} cuts, {:?}: {kinds:?}",
+        chosen.len(),
+        begin.elapsed()
+    );
     assert!(chosen.len() >= COUNT);
-    for wire in Wire::ALL.iter().filter(|wire| recordings.iter().any(|known| known.wire == wire.name())) {
-        assert!(chosen.iter().any(|(_, whole)| whole.wire == *wire), "no recording of {wire} was cut");
+    for wire in Wire::ALL
+        .iter()
+        .filter(|wire| recordings.iter().any(|known| known.wire == wire.name()))
+    {
+        assert!(
+            chosen.iter().any(|(_, whole)| whole.wire == *wire),
+            "no recording of {wire} was cut"
+        );
     }
 }
 
@@ -69,7 +83,9 @@ fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
     let mut chosen = Vec::new();
     let mut others = Vec::new();
     for Recording { id, wire, body, .. } in by_length {
-        let Some(wire) = Wire::from_name(wire) else { continue };
+        let Some(wire) = Wire::from_name(wire) else {
+            continue;
+        };
         let mut draft = DraftResponse::default();
         let mut decoder = ResponseDecoder::new(wire);
         decoder.push(body, &mut draft);
@@ -77,8 +93,20 @@ fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
         let kind = kind(&draft, &report);
         let count = counts.entry((wire.name(), kind)).or_insert(0);
         *count += 1;
-        let list = if *count <= EACH && body.len() <= MAX_RECORDING_BYTES { &mut chosen } else { &mut others };
-        list.push((kind, Whole { id: *id, wire, body, draft }));
+        let list = if *count <= EACH && body.len() <= MAX_RECORDING_BYTES {
+            &mut chosen
+        } else {
+            &mut others
+        };
+        list.push((
+            kind,
+            Whole {
+                id: *id,
+                wire,
+                body,
+                draft,
+            },
+        ));
     }
     let missing = COUNT.saturating_sub(chosen.len());
     chosen.extend(others.into_iter().take(missing));
@@ -90,7 +118,11 @@ fn kind(draft: &DraftResponse, report: &DecodeReport) -> Kind {
         Kind::Errors
     } else if draft.calls().next().is_some() {
         Kind::Calls
-    } else if draft.parts.iter().any(|part| matches!(part, DraftPart::Thought(_))) {
+    } else if draft
+        .parts
+        .iter()
+        .any(|part| matches!(part, DraftPart::Thought(_)))
+    {
         Kind::Thoughts
     } else {
         Kind::Words
@@ -110,15 +142,24 @@ fn grows(whole: &Whole<'_>) {
 fn check(whole: &Whole<'_>, part: &DraftResponse, cut: usize) {
     let id = whole.id;
     for call in part.calls().filter(|call| call.state == DraftState::Closed) {
-        let known = whole.draft.call_by_index(call.index).filter(|known| known.state == DraftState::Closed);
+        let known = whole
+            .draft
+            .call_by_index(call.index)
+            .filter(|known| known.state == DraftState::Closed);
         assert_eq!(
             Some(essence(call)),
             known.map(essence),
             "recording {id} cut at {cut}: a closed call is the whole one"
         );
     }
-    assert!(whole.draft.text().starts_with(&part.text()), "recording {id} cut at {cut}: text");
-    assert!(thoughts(&whole.draft).starts_with(&thoughts(part)), "recording {id} cut at {cut}: thoughts");
+    assert!(
+        whole.draft.text().starts_with(&part.text()),
+        "recording {id} cut at {cut}: text"
+    );
+    assert!(
+        thoughts(&whole.draft).starts_with(&thoughts(part)),
+        "recording {id} cut at {cut}: thoughts"
+    );
 }
 
 fn essence(call: &DraftCall) -> String {

@@ -17,9 +17,18 @@ fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
 }
 
 fn shown(event: FrameEvent<'_>) -> String {
-    let FrameEvent::Frame(frame) = event else { return format!("{event:?}") };
-    let headers: Vec<String> = frame.headers().map(|(name, value)| format!("{name}={value:?} ")).collect();
-    format!("{}{}", headers.concat(), String::from_utf8_lossy(frame.payload))
+    let FrameEvent::Frame(frame) = event else {
+        return format!("{event:?}");
+    };
+    let headers: Vec<String> = frame
+        .headers()
+        .map(|(name, value)| format!("{name}={value:?} "))
+        .collect();
+    format!(
+        "{}{}",
+        headers.concat(),
+        String::from_utf8_lossy(frame.payload)
+    )
 }
 
 /// Checks that every split gives the same events.
@@ -36,7 +45,12 @@ fn check(stream: &[u8], expected: &[&str]) {
 
 fn frame(payload: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode_frame(&[("kind", HeaderValue::Text("x"))], payload.as_bytes(), &mut bytes).unwrap();
+    encode_frame(
+        &[("kind", HeaderValue::Text("x"))],
+        payload.as_bytes(),
+        &mut bytes,
+    )
+    .unwrap();
     bytes
 }
 
@@ -47,7 +61,12 @@ const CUT: &str = r#"Damaged("the stream ended inside a frame")"#;
 /// The examples that Amazon's SDKs are tested with.
 #[test]
 fn published_examples_are_read_and_written() {
-    type Row<'a> = (&'a [u8], &'a [(&'a str, HeaderValue<'a>)], &'a [u8], &'a str);
+    type Row<'a> = (
+        &'a [u8],
+        &'a [(&'a str, HeaderValue<'a>)],
+        &'a [u8],
+        &'a str,
+    );
     let rows: [Row<'_>; 4] = [
         (b"\0\0\0\x10\0\0\0\0\x05\xc2\x48\xeb\x7d\x98\xc8\xff", &[], b"", ""),
         (
@@ -75,8 +94,14 @@ fn published_examples_are_read_and_written() {
         b"\0\0\0\x3d\0\0\0\x20\x07\xfd\x83\x96\x0ccontent+type\x07\0\x10application/json{'foo':'bar'}\x8d\x9c\x08\xb1";
     check(head, &[SUM]);
     check(&[&head[..6], b"\x01", &head[7..]].concat(), &[PRELUDE]);
-    check(b"\x01\0\0\x1d\0\0\0\0\xfd\x52\x8c\x5a{'foo':'bar'}\xc3\x65\x39\x36", &[PRELUDE]);
-    check(b"\0\0\0\x1d\0\0\0\0\xfd\x52\x8c\x5a{'foo':'bar'\x8d\xc3\x65\x39\x36", &[SUM]);
+    check(
+        b"\x01\0\0\x1d\0\0\0\0\xfd\x52\x8c\x5a{'foo':'bar'}\xc3\x65\x39\x36",
+        &[PRELUDE],
+    );
+    check(
+        b"\0\0\0\x1d\0\0\0\0\xfd\x52\x8c\x5a{'foo':'bar'\x8d\xc3\x65\x39\x36",
+        &[SUM],
+    );
 }
 
 #[test]
@@ -88,7 +113,10 @@ fn damage_loses_only_the_damaged_frame() {
     let first = whole("one");
     let second = whole("two");
     let third = whole("three");
-    check(&[&one[..], &two, &three].concat(), &[&first, &second, &third]);
+    check(
+        &[&one[..], &two, &three].concat(),
+        &[&first, &second, &third],
+    );
     // A damaged payload: the prelude tells where the next frame begins.
     let mut wrong = two.clone();
     wrong[21] ^= 1;
@@ -97,23 +125,49 @@ fn damage_loses_only_the_damaged_frame() {
     for at in 0..12 {
         let mut wrong = two.clone();
         wrong[at] ^= 0x55;
-        check(&[&one[..], &wrong, &three].concat(), &[&first, PRELUDE, &third]);
+        check(
+            &[&one[..], &wrong, &three].concat(),
+            &[&first, PRELUDE, &third],
+        );
     }
     // Too many bytes, too few bytes, and no frame at all.
-    check(&[&one[..], b"\0\0\0", &three].concat(), &[&first, PRELUDE, &third]);
-    check(&[&one[..], &two[3..], &three].concat(), &[&first, PRELUDE, &third]);
+    check(
+        &[&one[..], b"\0\0\0", &three].concat(),
+        &[&first, PRELUDE, &third],
+    );
+    check(
+        &[&one[..], &two[3..], &three].concat(),
+        &[&first, PRELUDE, &third],
+    );
     // Bytes that look like a prelude of four gigabytes, found by a fuzzer.
-    check(&[&one[..], b"\0\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff", &three].concat(), &[&first, PRELUDE, &third]);
+    check(
+        &[
+            &one[..],
+            b"\0\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff",
+            &three,
+        ]
+        .concat(),
+        &[&first, PRELUDE, &third],
+    );
     check(&[&one[..], &two[..9]].concat(), &[&first, CUT]);
     check(&[&one[..], &two[..two.len() - 1]].concat(), &[&first, CUT]);
     check(b"no frame at all, but words", &[PRELUDE]);
     check(b"words", &[CUT]);
     check(b"", &[]);
     // Unreadable headers with valid checksums.
-    for header in [&b"\x04kind\x0a"[..], b"\x00\x00", b"\x04kin", b"\x01k\x07\x00\x09x", b"\x01k\x07\x00\x01\xff"] {
+    for header in [
+        &b"\x04kind\x0a"[..],
+        b"\x00\x00",
+        b"\x04kin",
+        b"\x01k\x07\x00\x09x",
+        b"\x01k\x07\x00\x01\xff",
+    ] {
         check(
             &[by_hand(header), three.clone()].concat(),
-            &[r#"Damaged("the headers of a frame cannot be read")"#, &third],
+            &[
+                r#"Damaged("the headers of a frame cannot be read")"#,
+                &third,
+            ],
         );
     }
 }
@@ -168,10 +222,17 @@ fn headers_have_ten_types() {
     let mut found = 0;
     encode_frame(&headers, b"p", &mut bytes).unwrap();
     FrameDecoder::new().push(&bytes, &mut |event| {
-        let FrameEvent::Frame(frame) = event else { panic!("{event:?}") };
+        let FrameEvent::Frame(frame) = event else {
+            panic!("{event:?}")
+        };
         assert!(frame.headers().eq(headers));
         assert_eq!(
-            (frame.payload, frame.text_header("h"), frame.text_header("g"), frame.text_header("z")),
+            (
+                frame.payload,
+                frame.text_header("h"),
+                frame.text_header("g"),
+                frame.text_header("z")
+            ),
             (&b"p"[..], Some("ü"), None, None)
         );
         found += 1;

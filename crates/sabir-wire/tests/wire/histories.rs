@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    CacheControl, Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig,
-    ReasoningEffort, Request, Role, SamplingParams, ToolChoice, ToolResultStatus, ToolSet, ToolSpec,
+    CacheControl, Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState,
+    ParallelCalls, ReasoningConfig, ReasoningEffort, Request, Role, SamplingParams, ToolChoice,
+    ToolResultStatus, ToolSet, ToolSpec,
 };
 use sabir_wire::{Wire, WireOptions};
 use serde_json::{Map, Value, json};
@@ -13,14 +14,21 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 fn arguments() -> impl Strategy<Value = Map<String, Value>> {
-    let value =
-        prop_oneof![word().prop_map(Value::from), any::<i64>().prop_map(Value::from), Just(json!([1, {"x": null}]))];
-    proptest::collection::vec(("[a-z]{1,4}", value), 0..3).prop_map(|pairs| pairs.into_iter().collect())
+    let value = prop_oneof![
+        word().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        Just(json!([1, {"x": null}]))
+    ];
+    proptest::collection::vec(("[a-z]{1,4}", value), 0..3)
+        .prop_map(|pairs| pairs.into_iter().collect())
 }
 
 /// The thoughts that a wire carries back.
 fn thoughts(wire: Wire) -> BoxedStrategy<Vec<MessagePart>> {
-    let kept = move |data: Value| OpaqueState { wire: wire.name().to_owned(), data };
+    let kept = move |data: Value| OpaqueState {
+        wire: wire.name().to_owned(),
+        data,
+    };
     match wire {
         Wire::Anthropic => proptest::collection::vec(
             prop_oneof![
@@ -89,29 +97,48 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<MessagePart>> {
 }
 
 fn ollama_thoughts() -> impl Strategy<Value = Vec<MessagePart>> {
-    proptest::option::of(word())
-        .prop_map(|text| text.into_iter().map(|text| MessagePart::Thought { text, opaque: None }).collect())
+    proptest::option::of(word()).prop_map(|text| {
+        text.into_iter()
+            .map(|text| MessagePart::Thought { text, opaque: None })
+            .collect()
+    })
 }
 
 fn bedrock_thoughts() -> impl Strategy<Value = Vec<MessagePart>> {
-    let kept = |data: Value| OpaqueState { wire: Wire::Bedrock.name().to_owned(), data };
+    let kept = |data: Value| OpaqueState {
+        wire: Wire::Bedrock.name().to_owned(),
+        data,
+    };
     let signed = ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
         let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
-        MessagePart::Thought { text, opaque: Some(kept(data)) }
+        MessagePart::Thought {
+            text,
+            opaque: Some(kept(data)),
+        }
     });
-    let hidden = "[a-z]{4}"
-        .prop_map(move |data| MessagePart::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}}))));
+    let hidden = "[a-z]{4}".prop_map(move |data| {
+        MessagePart::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}})))
+    });
     proptest::collection::vec(prop_oneof![signed, hidden], 0..3)
 }
 
 /// An image with unique data, whose type shows in its first bytes.
 pub(crate) fn picture(number: usize) -> Image {
-    Image { media_type: "image/png".into(), data: format!("iVBORw0KGgo{number}") }
+    Image {
+        media_type: "image/png".into(),
+        data: format!("iVBORw0KGgo{number}"),
+    }
 }
 
 /// An assistant message with calls, and the user's message with their results.
 fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>)> {
-    let call = ("[a-z_]{1,6}", arguments(), word(), any::<bool>(), 0..3_usize);
+    let call = (
+        "[a-z_]{1,6}",
+        arguments(),
+        word(),
+        any::<bool>(),
+        0..3_usize,
+    );
     (
         thoughts(wire),
         proptest::option::of(word()),
@@ -121,13 +148,23 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>
     )
         .prop_map(move |(mut parts, text, calls, reply, shown)| {
             parts.extend(text.map(MessagePart::text));
-            if calls.is_empty() && parts.iter().all(|part| !matches!(part, MessagePart::Text { .. })) {
+            if calls.is_empty()
+                && parts
+                    .iter()
+                    .all(|part| !matches!(part, MessagePart::Text { .. }))
+            {
                 parts.push(MessagePart::text("ok"));
             }
             let mut results = Vec::new();
-            for (number, (name, arguments, content, failed, pictures)) in calls.into_iter().enumerate() {
+            for (number, (name, arguments, content, failed, pictures)) in
+                calls.into_iter().enumerate()
+            {
                 let id = CallId::new("filled in later");
-                let ending = if failed { ToolResultStatus::Failed } else { ToolResultStatus::Done };
+                let ending = if failed {
+                    ToolResultStatus::Failed
+                } else {
+                    ToolResultStatus::Done
+                };
                 results.push(MessagePart::Result(CallResult {
                     id: id.clone(),
                     name: name.clone(),
@@ -135,45 +172,88 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>
                     content,
                     images: vec![picture(number); pictures],
                 }));
-                parts.push(MessagePart::Call(Call { id, name, arguments, dialect: None }));
+                parts.push(MessagePart::Call(Call {
+                    id,
+                    name,
+                    arguments,
+                    dialect: None,
+                }));
                 // Only the first of parallel calls is signed.
                 if wire == Wire::Gemini && number == 0 {
                     let data = json!({"signs": "call", "thoughtSignature": "s"});
-                    parts.push(MessagePart::Opaque(OpaqueState { wire: wire.name().into(), data }));
+                    parts.push(MessagePart::Opaque(OpaqueState {
+                        wire: wire.name().into(),
+                        data,
+                    }));
                 }
             }
             if shown {
                 results.push(MessagePart::Image(picture(9)));
             }
-            results.extend(reply.or_else(|| results.is_empty().then(|| "go".into())).map(MessagePart::text));
+            results.extend(
+                reply
+                    .or_else(|| results.is_empty().then(|| "go".into()))
+                    .map(MessagePart::text),
+            );
             (parts, results)
         })
 }
 
 /// The options that a wire supports, and a model that accepts them.
 fn wish(wire: Wire) -> BoxedStrategy<(ReasoningConfig, &'static str)> {
-    let efforts = [ReasoningEffort::Low, ReasoningEffort::Medium, ReasoningEffort::High];
+    let efforts = [
+        ReasoningEffort::Low,
+        ReasoningEffort::Medium,
+        ReasoningEffort::High,
+    ];
     let efforts = proptest::sample::select(efforts.to_vec()).prop_map(ReasoningConfig::Effort);
     let silent = Just(ReasoningConfig::Default);
     let off = Just(ReasoningConfig::Off);
     match wire {
-        Wire::Anthropic => {
-            prop_oneof![(silent, Just("m")), (off, Just("m")), (efforts, Just("claude-opus-4-8"))].boxed()
-        }
+        Wire::Anthropic => prop_oneof![
+            (silent, Just("m")),
+            (off, Just("m")),
+            (efforts, Just("claude-opus-4-8"))
+        ]
+        .boxed(),
         // Only Anthropic's models can be limited to one call, or none, on Bedrock.
-        Wire::Bedrock => (prop_oneof![silent, off, efforts], Just("eu.anthropic.claude-opus-4-8")).boxed(),
+        Wire::Bedrock => (
+            prop_oneof![silent, off, efforts],
+            Just("eu.anthropic.claude-opus-4-8"),
+        )
+            .boxed(),
         Wire::Gemini => {
             let tokens = (1_u64..9999).prop_map(ReasoningConfig::Tokens);
             (
-                prop_oneof![silent, off, efforts, Just(ReasoningConfig::Effort(ReasoningEffort::Minimal)), tokens],
+                prop_oneof![
+                    silent,
+                    off,
+                    efforts,
+                    Just(ReasoningConfig::Effort(ReasoningEffort::Minimal)),
+                    tokens
+                ],
                 Just("gemini-3-pro"),
             )
                 .boxed()
         }
-        Wire::Ollama => {
-            (prop_oneof![silent, off, Just(ReasoningConfig::Effort(ReasoningEffort::Medium))], Just("m")).boxed()
-        }
-        _ => (prop_oneof![silent, off, efforts, Just(ReasoningConfig::Effort(ReasoningEffort::Minimal))], Just("m"))
+        Wire::Ollama => (
+            prop_oneof![
+                silent,
+                off,
+                Just(ReasoningConfig::Effort(ReasoningEffort::Medium))
+            ],
+            Just("m"),
+        )
+            .boxed(),
+        _ => (
+            prop_oneof![
+                silent,
+                off,
+                efforts,
+                Just(ReasoningConfig::Effort(ReasoningEffort::Minimal))
+            ],
+            Just("m"),
+        )
             .boxed(),
     }
 }
@@ -197,7 +277,11 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         Just(ToolChoice::None),
         Just(ToolChoice::Tool("f".into()))
     ];
-    let limits = (any::<bool>(), proptest::option::of(1_u64..9999), proptest::collection::vec("[a-z]{1,3}", 0..2));
+    let limits = (
+        any::<bool>(),
+        proptest::option::of(1_u64..9999),
+        proptest::collection::vec("[a-z]{1,3}", 0..2),
+    );
     (turns, choice, limits, wish(wire)).prop_map(move |(turns, choice, (one, limit, stop), (thinking, model))| {
         let mut messages = vec![Message::user("hello")];
         let mut count = 0;
@@ -252,7 +336,11 @@ fn read_back(wire: Wire, request: &Request) -> Request {
     if !matches!(wire, Wire::OpenAiChat | Wire::Ollama) {
         return request;
     }
-    for message in request.messages.iter_mut().filter(|message| message.role == Role::User) {
+    for message in request
+        .messages
+        .iter_mut()
+        .filter(|message| message.role == Role::User)
+    {
         let mut results = Vec::new();
         let mut moved = Vec::new();
         let mut own = Vec::new();
@@ -263,7 +351,11 @@ fn read_back(wire: Wire, request: &Request) -> Request {
             };
             let pictures = std::mem::take(&mut result.images);
             if !pictures.is_empty() {
-                let noun = if pictures.len() == 1 { "picture" } else { "pictures" };
+                let noun = if pictures.len() == 1 {
+                    "picture"
+                } else {
+                    "pictures"
+                };
                 moved.push(MessagePart::text(format!(
                     "[The {noun} of the result of `{}`, call {}:]",
                     result.name, result.id
@@ -274,12 +366,17 @@ fn read_back(wire: Wire, request: &Request) -> Request {
         }
         moved.append(&mut own);
         if wire == Wire::Ollama {
-            let (pictures, words): (Vec<_>, Vec<_>) =
-                moved.into_iter().partition(|part| matches!(part, MessagePart::Image(_)));
+            let (pictures, words): (Vec<_>, Vec<_>) = moved
+                .into_iter()
+                .partition(|part| matches!(part, MessagePart::Image(_)));
             moved = pictures;
-            let words = words
-                .iter()
-                .filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None });
+            let words = words.iter().filter_map(|part| {
+                if let MessagePart::Text { text } = part {
+                    Some(text.as_str())
+                } else {
+                    None
+                }
+            });
             let words = words.collect::<Vec<_>>().join("\n\n");
             moved.extend((!words.is_empty()).then(|| MessagePart::text(words)));
         }
@@ -299,14 +396,20 @@ fn check(wire: Wire, request: &Request) {
         };
         let body = wire.encode_request(request, &form).to_string();
         let path = wire.endpoint_path(&request.model, form.streamed);
-        let back = wire.decode_request(&path, body.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{body}"));
+        let back = wire
+            .decode_request(&path, body.as_bytes())
+            .unwrap_or_else(|error| panic!("{error}\n{body}"));
         assert!(back.streamed);
         // Every field of a request has a debug form, but tool sets have no equality.
         let mut expected = read_back(wire, request);
         if cached && matches!(wire, Wire::Anthropic | Wire::Bedrock) {
             expected.options.cache = CacheControl::Marked;
         }
-        assert_eq!(format!("{:#?}", back.request), format!("{expected:#?}"), "{body}");
+        assert_eq!(
+            format!("{:#?}", back.request),
+            format!("{expected:#?}"),
+            "{body}"
+        );
     }
 }
 
@@ -379,7 +482,12 @@ proptest! {
 
 pub(crate) fn history() -> Vec<Message> {
     let call = |id: &str| {
-        MessagePart::Call(Call { id: CallId::new(id), name: "f".into(), arguments: Map::new(), dialect: None })
+        MessagePart::Call(Call {
+            id: CallId::new(id),
+            name: "f".into(),
+            arguments: Map::new(),
+            dialect: None,
+        })
     };
     let result = |id: &str, ending| {
         MessagePart::Result(CallResult {
@@ -390,12 +498,18 @@ pub(crate) fn history() -> Vec<Message> {
             images: Vec::new(),
         })
     };
-    let foreign = OpaqueState { wire: "other".into(), data: json!({"x": 1}) };
+    let foreign = OpaqueState {
+        wire: "other".into(),
+        data: json!({"x": 1}),
+    };
     vec![
         Message {
             role: Role::Assistant,
             parts: vec![
-                MessagePart::Thought { text: "unsigned".into(), opaque: None },
+                MessagePart::Thought {
+                    text: "unsigned".into(),
+                    opaque: None,
+                },
                 MessagePart::Opaque(foreign),
                 MessagePart::text(" \n"),
                 call("functions.f:0"),
@@ -404,62 +518,140 @@ pub(crate) fn history() -> Vec<Message> {
         },
         Message {
             role: Role::User,
-            parts: vec![MessagePart::text("early words"), result("functions.f:0", ToolResultStatus::Denied)],
+            parts: vec![
+                MessagePart::text("early words"),
+                result("functions.f:0", ToolResultStatus::Denied),
+            ],
         },
-        Message { role: Role::User, parts: vec![result("b", ToolResultStatus::Done)] },
+        Message {
+            role: Role::User,
+            parts: vec![result("b", ToolResultStatus::Done)],
+        },
     ]
 }
 
 #[test]
 fn anthropic_bodies_have_required_members() {
-    let request = Request { model: "m".into(), messages: history().into(), ..Request::default() };
+    let request = Request {
+        model: "m".into(),
+        messages: history().into(),
+        ..Request::default()
+    };
     let body = Wire::Anthropic.encode_request(&request, &WireOptions::default());
     let messages = body["messages"].as_array().unwrap();
-    assert_eq!(messages.len(), 2, "one message for each role in turn: {body:#}");
+    assert_eq!(
+        messages.len(),
+        2,
+        "one message for each role in turn: {body:#}"
+    );
     let id = messages[0]["content"][0]["id"].as_str().unwrap();
-    assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{id}");
+    assert!(
+        id.chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
+        "{id}"
+    );
     let kinds = |message: &Value| -> Vec<String> {
-        message["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap().to_owned()).collect()
+        message["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| block["type"].as_str().unwrap().to_owned())
+            .collect()
     };
-    assert_eq!(kinds(&messages[0]), ["tool_use", "tool_use"], "no blank text, no unsigned or foreign thought");
-    assert_eq!(kinds(&messages[1]), ["tool_result", "tool_result", "text"], "results first");
+    assert_eq!(
+        kinds(&messages[0]),
+        ["tool_use", "tool_use"],
+        "no blank text, no unsigned or foreign thought"
+    );
+    assert_eq!(
+        kinds(&messages[1]),
+        ["tool_result", "tool_result", "text"],
+        "results first"
+    );
     assert_eq!(messages[1]["content"][0]["tool_use_id"], id);
     assert_eq!(
-        (&messages[1]["content"][0]["is_error"], &messages[1]["content"][1]["is_error"]),
+        (
+            &messages[1]["content"][0]["is_error"],
+            &messages[1]["content"][1]["is_error"]
+        ),
         (&json!(true), &Value::Null)
     );
-    assert_eq!((&body["max_tokens"], &body["system"], &body["tools"]), (&json!(8192), &Value::Null, &Value::Null));
+    assert_eq!(
+        (&body["max_tokens"], &body["system"], &body["tools"]),
+        (&json!(8192), &Value::Null, &Value::Null)
+    );
 }
 
 #[test]
 fn cache_marks_are_at_the_ends() {
     let check = |last: MessagePart, marked: bool| {
-        let messages =
-            vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![MessagePart::text("a"), last] }];
-        let request =
-            Request { model: "m".into(), system: "Be brief.".into(), messages: messages.into(), ..Request::default() };
+        let messages = vec![
+            Message::user("hi"),
+            Message {
+                role: Role::Assistant,
+                parts: vec![MessagePart::text("a"), last],
+            },
+        ];
+        let request = Request {
+            model: "m".into(),
+            system: "Be brief.".into(),
+            messages: messages.into(),
+            ..Request::default()
+        };
         for cached in [false, true] {
-            let body = Wire::Anthropic.encode_request(&request, &WireOptions { cached, ..WireOptions::default() });
+            let body = Wire::Anthropic.encode_request(
+                &request,
+                &WireOptions {
+                    cached,
+                    ..WireOptions::default()
+                },
+            );
             let mark = |block: &Value| block["cache_control"] == json!({"type": "ephemeral"});
             let blocks = &body["messages"][1]["content"];
-            assert_eq!((mark(&body["system"][0]), mark(&blocks[1])), (cached, cached && marked), "{body:#}");
-            assert!(!mark(&blocks[0]) && !mark(&body["messages"][0]["content"][0]), "{body:#}");
+            assert_eq!(
+                (mark(&body["system"][0]), mark(&blocks[1])),
+                (cached, cached && marked),
+                "{body:#}"
+            );
+            assert!(
+                !mark(&blocks[0]) && !mark(&body["messages"][0]["content"][0]),
+                "{body:#}"
+            );
         }
     };
     check(MessagePart::text("b"), true);
     check(
-        MessagePart::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None }),
+        MessagePart::Call(Call {
+            id: CallId::new("c"),
+            name: "f".into(),
+            arguments: Map::new(),
+            dialect: None,
+        }),
         true,
     );
     // The API refuses marks on thoughts.
     let data = json!({"type": "thinking", "signature": "s"});
-    let opaque = OpaqueState { wire: "anthropic".into(), data };
-    check(MessagePart::Thought { text: "hm".into(), opaque: Some(opaque) }, false);
+    let opaque = OpaqueState {
+        wire: "anthropic".into(),
+        data,
+    };
+    check(
+        MessagePart::Thought {
+            text: "hm".into(),
+            opaque: Some(opaque),
+        },
+        false,
+    );
 }
 
 #[test]
 fn thinking_cannot_begin_inside_a_tool_loop() {
-    let call = MessagePart::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None });
+    let call = MessagePart::Call(Call {
+        id: CallId::new("c"),
+        name: "f".into(),
+        arguments: Map::new(),
+        dialect: None,
+    });
     let result = CallResult {
         id: CallId::new("c"),
         name: "f".into(),
@@ -467,11 +659,29 @@ fn thinking_cannot_begin_inside_a_tool_loop() {
         content: "ok".into(),
         images: Vec::new(),
     };
-    let signed = |data: Value| MessagePart::Opaque(OpaqueState { wire: "anthropic".into(), data });
-    let cool = || SamplingParams { temperature: Some(0.5), ..SamplingParams::default() };
+    let signed = |data: Value| {
+        MessagePart::Opaque(OpaqueState {
+            wire: "anthropic".into(),
+            data,
+        })
+    };
+    let cool = || SamplingParams {
+        temperature: Some(0.5),
+        ..SamplingParams::default()
+    };
     let thinks = |parts: Vec<MessagePart>, reply: MessagePart| {
-        let reply = Message { role: Role::User, parts: vec![reply] };
-        let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts }, reply];
+        let reply = Message {
+            role: Role::User,
+            parts: vec![reply],
+        };
+        let messages = vec![
+            Message::user("hi"),
+            Message {
+                role: Role::Assistant,
+                parts,
+            },
+            reply,
+        ];
         let thinking = ReasoningConfig::Tokens(2000);
         let request = Request {
             model: "m".into(),
@@ -482,62 +692,127 @@ fn thinking_cannot_begin_inside_a_tool_loop() {
         };
         let body = Wire::Anthropic.encode_request(&request, &WireOptions::default());
         // It accepts a temperature exactly when it does not think.
-        assert_eq!(body["temperature"].is_null(), !body["thinking"].is_null(), "{body:#}");
+        assert_eq!(
+            body["temperature"].is_null(),
+            !body["thinking"].is_null(),
+            "{body:#}"
+        );
         !body["thinking"].is_null()
     };
-    assert!(!thinks(vec![call.clone()], MessagePart::Result(result.clone())));
+    assert!(!thinks(
+        vec![call.clone()],
+        MessagePart::Result(result.clone())
+    ));
     assert!(thinks(
-        vec![signed(json!({"type": "redacted_thinking", "data": "x"})), call.clone()],
+        vec![
+            signed(json!({"type": "redacted_thinking", "data": "x"})),
+            call.clone()
+        ],
         MessagePart::Result(result)
     ));
-    assert!(thinks(vec![call], MessagePart::text("go on")), "a turn of its own");
+    assert!(
+        thinks(vec![call], MessagePart::text("go on")),
+        "a turn of its own"
+    );
 }
 
 #[test]
 fn parameters_decode_in_the_forms_of_hosts() {
     let check = |wire: Wire, members: Value, expected: ReasoningConfig| {
         let mut body = json!({"model": "m", "messages": []});
-        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        let read = wire.decode_request("", body.to_string().as_bytes()).unwrap();
+        body.as_object_mut()
+            .unwrap()
+            .extend(members.as_object().unwrap().clone());
+        let read = wire
+            .decode_request("", body.to_string().as_bytes())
+            .unwrap();
         assert_eq!(read.request.reasoning, expected, "{members}");
     };
     let high = ReasoningConfig::Effort(ReasoningEffort::High);
     check(Wire::OpenAiChat, json!({"reasoning_effort": "xhigh"}), high);
-    check(Wire::OpenAiChat, json!({"reasoning_effort": null, "reasoning": {"effort": "high"}}), high);
-    check(Wire::OpenAiChat, json!({"reasoning": {"max_tokens": 7}}), ReasoningConfig::Tokens(7));
-    check(Wire::OpenAiChat, json!({"reasoning": {"enabled": false}}), ReasoningConfig::Off);
-    check(Wire::Anthropic, json!({"thinking": {"type": "adaptive"}}), high);
-    check(Wire::Anthropic, json!({"output_config": {"effort": "max"}}), high);
-    check(Wire::Anthropic, json!({"thinking": {"type": "enabled", "budget_tokens": 1}}), ReasoningConfig::Tokens(1));
+    check(
+        Wire::OpenAiChat,
+        json!({"reasoning_effort": null, "reasoning": {"effort": "high"}}),
+        high,
+    );
+    check(
+        Wire::OpenAiChat,
+        json!({"reasoning": {"max_tokens": 7}}),
+        ReasoningConfig::Tokens(7),
+    );
+    check(
+        Wire::OpenAiChat,
+        json!({"reasoning": {"enabled": false}}),
+        ReasoningConfig::Off,
+    );
+    check(
+        Wire::Anthropic,
+        json!({"thinking": {"type": "adaptive"}}),
+        high,
+    );
+    check(
+        Wire::Anthropic,
+        json!({"output_config": {"effort": "max"}}),
+        high,
+    );
+    check(
+        Wire::Anthropic,
+        json!({"thinking": {"type": "enabled", "budget_tokens": 1}}),
+        ReasoningConfig::Tokens(1),
+    );
     check(
         Wire::Anthropic,
         json!({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}),
         ReasoningConfig::Off,
     );
     let body = json!({"model": "m", "messages": [], "thinking": {"type": "enabled"}});
-    let error = Wire::Anthropic.decode_request("", body.to_string().as_bytes()).unwrap_err();
+    let error = Wire::Anthropic
+        .decode_request("", body.to_string().as_bytes())
+        .unwrap_err();
     assert_eq!(error.path, "thinking.budget_tokens");
 }
 
 #[test]
 fn openai_chat_bodies_have_required_members() {
-    let request =
-        Request { model: "m".into(), messages: history().into(), max_output_tokens: Some(9), ..Request::default() };
-    let body =
-        Wire::OpenAiChat.encode_request(&request, &WireOptions { completion_limit: true, ..WireOptions::default() });
+    let request = Request {
+        model: "m".into(),
+        messages: history().into(),
+        max_output_tokens: Some(9),
+        ..Request::default()
+    };
+    let body = Wire::OpenAiChat.encode_request(
+        &request,
+        &WireOptions {
+            completion_limit: true,
+            ..WireOptions::default()
+        },
+    );
     let messages = body["messages"].as_array().unwrap();
-    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
     assert_eq!(roles, ["assistant", "tool", "user", "tool"]);
-    assert_eq!(messages[1]["tool_call_id"], messages[0]["tool_calls"][0]["id"]);
-    assert_eq!((&body["max_completion_tokens"], &body["stream"]), (&json!(9), &Value::Null));
+    assert_eq!(
+        messages[1]["tool_call_id"],
+        messages[0]["tool_calls"][0]["id"]
+    );
+    assert_eq!(
+        (&body["max_completion_tokens"], &body["stream"]),
+        (&json!(9), &Value::Null)
+    );
 }
 
 #[test]
 fn system_messages_join_the_system_prompt() {
     let user = |text: &str| json!({"role": "user", "content": text});
-    let instructions = json!({"role": "system", "content": [{"type": "text", "text": "No, long."}]});
+    let instructions =
+        json!({"role": "system", "content": [{"type": "text", "text": "No, long."}]});
     let body = json!({"model": "m", "system": "Be short.", "messages": [user("a"), instructions, user("b")]});
-    let request = Wire::Anthropic.decode_request("", body.to_string().as_bytes()).unwrap().request;
+    let request = Wire::Anthropic
+        .decode_request("", body.to_string().as_bytes())
+        .unwrap()
+        .request;
     assert_eq!(request.system, "Be short.\n\nNo, long.");
     assert_eq!(request.messages.len(), 1);
 }
@@ -545,14 +820,23 @@ fn system_messages_join_the_system_prompt() {
 #[test]
 fn errors_name_their_place() {
     let check = |wire: Wire, body: Value, expected: &str| {
-        assert_eq!(wire.decode_request("", body.to_string().as_bytes()).unwrap_err().to_string(), expected);
+        assert_eq!(
+            wire.decode_request("", body.to_string().as_bytes())
+                .unwrap_err()
+                .to_string(),
+            expected
+        );
     };
     check(
         Wire::Anthropic,
         json!({"model": "m", "messages": [{"role": "x"}]}),
         "messages[0].role: expected `user`, `assistant` or `system`, found \"x\"",
     );
-    check(Wire::OpenAiChat, json!({"messages": []}), "model: expected a string, found null");
+    check(
+        Wire::OpenAiChat,
+        json!({"messages": []}),
+        "model: expected a string, found null",
+    );
     check(
         Wire::OpenAiChat,
         json!({"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:x"}}]}]}),

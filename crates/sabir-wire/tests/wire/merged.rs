@@ -16,8 +16,10 @@ impl EventSink for Merged {
         self.draft.push_event(event);
         let value = serde_json::to_value(event).unwrap();
         let same = |a: &Value, b: &Value| a["event"] == b["event"] && a["index"] == b["index"];
-        if let (Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. }, Some(last)) =
-            (event, self.events.last_mut())
+        if let (
+            Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. },
+            Some(last),
+        ) = (event, self.events.last_mut())
         {
             assert!(!text.is_empty(), "a delta is never empty");
             if same(last, &value) {
@@ -53,7 +55,9 @@ pub(crate) fn decode_all(wire: Wire, body: &str) -> (Merged, DecodeReport) {
 
 /// Returns the calls that would run: closed, and not stopped by a fault.
 pub(crate) fn runnable(draft: &DraftResponse) -> Vec<(String, Value)> {
-    let closed = draft.calls().filter(|call| call.state == DraftState::Closed);
+    let closed = draft
+        .calls()
+        .filter(|call| call.state == DraftState::Closed);
     let sound = closed.filter(|call| draft.errors_of(call.index).next().is_none());
     sound
         .map(|call| {
@@ -61,7 +65,10 @@ pub(crate) fn runnable(draft: &DraftResponse) -> Vec<(String, Value)> {
                 sabir_call::ArgForm::Json => serde_json::from_str(&argument.text).unwrap(),
                 _ => Value::from(argument.text.as_str()),
             };
-            let arguments = call.arguments.iter().map(|argument| (argument.name.clone(), value(argument)));
+            let arguments = call
+                .arguments
+                .iter()
+                .map(|argument| (argument.name.clone(), value(argument)));
             (call.name.clone(), Value::Object(arguments.collect()))
         })
         .collect()
@@ -84,7 +91,9 @@ fn check_contract(merged: &Merged) {
                 assert!(open.contains(&index), "{event} closes no open call");
                 open.retain(|known| *known != index);
             }
-            "arg_start" | "arg_delta" | "arg_end" => assert!(open.contains(&index), "{event} outside of a call"),
+            "arg_start" | "arg_delta" | "arg_end" => {
+                assert!(open.contains(&index), "{event} outside of a call")
+            }
             _ => {}
         }
     }

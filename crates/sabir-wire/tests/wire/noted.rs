@@ -2,15 +2,21 @@
 //! prompt; and comments in streams.
 
 use sabir_call::{Request, ToolProtocol};
-use sabir_wire::{DecodedRequest, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, WireOptions};
+use sabir_wire::{
+    DecodedRequest, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, WireOptions,
+};
 use serde_json::{Value, json};
 
 fn read(body: &Value) -> DecodedRequest {
-    Wire::Anthropic.decode_request("/v1/messages", body.to_string().as_bytes()).unwrap()
+    Wire::Anthropic
+        .decode_request("/v1/messages", body.to_string().as_bytes())
+        .unwrap()
 }
 
 fn with_system(system: Value) -> DecodedRequest {
-    read(&json!({"model": "m", "max_tokens": 9, "system": system, "messages": [{"role": "user", "content": "hi"}]}))
+    read(
+        &json!({"model": "m", "max_tokens": 9, "system": system, "messages": [{"role": "user", "content": "hi"}]}),
+    )
 }
 
 #[test]
@@ -23,13 +29,24 @@ fn failed_results_are_noted_where_unsupported() {
             {"role": "user", "content": [result("a", true), result("b", false)]}]}))
         .request;
     let told = |request: &Request, back: Wire| {
-        let notes = back.check_support(request, &WireOptions::default()).unwrap();
-        notes.into_iter().any(|note| note.message.contains("`is_error`") && note.message.contains("words of 1 have"))
+        let notes = back
+            .check_support(request, &WireOptions::default())
+            .unwrap();
+        notes.into_iter().any(|note| {
+            note.message.contains("`is_error`") && note.message.contains("words of 1 have")
+        })
     };
-    let prompted = Request { protocol: ToolProtocol::Prompted("cline".into()), ..request.clone() };
+    let prompted = Request {
+        protocol: ToolProtocol::Prompted("cline".into()),
+        ..request.clone()
+    };
     for back in Wire::ALL {
-        let asked = back.encode_request(&request, &WireOptions::default()).to_string();
-        let said = ["\"is_error\":true", "\"status\":\"error\"", "{\"error\":"].iter().any(|word| asked.contains(word));
+        let asked = back
+            .encode_request(&request, &WireOptions::default())
+            .to_string();
+        let said = ["\"is_error\":true", "\"status\":\"error\"", "{\"error\":"]
+            .iter()
+            .any(|word| asked.contains(word));
         assert_eq!(told(&request, back), !said, "{back}: {asked}");
         assert!(!told(&prompted, back), "{back}");
     }
@@ -45,7 +62,11 @@ fn lost_marks_and_blocks_are_noted() {
     };
     let check = |system: Value, expected: &[&str]| {
         let incoming = with_system(system);
-        let paths: Vec<_> = incoming.notes.iter().map(|note| note.path.as_str()).collect();
+        let paths: Vec<_> = incoming
+            .notes
+            .iter()
+            .map(|note| note.path.as_str())
+            .collect();
         assert_eq!(paths, expected, "{:?}", incoming.notes);
     };
     check(json!("be brief"), &[]);
@@ -55,7 +76,9 @@ fn lost_marks_and_blocks_are_noted() {
     check(json!([block("be"), block("brief")]), &["system"]);
     let result = json!([{"type": "tool_result", "tool_use_id": "a", "content": "x",
         "cache_control": {"type": "ephemeral", "ttl": "1h"}}]);
-    let incoming = read(&json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": result}]}));
+    let incoming = read(
+        &json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": result}]}),
+    );
     assert_eq!(incoming.notes[0].path, "cache_control.ttl");
 }
 
@@ -75,9 +98,16 @@ fn comments_in_streams_are_skipped() {
             decoder.push(&bytes, &mut draft);
             let report = decoder.finish(sabir_wire::BodyEnd::Clean, &mut draft);
             assert!(report.ended && report.unreadable == 0, "{wire}");
-            (draft.text(), String::from_utf8_lossy(&bytes).contains("leaked_call=1"))
+            (
+                draft.text(),
+                String::from_utf8_lossy(&bytes).contains("leaked_call=1"),
+            )
         };
         assert_eq!(play(false), ("hi".to_owned(), false), "{wire}");
-        assert_eq!(play(true), ("hi".to_owned(), wire != Wire::Bedrock), "{wire}");
+        assert_eq!(
+            play(true),
+            ("hi".to_owned(), wire != Wire::Bedrock),
+            "{wire}"
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    DraftResponse, DraftState, ModelErrorKind, ReasoningConfig, ReasoningEffort, Request, StopReason, ToolChoice,
-    ToolSet, ToolSpec, Truncation, Usage,
+    DraftResponse, DraftState, ModelErrorKind, ReasoningConfig, ReasoningEffort, Request,
+    StopReason, ToolChoice, ToolSet, ToolSpec, Truncation, Usage,
 };
 use sabir_wire::{BodyEnd, BodyForm, ResponseDecoder, Wire, WireOptions};
 use serde_json::{Value, json};
@@ -45,7 +45,14 @@ pub(crate) fn body() -> String {
     lines(&[
         said(json!({"content": "", "thinking": "hmm ü"})),
         said(json!({"content": "Wörter 😀 {\"}"})),
-        ends(call("c1".into(), "write", json!({"path": "ä.rs", "n": [1, {"x": "}\"]"}]})), "write"),
+        ends(
+            call(
+                "c1".into(),
+                "write",
+                json!({"path": "ä.rs", "n": [1, {"x": "}\"]"}]}),
+            ),
+            "write",
+        ),
         ends(call(Value::Null, "list", json!({})), "list"),
         done("stop"),
     ])
@@ -58,32 +65,57 @@ fn lines_are_read_while_they_come() {
     let mut decoder = ResponseDecoder::new(WIRE);
     let mut draft = DraftResponse::default();
     decoder.push(&body.as_bytes()[..half], &mut draft);
-    assert_eq!((decoder.event_count(), draft.text().as_str()), (2, "Wörter 😀 {\"}"));
+    assert_eq!(
+        (decoder.event_count(), draft.text().as_str()),
+        (2, "Wörter 😀 {\"}")
+    );
     decoder.push(&body.as_bytes()[half..], &mut draft);
     assert!(decoder.is_ended());
     let report = decoder.finish(BodyEnd::Clean, &mut draft);
-    assert_eq!((report.form, report.events, report.skipped), (BodyForm::Whole, 5, 0));
+    assert_eq!(
+        (report.form, report.events, report.skipped),
+        (BodyForm::Whole, 5, 0)
+    );
     assert_eq!(draft.stop, Some((StopReason::Calls, "stop".into())));
-    let usage = Usage { input: Some(21), output: Some(40), ..Usage::default() };
+    let usage = Usage {
+        input: Some(21),
+        output: Some(40),
+        ..Usage::default()
+    };
     assert_eq!(draft.usage, usage);
-    assert_eq!(json!(runnable(&draft)), json!([["write", {"path": "ä.rs", "n": [1, {"x": "}\"]"}]}], ["list", {}]]));
+    assert_eq!(
+        json!(runnable(&draft)),
+        json!([["write", {"path": "ä.rs", "n": [1, {"x": "}\"]"}]}], ["list", {}]])
+    );
 }
 
 #[test]
 fn each_call_is_whole_and_a_call_of_its_own() {
     let check = |calls: Value, expected: Value| {
-        let (merged, _) = decode_all(WIRE, &lines(&[said(json!({"tool_calls": calls})), done("stop")]));
+        let (merged, _) = decode_all(
+            WIRE,
+            &lines(&[said(json!({"tool_calls": calls})), done("stop")]),
+        );
         assert_eq!(json!(runnable(&merged.draft)), expected);
     };
     let x = json!(["f", {"a": 1}]);
     let y = json!(["f", {"a": 2}]);
     // Missing or repeated ids, and an index that is always the same.
     for id in [Value::Null, json!(""), json!("call_0")] {
-        check(json!([call(id.clone(), "f", json!({"a": 1})), call(id, "f", json!({"a": 2}))]), json!([x, y]));
+        check(
+            json!([
+                call(id.clone(), "f", json!({"a": 1})),
+                call(id, "f", json!({"a": 2}))
+            ]),
+            json!([x, y]),
+        );
     }
     // Arguments as text, and a call that is not in a list.
     check(call(Value::Null, "f", json!("{\"a\":1}")), json!([x]));
-    check(json!([call(Value::Null, "f", Value::Null)]), json!([["f", {}]]));
+    check(
+        json!([call(Value::Null, "f", Value::Null)]),
+        json!([["f", {}]]),
+    );
     check(json!([{"function": {"name": "f"}}]), json!([["f", {}]]));
     // Without a name, or with invalid arguments: never run.
     check(json!([{"id": "a"}]), json!([]));
@@ -94,35 +126,81 @@ fn each_call_is_whole_and_a_call_of_its_own() {
 fn every_finish_reason_maps_to_a_stop_reason() {
     let check = |body: &str, stop: Option<(StopReason, &str)>, error: Option<ModelErrorKind>| {
         let (merged, report) = decode_all(WIRE, body);
-        assert_eq!(merged.draft.stop, stop.map(|(reason, word)| (reason, word.to_owned())), "{body}");
-        assert_eq!((report.ended, report.error.map(|error| error.kind)), (stop.is_some(), error), "{body}");
+        assert_eq!(
+            merged.draft.stop,
+            stop.map(|(reason, word)| (reason, word.to_owned())),
+            "{body}"
+        );
+        assert_eq!(
+            (report.ended, report.error.map(|error| error.kind)),
+            (stop.is_some(), error),
+            "{body}"
+        );
     };
-    check(&lines(&[done("stop")]), Some((StopReason::End, "stop")), None);
-    check(&lines(&[done("length")]), Some((StopReason::Length, "length")), None);
-    check(&lines(&[done("load")]), Some((StopReason::Other, "load")), None);
+    check(
+        &lines(&[done("stop")]),
+        Some((StopReason::End, "stop")),
+        None,
+    );
+    check(
+        &lines(&[done("length")]),
+        Some((StopReason::Length, "length")),
+        None,
+    );
+    check(
+        &lines(&[done("load")]),
+        Some((StopReason::Other, "load")),
+        None,
+    );
     check(r#"{"done":true}"#, Some((StopReason::End, "")), None);
     check(&lines(&[said(json!({"content": "a"}))]), None, None);
-    check(r#"{"error":"model 'x' not found"}"#, None, Some(ModelErrorKind::Unavailable));
+    check(
+        r#"{"error":"model 'x' not found"}"#,
+        None,
+        Some(ModelErrorKind::Unavailable),
+    );
     // In the middle of a stream.
     check(
-        &lines(&[said(json!({"content": "a"})), json!({"error": "an error was encountered"})]),
+        &lines(&[
+            said(json!({"content": "a"})),
+            json!({"error": "an error was encountered"}),
+        ]),
         None,
         Some(ModelErrorKind::Unavailable),
     );
     // A call without arguments is trusted only with the end of the response.
     let bare = said(json!({"tool_calls": [{"function": {"name": "f"}}]}));
     let states = |lines: &[Value]| -> Vec<DraftState> {
-        decode_all(WIRE, &self::lines(lines)).0.draft.calls().map(|call| call.state).collect()
+        decode_all(WIRE, &self::lines(lines))
+            .0
+            .draft
+            .calls()
+            .map(|call| call.state)
+            .collect()
     };
-    assert_eq!(states(&[bare.clone(), done("length")]), [DraftState::Cut(Truncation::Limit)]);
+    assert_eq!(
+        states(&[bare.clone(), done("length")]),
+        [DraftState::Cut(Truncation::Limit)]
+    );
     assert_eq!(states(&[bare]), [DraftState::Cut(Truncation::Broken)]);
 }
 
 #[test]
 fn invalid_lines_cost_one_event() {
-    let body = format!("{}oops {{not json\n{}", lines(&[said(json!({"content": "a"}))]), lines(&[done("stop")]));
+    let body = format!(
+        "{}oops {{not json\n{}",
+        lines(&[said(json!({"content": "a"}))]),
+        lines(&[done("stop")])
+    );
     let (merged, report) = decode_all(WIRE, &body);
-    assert_eq!((merged.draft.text().as_str(), report.unreadable, report.ended), ("a", 1, true));
+    assert_eq!(
+        (
+            merged.draft.text().as_str(),
+            report.unreadable,
+            report.ended
+        ),
+        ("a", 1, true)
+    );
 }
 
 #[test]
@@ -138,20 +216,40 @@ fn requests_have_required_members() {
     };
     let body = WIRE.encode_request(&request, &WireOptions::default());
     let messages = body["messages"].as_array().unwrap();
-    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
     assert_eq!(roles, ["system", "assistant", "tool", "user", "tool"]);
     assert_eq!(
         (&messages[2]["tool_name"], &messages[2]["tool_call_id"]),
         (&json!("f"), &messages[1]["tool_calls"][0]["id"])
     );
-    assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], json!({}), "an object, not its text");
-    assert_eq!((&body["options"], &body["stream"]), (&json!({"num_predict": 9}), &json!(false)));
+    assert_eq!(
+        messages[1]["tool_calls"][0]["function"]["arguments"],
+        json!({}),
+        "an object, not its text"
+    );
+    assert_eq!(
+        (&body["options"], &body["stream"]),
+        (&json!({"num_predict": 9}), &json!(false))
+    );
     let offered = |choice: ToolChoice| {
-        let body = WIRE.encode_request(&Request { tool_choice: choice, ..request.clone() }, &WireOptions::default());
+        let body = WIRE.encode_request(
+            &Request {
+                tool_choice: choice,
+                ..request.clone()
+            },
+            &WireOptions::default(),
+        );
         body["tools"].as_array().map_or(0, Vec::len)
     };
     assert_eq!(
-        [offered(ToolChoice::Required), offered(ToolChoice::Tool("g".into())), offered(ToolChoice::None)],
+        [
+            offered(ToolChoice::Required),
+            offered(ToolChoice::Tool("g".into())),
+            offered(ToolChoice::None)
+        ],
         [2, 1, 0]
     );
 }
@@ -159,26 +257,76 @@ fn requests_have_required_members() {
 #[test]
 fn thinking_is_encoded_for_the_models_version() {
     let check = |model: &str, thinking: ReasoningConfig, expected: Value, back: ReasoningConfig| {
-        let request = Request { model: model.into(), reasoning: thinking, ..Request::default() };
+        let request = Request {
+            model: model.into(),
+            reasoning: thinking,
+            ..Request::default()
+        };
         let body = WIRE.encode_request(&request, &WireOptions::default());
         assert_eq!(body["think"], expected);
-        assert_eq!(WIRE.decode_request("", body.to_string().as_bytes()).unwrap().request.reasoning, back);
+        assert_eq!(
+            WIRE.decode_request("", body.to_string().as_bytes())
+                .unwrap()
+                .request
+                .reasoning,
+            back
+        );
     };
     let effort = ReasoningConfig::Effort;
-    check("qwen3", ReasoningConfig::Default, Value::Null, ReasoningConfig::Default);
-    check("qwen3", ReasoningConfig::Off, json!(false), ReasoningConfig::Off);
-    check("qwen3", effort(ReasoningEffort::High), json!(true), effort(ReasoningEffort::Medium));
-    check("qwen3", ReasoningConfig::Tokens(7), json!(true), effort(ReasoningEffort::Medium));
-    check("gpt-oss:20b", effort(ReasoningEffort::High), json!("high"), effort(ReasoningEffort::High));
-    check("gpt-oss:20b", effort(ReasoningEffort::Minimal), json!("low"), effort(ReasoningEffort::Low));
-    check("gpt-oss:20b", ReasoningConfig::Tokens(8000), json!("medium"), effort(ReasoningEffort::Medium));
+    check(
+        "qwen3",
+        ReasoningConfig::Default,
+        Value::Null,
+        ReasoningConfig::Default,
+    );
+    check(
+        "qwen3",
+        ReasoningConfig::Off,
+        json!(false),
+        ReasoningConfig::Off,
+    );
+    check(
+        "qwen3",
+        effort(ReasoningEffort::High),
+        json!(true),
+        effort(ReasoningEffort::Medium),
+    );
+    check(
+        "qwen3",
+        ReasoningConfig::Tokens(7),
+        json!(true),
+        effort(ReasoningEffort::Medium),
+    );
+    check(
+        "gpt-oss:20b",
+        effort(ReasoningEffort::High),
+        json!("high"),
+        effort(ReasoningEffort::High),
+    );
+    check(
+        "gpt-oss:20b",
+        effort(ReasoningEffort::Minimal),
+        json!("low"),
+        effort(ReasoningEffort::Low),
+    );
+    check(
+        "gpt-oss:20b",
+        ReasoningConfig::Tokens(8000),
+        json!("medium"),
+        effort(ReasoningEffort::Medium),
+    );
 }
 
 #[test]
 fn minimal_requests_decode() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "", "images": ["/9j/4AAQ"]}], "options": {"num_predict": -1}});
-    let incoming = WIRE.decode_request("/api/chat", body.to_string().as_bytes()).unwrap();
-    assert!(incoming.streamed, "streaming is what it does unless told otherwise");
+    let incoming = WIRE
+        .decode_request("/api/chat", body.to_string().as_bytes())
+        .unwrap();
+    assert!(
+        incoming.streamed,
+        "streaming is what it does unless told otherwise"
+    );
     assert_eq!(incoming.request.max_output_tokens, None);
     let shown = format!("{:?}", incoming.request.messages[0].parts);
     assert!(shown.contains("image/jpeg"), "{shown}");
@@ -186,9 +334,9 @@ fn minimal_requests_decode() {
 
 #[test]
 fn results_find_their_calls_without_ids() {
-    let call = |id: Value, n: u64| json!({"id": id, "function": {"name": "f", "arguments": {"n": n}}});
-    let result =
-        |id: Value, n: u64| json!({"role": "tool", "tool_name": "f", "tool_call_id": id, "content": n.to_string()});
+    let call =
+        |id: Value, n: u64| json!({"id": id, "function": {"name": "f", "arguments": {"n": n}}});
+    let result = |id: Value, n: u64| json!({"role": "tool", "tool_name": "f", "tool_call_id": id, "content": n.to_string()});
     let calls = |calls: Value| json!({"role": "assistant", "content": "", "tool_calls": calls});
     let none = || Value::Null;
     let messages = json!([
@@ -205,20 +353,42 @@ fn results_find_their_calls_without_ids() {
         {"role": "tool", "content": "6"},
     ]);
     let body = json!({"model": "m", "messages": messages}).to_string();
-    let mut request = WIRE.decode_request("/api/chat", body.as_bytes()).unwrap().request;
+    let mut request = WIRE
+        .decode_request("/api/chat", body.as_bytes())
+        .unwrap()
+        .request;
     for wire in Wire::ALL {
-        let encoded = wire.encode_request(&request, &WireOptions::default()).to_string();
-        request = wire.decode_request(&wire.endpoint_path("m", false), encoded.as_bytes()).unwrap().request;
+        let encoded = wire
+            .encode_request(&request, &WireOptions::default())
+            .to_string();
+        request = wire
+            .decode_request(&wire.endpoint_path("m", false), encoded.as_bytes())
+            .unwrap()
+            .request;
         check_pairs(&request, 6);
     }
 }
 
 /// Generates a line with few ids, names, arguments and ends, so that they collide often.
 fn random_line() -> impl Strategy<Value = Value> {
-    let id = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("a")), Just(json!(1))];
+    let id = prop_oneof![
+        Just(Value::Null),
+        Just(json!("")),
+        Just(json!("a")),
+        Just(json!(1))
+    ];
     let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f"))];
     let arguments = proptest::sample::select(
-        &["{}", "{\"x\":\"y\"}", "null", "\"{\"", "\"{\\\"x\\\":1}\"", "\"\"", "[1]", "3"][..],
+        &[
+            "{}",
+            "{\"x\":\"y\"}",
+            "null",
+            "\"{\"",
+            "\"{\\\"x\\\":1}\"",
+            "\"\"",
+            "[1]",
+            "3",
+        ][..],
     );
     (id, name, arguments, 0_usize..8).prop_map(|(id, name, arguments, kind)| {
         let called = json!({"id": id, "function": {"name": name, "arguments": serde_json::from_str::<Value>(arguments).unwrap()}});

@@ -6,10 +6,19 @@ use sabir_wire::ProviderError;
 
 #[track_caller]
 fn check(who: &str, status: u16, body: &str, expected: Kind) {
-    let error = ProviderError::from_body(body.as_bytes()).unwrap_or_else(|| panic!("{who}: unread: {body}"));
-    assert_eq!(error.clone().with_status(status).kind, expected, "{who}, by status: {body}");
+    let error = ProviderError::from_body(body.as_bytes())
+        .unwrap_or_else(|| panic!("{who}: unread: {body}"));
+    assert_eq!(
+        error.clone().with_status(status).kind,
+        expected,
+        "{who}, by status: {body}"
+    );
     // As an event of a stream, which has no status, it is at least no overflow if it was none.
-    assert_eq!(error.kind == Kind::TooLong, expected == Kind::TooLong, "{who}, in a stream: {body}");
+    assert_eq!(
+        error.kind == Kind::TooLong,
+        expected == Kind::TooLong,
+        "{who}, in a stream: {body}"
+    );
 }
 
 /// The provider, the status, and the body.
@@ -39,7 +48,11 @@ const TOO_LONG: [(&str, u16, &str); 24] = [
         400,
         r#"{"error":{"code":400,"message":"The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).","status":"INVALID_ARGUMENT"}}"#,
     ),
-    ("bedrock", 400, r#"{"__type":"ValidationException","message":"Input is too long for requested model."}"#),
+    (
+        "bedrock",
+        400,
+        r#"{"__type":"ValidationException","message":"Input is too long for requested model."}"#,
+    ),
     (
         "bedrock, in the model's words",
         400,
@@ -105,7 +118,11 @@ const TOO_LONG: [(&str, u16, &str); 24] = [
         400,
         r#"{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: 2000. This model's maximum context length is 4096 tokens and your request has 2104 input tokens (2000 > 4096 - 2104).","type":"BadRequestError","param":"max_tokens","code":400}}"#,
     ),
-    ("ollama", 400, r#"{"error":"the input length exceeds the context length"}"#),
+    (
+        "ollama",
+        400,
+        r#"{"error":"the input length exceeds the context length"}"#,
+    ),
     (
         "lm studio",
         400,

@@ -1,6 +1,8 @@
 //! Images in tool results: wires that support them, and their position on wires that do not.
 
-use sabir_call::{Call, CallId, CallResult, Image, Message, MessagePart, Request, Role, ToolResultStatus};
+use sabir_call::{
+    Call, CallId, CallResult, Image, Message, MessagePart, Request, Role, ToolResultStatus,
+};
 use sabir_wire::{Wire, WireOptions};
 use serde_json::{Map, Value, json};
 
@@ -10,24 +12,50 @@ use crate::histories::picture;
 #[track_caller]
 fn check(wire: Wire, model: &str, pointer: &str, expected: Value) {
     let call = |id: &str| {
-        MessagePart::Call(Call { id: CallId::new(id), name: "look".into(), arguments: Map::new(), dialect: None })
+        MessagePart::Call(Call {
+            id: CallId::new(id),
+            name: "look".into(),
+            arguments: Map::new(),
+            dialect: None,
+        })
     };
     let result = |id: &str, content: &str, images: usize| {
-        let images =
-            (0..images).map(|number| Image { data: format!("iVBORw0KGgo{id}{number}"), ..picture(0) }).collect();
+        let images = (0..images)
+            .map(|number| Image {
+                data: format!("iVBORw0KGgo{id}{number}"),
+                ..picture(0)
+            })
+            .collect();
         let id = CallId::new(id);
         let name = "look".to_owned();
         let content = content.to_owned();
-        MessagePart::Result(CallResult { id, name, ending: ToolResultStatus::Done, content, images })
+        MessagePart::Result(CallResult {
+            id,
+            name,
+            ending: ToolResultStatus::Done,
+            content,
+            images,
+        })
     };
     let messages = vec![
-        Message { role: Role::Assistant, parts: vec![call("a"), call("b")] },
+        Message {
+            role: Role::Assistant,
+            parts: vec![call("a"), call("b")],
+        },
         Message {
             role: Role::User,
-            parts: vec![MessagePart::text("go on"), result("a", "", 1), result("b", "two", 2)],
+            parts: vec![
+                MessagePart::text("go on"),
+                result("a", "", 1),
+                result("b", "two", 2),
+            ],
         },
     ];
-    let request = Request { model: model.into(), messages: messages.into(), ..Request::default() };
+    let request = Request {
+        model: model.into(),
+        messages: messages.into(),
+        ..Request::default()
+    };
     let body = wire.encode_request(&request, &WireOptions::default());
     assert_eq!(body.pointer(pointer), Some(&expected), "{body:#}");
 }
@@ -62,22 +90,31 @@ fn images_stay_in_their_result_where_supported() {
 
 #[test]
 fn other_images_follow_the_results() {
-    let (one, two) =
-        ("[The picture of the result of `look`, call a:]", "[The pictures of the result of `look`, call b:]");
+    let (one, two) = (
+        "[The picture of the result of `look`, call a:]",
+        "[The pictures of the result of `look`, call b:]",
+    );
     let part = |name: &str| json!({"inlineData": {"mimeType": "image/png", "data": format!("iVBORw0KGgo{name}")}});
     let expected = json!([
         {"functionResponse": {"id": "a", "name": "look", "response": {"output": ""}}},
         {"functionResponse": {"id": "b", "name": "look", "response": {"output": "two"}}},
         {"text": one}, part("a0"), {"text": two}, part("b0"), part("b1"), {"text": "go on"},
     ]);
-    check(Wire::Gemini, "gemini-2.5-pro", "/contents/1/parts", expected);
+    check(
+        Wire::Gemini,
+        "gemini-2.5-pro",
+        "/contents/1/parts",
+        expected,
+    );
     let part = |name: &str| json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,iVBORw0KGgo{name}")}});
     let text = |text: &str| json!({"type": "text", "text": text});
-    let expected =
-        json!({"role": "user", "content": [text(one), part("a0"), text(two), part("b0"), part("b1"), text("go on")]});
+    let expected = json!({"role": "user", "content": [text(one), part("a0"), text(two), part("b0"), part("b1"), text("go on")]});
     check(Wire::OpenAiChat, "m", "/messages/3", expected);
-    let images: Vec<_> = ["a0", "b0", "b1"].map(|name| format!("iVBORw0KGgo{name}")).into();
-    let expected = json!({"role": "user", "content": format!("{one}\n\n{two}\n\ngo on"), "images": images});
+    let images: Vec<_> = ["a0", "b0", "b1"]
+        .map(|name| format!("iVBORw0KGgo{name}"))
+        .into();
+    let expected =
+        json!({"role": "user", "content": format!("{one}\n\n{two}\n\ngo on"), "images": images});
     check(Wire::Ollama, "m", "/messages/3", expected);
 }
 
@@ -86,14 +123,30 @@ fn images_in_client_results_decode() {
     let check = |wire: Wire, messages: Value| {
         let body = json!({"model": "m", "messages": messages}).to_string();
         let read = wire.decode_request("", body.as_bytes()).unwrap().request;
-        let pictures = read.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-            MessagePart::Result(result) => Some((result.content.as_str(), result.images.as_slice())),
-            _ => None,
-        });
-        assert_eq!(pictures.collect::<Vec<_>>(), [("x", [picture(1)].as_slice())]);
+        let pictures = read
+            .messages
+            .iter()
+            .flat_map(|message| &message.parts)
+            .filter_map(|part| match part {
+                MessagePart::Result(result) => {
+                    Some((result.content.as_str(), result.images.as_slice()))
+                }
+                _ => None,
+            });
+        assert_eq!(
+            pictures.collect::<Vec<_>>(),
+            [("x", [picture(1)].as_slice())]
+        );
     };
-    let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo1"}});
+    let url =
+        json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo1"}});
     let content = json!([{"type": "text", "text": "x"}, url]);
-    check(Wire::OpenAiChat, json!([{"role": "tool", "tool_call_id": "c", "content": content}]));
-    check(Wire::Ollama, json!([{"role": "tool", "content": "x", "images": ["iVBORw0KGgo1"]}]));
+    check(
+        Wire::OpenAiChat,
+        json!([{"role": "tool", "tool_call_id": "c", "content": content}]),
+    );
+    check(
+        Wire::Ollama,
+        json!([{"role": "tool", "content": "x", "images": ["iVBORw0KGgo1"]}]),
+    );
 }

@@ -21,7 +21,13 @@ fn piece(kind: &str, index: u64, id: &str, key: &str, text: &str) -> Value {
 
 fn arguments(kind: &str, index: u64, id: &str, text: &str) -> Value {
     let key = if kind == "done" { "arguments" } else { "delta" };
-    piece(&format!("function_call_arguments.{kind}"), index, id, key, text)
+    piece(
+        &format!("function_call_arguments.{kind}"),
+        index,
+        id,
+        key,
+        text,
+    )
 }
 
 fn call(id: &str, call_id: &str, name: &str, arguments: &str) -> Value {
@@ -48,7 +54,12 @@ fn check(events: &[Value], expected: Value) {
     let mut events = events.to_vec();
     events.push(completed());
     let (merged, report) = read(&events);
-    assert_eq!(json!(runnable(&merged.draft)), expected, "{:#?}", merged.events);
+    assert_eq!(
+        json!(runnable(&merged.draft)),
+        expected,
+        "{:#?}",
+        merged.events
+    );
     assert!(report.ended);
 }
 
@@ -60,7 +71,8 @@ pub(crate) fn everything() -> String {
     };
     let reasoning = |encrypted: &str, summary: Value| json!({"type": "reasoning", "id": "r1", "summary": summary, "encrypted_content": encrypted});
     let summary = |index: u64, text: &str| json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "item_id": "r1", "summary_index": index, "delta": text});
-    let parts = json!([{"type": "summary_text", "text": "hmm ü"}, {"type": "summary_text", "text": "so"}]);
+    let parts =
+        json!([{"type": "summary_text", "text": "hmm ü"}, {"type": "summary_text", "text": "so"}]);
     let usage = json!({"input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 3}});
     stream(&[
         json!({"type": "response.created", "response": {"id": "x", "object": "response", "status": "in_progress"}}),
@@ -78,15 +90,35 @@ pub(crate) fn everything() -> String {
         item("added", 3, call("f2", "c2", "list", "")),
         arguments("delta", 2, "f1", "{\"path\":\"ä"),
         arguments("delta", 2, "f1", ".rs\",\"n\":[1,{\"x\":\"}\"}]}"),
-        arguments("done", 2, "f1", "{\"path\":\"ä.rs\",\"n\":[1,{\"x\":\"}\"}]}"),
-        item("done", 2, whole("f1", "c1", "write", "{\"path\":\"ä.rs\",\"n\":[1,{\"x\":\"}\"}]}")),
+        arguments(
+            "done",
+            2,
+            "f1",
+            "{\"path\":\"ä.rs\",\"n\":[1,{\"x\":\"}\"}]}",
+        ),
+        item(
+            "done",
+            2,
+            whole(
+                "f1",
+                "c1",
+                "write",
+                "{\"path\":\"ä.rs\",\"n\":[1,{\"x\":\"}\"}]}",
+            ),
+        ),
         item("done", 3, whole("f2", "c2", "list", "{}")),
         item(
             "added",
             4,
             json!({"type": "custom_tool_call", "id": "t1", "call_id": "c3", "name": "patch", "input": ""}),
         ),
-        piece("custom_tool_call_input.delta", 4, "t1", "delta", "*** \"ü\"\n"),
+        piece(
+            "custom_tool_call_input.delta",
+            4,
+            "t1",
+            "delta",
+            "*** \"ü\"\n",
+        ),
         item(
             "done",
             4,
@@ -98,8 +130,12 @@ pub(crate) fn everything() -> String {
 
 /// Generates an event with few labels and ids, for random streams.
 pub(crate) fn wild(kind: usize, piece: &str, label: &Value, item: Value) -> Value {
-    let names =
-        ["function_call_arguments.delta", "custom_tool_call_input.delta", "output_text.delta", "reasoning_text.delta"];
+    let names = [
+        "function_call_arguments.delta",
+        "custom_tool_call_input.delta",
+        "output_text.delta",
+        "reasoning_text.delta",
+    ];
     let event = match kind {
         0 | 1 => "output_item.added",
         2 | 3 => "output_item.done",
@@ -152,8 +188,14 @@ fn items_are_matched_by_index_where_ids_change() {
 
 #[test]
 fn an_id_of_a_call_is_its_call_id() {
-    let (merged, _) = read(&[item("done", 0, whole("fc_1", "call_1", "f", "{}")), completed()]);
-    assert_eq!(merged.draft.calls().next().unwrap().id.as_deref(), Some("call_1"));
+    let (merged, _) = read(&[
+        item("done", 0, whole("fc_1", "call_1", "f", "{}")),
+        completed(),
+    ]);
+    assert_eq!(
+        merged.draft.calls().next().unwrap().id.as_deref(),
+        Some("call_1")
+    );
 }
 
 #[test]
@@ -165,25 +207,72 @@ fn arguments_come_at_any_time_and_count_once() {
     // Only at the end; only in `arguments.done`; whole at the beginning; in a done item that was
     // never begun.
     check(&[added.clone(), done(text)], one.clone());
-    check(&[added.clone(), arguments("done", 0, "f", text), done("")], one.clone());
-    check(&[item("added", 0, call("f", "c", "f", text)), done(text)], one.clone());
+    check(
+        &[added.clone(), arguments("done", 0, "f", text), done("")],
+        one.clone(),
+    );
+    check(
+        &[item("added", 0, call("f", "c", "f", text)), done(text)],
+        one.clone(),
+    );
     check(&[done(text)], one.clone());
     // Twice, and three times; as another spelling of the same value; as an object.
-    check(&[added.clone(), arguments("delta", 0, "f", text), arguments("done", 0, "f", text), done(text)], one.clone());
-    check(&[added.clone(), arguments("delta", 0, "f", text), done("{ \"a\": 1 }")], one.clone());
-    check(&[added.clone(), added.clone(), done(text), done(text)], one.clone());
+    check(
+        &[
+            added.clone(),
+            arguments("delta", 0, "f", text),
+            arguments("done", 0, "f", text),
+            done(text),
+        ],
+        one.clone(),
+    );
+    check(
+        &[
+            added.clone(),
+            arguments("delta", 0, "f", text),
+            done("{ \"a\": 1 }"),
+        ],
+        one.clone(),
+    );
+    check(
+        &[added.clone(), added.clone(), done(text), done(text)],
+        one.clone(),
+    );
     let mut object = done("");
     object["item"]["arguments"] = json!({"a": 1});
     check(&[added.clone(), object], one.clone());
     // A delta was lost at the end: the done event has the rest.
-    check(&[added.clone(), arguments("delta", 0, "f", "{\"a\""), done(text)], one.clone());
+    check(
+        &[
+            added.clone(),
+            arguments("delta", 0, "f", "{\"a\""),
+            done(text),
+        ],
+        one.clone(),
+    );
     // Contradicting pieces never run.
-    check(&[added.clone(), arguments("delta", 0, "f", "{\"b\""), done(text)], json!([]));
+    check(
+        &[
+            added.clone(),
+            arguments("delta", 0, "f", "{\"b\""),
+            done(text),
+        ],
+        json!([]),
+    );
     // The item is never done, but the response ended and the arguments were done, or the response
     // holds the item.
-    check(&[added.clone(), arguments("done", 0, "f", text)], one.clone());
+    check(
+        &[added.clone(), arguments("done", 0, "f", text)],
+        one.clone(),
+    );
     let response = json!({"status": "completed", "output": [whole("other", "c", "f", text)]});
-    check(&[added.clone(), json!({"type": "response.completed", "response": response})], one);
+    check(
+        &[
+            added.clone(),
+            json!({"type": "response.completed", "response": response}),
+        ],
+        one,
+    );
     check(&[added, arguments("delta", 0, "f", text)], json!([]));
     // None at all.
     for none in ["", "{}", "null"] {
@@ -211,8 +300,14 @@ fn custom_tools_are_called_with_text() {
     );
     check(&[item("added", 0, custom("")), done], expected.clone());
     check(&[item("done", 0, custom(input))], expected);
-    check(&[item("done", 0, custom(""))], json!([["apply_patch", {"input": ""}]]));
-    check(&[item("added", 0, custom("")), delta("*** Begin ")], json!([]));
+    check(
+        &[item("done", 0, custom(""))],
+        json!([["apply_patch", {"input": ""}]]),
+    );
+    check(
+        &[item("added", 0, custom("")), delta("*** Begin ")],
+        json!([]),
+    );
 }
 
 #[test]
@@ -230,17 +325,22 @@ fn server_tools_are_no_calls_and_go_back() {
         "compaction",
         "brand_new",
     ] {
-        let state =
-            json!({"type": kind, "id": "s", "status": "completed", "name": "x", "arguments": "{}", "call_id": "c"});
+        let state = json!({"type": kind, "id": "s", "status": "completed", "name": "x", "arguments": "{}", "call_id": "c"});
         let events = [
-            item("added", 0, json!({"type": kind, "id": "s", "status": "in_progress"})),
+            item(
+                "added",
+                0,
+                json!({"type": kind, "id": "s", "status": "in_progress"}),
+            ),
             json!({"type": format!("response.{kind}.in_progress"), "output_index": 0, "item_id": "s"}),
             piece("code_interpreter_call_code.delta", 0, "s", "delta", "n = 1"),
             item("done", 0, state.clone()),
             completed(),
         ];
         let (merged, report) = read(&events);
-        let [DraftPart::Opaque(opaque)] = &merged.draft.parts[..] else { panic!("{:?}", merged.draft.parts) };
+        let [DraftPart::Opaque(opaque)] = &merged.draft.parts[..] else {
+            panic!("{:?}", merged.draft.parts)
+        };
         assert_eq!((&opaque.data, report.skipped), (&state, 2));
     }
 }
@@ -276,11 +376,26 @@ fn text_arrives_in_pieces_or_at_the_end() {
     let part = json!({"type": "response.content_part.done", "output_index": 0, "content_index": 0, "part": {"type": "output_text", "text": "hello"}});
     let added = item("added", 0, empty);
     for events in [
-        vec![added.clone(), delta("hel"), delta("lo"), done.clone(), part.clone(), item("done", 0, message("hello"))],
-        vec![added.clone(), done.clone(), part.clone(), item("done", 0, message("hello"))],
+        vec![
+            added.clone(),
+            delta("hel"),
+            delta("lo"),
+            done.clone(),
+            part.clone(),
+            item("done", 0, message("hello")),
+        ],
+        vec![
+            added.clone(),
+            done.clone(),
+            part.clone(),
+            item("done", 0, message("hello")),
+        ],
         vec![added, part, item("done", 0, message("hello"))],
         vec![item("done", 0, message("hello"))],
-        vec![item("done", 0, message("hello")), item("done", 0, message("hello"))],
+        vec![
+            item("done", 0, message("hello")),
+            item("done", 0, message("hello")),
+        ],
         // Text for an item that was never begun.
         vec![delta("hello"), done],
         // Only in the final response.
@@ -294,13 +409,23 @@ fn text_arrives_in_pieces_or_at_the_end() {
 fn thoughts_are_summaries_or_text() {
     // As recordings 0 (summaries, in parts) and 277 (text).
     let summary = |index: u64, text: &str| json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "item_id": "r", "summary_index": index, "delta": text});
-    let parts = json!([{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]);
+    let parts =
+        json!([{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]);
     let reasoning = json!({"type": "reasoning", "id": "r", "summary": parts});
     let two = [DraftPart::Thought("a\n\nb".into())];
-    assert_eq!(read(&[summary(0, "a"), summary(1, "b"), item("done", 0, reasoning.clone())]).0.draft.parts, two);
+    assert_eq!(
+        read(&[
+            summary(0, "a"),
+            summary(1, "b"),
+            item("done", 0, reasoning.clone())
+        ])
+        .0
+        .draft
+        .parts,
+        two
+    );
     assert_eq!(read(&[item("done", 0, reasoning)]).0.draft.parts, two);
-    let state =
-        json!({"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "ab"}]});
+    let state = json!({"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "ab"}]});
     let events = [
         piece("reasoning_text.delta", 0, "r", "delta", "a"),
         piece("reasoning_text.delta", 0, "r", "delta", "b"),
@@ -322,7 +447,10 @@ fn the_phase_is_kept_before_its_text() {
     let [DraftPart::Opaque(opaque), DraftPart::Text(_)] = &merged.draft.parts[..] else {
         panic!("{:?}", merged.draft.parts)
     };
-    assert_eq!(opaque.data, json!({"type": "message", "phase": "commentary"}));
+    assert_eq!(
+        opaque.data,
+        json!({"type": "message", "phase": "commentary"})
+    );
     // It is encoded again as the client received it.
     let mut encoder = ResponseEncoder::new(WIRE, ResponseMetadata::default());
     let mut bytes = Vec::new();
@@ -330,38 +458,72 @@ fn the_phase_is_kept_before_its_text() {
         encoder.encode_event(event, &mut bytes)
     });
     encoder.finish(&mut bytes);
-    assert_eq!(decode(WIRE, [&bytes[..]], BodyEnd::Clean).0.draft.parts, merged.draft.parts);
+    assert_eq!(
+        decode(WIRE, [&bytes[..]], BodyEnd::Clean).0.draft.parts,
+        merged.draft.parts
+    );
 }
 
 #[test]
 fn responses_end_in_many_ways() {
     let done = item("done", 0, whole("f", "c", "f", "{}"));
-    let open = [item("added", 0, call("f", "c", "f", "")), arguments("delta", 0, "f", "{\"a\":")];
+    let open = [
+        item("added", 0, call("f", "c", "f", "")),
+        arguments("delta", 0, "f", "{\"a\":"),
+    ];
     let over = |kind: &str, response: Value| json!({"type": format!("response.{kind}"), "response": response});
-    let incomplete =
-        |reason: &str| over("incomplete", json!({"status": "incomplete", "incomplete_details": {"reason": reason}}));
+    let incomplete = |reason: &str| {
+        over(
+            "incomplete",
+            json!({"status": "incomplete", "incomplete_details": {"reason": reason}}),
+        )
+    };
     let ending = |events: &[Value]| {
         let (merged, report) = read(events);
         let state = merged.draft.calls().next().map(|call| call.state);
         (merged.draft.stop.map(|stop| stop.0), state, report.ended)
     };
     let text = piece("output_text.delta", 0, "m", "delta", "hi");
-    assert_eq!(ending(&[text.clone(), completed()]), (Some(StopReason::End), None, true));
-    assert_eq!(ending(&[done.clone(), completed()]), (Some(StopReason::Calls), Some(DraftState::Closed), true));
-    assert_eq!(ending(&[text.clone(), incomplete("content_filter")]), (Some(StopReason::Refused), None, true));
-    assert_eq!(ending(&[text.clone(), incomplete("brand_new")]), (Some(StopReason::Other), None, true));
+    assert_eq!(
+        ending(&[text.clone(), completed()]),
+        (Some(StopReason::End), None, true)
+    );
+    assert_eq!(
+        ending(&[done.clone(), completed()]),
+        (Some(StopReason::Calls), Some(DraftState::Closed), true)
+    );
+    assert_eq!(
+        ending(&[text.clone(), incomplete("content_filter")]),
+        (Some(StopReason::Refused), None, true)
+    );
+    assert_eq!(
+        ending(&[text.clone(), incomplete("brand_new")]),
+        (Some(StopReason::Other), None, true)
+    );
     let refusal = piece("refusal.delta", 0, "m", "delta", "I cannot.");
-    assert_eq!(ending(&[refusal, completed()]), (Some(StopReason::Refused), None, true));
+    assert_eq!(
+        ending(&[refusal, completed()]),
+        (Some(StopReason::Refused), None, true)
+    );
     // The limit inside a call, reported directly and with the item.
     let cut = Some(DraftState::Cut(Truncation::Limit));
     let limit = incomplete("max_output_tokens");
-    assert_eq!(ending(&[open[0].clone(), open[1].clone(), limit.clone()]), (Some(StopReason::Length), cut, true));
+    assert_eq!(
+        ending(&[open[0].clone(), open[1].clone(), limit.clone()]),
+        (Some(StopReason::Length), cut, true)
+    );
     let mut short = item("done", 0, call("f", "c", "f", "{\"a\":1}"));
     short["item"]["status"] = json!("incomplete");
-    assert_eq!(ending(&[open[0].clone(), short, limit]), (Some(StopReason::Length), cut, true));
+    assert_eq!(
+        ending(&[open[0].clone(), short, limit]),
+        (Some(StopReason::Length), cut, true)
+    );
     // No final response: done items stay done.
     assert_eq!(ending(&[done]), (None, Some(DraftState::Closed), false));
-    assert_eq!(ending(&open), (None, Some(DraftState::Cut(Truncation::Broken)), false));
+    assert_eq!(
+        ending(&open),
+        (None, Some(DraftState::Cut(Truncation::Broken)), false)
+    );
     let body = stream(&[text]) + "data: [DONE]\n\n";
     assert!(decode_all(WIRE, &body).1.ended);
 }
@@ -370,16 +532,22 @@ fn responses_end_in_many_ways() {
 fn errors_of_every_shape_are_errors() {
     let open = item("added", 0, call("f", "c", "f", "{}"));
     let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "sorry"}}});
-    let flat =
-        json!({"type": "error", "code": "server_error", "message": "sorry", "param": null, "sequence_number": 3});
+    let flat = json!({"type": "error", "code": "server_error", "message": "sorry", "param": null, "sequence_number": 3});
     let nested = json!({"type": "error", "error": {"type": "server_error", "message": "sorry"}});
     for error in [failed, flat, nested] {
         let (merged, report) = read(&[open.clone(), error]);
         let found = report.error.unwrap();
-        assert_eq!((found.kind, found.message.as_str()), (ModelErrorKind::Unavailable, "sorry"));
-        assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
+        assert_eq!(
+            (found.kind, found.message.as_str()),
+            (ModelErrorKind::Unavailable, "sorry")
+        );
+        assert_eq!(
+            merged.draft.calls().next().unwrap().state,
+            DraftState::Cut(Truncation::Broken)
+        );
     }
-    let wordless = json!({"type": "response.failed", "response": {"status": "failed", "error": null}});
+    let wordless =
+        json!({"type": "response.failed", "response": {"status": "failed", "error": null}});
     assert!(read(&[open, wordless]).1.error.is_some());
 }
 
@@ -387,14 +555,26 @@ fn errors_of_every_shape_are_errors() {
 fn usage_has_its_details() {
     let usage = json!({"input_tokens": 9, "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1},
         "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 14});
-    let found = read(&[json!({"type": "response.completed", "response": {"usage": usage}})]).0.draft.usage;
+    let found = read(&[json!({"type": "response.completed", "response": {"usage": usage}})])
+        .0
+        .draft
+        .usage;
     assert_eq!(
-        (found.input, found.output, found.cache_read, found.cache_write, found.reasoning),
+        (
+            found.input,
+            found.output,
+            found.cache_read,
+            found.cache_write,
+            found.reasoning
+        ),
         (Some(9), Some(5), Some(2), Some(1), Some(3))
     );
     // As recording 1279, which omits details.
     let found =
-        read(&[json!({"type": "response.completed", "response": {"usage": {"input_tokens": 9}}})]).0.draft.usage;
+        read(&[json!({"type": "response.completed", "response": {"usage": {"input_tokens": 9}}})])
+            .0
+            .draft
+            .usage;
     assert_eq!((found.input, found.cache_read), (Some(9), None));
 }
 
@@ -410,14 +590,30 @@ fn whole_responses_decode_too() {
     };
     let last = call("f2", "c2", "g", "{}");
     let (merged, report) = decode_all(WIRE, &body("completed", last.clone()).to_string());
-    assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}], ["g", {}]]));
-    assert_eq!((merged.draft.text().as_str(), report.ended, merged.draft.parts.len()), ("go", true, 5));
+    assert_eq!(
+        json!(runnable(&merged.draft)),
+        json!([["f", {"a": 1}], ["g", {}]])
+    );
+    assert_eq!(
+        (
+            merged.draft.text().as_str(),
+            report.ended,
+            merged.draft.parts.len()
+        ),
+        ("go", true, 5)
+    );
     assert_eq!(merged.draft.usage.output, Some(4));
     // At the limit, the last call is trusted only if it says that it is complete.
     let (merged, _) = decode_all(WIRE, &body("incomplete", last).to_string());
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
-    assert_eq!(merged.draft.call_by_index(1).unwrap().state, DraftState::Cut(Truncation::Limit));
-    let (merged, _) = decode_all(WIRE, &body("incomplete", whole("f2", "c2", "g", "{}")).to_string());
+    assert_eq!(
+        merged.draft.call_by_index(1).unwrap().state,
+        DraftState::Cut(Truncation::Limit)
+    );
+    let (merged, _) = decode_all(
+        WIRE,
+        &body("incomplete", whole("f2", "c2", "g", "{}")).to_string(),
+    );
     assert_eq!(runnable(&merged.draft).len(), 2);
 }
 
@@ -433,14 +629,27 @@ fn unknown_events_are_skipped_and_counted() {
         piece("output_text.delta", 0, "m", "delta", "too late"),
     ];
     let (merged, report) = read(&events);
-    assert_eq!((merged.draft.text().as_str(), report.skipped, report.unreadable), ("hi", 5, 0));
+    assert_eq!(
+        (
+            merged.draft.text().as_str(),
+            report.skipped,
+            report.unreadable
+        ),
+        ("hi", 5, 0)
+    );
 }
 
 #[test]
 fn lost_text_is_taken_from_the_final_event() {
     let said = |deltas: &[&str], whole: &str| {
-        let added = item("added", 0, json!({"type": "message", "id": "m", "content": []}));
-        let deltas = deltas.iter().map(|text| piece("output_text.delta", 0, "m", "delta", text));
+        let added = item(
+            "added",
+            0,
+            json!({"type": "message", "id": "m", "content": []}),
+        );
+        let deltas = deltas
+            .iter()
+            .map(|text| piece("output_text.delta", 0, "m", "delta", text));
         let done = piece("output_text.done", 0, "m", "text", whole);
         let events: Vec<_> = std::iter::once(added).chain(deltas).chain([done]).collect();
         read(&events).0.draft.text()

@@ -10,13 +10,26 @@ use crate::merged::{decode, decode_all, runnable};
 pub(crate) fn chat(chunks: &[Value]) -> String {
     chunks
         .iter()
-        .map(|chunk| format!("data: {}\n\n", chunk.as_str().map_or(chunk.to_string(), str::to_owned)))
+        .map(|chunk| {
+            format!(
+                "data: {}\n\n",
+                chunk.as_str().map_or(chunk.to_string(), str::to_owned)
+            )
+        })
         .collect()
 }
 
 /// Encodes events of Anthropic as a stream.
 pub(crate) fn anthropic(events: &[Value]) -> String {
-    events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
+    events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect()
 }
 
 /// Builds a chunk with call deltas.
@@ -32,9 +45,14 @@ pub(crate) fn finish(word: &str) -> Value {
 /// Builds one call delta; `null` leaves a member out.
 fn call(index: Value, id: Value, name: Value, arguments: Value) -> Value {
     let mut function = json!({"name": name, "arguments": arguments});
-    function.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    function
+        .as_object_mut()
+        .unwrap()
+        .retain(|_, value| !value.is_null());
     let mut call = json!({"index": index, "id": id, "function": function});
-    call.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    call.as_object_mut()
+        .unwrap()
+        .retain(|_, value| !value.is_null());
     call
 }
 
@@ -44,7 +62,12 @@ fn check_chat(chunks: &[Value], expected: Value) {
     chunks.push(finish("tool_calls"));
     chunks.push(json!("[DONE]"));
     let (merged, report) = decode_all(Wire::OpenAiChat, &chat(&chunks));
-    assert_eq!(json!(runnable(&merged.draft)), expected, "{:#?}", merged.events);
+    assert_eq!(
+        json!(runnable(&merged.draft)),
+        expected,
+        "{:#?}",
+        merged.events
+    );
     assert!(report.ended);
 }
 
@@ -70,14 +93,23 @@ fn an_index_is_a_label() {
     check_chat(&[whole([json!(0), json!(0)])], both.clone());
     // Without an index the deltas belong to the latest call.
     let rest = delta(json!([call(N, N, N, "1}".into())]));
-    check_chat(&[delta(json!([call(N, "c1".into(), "f".into(), "{\"a\":".into())])), rest], json!([x]));
+    check_chat(
+        &[
+            delta(json!([call(N, "c1".into(), "f".into(), "{\"a\":".into())])),
+            rest,
+        ],
+        json!([x]),
+    );
     // Interleaved calls (recordings 5 and 10 start both before they end).
     let chunks = [
         delta(json!([call(json!(0), "c1".into(), "f".into(), "".into())])),
         delta(json!([call(json!(1), "c2".into(), "g".into(), "".into())])),
         delta(json!([call(json!(0), N, N, "{\"a\"".into())])),
         delta(json!([call(json!(1), N, N, "{\"b\":".into())])),
-        delta(json!([call(json!(0), N, N, ":1}".into()), call(json!(1), N, N, "2}".into())])),
+        delta(json!([
+            call(json!(0), N, N, ":1}".into()),
+            call(json!(1), N, N, "2}".into())
+        ])),
     ];
     check_chat(&chunks, both);
 }
@@ -95,17 +127,40 @@ fn ids_and_names_replace_and_never_append() {
     ];
     check_chat(&chunks, one.clone());
     // Empty and missing ids.
-    check_chat(&[delta(json!([call(json!(0), "".into(), "f".into(), "{\"a\":1}".into())]))], one.clone());
+    check_chat(
+        &[delta(json!([call(
+            json!(0),
+            "".into(),
+            "f".into(),
+            "{\"a\":1}".into()
+        )]))],
+        one.clone(),
+    );
     // Whole calls without any id under one index (Gemini's OpenAI endpoint).
     let chunks = [
-        delta(json!([call(json!(0), "".into(), "f".into(), "{\"a\":1}".into())])),
-        delta(json!([call(json!(0), "".into(), "f".into(), "{\"a\":2}".into())])),
+        delta(json!([call(
+            json!(0),
+            "".into(),
+            "f".into(),
+            "{\"a\":1}".into()
+        )])),
+        delta(json!([call(
+            json!(0),
+            "".into(),
+            "f".into(),
+            "{\"a\":2}".into()
+        )])),
     ];
     check_chat(&chunks, json!([["f", {"a": 1}], ["f", {"a": 2}]]));
     // A changed name is no new call, and the call never runs.
     let chunks = [
         delta(json!([call(json!(0), "c1".into(), "f".into(), N)])),
-        delta(json!([call(json!(0), "c1".into(), "g".into(), "{\"a\":1}".into())])),
+        delta(json!([call(
+            json!(0),
+            "c1".into(),
+            "g".into(),
+            "{\"a\":1}".into()
+        )])),
     ];
     check_chat(&chunks, json!([]));
 }
@@ -113,9 +168,20 @@ fn ids_and_names_replace_and_never_append() {
 #[test]
 fn a_repeated_call_counts_once() {
     let one = json!([["f", {"a": 1}]]);
-    let start = delta(json!([call(json!(0), "c1".into(), "f".into(), "{\"a\":1}".into())]));
+    let start = delta(json!([call(
+        json!(0),
+        "c1".into(),
+        "f".into(),
+        "{\"a\":1}".into()
+    )]));
     check_chat(&[start.clone(), start.clone()], one.clone());
-    check_chat(&[start.clone(), delta(json!([call(json!(0), N, "f".into(), "{\"a\":1}".into())]))], one.clone());
+    check_chat(
+        &[
+            start.clone(),
+            delta(json!([call(json!(0), N, "f".into(), "{\"a\":1}".into())])),
+        ],
+        one.clone(),
+    );
     // As a whole message behind the deltas.
     let message = json!({"choices": [{"index": 0, "message": {"tool_calls":
         [{"id": "c1", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}}]});
@@ -125,7 +191,15 @@ fn a_repeated_call_counts_once() {
 #[test]
 fn arguments_come_in_many_shapes() {
     let check = |arguments: Value, expected: Value| {
-        check_chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), arguments)]))], json!([["f", expected]]));
+        check_chat(
+            &[delta(json!([call(
+                json!(0),
+                "c".into(),
+                "f".into(),
+                arguments
+            )]))],
+            json!([["f", expected]]),
+        );
     };
     check(json!({"a": [1, {"b": 1.0}]}), json!({"a": [1, {"b": 1.0}]}));
     // Groq writes "null" for no arguments; others nothing, or an empty object.
@@ -135,7 +209,8 @@ fn arguments_come_in_many_shapes() {
     // Encoded twice: kept unchanged, for the checks to repair.
     check(json!("\"{\\\"a\\\":1}\""), json!({"": "{\"a\":1}"}));
     // The old form.
-    let old = json!({"choices": [{"delta": {"function_call": {"name": "f", "arguments": "{\"a\":1}"}}}]});
+    let old =
+        json!({"choices": [{"delta": {"function_call": {"name": "f", "arguments": "{\"a\":1}"}}}]});
     check_chat(&[old], json!([["f", {"a": 1}]]));
 }
 
@@ -143,7 +218,10 @@ fn arguments_come_in_many_shapes() {
 fn a_call_without_a_name_never_runs() {
     let (merged, _) = decode_all(
         Wire::OpenAiChat,
-        &chat(&[delta(json!([call(json!(3), N, N, "{\"a\":1}".into())])), finish("tool_calls")]),
+        &chat(&[
+            delta(json!([call(json!(3), N, N, "{\"a\":1}".into())])),
+            finish("tool_calls"),
+        ]),
     );
     assert!(runnable(&merged.draft).is_empty());
     assert_eq!(merged.draft.faults[0].kind, FaultKind::MissingName);
@@ -160,45 +238,91 @@ fn unfinished_arguments_are_cut_whatever_the_reason() {
         for arguments in ["{\"a\":\"x", ""] {
             let mut end = finish(word);
             end["choices"][0]["native_finish_reason"] = native.clone();
-            let body = chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), arguments.into())])), end]);
+            let body = chat(&[
+                delta(json!([call(
+                    json!(0),
+                    "c".into(),
+                    "f".into(),
+                    arguments.into()
+                )])),
+                end,
+            ]);
             let (merged, _) = decode_all(Wire::OpenAiChat, &body);
             // No arguments mean a whole call, unless the limit may have cut them.
             let whole = arguments.is_empty() && why == Truncation::Ended;
-            let expected = if whole { DraftState::Closed } else { DraftState::Cut(why) };
-            assert_eq!(merged.draft.calls().next().unwrap().state, expected, "{word} {arguments}");
+            let expected = if whole {
+                DraftState::Closed
+            } else {
+                DraftState::Cut(why)
+            };
+            assert_eq!(
+                merged.draft.calls().next().unwrap().state,
+                expected,
+                "{word} {arguments}"
+            );
         }
     }
 }
 
 #[test]
 fn broken_json_ends_with_a_fault() {
-    let body =
-        chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), "{\"a\" 1}".into())])), finish("tool_calls")]);
+    let body = chat(&[
+        delta(json!([call(
+            json!(0),
+            "c".into(),
+            "f".into(),
+            "{\"a\" 1}".into()
+        )])),
+        finish("tool_calls"),
+    ]);
     let (merged, _) = decode_all(Wire::OpenAiChat, &body);
-    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Closed);
+    assert_eq!(
+        merged.draft.calls().next().unwrap().state,
+        DraftState::Closed
+    );
     assert!(runnable(&merged.draft).is_empty(), "{:#?}", merged.events);
-    assert!(merged.draft.errors_of(0).any(|fault| fault.kind == FaultKind::MalformedJson));
+    assert!(
+        merged
+            .draft
+            .errors_of(0)
+            .any(|fault| fault.kind == FaultKind::MalformedJson)
+    );
 }
 
 #[test]
 fn reasoning_has_many_names() {
     let thought = |delta: Value| {
-        let (merged, _) =
-            decode_all(Wire::OpenAiChat, &chat(&[json!({"choices": [{"delta": delta}]}), finish("stop")]));
+        let (merged, _) = decode_all(
+            Wire::OpenAiChat,
+            &chat(&[json!({"choices": [{"delta": delta}]}), finish("stop")]),
+        );
         merged.draft.parts
     };
     let expected = vec![DraftPart::Thought("hm".into())];
-    assert_eq!(thought(json!({"reasoning_content": "hm", "content": null})), expected);
-    assert_eq!(thought(json!({"reasoning": "hm", "content": ""})), expected);
-    assert_eq!(thought(json!({"reasoning": "hm", "reasoning_content": "hm"})), expected);
-    // Only details, as recording 347; and Mistral's parts, as recording 295.
-    assert_eq!(thought(json!({"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]})), expected);
     assert_eq!(
-        thought(json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]})),
+        thought(json!({"reasoning_content": "hm", "content": null})),
+        expected
+    );
+    assert_eq!(thought(json!({"reasoning": "hm", "content": ""})), expected);
+    assert_eq!(
+        thought(json!({"reasoning": "hm", "reasoning_content": "hm"})),
+        expected
+    );
+    // Only details, as recording 347; and Mistral's parts, as recording 295.
+    assert_eq!(
+        thought(json!({"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]})),
+        expected
+    );
+    assert_eq!(
+        thought(
+            json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]})
+        ),
         expected
     );
     // Encrypted reasoning goes back, as recording 14.
-    let parts = thought(json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 0}]}));
+    let parts = thought(
+        json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 0}]}),
+    );
     assert!(matches!(&parts[..], [DraftPart::Opaque(opaque)] if opaque.data["data"] == "x"));
 }
 
@@ -207,75 +331,123 @@ fn usage_counts_each_token_once() {
     // xAI counts reasoning separately, as recording 121; the chunk has no choices.
     let tokens = json!({"prompt_tokens": 496, "completion_tokens": 77, "total_tokens": 694,
         "prompt_tokens_details": {"cached_tokens": 2}, "completion_tokens_details": {"reasoning_tokens": 121}});
-    let (merged, _) = decode_all(Wire::OpenAiChat, &chat(&[finish("stop"), json!({"choices": [], "usage": tokens})]));
+    let (merged, _) = decode_all(
+        Wire::OpenAiChat,
+        &chat(&[finish("stop"), json!({"choices": [], "usage": tokens})]),
+    );
     let usage = merged.draft.usage;
     assert_eq!(
         (usage.input, usage.output, usage.cache_read, usage.reasoning),
         (Some(496), Some(198), Some(2), Some(121))
     );
     // Anthropic counts cached input separately, and sends the output count twice.
-    let start =
-        json!({"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 1});
+    let start = json!({"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 1});
     let body = anthropic(&[
         json!({"type": "message_start", "message": {"usage": start}}),
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
         json!({"type": "message_stop"}),
     ]);
     let usage = decode_all(Wire::Anthropic, &body).0.draft.usage;
-    assert_eq!((usage.input, usage.output, usage.cache_read, usage.cache_write), (Some(17), Some(9), Some(5), Some(2)));
+    assert_eq!(
+        (
+            usage.input,
+            usage.output,
+            usage.cache_read,
+            usage.cache_write
+        ),
+        (Some(17), Some(9), Some(5), Some(2))
+    );
 }
 
 #[test]
 fn errors_in_the_middle_cut_what_is_open() {
-    let open = delta(json!([call(json!(0), "c".into(), "f".into(), "{\"a\":1}".into())]));
+    let open = delta(json!([call(
+        json!(0),
+        "c".into(),
+        "f".into(),
+        "{\"a\":1}".into()
+    )]));
     // As recordings 349 and 360: an error object in a stream of status 200.
-    let error =
-        json!({"error": {"code": 502, "message": "upstream"}, "choices": [{"delta": {}, "finish_reason": "error"}]});
+    let error = json!({"error": {"code": 502, "message": "upstream"}, "choices": [{"delta": {}, "finish_reason": "error"}]});
     let (merged, report) = decode_all(Wire::OpenAiChat, &chat(&[open, error, json!("[DONE]")]));
-    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
+    assert_eq!(
+        merged.draft.calls().next().unwrap().state,
+        DraftState::Cut(Truncation::Broken)
+    );
     assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);
     let body = anthropic(&[
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}}}),
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
     ]);
     let (merged, report) = decode_all(Wire::Anthropic, &body);
-    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
+    assert_eq!(
+        merged.draft.calls().next().unwrap().state,
+        DraftState::Cut(Truncation::Broken)
+    );
     assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);
     assert!(!report.ended);
 }
 
 #[test]
 fn an_unreadable_event_damages_only_open_calls() {
-    let open = delta(json!([call(json!(0), "c".into(), "f".into(), "{\"a\":\"".into())]));
+    let open = delta(json!([call(
+        json!(0),
+        "c".into(),
+        "f".into(),
+        "{\"a\":\"".into()
+    )]));
     let rest = delta(json!([call(json!(0), N, N, "\"}".into())]));
     let text = json!({"choices": [{"delta": {"content": "still here"}}]});
-    let (merged, report) =
-        decode_all(Wire::OpenAiChat, &chat(&[open, json!("{oops"), rest, text, finish("tool_calls")]));
-    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
-    assert_eq!((merged.draft.text().as_str(), report.unreadable), ("still here", 1));
+    let (merged, report) = decode_all(
+        Wire::OpenAiChat,
+        &chat(&[open, json!("{oops"), rest, text, finish("tool_calls")]),
+    );
+    assert_eq!(
+        merged.draft.calls().next().unwrap().state,
+        DraftState::Cut(Truncation::Broken)
+    );
+    assert_eq!(
+        (merged.draft.text().as_str(), report.unreadable),
+        ("still here", 1)
+    );
     assert_eq!(merged.draft.faults[0].kind, FaultKind::Provider);
 }
 
 #[test]
 fn an_answer_with_more_skipped_deltas_than_events_is_an_answer() {
-    let choice =
-        |index: u8, words: &str| json!({"index": index, "message": {"content": words}, "finish_reason": "stop"});
+    let choice = |index: u8, words: &str| json!({"index": index, "message": {"content": words}, "finish_reason": "stop"});
     let body = json!({"choices": [choice(0, "hi"), choice(1, "ho"), choice(2, "hu")]}).to_string();
     let (merged, report) = decode_all(Wire::OpenAiChat, &body);
-    assert_eq!((merged.draft.text().as_str(), report.ended, report.skipped), ("hi", true, 2));
+    assert_eq!(
+        (merged.draft.text().as_str(), report.ended, report.skipped),
+        ("hi", true, 2)
+    );
     assert_eq!(report.error, None);
 }
 
 #[test]
 fn state_whose_end_never_came_is_lost_with_a_warning() {
-    let block = |block: Value| json!({"type": "content_block_start", "index": 0, "content_block": block});
+    let block =
+        |block: Value| json!({"type": "content_block_start", "index": 0, "content_block": block});
     let check = |block: Value, faults: usize| {
-        let (merged, report) = decode_all(Wire::Anthropic, &anthropic(&[block, json!({"type": "message_stop"})]));
+        let (merged, report) = decode_all(
+            Wire::Anthropic,
+            &anthropic(&[block, json!({"type": "message_stop"})]),
+        );
         assert!(report.ended, "{report:?}");
         assert_eq!(merged.draft.faults.len(), faults, "{:?}", merged.draft);
-        assert!(!merged.draft.parts.iter().any(|part| matches!(part, DraftPart::Opaque(_))));
+        assert!(
+            !merged
+                .draft
+                .parts
+                .iter()
+                .any(|part| matches!(part, DraftPart::Opaque(_)))
+        );
     };
-    check(block(json!({"type": "thinking", "thinking": "hm", "signature": "s"})), 1);
+    check(
+        block(json!({"type": "thinking", "thinking": "hm", "signature": "s"})),
+        1,
+    );
     check(block(json!({"type": "redacted_thinking", "data": "x"})), 1);
     check(block(json!({"type": "text", "text": "hi"})), 0);
 }
@@ -292,7 +464,14 @@ fn unknown_things_are_skipped_and_counted() {
         json!({"type": "message_stop"}),
     ]);
     let (merged, report) = decode_all(Wire::Anthropic, &body);
-    assert_eq!((merged.draft.text().as_str(), report.skipped, report.unreadable), ("hi", 2, 0));
+    assert_eq!(
+        (
+            merged.draft.text().as_str(),
+            report.skipped,
+            report.unreadable
+        ),
+        ("hi", 2, 0)
+    );
 }
 
 #[test]
@@ -307,8 +486,13 @@ fn server_tools_are_no_calls() {
             json!({"type": "message_stop"}),
         ]);
         let (merged, _) = decode_all(Wire::Anthropic, &body);
-        let [DraftPart::Opaque(opaque)] = &merged.draft.parts[..] else { panic!("{:?}", merged.draft.parts) };
-        assert_eq!(opaque.data, json!({"type": kind, "id": "s", "name": "web_search", "input": {"query": "x"}}));
+        let [DraftPart::Opaque(opaque)] = &merged.draft.parts[..] else {
+            panic!("{:?}", merged.draft.parts)
+        };
+        assert_eq!(
+            opaque.data,
+            json!({"type": kind, "id": "s", "name": "web_search", "input": {"query": "x"}})
+        );
     }
 }
 
@@ -316,9 +500,13 @@ fn server_tools_are_no_calls() {
 fn thinking_is_signed_and_may_be_hidden() {
     // As recordings 67, 152 (signature only) and 342 (redacted).
     let block = |index: u32, start: Value, deltas: &[Value]| {
-        let mut events = vec![json!({"type": "content_block_start", "index": index, "content_block": start})];
-        events
-            .extend(deltas.iter().map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})));
+        let mut events =
+            vec![json!({"type": "content_block_start", "index": index, "content_block": start})];
+        events.extend(
+            deltas.iter().map(
+                |delta| json!({"type": "content_block_delta", "index": index, "delta": delta}),
+            ),
+        );
         events.push(json!({"type": "content_block_stop", "index": index}));
         events
     };
@@ -326,21 +514,39 @@ fn thinking_is_signed_and_may_be_hidden() {
     let mut events = block(
         0,
         thinking.clone(),
-        &[json!({"type": "thinking_delta", "thinking": "hm"}), json!({"type": "signature_delta", "signature": "s1"})],
+        &[
+            json!({"type": "thinking_delta", "thinking": "hm"}),
+            json!({"type": "signature_delta", "signature": "s1"}),
+        ],
     );
-    events.extend(block(1, thinking, &[json!({"type": "signature_delta", "signature": "s2"})]));
-    events.extend(block(2, json!({"type": "redacted_thinking", "data": "r"}), &[]));
+    events.extend(block(
+        1,
+        thinking,
+        &[json!({"type": "signature_delta", "signature": "s2"})],
+    ));
+    events.extend(block(
+        2,
+        json!({"type": "redacted_thinking", "data": "r"}),
+        &[],
+    ));
     events.push(json!({"type": "message_stop"}));
     let (merged, _) = decode_all(Wire::Anthropic, &anthropic(&events));
-    let [DraftPart::Thought(words), DraftPart::Opaque(first), DraftPart::Opaque(second), DraftPart::Opaque(third)] =
-        &merged.draft.parts[..]
+    let [
+        DraftPart::Thought(words),
+        DraftPart::Opaque(first),
+        DraftPart::Opaque(second),
+        DraftPart::Opaque(third),
+    ] = &merged.draft.parts[..]
     else {
         panic!("{:?}", merged.draft.parts)
     };
     assert_eq!(words, "hm");
     assert_eq!(first.data, json!({"type": "thinking", "signature": "s1"}));
     assert_eq!(second.data, json!({"type": "thinking", "signature": "s2"}));
-    assert_eq!(third.data, json!({"type": "redacted_thinking", "data": "r"}));
+    assert_eq!(
+        third.data,
+        json!({"type": "redacted_thinking", "data": "r"})
+    );
 }
 
 #[test]
@@ -356,29 +562,66 @@ fn blocks_may_be_doubled_lost_or_never_stopped() {
     let stop = json!({"type": "content_block_stop", "index": 0});
     let end = json!({"type": "message_stop"});
     let states = |events: &[Value]| -> Vec<DraftState> {
-        decode_all(Wire::Anthropic, &anthropic(events)).0.draft.calls().map(|call| call.state).collect()
+        decode_all(Wire::Anthropic, &anthropic(events))
+            .0
+            .draft
+            .calls()
+            .map(|call| call.state)
+            .collect()
     };
     // A repeated start is no new call; another call under an open index truncates the first.
-    assert_eq!(states(&[start("a"), start("a"), json_delta("{}"), stop.clone(), end.clone()]), [DraftState::Closed]);
     assert_eq!(
-        states(&[start("a"), json_delta("{}"), start("b"), json_delta("{}"), stop.clone(), end.clone()]),
+        states(&[
+            start("a"),
+            start("a"),
+            json_delta("{}"),
+            stop.clone(),
+            end.clone()
+        ]),
+        [DraftState::Closed]
+    );
+    assert_eq!(
+        states(&[
+            start("a"),
+            json_delta("{}"),
+            start("b"),
+            json_delta("{}"),
+            stop.clone(),
+            end.clone()
+        ]),
         [DraftState::Cut(Truncation::Ended), DraftState::Closed]
     );
     // Never stopped: complete or not, it is truncated, and the message continues.
-    assert_eq!(states(&[start("a"), json_delta("{}"), end.clone()]), [DraftState::Cut(Truncation::Ended)]);
+    assert_eq!(
+        states(&[start("a"), json_delta("{}"), end.clone()]),
+        [DraftState::Cut(Truncation::Ended)]
+    );
     // A delta without a block is a fault.
-    let (merged, report) = decode_all(Wire::Anthropic, &anthropic(&[json_delta("{}"), end.clone()]));
+    let (merged, report) = decode_all(
+        Wire::Anthropic,
+        &anthropic(&[json_delta("{}"), end.clone()]),
+    );
     assert_eq!((merged.draft.faults.len(), report.unreadable), (1, 1));
     // Several starts of the message, as some gateways send, change nothing.
     let begin = json!({"type": "message_start", "message": {"id": "m"}});
     assert_eq!(
-        states(&[begin.clone(), begin, start("a"), json_delta("{}"), stop.clone(), end.clone()]),
+        states(&[
+            begin.clone(),
+            begin,
+            start("a"),
+            json_delta("{}"),
+            stop.clone(),
+            end.clone()
+        ]),
         [DraftState::Closed]
     );
     // Input whole in the start, and repeated as deltas.
     let mut whole = start("a");
     whole["content_block"]["input"] = json!({"a": 1});
-    let (merged, _) = decode_all(Wire::Anthropic, &anthropic(&[whole, json_delta("{\"a\":1}"), stop, end]));
+    let (merged, _) = decode_all(
+        Wire::Anthropic,
+        &anthropic(&[whole, json_delta("{\"a\":1}"), stop, end]),
+    );
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
 }
 
@@ -390,8 +633,14 @@ fn whole_bodies_decode_too() {
             {"id": "same", "function": {"name": "f", "arguments": {"a": 2}}}]}}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 4}});
     let (merged, report) = decode_all(Wire::OpenAiChat, &body.to_string());
-    assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}], ["f", {"a": 2}]]));
-    assert_eq!((report.form, report.ended, merged.draft.usage.output), (BodyForm::Whole, true, Some(4)));
+    assert_eq!(
+        json!(runnable(&merged.draft)),
+        json!([["f", {"a": 1}], ["f", {"a": 2}]])
+    );
+    assert_eq!(
+        (report.form, report.ended, merged.draft.usage.output),
+        (BodyForm::Whole, true, Some(4))
+    );
 
     let body = |reason: &str| {
         json!({"type": "message", "role": "assistant", "content": [
@@ -402,12 +651,18 @@ fn whole_bodies_decode_too() {
         "stop_reason": reason, "usage": {"input_tokens": 3, "output_tokens": 4}})
     };
     let (merged, report) = decode_all(Wire::Anthropic, &body("tool_use").to_string());
-    assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}], ["g", {}]]));
+    assert_eq!(
+        json!(runnable(&merged.draft)),
+        json!([["f", {"a": 1}], ["g", {}]])
+    );
     assert!(report.ended && report.error.is_none());
     // At the limit, the end of the last block proves nothing.
     let (merged, _) = decode_all(Wire::Anthropic, &body("max_tokens").to_string());
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
-    assert_eq!(merged.draft.call_by_index(1).unwrap().state, DraftState::Cut(Truncation::Limit));
+    assert_eq!(
+        merged.draft.call_by_index(1).unwrap().state,
+        DraftState::Cut(Truncation::Limit)
+    );
 }
 
 #[test]
@@ -420,10 +675,19 @@ fn foreign_bodies_are_reported() {
             (BodyForm::Foreign, Some(ModelErrorKind::Format))
         );
         assert!(report.opening.starts_with("<!DOCTYPE"));
-        assert_eq!(kind(wire, "upstream timed out"), Some(ModelErrorKind::Format));
+        assert_eq!(
+            kind(wire, "upstream timed out"),
+            Some(ModelErrorKind::Format)
+        );
         assert_eq!(kind(wire, ""), Some(ModelErrorKind::Format));
         assert_eq!(kind(wire, "{\"ok\": true}"), Some(ModelErrorKind::Format));
-        assert_eq!(kind(wire, r#"{"error":{"message":"no key","code":"invalid_api_key"}}"#), Some(ModelErrorKind::Key));
+        assert_eq!(
+            kind(
+                wire,
+                r#"{"error":{"message":"no key","code":"invalid_api_key"}}"#
+            ),
+            Some(ModelErrorKind::Key)
+        );
     }
 }
 
@@ -438,7 +702,10 @@ fn streams_end_in_many_ways() {
     let (merged, _) = report(&[text.clone(), json!("[DONE]"), text.clone()]);
     assert_eq!(merged.draft.text(), "hi", "data behind [DONE]");
     let (merged, _) = report(&[text.clone(), finish("brand_new")]);
-    assert_eq!(merged.draft.stop, Some((StopReason::Other, "brand_new".into())));
+    assert_eq!(
+        merged.draft.stop,
+        Some((StopReason::Other, "brand_new".into()))
+    );
     // The last event without its blank line.
     let body = chat(&[text, finish("stop")]);
     assert!(decode_all(Wire::OpenAiChat, body.trim_end()).1.ended);
@@ -446,11 +713,13 @@ fn streams_end_in_many_ways() {
 
 #[test]
 fn other_choices_are_left_out() {
-    let second =
-        json!({"choices": [{"index": 1, "delta": {"content": "two"}}, {"index": 0, "delta": {"content": "one"}}]});
+    let second = json!({"choices": [{"index": 1, "delta": {"content": "two"}}, {"index": 0, "delta": {"content": "one"}}]});
     let first = json!({"choices": [{"index": 0, "delta": {"content": "one "}}]});
     let (merged, report) = decode_all(Wire::OpenAiChat, &chat(&[first, second, finish("stop")]));
-    assert_eq!((merged.draft.text().as_str(), report.skipped), ("one one", 1));
+    assert_eq!(
+        (merged.draft.text().as_str(), report.skipped),
+        ("one one", 1)
+    );
 }
 
 #[test]
@@ -461,16 +730,36 @@ fn too_many_calls_are_reported_once() {
         for index in 0..520 {
             let id = format!("c{index}");
             encoder.encode_event(
-                Event::CallStart { index, id: Some(&id), name: "f", dialect: None, at: 0, name_at: 0 },
+                Event::CallStart {
+                    index,
+                    id: Some(&id),
+                    name: "f",
+                    dialect: None,
+                    at: 0,
+                    name_at: 0,
+                },
                 &mut body,
             );
             encoder.encode_event(Event::CallEnd { index, at: 0 }, &mut body);
         }
         encoder.finish(&mut body);
         let (merged, report) = decode(wire, [&body[..]], BodyEnd::Clean);
-        let faults: Vec<_> = merged.draft.faults.iter().map(|fault| (fault.kind, fault.message.as_str())).collect();
-        assert_eq!(faults, [(FaultKind::Limit, "more than 512 calls in one response")], "{wire}");
-        assert_eq!((runnable(&merged.draft).len(), report.ended), (512, true), "{wire}");
+        let faults: Vec<_> = merged
+            .draft
+            .faults
+            .iter()
+            .map(|fault| (fault.kind, fault.message.as_str()))
+            .collect();
+        assert_eq!(
+            faults,
+            [(FaultKind::Limit, "more than 512 calls in one response")],
+            "{wire}"
+        );
+        assert_eq!(
+            (runnable(&merged.draft).len(), report.ended),
+            (512, true),
+            "{wire}"
+        );
     }
 }
 
@@ -483,17 +772,34 @@ fn too_much_state_is_reported_once() {
         json!({"type": "content_block_start", "index": index, "content_block": block})
     };
     let item = |index: u32| {
-        let item = json!({"type": "web_search_call", "id": index.to_string(), "action": data(index)});
+        let item =
+            json!({"type": "web_search_call", "id": index.to_string(), "action": data(index)});
         json!({"type": "response.output_item.done", "output_index": index, "item": item})
     };
     let part = |index: u32| json!({"candidates": [{"content": {"parts": [{"inlineData": {"data": data(index)}}]}}]});
-    let three = |event: &dyn Fn(u32) -> Value| (0..3).map(|at| format!("data: {}\n\n", event(at))).collect::<String>();
-    for (wire, body) in
-        [(Wire::Anthropic, three(&block)), (Wire::OpenAiResponses, three(&item)), (Wire::Gemini, three(&part))]
-    {
+    let three = |event: &dyn Fn(u32) -> Value| {
+        (0..3)
+            .map(|at| format!("data: {}\n\n", event(at)))
+            .collect::<String>()
+    };
+    for (wire, body) in [
+        (Wire::Anthropic, three(&block)),
+        (Wire::OpenAiResponses, three(&item)),
+        (Wire::Gemini, three(&part)),
+    ] {
         let (merged, _) = decode_all(wire, &body);
-        let limits = merged.draft.faults.iter().filter(|fault| fault.kind == FaultKind::Limit).count();
-        let kept = merged.draft.parts.iter().filter(|part| matches!(part, DraftPart::Opaque(_))).count();
+        let limits = merged
+            .draft
+            .faults
+            .iter()
+            .filter(|fault| fault.kind == FaultKind::Limit)
+            .count();
+        let kept = merged
+            .draft
+            .parts
+            .iter()
+            .filter(|part| matches!(part, DraftPart::Opaque(_)))
+            .count();
         // Content without an end is not kept, and nothing is kept after the limit.
         assert!(limits == 1 && kept <= 1, "{wire}: {limits} {kept}");
     }

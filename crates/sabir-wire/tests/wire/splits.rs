@@ -35,11 +35,18 @@ fn the_event_stream_format() {
                 let (head, tail) = body.as_bytes().split_at(split);
                 assert_eq!(events([head, tail]), expected, "{body:?} split at {split}");
             }
-            assert_eq!(events(body.as_bytes().chunks(1)), expected, "{body:?} bytewise");
+            assert_eq!(
+                events(body.as_bytes().chunks(1)),
+                expected,
+                "{body:?} bytewise"
+            );
         }
     };
     check("data: a\n\n", &[message("", "a", "")]);
-    check("\u{feff}data:a\n\ndata: ü€😀\n\n", &[message("", "a", ""), message("", "ü€😀", "")]);
+    check(
+        "\u{feff}data:a\n\ndata: ü€😀\n\n",
+        &[message("", "a", ""), message("", "ü€😀", "")],
+    );
     check(
         ": ping\n\nevent: x\nid: 7\ndata: a\ndata:  b\ndata\n\ndata: c\n\n",
         &[message("x", "a\n b\n", "7"), message("", "c", "7")],
@@ -50,7 +57,10 @@ fn the_event_stream_format() {
     );
     check("event: lost\n\ndata: a\n\n", &[message("", "a", "")]);
     // The last event may lack its blank line.
-    check("data: a\n\ndata: b", &[message("", "a", ""), message("", "b", "")]);
+    check(
+        "data: a\n\ndata: b",
+        &[message("", "a", ""), message("", "b", "")],
+    );
     check("data: a\ndata: b\n", &[message("", "a\nb", "")]);
     check("", &[]);
 }
@@ -68,7 +78,11 @@ fn an_event_above_the_cap_is_dropped_as_one() {
     let mut body = b"data: a\n\ndata: ".to_vec();
     body.resize(body.len() + MAX_EVENT, b'x');
     body.extend_from_slice(b"\ndata: more\n\ndata: b\n\n");
-    let expected = [message("", "a", ""), format!("{:?}", SseEvent::TooLong), message("", "b", "")];
+    let expected = [
+        message("", "a", ""),
+        format!("{:?}", SseEvent::TooLong),
+        message("", "b", ""),
+    ];
     assert_eq!(events([&body[..]]), expected);
     assert_eq!(events(body.chunks(65_537)), expected);
     // Many lines that are together too long.
@@ -82,9 +96,12 @@ fn an_event_above_the_cap_is_dropped_as_one() {
 fn bodies() -> Vec<(Wire, String)> {
     let text = |text: &str| json!({"choices": [{"index": 0, "delta": {"content": text}}]});
     let thought = json!({"choices": [{"index": 0, "delta": {"reasoning_content": "hmm ü"}}]});
-    let open = delta(json!([{"index": 0, "id": "c1", "function": {"name": "write", "arguments": ""}}]));
-    let more = |index: u32, text: &str| delta(json!([{"index": index, "function": {"arguments": text}}]));
-    let second = delta(json!([{"index": 1, "id": "c2", "function": {"name": "list", "arguments": "{}"}}]));
+    let open =
+        delta(json!([{"index": 0, "id": "c1", "function": {"name": "write", "arguments": ""}}]));
+    let more =
+        |index: u32, text: &str| delta(json!([{"index": index, "function": {"arguments": text}}]));
+    let second =
+        delta(json!([{"index": 1, "id": "c2", "function": {"name": "list", "arguments": "{}"}}]));
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}});
     let chunks = [
         thought,
@@ -98,23 +115,36 @@ fn bodies() -> Vec<(Wire, String)> {
         usage,
         json!("[DONE]"),
     ];
-    let block =
-        |index: u32, start: Value| json!({"type": "content_block_start", "index": index, "content_block": start});
+    let block = |index: u32, start: Value| json!({"type": "content_block_start", "index": index, "content_block": start});
     let part = |index: u32, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
     let stop = |index: u32| json!({"type": "content_block_stop", "index": index});
-    let input = |index: u32, text: &str| part(index, json!({"type": "input_json_delta", "partial_json": text}));
+    let input = |index: u32, text: &str| {
+        part(
+            index,
+            json!({"type": "input_json_delta", "partial_json": text}),
+        )
+    };
     let messages = [
         json!({"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}),
-        block(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        block(
+            0,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+        ),
         part(0, json!({"type": "thinking_delta", "thinking": "hmm ü"})),
         part(0, json!({"type": "signature_delta", "signature": "sig"})),
         stop(0),
-        block(1, json!({"type": "tool_use", "id": "t1", "name": "write", "input": {}})),
+        block(
+            1,
+            json!({"type": "tool_use", "id": "t1", "name": "write", "input": {}}),
+        ),
         input(1, ""),
         input(1, "{\"path\":\"ä"),
         input(1, ".rs\",\"n\":1}"),
         stop(1),
-        block(2, json!({"type": "tool_use", "id": "t2", "name": "list", "input": {}})),
+        block(
+            2,
+            json!({"type": "tool_use", "id": "t2", "name": "list", "input": {}}),
+        ),
         stop(2),
         json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 7}}),
         json!({"type": "message_stop"}),
@@ -139,11 +169,19 @@ fn no_split_changes_the_events() {
         let expected = decode(wire, [body.as_bytes()], BodyEnd::Clean);
         assert_eq!(expected.0.draft.faults, []);
         for size in 1..9 {
-            assert_eq!(decode(wire, body.as_bytes().chunks(size), BodyEnd::Clean), expected, "chunks of {size}");
+            assert_eq!(
+                decode(wire, body.as_bytes().chunks(size), BodyEnd::Clean),
+                expected,
+                "chunks of {size}"
+            );
         }
         for split in 0..=body.len() {
             let (head, tail) = body.as_bytes().split_at(split);
-            assert_eq!(decode(wire, [head, tail], BodyEnd::Clean), expected, "{wire} split at {split}");
+            assert_eq!(
+                decode(wire, [head, tail], BodyEnd::Clean),
+                expected,
+                "{wire} split at {split}"
+            );
         }
     }
 }
@@ -156,18 +194,35 @@ fn no_cut_completes_a_call() {
             let head = &body.as_bytes()[..cut];
             for how in [BodyEnd::Clean, BodyEnd::Broken, BodyEnd::Cancelled] {
                 let (part, report) = decode(wire, [head], how);
-                assert!(whole.draft.text().starts_with(&part.draft.text()), "{wire} cut at {cut}: text");
-                for call in part.draft.calls().filter(|call| call.state == DraftState::Closed) {
+                assert!(
+                    whole.draft.text().starts_with(&part.draft.text()),
+                    "{wire} cut at {cut}: text"
+                );
+                for call in part
+                    .draft
+                    .calls()
+                    .filter(|call| call.state == DraftState::Closed)
+                {
                     let known = whole.draft.call_by_index(call.index).unwrap();
-                    assert_eq!(call, known, "{wire} cut at {cut}: a closed call is the whole call");
+                    assert_eq!(
+                        call, known,
+                        "{wire} cut at {cut}: a closed call is the whole call"
+                    );
                     assert!(
                         end_was_seen(wire, &body[..floor(&body, cut)], &call.name),
                         "{wire} cut at {cut}: {call:?}"
                     );
                 }
                 if how == BodyEnd::Cancelled && !report.ended {
-                    let cut_calls = part.draft.calls().filter(|call| call.state != DraftState::Closed);
-                    assert!(cut_calls.into_iter().all(|call| call.state == DraftState::Cut(Truncation::Cancelled)));
+                    let cut_calls = part
+                        .draft
+                        .calls()
+                        .filter(|call| call.state != DraftState::Closed);
+                    assert!(
+                        cut_calls
+                            .into_iter()
+                            .all(|call| call.state == DraftState::Cut(Truncation::Cancelled))
+                    );
                 }
             }
         }
@@ -184,7 +239,9 @@ fn floor(body: &str, mut at: usize) -> usize {
 /// The text that must precede the close of each call in [`bodies`], written by hand.
 fn end_was_seen(wire: Wire, head: &str, name: &str) -> bool {
     match (wire, name) {
-        (Wire::OpenAiChat, _) => head.contains("\"finish_reason\":\"tool_calls\"") || head.ends_with("\"stop\"}]}"),
+        (Wire::OpenAiChat, _) => {
+            head.contains("\"finish_reason\":\"tool_calls\"") || head.ends_with("\"stop\"}]}")
+        }
         (Wire::Anthropic, "write") => {
             head.contains(r#"{"index":1,"type":"content_block_stop"}"#)
                 || head.contains(r#"{"type":"content_block_stop","index":1}"#)
@@ -256,9 +313,31 @@ proptest! {
 /// often.
 fn random_event() -> impl Strategy<Value = (Value, Value, Value)> {
     let label = prop_oneof![Just(Value::Null), Just(json!(0)), Just(json!(1))];
-    let id = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("a")), Just(json!("b"))];
-    let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f")), Just(json!("g"))];
-    const PIECES: [&str; 11] = ["", "{", "}", "{}", "{\"x\":", "\"y", "\"", "1", ",", "null", "{\"x\":\"y\"}"];
+    let id = prop_oneof![
+        Just(Value::Null),
+        Just(json!("")),
+        Just(json!("a")),
+        Just(json!("b"))
+    ];
+    let name = prop_oneof![
+        Just(Value::Null),
+        Just(json!("")),
+        Just(json!("f")),
+        Just(json!("g"))
+    ];
+    const PIECES: [&str; 11] = [
+        "",
+        "{",
+        "}",
+        "{}",
+        "{\"x\":",
+        "\"y",
+        "\"",
+        "1",
+        ",",
+        "null",
+        "{\"x\":\"y\"}",
+    ];
     (label, id, name, proptest::sample::select(&PIECES[..]), 0_usize..9).prop_map(|(label, id, name, piece, kind)| {
         let call = json!([{"index": label, "id": id, "function": {"name": name, "arguments": piece}}]);
         let chunk = match kind {
@@ -289,9 +368,20 @@ fn random_event() -> impl Strategy<Value = (Value, Value, Value)> {
 
 /// Generates an item of OpenAI Responses whose ids and call ids swap places.
 fn wild_item(id: &Value, name: &Value, piece: &str, kind: usize) -> Value {
-    let kinds = ["message", "function_call", "function_call", "reasoning", "custom_tool_call", "web_search_call"];
+    let kinds = [
+        "message",
+        "function_call",
+        "function_call",
+        "reasoning",
+        "custom_tool_call",
+        "web_search_call",
+    ];
     let status = ["completed", "incomplete"][usize::from(piece == "{")];
-    let content = if piece == "1" { json!([{"type": "output_text", "text": piece}]) } else { Value::Null };
+    let content = if piece == "1" {
+        json!([{"type": "output_text", "text": piece}])
+    } else {
+        Value::Null
+    };
     json!({"type": kinds[(piece.len() + kind) % 6], "id": if kind == 4 { name } else { id }, "call_id": id, "name": name,
         "arguments": piece, "input": piece, "status": status, "content": content, "encrypted_content": piece})
 }

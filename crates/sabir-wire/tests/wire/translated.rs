@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    CacheControl, Call, CallId, CallResult, Message, MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions,
-    ResponseFormat, Role, SamplingParams, ToolChoice, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
+    CacheControl, Call, CallId, CallResult, Message, MessagePart, OpaqueState, ParallelCalls,
+    Request, RequestOptions, ResponseFormat, Role, SamplingParams, ToolChoice, ToolProtocol,
+    ToolResultStatus, ToolSet, ToolSpec,
 };
 use sabir_wire::{Wire, WireOptions};
 use serde_json::{Map, Value, json};
@@ -16,57 +17,112 @@ fn sampling() -> impl Strategy<Value = SamplingParams> {
         proptest::option::of(any::<i64>()),
         proptest::collection::vec("[a-z]{1,3}", 0..3),
     )
-        .prop_map(|((temperature, top_p, presence_penalty, frequency_penalty), top_k, seed, stop)| {
-            SamplingParams { temperature, top_p, top_k, seed, presence_penalty, frequency_penalty, stop }
-        })
+        .prop_map(
+            |((temperature, top_p, presence_penalty, frequency_penalty), top_k, seed, stop)| {
+                SamplingParams {
+                    temperature,
+                    top_p,
+                    top_k,
+                    seed,
+                    presence_penalty,
+                    frequency_penalty,
+                    stop,
+                }
+            },
+        )
 }
 
 fn wishes() -> impl Strategy<Value = RequestOptions> {
-    let schema = || json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
+    let schema =
+        || json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
     let format = prop_oneof![
         Just(ResponseFormat::Text),
         Just(ResponseFormat::Json),
-        any::<bool>().prop_map(move |strict| ResponseFormat::Schema { name: "form".into(), schema: schema(), strict }),
+        any::<bool>().prop_map(move |strict| ResponseFormat::Schema {
+            name: "form".into(),
+            schema: schema(),
+            strict
+        }),
     ];
     let word = |words: &[&str]| {
-        proptest::option::of(proptest::sample::select(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()))
+        proptest::option::of(proptest::sample::select(
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>(),
+        ))
     };
     (
         format,
         word(&["low", "high"]),
-        word(&["somebody", "a name that is longer than the sixty-four characters which OpenAI takes of one"]),
+        word(&[
+            "somebody",
+            "a name that is longer than the sixty-four characters which OpenAI takes of one",
+        ]),
         word(&["auto", "flex", "standard_only"]),
         word(&["key"]),
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(format, verbosity, user, tier, cache_key, marked, strict)| RequestOptions {
-            format,
-            verbosity,
-            user,
-            tier,
-            cache_key,
-            cache: if marked { CacheControl::Marked } else { CacheControl::Unmarked },
-            strict: if strict { vec!["f".to_owned()] } else { Vec::new() },
-            native: Vec::new(),
-        })
+        .prop_map(
+            |(format, verbosity, user, tier, cache_key, marked, strict)| RequestOptions {
+                format,
+                verbosity,
+                user,
+                tier,
+                cache_key,
+                cache: if marked {
+                    CacheControl::Marked
+                } else {
+                    CacheControl::Unmarked
+                },
+                strict: if strict {
+                    vec!["f".to_owned()]
+                } else {
+                    Vec::new()
+                },
+                native: Vec::new(),
+            },
+        )
 }
 
 fn history() -> Vec<Message> {
     let arguments = Map::from_iter([("a".to_owned(), json!("ü\n\"x\""))]);
     let id = CallId::new("call-1");
     let name = "f".to_owned();
-    let call = Call { id: id.clone(), name: name.clone(), arguments, dialect: None };
-    let result = CallResult { id, name, ending: ToolResultStatus::Done, content: "done".into(), images: Vec::new() };
+    let call = Call {
+        id: id.clone(),
+        name: name.clone(),
+        arguments,
+        dialect: None,
+    };
+    let result = CallResult {
+        id,
+        name,
+        ending: ToolResultStatus::Done,
+        content: "done".into(),
+        images: Vec::new(),
+    };
     vec![
         Message::user("hello"),
-        Message { role: Role::Assistant, parts: vec![MessagePart::text("Look."), MessagePart::Call(call)] },
-        Message { role: Role::User, parts: vec![MessagePart::Result(result), MessagePart::text("go on")] },
+        Message {
+            role: Role::Assistant,
+            parts: vec![MessagePart::text("Look."), MessagePart::Call(call)],
+        },
+        Message {
+            role: Role::User,
+            parts: vec![MessagePart::Result(result), MessagePart::text("go on")],
+        },
     ]
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let choices = vec![ToolChoice::Auto, ToolChoice::Required, ToolChoice::None, ToolChoice::Tool("f".into())];
+    let choices = vec![
+        ToolChoice::Auto,
+        ToolChoice::Required,
+        ToolChoice::None,
+        ToolChoice::Tool("f".into()),
+    ];
     (sampling(), wishes(), proptest::sample::select(choices), any::<bool>(), 1_u64..9999).prop_map(
         |(sampling, wishes, choice, one, limit)| {
             let schema =
@@ -123,7 +179,9 @@ fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
     }
     if let ResponseFormat::Schema { name, strict, .. } = &mut request.options.format {
         match wire {
-            Wire::OpenAiChat | Wire::OpenAiResponses if name.is_empty() => *name = "answer".to_owned(),
+            Wire::OpenAiChat | Wire::OpenAiResponses if name.is_empty() => {
+                *name = "answer".to_owned()
+            }
             Wire::OpenAiChat | Wire::OpenAiResponses => {}
             _ => (*name, *strict) = (String::new(), true),
         }
@@ -133,8 +191,13 @@ fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
 
 fn through(wire: Wire, form: &WireOptions, request: &Request) -> Request {
     let body = wire.encode_request(request, form).to_string();
-    let incoming = wire.decode_request(&wire.endpoint_path(&request.model, form.streamed), body.as_bytes());
-    incoming.unwrap_or_else(|error| panic!("{wire}: {error}\n{body}")).request
+    let incoming = wire.decode_request(
+        &wire.endpoint_path(&request.model, form.streamed),
+        body.as_bytes(),
+    );
+    incoming
+        .unwrap_or_else(|error| panic!("{wire}: {error}\n{body}"))
+        .request
 }
 
 proptest! {
@@ -161,21 +224,44 @@ proptest! {
 fn shown(part: MessagePart) -> Request {
     Request {
         model: "m".into(),
-        messages: vec![Message { role: Role::User, parts: vec![part] }].into(),
+        messages: vec![Message {
+            role: Role::User,
+            parts: vec![part],
+        }]
+        .into(),
         ..Request::default()
     }
 }
 
 #[test]
 fn user_content_is_never_left_out() {
-    let picture = shown(MessagePart::ImageUrl { url: "https://x/y.png".into() });
+    let picture = shown(MessagePart::ImageUrl {
+        url: "https://x/y.png".into(),
+    });
     for wire in Wire::ALL {
-        let takes = matches!(wire, Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses);
-        assert_eq!(wire.check_support(&picture, &WireOptions::default()).is_ok(), takes, "{wire}");
-        let body = wire.encode_request(&picture, &WireOptions::default()).to_string();
-        assert!(body.contains("https://x/y.png"), "{wire}: not even its address is lost: {body}");
+        let takes = matches!(
+            wire,
+            Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses
+        );
+        assert_eq!(
+            wire.check_support(&picture, &WireOptions::default())
+                .is_ok(),
+            takes,
+            "{wire}"
+        );
+        let body = wire
+            .encode_request(&picture, &WireOptions::default())
+            .to_string();
+        assert!(
+            body.contains("https://x/y.png"),
+            "{wire}: not even its address is lost: {body}"
+        );
         if takes {
-            assert_eq!(through(wire, &WireOptions::default(), &picture).messages, picture.messages, "{wire}");
+            assert_eq!(
+                through(wire, &WireOptions::default(), &picture).messages,
+                picture.messages,
+                "{wire}"
+            );
         }
     }
     let documents = [
@@ -183,17 +269,37 @@ fn user_content_is_never_left_out() {
             Wire::Anthropic,
             json!({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "x"}}),
         ),
-        (Wire::OpenAiChat, json!({"type": "file", "file": {"filename": "a.pdf", "file_data": "x"}})),
-        (Wire::OpenAiResponses, json!({"type": "input_file", "filename": "a.pdf", "file_data": "x"})),
+        (
+            Wire::OpenAiChat,
+            json!({"type": "file", "file": {"filename": "a.pdf", "file_data": "x"}}),
+        ),
+        (
+            Wire::OpenAiResponses,
+            json!({"type": "input_file", "filename": "a.pdf", "file_data": "x"}),
+        ),
     ];
     for (own, data) in documents {
-        let mut document = shown(MessagePart::Opaque(OpaqueState { wire: own.name().into(), data }));
+        let mut document = shown(MessagePart::Opaque(OpaqueState {
+            wire: own.name().into(),
+            data,
+        }));
         for wire in Wire::ALL {
-            assert_eq!(wire.check_support(&document, &WireOptions::default()).is_ok(), wire == own, "{own} to {wire}");
+            assert_eq!(
+                wire.check_support(&document, &WireOptions::default())
+                    .is_ok(),
+                wire == own,
+                "{own} to {wire}"
+            );
         }
-        assert_eq!(through(own, &WireOptions::default(), &document).messages, document.messages, "{own}");
+        assert_eq!(
+            through(own, &WireOptions::default(), &document).messages,
+            document.messages,
+            "{own}"
+        );
         document.protocol = ToolProtocol::Prompted("cline".into());
-        let error = own.check_support(&document, &WireOptions::default()).unwrap_err();
+        let error = own
+            .check_support(&document, &WireOptions::default())
+            .unwrap_err();
         assert_eq!(error.path, "messages[0], part 0");
         assert!(error.message.contains("send its text"), "{error}");
     }
@@ -201,40 +307,90 @@ fn user_content_is_never_left_out() {
 
 /// Builds a request with a provider's own tool, and optionally one of the client's.
 fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request {
-    let tools = with
-        .then(|| ToolSpec::new("f", "", json!({"type": "object", "properties": {}, "additionalProperties": false})));
-    let native = vec![OpaqueState { wire: wire.name().into(), data }];
+    let tools = with.then(|| {
+        ToolSpec::new(
+            "f",
+            "",
+            json!({"type": "object", "properties": {}, "additionalProperties": false}),
+        )
+    });
+    let native = vec![OpaqueState {
+        wire: wire.name().into(),
+        data,
+    }];
     Request {
         model: "m".into(),
         messages: vec![Message::user("hi")].into(),
         tools: ToolSet::new(tools.into_iter().collect()).unwrap(),
         tool_choice: choice,
-        options: RequestOptions { native, ..RequestOptions::default() },
+        options: RequestOptions {
+            native,
+            ..RequestOptions::default()
+        },
         ..Request::default()
     }
 }
 
 #[test]
 fn native_tools_are_sent_only_to_their_wire() {
-    let check = |wire: Wire, data: Value, with: bool, choice: ToolChoice, elsewhere: Result<&str, &str>| {
-        let request = own_tool(wire, data.clone(), with, choice);
-        let body = wire.encode_request(&request, &WireOptions::default());
-        assert!(body["tools"].as_array().unwrap().contains(&data), "{body:#}");
-        assert_eq!(wire.check_support(&request, &WireOptions::default()).unwrap(), [], "{wire}");
-        let other = if wire == Wire::Anthropic { Wire::OpenAiChat } else { Wire::Anthropic };
-        let found = other.check_support(&request, &WireOptions::default());
-        let found = found.map(|notes| notes.iter().map(ToString::to_string).collect::<Vec<_>>().join("|"));
-        let found = found.map_err(|error| error.to_string());
-        match (&found, elsewhere) {
-            (Ok(found), Ok(words)) | (Err(found), Err(words)) => assert!(found.contains(words), "{found}"),
-            _ => panic!("{found:?}, expected {elsewhere:?}"),
-        }
-    };
+    let check =
+        |wire: Wire, data: Value, with: bool, choice: ToolChoice, elsewhere: Result<&str, &str>| {
+            let request = own_tool(wire, data.clone(), with, choice);
+            let body = wire.encode_request(&request, &WireOptions::default());
+            assert!(
+                body["tools"].as_array().unwrap().contains(&data),
+                "{body:#}"
+            );
+            assert_eq!(
+                wire.check_support(&request, &WireOptions::default())
+                    .unwrap(),
+                [],
+                "{wire}"
+            );
+            let other = if wire == Wire::Anthropic {
+                Wire::OpenAiChat
+            } else {
+                Wire::Anthropic
+            };
+            let found = other.check_support(&request, &WireOptions::default());
+            let found = found.map(|notes| {
+                notes
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join("|")
+            });
+            let found = found.map_err(|error| error.to_string());
+            match (&found, elsewhere) {
+                (Ok(found), Ok(words)) | (Err(found), Err(words)) => {
+                    assert!(found.contains(words), "{found}")
+                }
+                _ => panic!("{found:?}, expected {elsewhere:?}"),
+            }
+        };
     let search = || json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5});
     let auto = || ToolChoice::Auto;
-    check(Wire::Anthropic, search(), true, auto(), Ok("tools: left out: `web_search_20250305`"));
-    check(Wire::Anthropic, search(), false, auto(), Err("no other tool"));
-    check(Wire::Anthropic, search(), true, ToolChoice::Tool("web_search".into()), Err("no other tool"));
+    check(
+        Wire::Anthropic,
+        search(),
+        true,
+        auto(),
+        Ok("tools: left out: `web_search_20250305`"),
+    );
+    check(
+        Wire::Anthropic,
+        search(),
+        false,
+        auto(),
+        Err("no other tool"),
+    );
+    check(
+        Wire::Anthropic,
+        search(),
+        true,
+        ToolChoice::Tool("web_search".into()),
+        Err("no other tool"),
+    );
     check(
         Wire::Anthropic,
         json!({"type": "bash_20250124", "name": "bash"}),
@@ -242,7 +398,25 @@ fn native_tools_are_sent_only_to_their_wire() {
         auto(),
         Err("offer it as a function"),
     );
-    check(Wire::OpenAiResponses, json!({"type": "web_search"}), true, auto(), Ok("left out: `web_search`"));
-    check(Wire::OpenAiResponses, json!({"type": "local_shell"}), true, auto(), Err("offer it as a function"));
-    check(Wire::OpenAiResponses, json!({"type": "custom", "name": "f"}), true, auto(), Ok(""));
+    check(
+        Wire::OpenAiResponses,
+        json!({"type": "web_search"}),
+        true,
+        auto(),
+        Ok("left out: `web_search`"),
+    );
+    check(
+        Wire::OpenAiResponses,
+        json!({"type": "local_shell"}),
+        true,
+        auto(),
+        Err("offer it as a function"),
+    );
+    check(
+        Wire::OpenAiResponses,
+        json!({"type": "custom", "name": "f"}),
+        true,
+        auto(),
+        Ok(""),
+    );
 }

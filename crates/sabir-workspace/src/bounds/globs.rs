@@ -27,24 +27,47 @@ pub(crate) struct PathGlobs {
 
 impl PathGlobs {
     /// Adds globs to the set.
-    pub(crate) fn with_globs(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+    pub(crate) fn with_globs(
+        self,
+        globs: impl IntoIterator<Item = String>,
+    ) -> Result<Self, BoundsError> {
         let mut written = self.written;
         for glob in globs {
-            let fail = |reason: &str| Err(BoundsError { glob: glob.clone(), reason: reason.to_owned() });
+            let fail = |reason: &str| {
+                Err(BoundsError {
+                    glob: glob.clone(),
+                    reason: reason.to_owned(),
+                })
+            };
             // `./` means nothing, and a trailing slash must not weaken the rule.
             let short = glob.trim_start_matches("./");
-            let short = if short.len() > 1 { short.trim_end_matches('/') } else { short };
+            let short = if short.len() > 1 {
+                short.trim_end_matches('/')
+            } else {
+                short
+            };
             match short {
-                "" => return fail("it names nothing; write a path such as `secrets/**` or `**/.env`"),
-                _ if short.len() > MAX_GLOB_BYTES => return fail("it is too long; 4096 bytes are the most"),
-                _ if short.contains('\0') => return fail("it holds a NUL byte, which no path can have"),
+                "" => {
+                    return fail("it names nothing; write a path such as `secrets/**` or `**/.env`");
+                }
+                _ if short.len() > MAX_GLOB_BYTES => {
+                    return fail("it is too long; 4096 bytes are the most");
+                }
+                _ if short.contains('\0') => {
+                    return fail("it holds a NUL byte, which no path can have");
+                }
                 _ => written.push(short.to_owned()),
             }
         }
-        let (absolute, inside): (Vec<&String>, Vec<&String>) = written.iter().partition(|glob| glob.starts_with('/'));
+        let (absolute, inside): (Vec<&String>, Vec<&String>) =
+            written.iter().partition(|glob| glob.starts_with('/'));
         let inside = compile_globs(&inside)?;
         let absolute = compile_globs(&absolute)?;
-        Ok(Self { inside, absolute, written })
+        Ok(Self {
+            inside,
+            absolute,
+            written,
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -59,12 +82,16 @@ impl PathGlobs {
             // backtracking limit never does.
             regex.is_match(path.as_os_str().as_bytes()).unwrap_or(true)
         };
-        matches(&self.inside, path) || self.absolute.is_some() && matches(&self.absolute, &root.join(path))
+        matches(&self.inside, path)
+            || self.absolute.is_some() && matches(&self.absolute, &root.join(path))
     }
 
     /// Returns true if the path or a folder above it matches.
     pub(crate) fn matches_path_or_above(&self, root: &Path, path: &Path) -> bool {
-        !self.is_empty() && path.ancestors().any(|path| !path.as_os_str().is_empty() && self.matches_path(root, path))
+        !self.is_empty()
+            && path
+                .ancestors()
+                .any(|path| !path.as_os_str().is_empty() && self.matches_path(root, path))
     }
 }
 
@@ -88,7 +115,11 @@ fn compile_globs(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError>
         .size_limit(MAX_COMPILED_BYTES)
         .build(&format!(r"(?s)\A(?:{})\z", all.join("|")));
     built.map(Some).map_err(|_| BoundsError {
-        glob: globs.iter().map(|glob| glob.as_str()).collect::<Vec<_>>().join(" "),
+        glob: globs
+            .iter()
+            .map(|glob| glob.as_str())
+            .collect::<Vec<_>>()
+            .join(" "),
         reason: "they are too many together; use shorter ones, or hide whole folders".to_owned(),
     })
 }
@@ -107,7 +138,10 @@ fn glob_to_regex(glob: &str) -> String {
         } else {
             // Every other byte is written in hexadecimal, so no regex syntax can slip in.
             let mut bytes = [0; 4];
-            let bytes = c.encode_utf8(&mut bytes).bytes().map(|byte| format!(r"\x{byte:02x}"));
+            let bytes = c
+                .encode_utf8(&mut bytes)
+                .bytes()
+                .map(|byte| format!(r"\x{byte:02x}"));
             (bytes.collect(), c.len_utf8())
         };
         regex.push_str(&part);
@@ -123,7 +157,11 @@ mod tests {
     #[track_caller]
     fn check(glob: &str, path: &str, expected: bool) {
         let globs = PathGlobs::default().with_globs([glob.to_owned()]).unwrap();
-        assert_eq!(globs.matches_path_or_above(Path::new("/home/ada/app"), Path::new(path)), expected, "{glob} {path}");
+        assert_eq!(
+            globs.matches_path_or_above(Path::new("/home/ada/app"), Path::new(path)),
+            expected,
+            "{glob} {path}"
+        );
     }
 
     #[test]
@@ -155,13 +193,18 @@ mod tests {
     #[test]
     fn globs_that_are_none() {
         for glob in ["", "./", "a\0b", &"x".repeat(5000)] {
-            assert!(PathGlobs::default().with_globs([glob.to_owned()]).is_err(), "{glob:?}");
+            assert!(
+                PathGlobs::default().with_globs([glob.to_owned()]).is_err(),
+                "{glob:?}"
+            );
         }
     }
 
     #[test]
     fn no_glob_takes_long() {
-        let globs = PathGlobs::default().with_globs(["**a".repeat(200) + "b"]).unwrap();
+        let globs = PathGlobs::default()
+            .with_globs(["**a".repeat(200) + "b"])
+            .unwrap();
         assert!(!globs.matches_path(Path::new("/"), Path::new(&"a".repeat(3000))));
     }
 }

@@ -83,12 +83,17 @@ impl Bounds {
             return None;
         }
         // Ignore files stay visible: they hold no secret, and a `*` would hide them.
-        if path.file_name().is_some_and(|name| self.is_ignore_file(name.as_encoded_bytes())) && !is_folder {
+        if path
+            .file_name()
+            .is_some_and(|name| self.is_ignore_file(name.as_encoded_bytes()))
+            && !is_folder
+        {
             return None;
         }
         let mut names = self.ignore_files.iter().enumerate();
         names.find_map(|(index, name)| {
-            HiddenRules::decide_hidden(hidden_rules, index, path, is_folder).map(|by| by(name.clone()))
+            HiddenRules::decide_hidden(hidden_rules, index, path, is_folder)
+                .map(|by| by(name.clone()))
         })
     }
 }
@@ -104,10 +109,14 @@ impl HiddenRules {
         let mut one = nearest;
         while let Some(folder) = one {
             one = folder.above.as_deref();
-            let Ok(below) = path.strip_prefix(&folder.base) else { continue };
+            let Ok(below) = path.strip_prefix(&folder.base) else {
+                continue;
+            };
             for found in folder.found.iter().filter(|found| found.name == name) {
                 // Fail closed: an unreadable ignore file might hide this very path.
-                let Some(list) = &found.list else { return Some(HiddenBy::Unreadable) };
+                let Some(list) = &found.list else {
+                    return Some(HiddenBy::Unreadable);
+                };
                 match list.matched(below, is_folder) {
                     Match::Ignore(_) => return Some(HiddenBy::File),
                     Match::Whitelist(_) => return None,
@@ -132,22 +141,43 @@ impl Workspace {
         let names = bounds.ignore_files.iter().enumerate();
         let list = |(name, file): (usize, &String)| {
             let list = self.read_ignore_file(folder, base, file)?;
-            Some(IgnoreFile { name, list: list.ok().map(|text| bounds.lists.get_or_compile(text)) })
+            Some(IgnoreFile {
+                name,
+                list: list.ok().map(|text| bounds.lists.get_or_compile(text)),
+            })
         };
         let found: Vec<IgnoreFile> = names.filter_map(list).collect();
-        if found.is_empty() { above } else { Some(Arc::new(HiddenRules { above, base: base.to_path_buf(), found })) }
+        if found.is_empty() {
+            above
+        } else {
+            Some(Arc::new(HiddenRules {
+                above,
+                base: base.to_path_buf(),
+                found,
+            }))
+        }
     }
 
     /// Reads an ignore file; `None` if there is none.
-    fn read_ignore_file(&self, folder: BorrowedFd<'_>, base: &Path, name: &str) -> Option<io::Result<Vec<u8>>> {
+    fn read_ignore_file(
+        &self,
+        folder: BorrowedFd<'_>,
+        base: &Path,
+        name: &str,
+    ) -> Option<io::Result<Vec<u8>>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = match rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
+        let opened = match rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW, Mode::empty())
+        {
             Err(Errno::NOENT) => return None,
             // The name is a link, which is followed inside the workspace.
             Err(Errno::LOOP) => {
                 let mut options = OpenOptions::new();
-                options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
-                self.dir().open_with(base.join(name), &options).map(cap_std::fs::File::into_std)
+                options
+                    .read(true)
+                    .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
+                self.dir()
+                    .open_with(base.join(name), &options)
+                    .map(cap_std::fs::File::into_std)
             }
             opened => opened.map(File::from).map_err(io::Error::from),
         };
@@ -157,7 +187,8 @@ impl Workspace {
 
 /// Returns true if a path lies below a `.git`.
 fn is_in_repository(path: &Path) -> bool {
-    path.parent().is_some_and(|folder| folder.iter().any(|name| name == ".git"))
+    path.parent()
+        .is_some_and(|folder| folder.iter().any(|name| name == ".git"))
 }
 
 fn read_text(file: File) -> io::Result<Vec<u8>> {

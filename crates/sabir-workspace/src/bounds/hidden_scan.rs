@@ -31,24 +31,42 @@ struct HiddenScanFolder {
 type FolderScan = Vec<(OrderKey, JobOutput<HiddenScanFolder, Vec<PathBuf>>)>;
 
 impl Workspace {
-    pub(crate) fn scan_hidden_paths(&self, stop: &StopFlag) -> Result<Vec<PathBuf>, WorkspaceError> {
-        self.open_beneath(Path::new(""))
-            .map_err(|error| WorkspaceError::from_io("list", self.root().display(), error.into()))?;
+    pub(crate) fn scan_hidden_paths(
+        &self,
+        stop: &StopFlag,
+    ) -> Result<Vec<PathBuf>, WorkspaceError> {
+        self.open_beneath(Path::new("")).map_err(|error| {
+            WorkspaceError::from_io("list", self.root().display(), error.into())
+        })?;
         let mut hidden = Vec::new();
         let worker = || {
             let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
             // A folder that this process cannot read cannot be read by commands of the same user
             // either.
-            move |folder| self.scan_hidden_folder(&mut buffer, folder).unwrap_or_default()
+            move |folder| {
+                self.scan_hidden_folder(&mut buffer, folder)
+                    .unwrap_or_default()
+            }
         };
         let take = |part: Vec<PathBuf>| {
             hidden.extend(part);
             ControlFlow::Continue(())
         };
-        let first = HiddenScanFolder { path: PathBuf::new(), hidden_rules: None };
-        run_in_order((OrderKey::for_contents(Path::new("")), first), MAX_QUEUED, stop, worker, take);
+        let first = HiddenScanFolder {
+            path: PathBuf::new(),
+            hidden_rules: None,
+        };
+        run_in_order(
+            (OrderKey::for_contents(Path::new("")), first),
+            MAX_QUEUED,
+            stop,
+            worker,
+            take,
+        );
         if stop.is_requested() {
-            return Err(WorkspaceError::Stopped { path: ".".to_owned() });
+            return Err(WorkspaceError::Stopped {
+                path: ".".to_owned(),
+            });
         }
         // Several links may lead to one file, so the list may contain duplicates.
         hidden.sort();
@@ -70,30 +88,51 @@ impl Workspace {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name != "." && name != ".." {
                 bound |= self.bounds().is_ignore_file(name.as_bytes());
-                names.push((name.to_os_string(), entry_kind(&handle, name, entry.file_type())));
+                names.push((
+                    name.to_os_string(),
+                    entry_kind(&handle, name, entry.file_type()),
+                ));
             }
         }
         if bound {
-            folder.hidden_rules = self.hidden_rules_in(folder.hidden_rules.take(), handle.as_fd(), &folder.path);
+            folder.hidden_rules =
+                self.hidden_rules_in(folder.hidden_rules.take(), handle.as_fd(), &folder.path);
         }
         let mut outputs = Vec::new();
         let mut found = Vec::new();
         for (name, kind) in names {
             let path = folder.path.join(name);
             let is_folder = kind == EntryKind::Folder;
-            if self.bounds().hidden_by(self.root(), folder.hidden_rules.as_deref(), &path, is_folder).is_some() {
+            if self
+                .bounds()
+                .hidden_by(
+                    self.root(),
+                    folder.hidden_rules.as_deref(),
+                    &path,
+                    is_folder,
+                )
+                .is_some()
+            {
                 found.extend(self.maskable_path(&path, kind));
             // Ignore files do not apply inside `.git`, so it is scanned only if globs could hide
             // something there.
-            } else if is_folder && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs()) {
+            } else if is_folder
+                && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs())
+            {
                 outputs.push((
                     OrderKey::for_contents(&path),
-                    JobOutput::Job(HiddenScanFolder { hidden_rules: folder.hidden_rules.clone(), path }),
+                    JobOutput::Job(HiddenScanFolder {
+                        hidden_rules: folder.hidden_rules.clone(),
+                        path,
+                    }),
                 ));
             }
         }
         let count = found.len();
-        outputs.push((OrderKey::for_contents(&folder.path), JobOutput::Part(found, count)));
+        outputs.push((
+            OrderKey::for_contents(&folder.path),
+            JobOutput::Part(found, count),
+        ));
         Ok(outputs)
     }
 

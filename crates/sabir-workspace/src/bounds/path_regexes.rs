@@ -19,11 +19,21 @@ pub(crate) struct PathRegexes(Vec<(String, RegexMatcher)>);
 
 impl PathRegexes {
     pub(crate) fn new(written: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
-        let compile = |text: String| match RegexMatcherBuilder::new().size_limit(MAX_COMPILED_BYTES).build(&text) {
+        let compile = |text: String| match RegexMatcherBuilder::new()
+            .size_limit(MAX_COMPILED_BYTES)
+            .build(&text)
+        {
             Ok(matcher) => Ok((text, matcher)),
-            Err(error) => Err(BoundsError { glob: text, reason: error.to_string() }),
+            Err(error) => Err(BoundsError {
+                glob: text,
+                reason: error.to_string(),
+            }),
         };
-        written.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
+        written
+            .into_iter()
+            .map(compile)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -33,7 +43,11 @@ impl PathRegexes {
     /// Returns true if an expression matches. If the engine gives up, the path counts as not
     /// matching, which forbids the write.
     pub(crate) fn matches_path(&self, path: &Path) -> bool {
-        self.0.iter().any(|(_, matcher)| matcher.is_match(path.as_os_str().as_bytes()).unwrap_or(false))
+        self.0.iter().any(|(_, matcher)| {
+            matcher
+                .is_match(path.as_os_str().as_bytes())
+                .unwrap_or(false)
+        })
     }
 }
 

@@ -51,9 +51,16 @@ impl From<Errno> for AccessError {
 
 impl AccessError {
     /// Turns this into the error for a walk to `path`.
-    pub(crate) fn into_workspace_error(self, action: &'static str, path: &WorkPath) -> WorkspaceError {
+    pub(crate) fn into_workspace_error(
+        self,
+        action: &'static str,
+        path: &WorkPath,
+    ) -> WorkspaceError {
         match self {
-            Self::Hidden(by) => WorkspaceError::Hidden { path: path.to_string(), by: by.to_string() },
+            Self::Hidden(by) => WorkspaceError::Hidden {
+                path: path.to_string(),
+                by: by.to_string(),
+            },
             Self::System(error) => WorkspaceError::from_io(action, path, error.into()),
         }
     }
@@ -68,7 +75,11 @@ impl VisibleEntry {
             _ => EntryKind::Other,
         };
         let size_bytes = u64::try_from(self.found.st_size).unwrap_or_default();
-        FileInfo { kind, size_bytes, links: self.found.st_nlink }
+        FileInfo {
+            kind,
+            size_bytes,
+            links: self.found.st_nlink,
+        }
     }
 
     /// Opens the file if it is regular, before and after opening. `named` is the path used in
@@ -76,8 +87,10 @@ impl VisibleEntry {
     pub(crate) fn open_file(&self, named: &WorkPath) -> Result<File, WorkspaceError> {
         let fail = |error: Errno| WorkspaceError::from_io("read", named, error.into());
         ensure_regular_file(&self.found, named)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()).map_err(fail)?;
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()).map_err(fail)?;
         // Checked again on the handle, since the entry may have been replaced since it was judged.
         ensure_regular_file(&rustix::fs::fstat(&file).map_err(fail)?, named)?;
         Ok(file.into())
@@ -93,7 +106,10 @@ fn ensure_regular_file(found: &Stat, path: &WorkPath) -> Result<(), WorkspaceErr
         FileType::BlockDevice | FileType::CharacterDevice => "a device",
         _ => "something special",
     };
-    Err(WorkspaceError::NotAFile { path: path.to_string(), found })
+    Err(WorkspaceError::NotAFile {
+        path: path.to_string(),
+        found,
+    })
 }
 
 impl Workspace {
@@ -107,7 +123,8 @@ impl Workspace {
             self.check_unmasked(path)?;
             return Ok((self.resolve_links(path)?, None));
         }
-        self.resolve_visible(path, "list").map(|reached| (reached.path, reached.hidden_rules))
+        self.resolve_visible(path, "list")
+            .map(|reached| (reached.path, reached.hidden_rules))
     }
 
     /// Opens the entry at a path, unless it is hidden.
@@ -120,15 +137,20 @@ impl Workspace {
         path: &WorkPath,
         action: &'static str,
     ) -> Result<VisibleEntry, WorkspaceError> {
-        self.ensure_name_visible(path).map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))?;
+        self.ensure_name_visible(path)
+            .map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))?;
         let mut access_error = AccessError::System(Errno::LOOP);
         for _ in 0..MAX_TRIES {
             let real = self.resolve_links(path)?;
             match self.open_visible(&real) {
                 Ok(reached) => return Ok(reached),
                 // A link appeared since the path was resolved, so it has to be resolved again.
-                Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => access_error = error.into(),
-                Err(AccessError::Hidden(by)) => return Err(AccessError::Hidden(by).into_workspace_error(action, &real)),
+                Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => {
+                    access_error = error.into()
+                }
+                Err(AccessError::Hidden(by)) => {
+                    return Err(AccessError::Hidden(by).into_workspace_error(action, &real));
+                }
                 Err(AccessError::System(error)) => {
                     return Err(AccessError::System(error).into_workspace_error(action, path));
                 }
@@ -138,9 +160,14 @@ impl Workspace {
     }
 
     fn open_visible(&self, path: &WorkPath) -> Result<VisibleEntry, AccessError> {
-        let name = path.as_path().file_name().unwrap_or(OsStr::new(".")).to_os_string();
+        let name = path
+            .as_path()
+            .file_name()
+            .unwrap_or(OsStr::new("."))
+            .to_os_string();
         let parent = path.as_path().parent().unwrap_or(Path::new(""));
-        let (folder, hidden_rules) = self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
+        let (folder, hidden_rules) =
+            self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
         let found = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
             // A hidden name that does not exist is reported as hidden, so that a probe reveals
             // nothing.
@@ -155,10 +182,20 @@ impl Workspace {
             return Err(Errno::LOOP.into());
         }
         if !path.is_root() {
-            self.ensure_visible(hidden_rules.as_deref(), path.as_path(), kind == FileType::Directory)?;
+            self.ensure_visible(
+                hidden_rules.as_deref(),
+                path.as_path(),
+                kind == FileType::Directory,
+            )?;
         }
         let hidden_rules = if path.is_root() { None } else { hidden_rules };
-        Ok(VisibleEntry { path: path.clone(), folder, name, found, hidden_rules })
+        Ok(VisibleEntry {
+            path: path.clone(),
+            folder,
+            name,
+            found,
+            hidden_rules,
+        })
     }
 
     /// Opens the folder `parent` of `path` without following links or passing anything hidden, and
@@ -182,7 +219,10 @@ impl Workspace {
                 Ok((folder, hidden_rules))
             }
             Err(AccessError::System(Errno::NOENT)) => {
-                let mut all: Vec<&Path> = path.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
+                let mut all: Vec<&Path> = path
+                    .ancestors()
+                    .filter(|path| !path.as_os_str().is_empty())
+                    .collect();
                 all.reverse();
                 for one in all {
                     self.ensure_visible(hidden_rules.as_deref(), one, one != path)?;
@@ -200,7 +240,10 @@ impl Workspace {
         path: &Path,
         is_folder: bool,
     ) -> Result<(), AccessError> {
-        match self.bounds().hidden_by(self.root(), hidden_rules, path, is_folder) {
+        match self
+            .bounds()
+            .hidden_by(self.root(), hidden_rules, path, is_folder)
+        {
             Some(by) => Err(AccessError::Hidden(by)),
             None => Ok(()),
         }
@@ -214,13 +257,23 @@ impl Workspace {
         folders.reverse();
         for pair in folders.windows(2) {
             let [folder, below] = pair else { continue };
-            let at = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let at = if folder.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                folder
+            };
             if let Ok(handle) = self.dir().open_dir(at) {
                 hidden_rules = self.hidden_rules_in(hidden_rules, handle.as_fd(), folder);
             }
-            let is_folder =
-                *below != path.as_path() || self.dir().symlink_metadata(below).is_ok_and(|found| found.is_dir());
-            if let Some(by) = self.bounds().hidden_by(self.root(), hidden_rules.as_deref(), below, is_folder) {
+            let is_folder = *below != path.as_path()
+                || self
+                    .dir()
+                    .symlink_metadata(below)
+                    .is_ok_and(|found| found.is_dir());
+            if let Some(by) =
+                self.bounds()
+                    .hidden_by(self.root(), hidden_rules.as_deref(), below, is_folder)
+            {
                 return Err(by);
             }
         }

@@ -24,10 +24,13 @@ pub(super) fn check_text(text: &str) -> Result<(), WorkspaceError> {
 }
 
 pub(super) fn check_env(env: &[(String, String)]) -> Result<(), WorkspaceError> {
-    match env.iter().find(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')) {
-        Some((name, _)) => {
-            Err(WorkspaceError::Command { reason: format!("its environment entry {name:?} is malformed") })
-        }
+    match env
+        .iter()
+        .find(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0'))
+    {
+        Some((name, _)) => Err(WorkspaceError::Command {
+            reason: format!("its environment entry {name:?} is malformed"),
+        }),
         None => Ok(()),
     }
 }
@@ -36,5 +39,9 @@ pub(super) fn check_env(env: &[(String, String)]) -> Result<(), WorkspaceError> 
 #[must_use]
 pub fn default_shell() -> PathBuf {
     let bash = Path::new("/bin/bash");
-    if bash.exists() { bash.to_path_buf() } else { PathBuf::from("/bin/sh") }
+    if bash.exists() {
+        bash.to_path_buf()
+    } else {
+        PathBuf::from("/bin/sh")
+    }
 }

@@ -26,18 +26,28 @@ impl FileAttributes {
     pub(super) fn from_stat(found: &Stat, file: Option<BorrowedFd<'_>>) -> Self {
         // Set-user-id and set-group-id are not carried over to new content, as with any write.
         let mode = found.st_mode & 0o1777;
-        Self { mode, uid: found.st_uid, gid: found.st_gid, extended: file.map(read_extended).unwrap_or_default() }
+        Self {
+            mode,
+            uid: found.st_uid,
+            gid: found.st_gid,
+            extended: file.map(read_extended).unwrap_or_default(),
+        }
     }
 
     /// Applies the attributes to a file.
     pub(super) fn apply_to(&self, file: &File) -> io::Result<()> {
         // Only root may change owners; for anyone else the file already has the right owner, or
         // cannot get it.
-        let _ = rustix::fs::fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
+        let _ = rustix::fs::fchown(
+            file,
+            Some(Uid::from_raw(self.uid)),
+            Some(Gid::from_raw(self.gid)),
+        );
         rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode))?;
         for (name, value) in &self.extended {
             // If the file system cannot store them, the content still matters more.
-            let _ = rustix::fs::fsetxattr(file.as_fd(), name.as_slice(), value, XattrFlags::empty());
+            let _ =
+                rustix::fs::fsetxattr(file.as_fd(), name.as_slice(), value, XattrFlags::empty());
         }
         Ok(())
     }
@@ -54,7 +64,9 @@ fn read_extended(file: BorrowedFd<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     if rustix::fs::flistxattr(file, rustix::buffer::spare_capacity(&mut list)).is_err() {
         return Vec::new();
     }
-    let names = list.split(|byte| *byte == 0).filter(|name| name.starts_with(b"user.") || *name == ACL);
+    let names = list
+        .split(|byte| *byte == 0)
+        .filter(|name| name.starts_with(b"user.") || *name == ACL);
     let value = |name: &[u8]| {
         let mut value = Vec::with_capacity(MAX_XATTR_BYTES);
         rustix::fs::fgetxattr(file, name, rustix::buffer::spare_capacity(&mut value)).ok()?;

@@ -51,21 +51,40 @@ impl FileChange {
     /// Creates a change that writes a file.
     #[must_use]
     pub fn write(path: WorkPath, content: Vec<u8>, expect: WritePrecondition) -> Self {
-        Self { path, expect, content: Some(content), like: None }
+        Self {
+            path,
+            expect,
+            content: Some(content),
+            like: None,
+        }
     }
 
     /// Creates a change that deletes a file.
     #[must_use]
     pub fn delete(path: WorkPath, expect: WritePrecondition) -> Self {
-        Self { path, expect, content: None, like: None }
+        Self {
+            path,
+            expect,
+            content: None,
+            like: None,
+        }
     }
 
     /// Creates the changes that move a file to an unused name, keeping its mode; `content` is its
     /// new content.
     #[must_use]
-    pub fn move_file(from: WorkPath, expect: WritePrecondition, to: WorkPath, content: Vec<u8>) -> [Self; 2] {
-        let written =
-            Self { path: to, expect: WritePrecondition::Missing, content: Some(content), like: Some(from.clone()) };
+    pub fn move_file(
+        from: WorkPath,
+        expect: WritePrecondition,
+        to: WorkPath,
+        content: Vec<u8>,
+    ) -> [Self; 2] {
+        let written = Self {
+            path: to,
+            expect: WritePrecondition::Missing,
+            content: Some(content),
+            like: Some(from.clone()),
+        };
         [written, Self::delete(from, expect)]
     }
 }
@@ -84,7 +103,10 @@ impl Workspace {
     /// Those of [`write_file`](Self::write_file), for the first change that fails;
     /// [`WorkspaceError::Clash`] for two changes of one path, or of a path and something below it;
     /// [`NotRestored`](WorkspaceError::NotRestored) if restoring failed as well.
-    pub fn apply_changes(&self, changes: &[FileChange]) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
+    pub fn apply_changes(
+        &self,
+        changes: &[FileChange],
+    ) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
         let wanted = changes.iter().map(|change| ChangeRequest {
             path: &change.path,
             expect: change.expect,
@@ -100,10 +122,16 @@ impl Workspace {
     ) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
         check_distinct(wanted)?;
         // All checks come before any write, so most errors leave nothing to undo.
-        let attributes: Vec<Option<FileAttributes>> =
-            wanted.iter().map(|one| self.check_change(one)).collect::<Result<_, _>>()?;
-        let mut work =
-            ChangeTransaction { workspace: self, folders: HashMap::new(), made: Vec::new(), swaps: Vec::new() };
+        let attributes: Vec<Option<FileAttributes>> = wanted
+            .iter()
+            .map(|one| self.check_change(one))
+            .collect::<Result<_, _>>()?;
+        let mut work = ChangeTransaction {
+            workspace: self,
+            folders: HashMap::new(),
+            made: Vec::new(),
+            swaps: Vec::new(),
+        };
         let result = wanted
             .iter()
             .zip(&attributes)
@@ -116,12 +144,18 @@ impl Workspace {
 
     /// Checks everything that can be known before a change, and returns the attributes that the new
     /// file will have.
-    fn check_change(&self, wanted: &ChangeRequest<'_>) -> Result<Option<FileAttributes>, WorkspaceError> {
+    fn check_change(
+        &self,
+        wanted: &ChangeRequest<'_>,
+    ) -> Result<Option<FileAttributes>, WorkspaceError> {
         let path = wanted.path;
         self.check_writable(path)?;
         let real = self.resolve_links(path)?;
         if real != *path {
-            return Err(WorkspaceError::LinkPassed { path: path.to_string(), real: real.to_string() });
+            return Err(WorkspaceError::LinkPassed {
+                path: path.to_string(),
+                real: real.to_string(),
+            });
         }
         let fail = |error: Errno| WorkspaceError::from_io("write", path, error.into());
         let (parent, name) = split_path(path)?;
@@ -131,12 +165,19 @@ impl Workspace {
             Err(error) => return Err(fail(error)),
         };
         let Some((folder, old)) = old else {
-            let needed = matches!(wanted.expect, WritePrecondition::Version(_)) || wanted.content.is_none();
-            return if needed { Err(fail(Errno::NOENT)) } else { self.template_attributes(wanted) };
+            let needed =
+                matches!(wanted.expect, WritePrecondition::Version(_)) || wanted.content.is_none();
+            return if needed {
+                Err(fail(Errno::NOENT))
+            } else {
+                self.template_attributes(wanted)
+            };
         };
         check_precondition(&folder, name, path, wanted.expect)?;
         if old.st_mode & 0o222 == 0 {
-            return Err(WorkspaceError::ReadOnly { path: path.to_string() });
+            return Err(WorkspaceError::ReadOnly {
+                path: path.to_string(),
+            });
         }
         // Write permission on the folder would suffice to replace the file, but a file the user may
         // not write is not meant to be replaced.
@@ -149,12 +190,19 @@ impl Workspace {
     }
 
     /// Returns the attributes of the file named by `like`, if any.
-    fn template_attributes(&self, wanted: &ChangeRequest<'_>) -> Result<Option<FileAttributes>, WorkspaceError> {
-        let Some(path) = wanted.like else { return Ok(None) };
+    fn template_attributes(
+        &self,
+        wanted: &ChangeRequest<'_>,
+    ) -> Result<Option<FileAttributes>, WorkspaceError> {
+        let Some(path) = wanted.like else {
+            return Ok(None);
+        };
         self.check_readable(path)?;
         let (parent, name) = split_path(path)?;
         let missing = |error: Errno| WorkspaceError::from_io("read", path, error.into());
-        let folder = self.open_folder(parent, |_, _| Err(Errno::NOENT)).map_err(missing)?;
+        let folder = self
+            .open_folder(parent, |_, _| Err(Errno::NOENT))
+            .map_err(missing)?;
         let found = stat_regular(&folder, name, path)?.ok_or_else(|| missing(Errno::NOENT))?;
         Ok(Some(read_attributes(&folder, name, &found)))
     }
@@ -184,7 +232,8 @@ impl<'a> ChangeTransaction<'a> {
             .map_err(|access_error| access_error.into_workspace_error("write", wanted.path))?;
         let (temp, version) = match wanted.content {
             Some(bytes) => {
-                let (temp, version) = TempFile::create_with(&folder, bytes, attributes).map_err(fail)?;
+                let (temp, version) =
+                    TempFile::create_with(&folder, bytes, attributes).map_err(fail)?;
                 (temp, Some(version))
             }
             None => (TempFile::reserve_name(&folder), None),
@@ -201,24 +250,36 @@ impl<'a> ChangeTransaction<'a> {
     }
 
     /// Opens (or creates) the parent folder of a path that is not hidden.
-    fn open_change_folder(&mut self, path: &Path, parent: &Path) -> Result<Arc<OwnedFd>, AccessError> {
+    fn open_change_folder(
+        &mut self,
+        path: &Path,
+        parent: &Path,
+    ) -> Result<Arc<OwnedFd>, AccessError> {
         if let Some((known, hidden_rules)) = self.folders.get(parent) {
-            self.workspace.ensure_visible(hidden_rules.as_deref(), path, false)?;
+            self.workspace
+                .ensure_visible(hidden_rules.as_deref(), path, false)?;
             return Ok(Arc::clone(known));
         }
         let made = &mut self.made;
-        let (opened, hidden_rules) = self.workspace.open_visible_folder(path, parent, |above, name| {
-            match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) => made.push((above.try_clone().map_err(|_| Errno::MFILE)?, name.to_path_buf())),
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(error),
-            }
-            sync_folder(above)
-        })?;
+        let (opened, hidden_rules) =
+            self.workspace
+                .open_visible_folder(path, parent, |above, name| {
+                    match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
+                        Ok(()) => made.push((
+                            above.try_clone().map_err(|_| Errno::MFILE)?,
+                            name.to_path_buf(),
+                        )),
+                        Err(Errno::EXIST) => {}
+                        Err(error) => return Err(error),
+                    }
+                    sync_folder(above)
+                })?;
         self.workspace.sweep_temp_files(parent, opened.as_fd());
-        self.workspace.ensure_visible(hidden_rules.as_deref(), path, false)?;
+        self.workspace
+            .ensure_visible(hidden_rules.as_deref(), path, false)?;
         let opened = Arc::new(opened);
-        self.folders.insert(parent.to_path_buf(), (Arc::clone(&opened), hidden_rules));
+        self.folders
+            .insert(parent.to_path_buf(), (Arc::clone(&opened), hidden_rules));
         Ok(opened)
     }
 
@@ -241,7 +302,12 @@ impl<'a> ChangeTransaction<'a> {
 
     /// Restores everything, last change first, and returns the error to report.
     fn roll_back(mut self, why: WorkspaceError) -> WorkspaceError {
-        let failed: Vec<String> = self.swaps.iter_mut().rev().filter_map(FileSwap::roll_back).collect();
+        let failed: Vec<String> = self
+            .swaps
+            .iter_mut()
+            .rev()
+            .filter_map(FileSwap::roll_back)
+            .collect();
         // The temporary files have to be removed before their folders can be.
         self.swaps.clear();
         for (above, name) in self.made.iter().rev() {
@@ -254,7 +320,10 @@ impl<'a> ChangeTransaction<'a> {
         if failed.is_empty() {
             why
         } else {
-            WorkspaceError::NotRestored { files: failed.join(", "), why: Box::new(why) }
+            WorkspaceError::NotRestored {
+                files: failed.join(", "),
+                why: Box::new(why),
+            }
         }
     }
 }
@@ -275,7 +344,10 @@ fn check_distinct(wanted: &[ChangeRequest<'_>]) -> Result<(), WorkspaceError> {
         if let [first, second] = pair
             && second.as_path().starts_with(first.as_path())
         {
-            return Err(WorkspaceError::Clash { path: first.to_string(), other: second.to_string() });
+            return Err(WorkspaceError::Clash {
+                path: first.to_string(),
+                other: second.to_string(),
+            });
         }
     }
     Ok(())
@@ -285,25 +357,43 @@ fn check_distinct(wanted: &[ChangeRequest<'_>]) -> Result<(), WorkspaceError> {
 fn split_path(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
     match (path.as_path().parent(), path.as_path().file_name()) {
         (Some(parent), Some(name)) => Ok((parent, name)),
-        _ => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "a folder" }),
+        _ => Err(WorkspaceError::NotAFile {
+            path: path.to_string(),
+            found: "a folder",
+        }),
     }
 }
 
 /// Returns the metadata of a regular file, `None` if nothing exists.
-fn stat_regular(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Option<Stat>, WorkspaceError> {
-    let found = stat_entry(folder, name).map_err(|error| WorkspaceError::from_io("look at", path, error.into()))?;
+fn stat_regular(
+    folder: &OwnedFd,
+    name: &OsStr,
+    path: &WorkPath,
+) -> Result<Option<Stat>, WorkspaceError> {
+    let found = stat_entry(folder, name)
+        .map_err(|error| WorkspaceError::from_io("look at", path, error.into()))?;
     if is_mask_itself(folder) {
-        return Err(WorkspaceError::Masked { path: path.to_string() });
+        return Err(WorkspaceError::Masked {
+            path: path.to_string(),
+        });
     }
     match found.map(|found| FileType::from_raw_mode(found.st_mode)) {
         None | Some(FileType::RegularFile) => Ok(found),
         // The entry became a link since it was checked.
-        Some(FileType::Symlink) => Err(WorkspaceError::Stale { path: path.to_string() }),
-        Some(FileType::Directory) if is_mask(folder.as_fd(), name) => {
-            Err(WorkspaceError::Masked { path: path.to_string() })
-        }
-        Some(FileType::Directory) => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "a folder" }),
-        Some(_) => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "something special" }),
+        Some(FileType::Symlink) => Err(WorkspaceError::Stale {
+            path: path.to_string(),
+        }),
+        Some(FileType::Directory) if is_mask(folder.as_fd(), name) => Err(WorkspaceError::Masked {
+            path: path.to_string(),
+        }),
+        Some(FileType::Directory) => Err(WorkspaceError::NotAFile {
+            path: path.to_string(),
+            found: "a folder",
+        }),
+        Some(_) => Err(WorkspaceError::NotAFile {
+            path: path.to_string(),
+            found: "something special",
+        }),
     }
 }
 
@@ -313,8 +403,11 @@ fn read_attributes(folder: &OwnedFd, name: &OsStr, found: &Stat) -> FileAttribut
 }
 
 /// Never follow a link, and never wait for a FIFO.
-const READ_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const READ_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 
 /// Checks a precondition. For a version, returns the metadata of the file as it was before it was
 /// read.
@@ -327,29 +420,43 @@ fn check_precondition(
     let fail = |error: io::Error| WorkspaceError::from_io("write", path, error);
     match expect {
         WritePrecondition::Any => Ok(None),
-        WritePrecondition::Missing => match stat_entry(folder, name).map_err(|error| fail(error.into()))? {
-            Some(_) => Err(WorkspaceError::Exists { path: path.to_string() }),
-            None => Ok(None),
-        },
+        WritePrecondition::Missing => {
+            match stat_entry(folder, name).map_err(|error| fail(error.into()))? {
+                Some(_) => Err(WorkspaceError::Exists {
+                    path: path.to_string(),
+                }),
+                None => Ok(None),
+            }
+        }
         WritePrecondition::Version(version) => {
             // A link, FIFO or folder in its place is a change as well.
             stat_regular(folder, name, path)?;
-            let file = rustix::fs::openat(folder, name, READ_FLAGS, Mode::empty()).map_err(|error| match error {
-                Errno::LOOP => WorkspaceError::Stale { path: path.to_string() },
-                error => fail(error.into()),
-            })?;
+            let file =
+                rustix::fs::openat(folder, name, READ_FLAGS, Mode::empty()).map_err(|error| {
+                    match error {
+                        Errno::LOOP => WorkspaceError::Stale {
+                            path: path.to_string(),
+                        },
+                        error => fail(error.into()),
+                    }
+                })?;
             let before = rustix::fs::fstat(&file).map_err(|error| fail(error.into()))?;
             let found = read_whole(&file.into(), 0).map_err(fail)?;
             if found.version == version {
                 Ok(Some(before))
             } else {
-                Err(WorkspaceError::Stale { path: path.to_string() })
+                Err(WorkspaceError::Stale {
+                    path: path.to_string(),
+                })
             }
         }
     }
 }
 
-pub(super) fn stat_entry(folder: &OwnedFd, name: impl rustix::path::Arg) -> Result<Option<Stat>, Errno> {
+pub(super) fn stat_entry(
+    folder: &OwnedFd,
+    name: impl rustix::path::Arg,
+) -> Result<Option<Stat>, Errno> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::NOENT) => Ok(None),

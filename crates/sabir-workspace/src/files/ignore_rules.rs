@@ -100,27 +100,47 @@ impl IgnoreRules {
         if !(present.ignore || present.git_ignore || present.git) {
             return above;
         }
-        let rules = |wanted: bool, name: &str| if wanted { read_rules(folder, name) } else { Gitignore::empty() };
-        let top = present.git && rustix::fs::statat(folder, ".git", AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let rules = |wanted: bool, name: &str| {
+            if wanted {
+                read_rules(folder, name)
+            } else {
+                Gitignore::empty()
+            }
+        };
+        let top =
+            present.git && rustix::fs::statat(folder, ".git", AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let ignore = rules(present.ignore, ".ignore");
         let git = rules(present.git_ignore, ".gitignore");
         let exclude = rules(present.git, ".git/info/exclude");
         if !top && ignore.is_empty() && git.is_empty() {
             return above;
         }
-        Some(Arc::new(Self { above, base, ignore, git, exclude, top }))
+        Some(Arc::new(Self {
+            above,
+            base,
+            ignore,
+            git,
+            exclude,
+            top,
+        }))
     }
 }
 
 impl Workspace {
     /// Returns the rules that apply to a folder, without its own.
     pub(super) fn rules_above(&self, folder: &Path) -> Option<Arc<IgnoreRules>> {
-        let all = IgnoreFilesPresent { ignore: true, git_ignore: true, git: true };
+        let all = IgnoreFilesPresent {
+            ignore: true,
+            git_ignore: true,
+            git: true,
+        };
         let mut rules = self.rules_outside();
         let mut above: Vec<&Path> = folder.ancestors().skip(1).collect();
         above.reverse();
         for path in above {
-            let Ok(opened) = self.open_beneath(path) else { break };
+            let Ok(opened) = self.open_beneath(path) else {
+                break;
+            };
             rules = IgnoreRules::within_folder(rules, opened.as_fd(), path, all);
         }
         rules
@@ -130,13 +150,28 @@ impl Workspace {
     fn rules_outside(&self) -> Option<Arc<IgnoreRules>> {
         let is_top = |path: &&Path| path.join(".git").symlink_metadata().is_ok();
         let top = self.root().ancestors().find(is_top)?;
-        let mut above: Vec<&Path> = self.root().ancestors().skip(1).filter(|path| path.starts_with(top)).collect();
+        let mut above: Vec<&Path> = self
+            .root()
+            .ancestors()
+            .skip(1)
+            .filter(|path| path.starts_with(top))
+            .collect();
         above.reverse();
-        let all = IgnoreFilesPresent { ignore: true, git_ignore: true, git: true };
+        let all = IgnoreFilesPresent {
+            ignore: true,
+            git_ignore: true,
+            git: true,
+        };
         above.into_iter().fold(None, |rules, path| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let Ok(opened) = rustix::fs::openat(CWD, path, flags, Mode::empty()) else { return rules };
-            let way = self.root().strip_prefix(path).unwrap_or(self.root()).to_path_buf();
+            let Ok(opened) = rustix::fs::openat(CWD, path, flags, Mode::empty()) else {
+                return rules;
+            };
+            let way = self
+                .root()
+                .strip_prefix(path)
+                .unwrap_or(self.root())
+                .to_path_buf();
             IgnoreRules::read_folder(rules, opened.as_fd(), RuleBase::Above(way), all)
         })
     }
@@ -145,7 +180,8 @@ impl Workspace {
 /// Reads the rules of a file; empty if it is not a readable regular file. Invalid lines are
 /// skipped.
 fn read_rules(folder: BorrowedFd<'_>, name: &str) -> Gitignore {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()).map(File::from) else {
         return Gitignore::empty();
     };

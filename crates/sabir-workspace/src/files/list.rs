@@ -59,7 +59,11 @@ pub enum EntryKind {
 impl Default for ListOptions {
     /// Returns options for one level of folders and 1000 entries.
     fn default() -> Self {
-        Self { recursive: false, max_entries: 1000, stop: StopFlag::default() }
+        Self {
+            recursive: false,
+            max_entries: 1000,
+            stop: StopFlag::default(),
+        }
     }
 }
 
@@ -75,15 +79,26 @@ impl Workspace {
     /// [`resolve_links`](Self::resolve_links) and [`metadata`](Self::metadata),
     /// [`Io`](WorkspaceError::Io) if this folder itself cannot be read, and
     /// [`Stopped`](WorkspaceError::Stopped).
-    pub fn list_folder(&self, folder: &WorkPath, options: &ListOptions) -> Result<FolderListing, WorkspaceError> {
+    pub fn list_folder(
+        &self,
+        folder: &WorkPath,
+        options: &ListOptions,
+    ) -> Result<FolderListing, WorkspaceError> {
         if self.metadata(folder)?.kind != EntryKind::Folder {
-            return Err(WorkspaceError::NotAFolder { path: folder.to_string() });
+            return Err(WorkspaceError::NotAFolder {
+                path: folder.to_string(),
+            });
         }
         let (start, hidden_rules) = self.resolve_start(folder)?;
         let start = self.start_folder(start.as_path(), hidden_rules);
         // Unreadable subfolders are skipped silently, but this folder was requested by name.
-        self.open_beneath(&start.path).map_err(|error| WorkspaceError::from_io("list", folder, error.into()))?;
-        let mut listing = FolderListing { entries: Vec::new(), truncated: false, hidden: 0 };
+        self.open_beneath(&start.path)
+            .map_err(|error| WorkspaceError::from_io("list", folder, error.into()))?;
+        let mut listing = FolderListing {
+            entries: Vec::new(),
+            truncated: false,
+            hidden: 0,
+        };
         // One more entry than requested shows that there are more.
         let reader = || {
             let mut reader = FolderReader::new(self, options.max_entries.saturating_add(1));
@@ -96,12 +111,24 @@ impl Workspace {
             let room = options.max_entries - listing.entries.len();
             listing.truncated = entries.len() > room;
             listing.entries.extend(entries.into_iter().take(room));
-            if listing.truncated { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if listing.truncated {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         let first = (OrderKey::for_contents(&start.path), start);
-        run_in_order(first, options.max_entries.max(MIN_AHEAD), &options.stop, reader, take);
+        run_in_order(
+            first,
+            options.max_entries.max(MIN_AHEAD),
+            &options.stop,
+            reader,
+            take,
+        );
         if options.stop.is_requested() {
-            Err(WorkspaceError::Stopped { path: folder.to_string() })
+            Err(WorkspaceError::Stopped {
+                path: folder.to_string(),
+            })
         } else {
             Ok(listing)
         }
@@ -123,18 +150,29 @@ fn list_entries(
     let mut key = None;
     if shown.hidden > 0 {
         // The key sorts before everything that the folder contains.
-        outputs.push((OrderKey::for_contents(&folder.path), JobOutput::Part((Vec::new(), shown.hidden), 0)));
+        outputs.push((
+            OrderKey::for_contents(&folder.path),
+            JobOutput::Part((Vec::new(), shown.hidden), 0),
+        ));
     }
     for FolderEntry { name, kind } in shown.names {
         let path = folder.path.join(name);
-        let Some(found) = WorkPath::from_inside(&path) else { continue };
+        let Some(found) = WorkPath::from_inside(&path) else {
+            continue;
+        };
         key.get_or_insert_with(|| OrderKey::for_path(&path));
         part.push(ListEntry { path: found, kind });
         if recursive && kind == EntryKind::Folder {
             let entries = std::mem::take(&mut part);
             let count = entries.len();
-            outputs.extend(key.take().map(|key| (key, JobOutput::Part((entries, 0), count))));
-            outputs.push((OrderKey::for_contents(&path), JobOutput::Job(folder.child_folder(path))));
+            outputs.extend(
+                key.take()
+                    .map(|key| (key, JobOutput::Part((entries, 0), count))),
+            );
+            outputs.push((
+                OrderKey::for_contents(&path),
+                JobOutput::Job(folder.child_folder(path)),
+            ));
         }
     }
     let count = part.len();

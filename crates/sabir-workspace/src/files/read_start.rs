@@ -11,12 +11,18 @@ impl Workspace {
     ///
     /// # Errors
     /// Those of [`read_file`](Self::read_file).
-    pub fn read_start(&self, path: &WorkPath, limit_bytes: usize) -> Result<(Vec<u8>, u64), WorkspaceError> {
+    pub fn read_start(
+        &self,
+        path: &WorkPath,
+        limit_bytes: usize,
+    ) -> Result<(Vec<u8>, u64), WorkspaceError> {
         let fail = |error| WorkspaceError::from_io("read", path, error);
         let file = self.open_regular(path)?;
         let size = file.metadata().map_err(fail)?.len();
         let mut bytes = Vec::new();
-        file.take(u64::try_from(limit_bytes).unwrap_or(u64::MAX)).read_to_end(&mut bytes).map_err(fail)?;
+        file.take(u64::try_from(limit_bytes).unwrap_or(u64::MAX))
+            .read_to_end(&mut bytes)
+            .map_err(fail)?;
         Ok((bytes, size))
     }
 }

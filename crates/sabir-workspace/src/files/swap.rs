@@ -56,7 +56,8 @@ impl FileSwap<'_> {
         for _ in 0..MAX_TRIES {
             if self.expect != WritePrecondition::Missing {
                 match self.exchange_names(checked) {
-                    Err(SwapError::System(Errno::NOENT)) if self.expect == WritePrecondition::Any => {}
+                    Err(SwapError::System(Errno::NOENT))
+                        if self.expect == WritePrecondition::Any => {}
                     result => return result.map_err(|trouble| self.workspace_error(trouble)),
                 }
             }
@@ -64,11 +65,17 @@ impl FileSwap<'_> {
             // retried.
             match self.create_new() {
                 Err(Errno::EXIST) if self.expect == WritePrecondition::Any => {}
-                Err(Errno::EXIST) => return Err(WorkspaceError::Exists { path: self.path.to_string() }),
+                Err(Errno::EXIST) => {
+                    return Err(WorkspaceError::Exists {
+                        path: self.path.to_string(),
+                    });
+                }
                 result => return result.map_err(|error| self.workspace_error(error.into())),
             }
         }
-        Err(WorkspaceError::Stale { path: self.path.to_string() })
+        Err(WorkspaceError::Stale {
+            path: self.path.to_string(),
+        })
     }
 
     /// Releases the old file, once the change is final.
@@ -87,7 +94,10 @@ impl FileSwap<'_> {
             SwapState::Nothing => (Ok(()), None),
             SwapState::Created(ours) => (self.remove_created(&ours), None),
             SwapState::Replaced(ours) => (self.exchange_back(&ours), Some(temp.clone())),
-            SwapState::Deleted => (self.rename_to_free(temp.as_ref(), self.name), Some(temp.clone())),
+            SwapState::Deleted => (
+                self.rename_to_free(temp.as_ref(), self.name),
+                Some(temp.clone()),
+            ),
             SwapState::Copied(mut copy) => {
                 let undone = rustix::fs::renameat(folder, &copy.name, folder, self.name);
                 copy.precious = undone.is_err();
@@ -98,23 +108,44 @@ impl FileSwap<'_> {
             self.temp.precious = false;
             return None;
         };
-        let kept = kept.map(|kept| format!(", its old content is in `{}` beside it", self.rename_leftover(kept)));
-        Some(format!("`{}` ({error}{})", self.path, kept.unwrap_or_default()))
+        let kept = kept.map(|kept| {
+            format!(
+                ", its old content is in `{}` beside it",
+                self.rename_leftover(kept)
+            )
+        });
+        Some(format!(
+            "`{}` ({error}{})",
+            self.path,
+            kept.unwrap_or_default()
+        ))
     }
 
     /// Gives a file that could not be restored a name that no later cleanup removes, if that is
     /// still possible.
     fn rename_leftover(&self, kept: String) -> String {
         let name = format!("{}.sabir-old", self.name.to_string_lossy());
-        if self.rename_to_free(kept.as_ref(), name.as_ref()).is_ok() { name } else { kept }
+        if self.rename_to_free(kept.as_ref(), name.as_ref()).is_ok() {
+            name
+        } else {
+            kept
+        }
     }
 
     fn exchange_names(&mut self, checked: Option<&Stat>) -> Result<(), SwapError> {
         let folder = &self.temp.folder;
         let ours = Box::new(stat_entry(folder, &self.temp.name)?.ok_or(Errno::NOENT)?);
-        match rustix::fs::renameat_with(folder, &self.temp.name, folder, self.name, RenameFlags::EXCHANGE) {
+        match rustix::fs::renameat_with(
+            folder,
+            &self.temp.name,
+            folder,
+            self.name,
+            RenameFlags::EXCHANGE,
+        ) {
             Ok(()) => {}
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return self.copy_and_replace(checked),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                return self.copy_and_replace(checked);
+            }
             Err(error) => return Err(error.into()),
         }
         self.temp.precious = true;
@@ -130,7 +161,8 @@ impl FileSwap<'_> {
         if !is_expected(&before, checked) {
             return Err(SwapError::Changed);
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mut old: File = rustix::fs::openat(folder, self.name, flags, Mode::empty())?.into();
         let (mut copy, mut into) = TempFile::create(folder, true)?;
         io::copy(&mut old, &mut into).map_err(system_error)?;
@@ -156,17 +188,23 @@ impl FileSwap<'_> {
     }
 
     fn remove_old(&mut self, checked: Option<&Stat>) -> Result<(), WorkspaceError> {
-        self.rename_to_free(self.name, self.temp.name.as_ref()).map_err(|error| self.workspace_error(error.into()))?;
+        self.rename_to_free(self.name, self.temp.name.as_ref())
+            .map_err(|error| self.workspace_error(error.into()))?;
         self.temp.precious = true;
         self.done = SwapState::Deleted;
-        self.verify_replaced(checked).map_err(|trouble| self.workspace_error(trouble))
+        self.verify_replaced(checked)
+            .map_err(|trouble| self.workspace_error(trouble))
     }
 
     /// Checks that the file that was taken away is the expected one. If a link or folder came in
     /// between, the error makes the caller undo the change.
     fn verify_replaced(&self, checked: Option<&Stat>) -> Result<(), SwapError> {
         let taken = stat_entry(&self.temp.folder, &self.temp.name)?.ok_or(Errno::NOENT)?;
-        if is_expected(&taken, checked) { Ok(()) } else { Err(SwapError::Changed) }
+        if is_expected(&taken, checked) {
+            Ok(())
+        } else {
+            Err(SwapError::Changed)
+        }
     }
 
     /// Removes the created file, unless another file has its name by now.
@@ -208,9 +246,15 @@ impl FileSwap<'_> {
 
     fn workspace_error(&self, trouble: SwapError) -> WorkspaceError {
         match trouble {
-            SwapError::Changed => WorkspaceError::Stale { path: self.path.to_string() },
+            SwapError::Changed => WorkspaceError::Stale {
+                path: self.path.to_string(),
+            },
             SwapError::System(error) => {
-                let action = if self.version.is_some() { "write" } else { "delete" };
+                let action = if self.version.is_some() {
+                    "write"
+                } else {
+                    "delete"
+                };
                 WorkspaceError::from_io(action, self.path, error.into())
             }
         }

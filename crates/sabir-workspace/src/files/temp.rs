@@ -39,14 +39,19 @@ impl TempFile {
     pub(super) fn reserve_name(folder: &Arc<OwnedFd>) -> Self {
         let number = NEXT_TEMP.fetch_add(1, Ordering::Relaxed);
         let name = format!("{TEMP_START}{}-{number}", std::process::id());
-        Self { folder: Arc::clone(folder), name, precious: false }
+        Self {
+            folder: Arc::clone(folder),
+            name,
+            precious: false,
+        }
     }
 
     /// Creates an empty file. `closed` keeps others from reading it until it has the mode of the
     /// file it replaces; otherwise the umask decides.
     pub(super) fn create(folder: &Arc<OwnedFd>, closed: bool) -> Result<(Self, File), Errno> {
         let mode = Mode::from_raw_mode(if closed { 0o600 } else { 0o666 });
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let mut temp = Self::reserve_name(folder);
             match rustix::fs::openat(folder, &temp.name, flags, mode) {
@@ -73,7 +78,11 @@ impl TempFile {
         file.sync_all()?;
         // The rename to come changes none of the numbers in a version.
         let large = bytes.len() as u64 > HASHED_BYTES;
-        let version = if large { FileVersion::of_large(&file.metadata()?) } else { FileVersion::of_content(bytes) };
+        let version = if large {
+            FileVersion::of_large(&file.metadata()?)
+        } else {
+            FileVersion::of_content(bytes)
+        };
         Ok((temp, version))
     }
 }
@@ -99,7 +108,9 @@ impl Workspace {
             return;
         }
         drop(swept);
-        let Ok(entries) = rustix::fs::Dir::read_from(folder.as_fd()) else { return };
+        let Ok(entries) = rustix::fs::Dir::read_from(folder.as_fd()) else {
+            return;
+        };
         for entry in entries.flatten() {
             if entry.file_name().to_str().is_ok_and(is_left_over) {
                 let _ = rustix::fs::unlinkat(folder, entry.file_name(), AtFlags::empty());
@@ -109,7 +120,10 @@ impl Workspace {
 }
 
 fn is_left_over(name: &str) -> bool {
-    let owner = name.strip_prefix(TEMP_START).and_then(|rest| rest.split_once('-')).map(|(owner, _)| owner.parse());
+    let owner = name
+        .strip_prefix(TEMP_START)
+        .and_then(|rest| rest.split_once('-'))
+        .map(|(owner, _)| owner.parse());
     let Some(Ok(owner)) = owner else { return false };
     Pid::from_raw(owner).is_some_and(|owner| test_kill_process(owner) == Err(Errno::SRCH))
 }

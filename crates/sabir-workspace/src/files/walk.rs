@@ -62,28 +62,47 @@ pub(crate) struct FolderReader<'a> {
 impl PendingFolder {
     /// Returns a subfolder of this one, which inherits its rules.
     pub(crate) fn child_folder(&self, path: PathBuf) -> Self {
-        Self { path, rules: self.rules.clone(), hidden_rules: self.hidden_rules.clone() }
+        Self {
+            path,
+            rules: self.rules.clone(),
+            hidden_rules: self.hidden_rules.clone(),
+        }
     }
 }
 
 impl Workspace {
     /// Returns the folder to start from, given its resolved path and the hidden-path rules above
     /// it.
-    pub(crate) fn start_folder(&self, path: &Path, hidden_rules: Option<Arc<HiddenRules>>) -> PendingFolder {
-        PendingFolder { path: path.to_path_buf(), rules: self.rules_above(path), hidden_rules }
+    pub(crate) fn start_folder(
+        &self,
+        path: &Path,
+        hidden_rules: Option<Arc<HiddenRules>>,
+    ) -> PendingFolder {
+        PendingFolder {
+            path: path.to_path_buf(),
+            rules: self.rules_above(path),
+            hidden_rules,
+        }
     }
 
     /// Opens a folder beneath the workspace's handle, without following links.
     pub(crate) fn open_beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let at = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
         for _ in 0..MAX_TRIES {
             match rustix::fs::openat2(self.dir().as_fd(), at, flags, Mode::empty(), resolve) {
                 // `RESOLVE_BENEATH` answers `EAGAIN` if a rename happened during the lookup.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 // Kernels before 5.6, and some containers, lack `openat2`.
-                Err(Errno::NOSYS | Errno::PERM) => return self.open_folder(path, |_, _| Err(Errno::NOENT)),
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    return self.open_folder(path, |_, _| Err(Errno::NOENT));
+                }
                 opened => return opened,
             }
         }
@@ -93,11 +112,18 @@ impl Workspace {
 
 impl<'a> FolderReader<'a> {
     pub(crate) fn new(workspace: &'a Workspace, most: usize) -> Self {
-        Self { workspace, buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(), most }
+        Self {
+            workspace,
+            buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(),
+            most,
+        }
     }
 
     /// Returns the names that nothing hides, and adds the folder's own ignore files to its rules.
-    pub(crate) fn read_folder(&mut self, folder: &mut PendingFolder) -> Result<VisibleNames, Errno> {
+    pub(crate) fn read_folder(
+        &mut self,
+        folder: &mut PendingFolder,
+    ) -> Result<VisibleNames, Errno> {
         let handle = self.workspace.open_beneath(&folder.path)?;
         let mut names = Vec::new();
         let mut present = IgnoreFilesPresent::default();
@@ -120,9 +146,13 @@ impl<'a> FolderReader<'a> {
                 _ => {}
             }
             bound |= bounds.is_ignore_file(name.as_bytes());
-            names.push(FolderEntry { name: name.to_os_string(), kind: entry_kind(&handle, name, entry.file_type()) });
+            names.push(FolderEntry {
+                name: name.to_os_string(),
+                kind: entry_kind(&handle, name, entry.file_type()),
+            });
         }
-        folder.rules = IgnoreRules::within_folder(folder.rules.take(), handle.as_fd(), &folder.path, present);
+        folder.rules =
+            IgnoreRules::within_folder(folder.rules.take(), handle.as_fd(), &folder.path, present);
         if let Some(rules) = &folder.rules {
             let mut path = folder.path.clone();
             names.retain(|name| {
@@ -133,10 +163,17 @@ impl<'a> FolderReader<'a> {
             });
         }
         if bound {
-            folder.hidden_rules =
-                self.workspace.hidden_rules_in(folder.hidden_rules.take(), handle.as_fd(), &folder.path);
+            folder.hidden_rules = self.workspace.hidden_rules_in(
+                folder.hidden_rules.take(),
+                handle.as_fd(),
+                &folder.path,
+            );
         }
-        let hidden = if bounds.hides_anything() { self.remove_hidden(folder, &mut names) } else { 0 };
+        let hidden = if bounds.hides_anything() {
+            self.remove_hidden(folder, &mut names)
+        } else {
+            0
+        };
         // Selecting before sorting bounds the work for folders with far more names than wanted.
         if names.len() > self.most {
             names.select_nth_unstable(self.most);
@@ -154,7 +191,12 @@ impl<'a> FolderReader<'a> {
         names.retain(|name| {
             path.push(&name.name);
             let is_folder = name.kind == EntryKind::Folder;
-            let hider = self.workspace.bounds().hidden_by(root, folder.hidden_rules.as_deref(), &path, is_folder);
+            let hider = self.workspace.bounds().hidden_by(
+                root,
+                folder.hidden_rules.as_deref(),
+                &path,
+                is_folder,
+            );
             path.pop();
             hider.is_none()
         });
@@ -167,7 +209,9 @@ impl<'a> FolderReader<'a> {
 pub(crate) fn entry_kind(folder: &OwnedFd, name: &OsStr, said: FileType) -> EntryKind {
     let found = match said {
         FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
+            .map_or(FileType::Unknown, |found| {
+                FileType::from_raw_mode(found.st_mode)
+            }),
         said => said,
     };
     match found {

@@ -54,9 +54,18 @@ impl Workspace {
         bytes: &[u8],
         expect: WritePrecondition,
     ) -> Result<FileVersion, WorkspaceError> {
-        let versions = self.make_changes(&[ChangeRequest { path, expect, content: Some(bytes), like: None }])?;
+        let versions = self.make_changes(&[ChangeRequest {
+            path,
+            expect,
+            content: Some(bytes),
+            like: None,
+        }])?;
         // A single write has a single version.
-        Ok(versions.into_iter().flatten().next().unwrap_or_else(|| FileVersion::of_content(bytes)))
+        Ok(versions
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or_else(|| FileVersion::of_content(bytes)))
     }
 
     /// Deletes a regular file. Its folder stays, even if it becomes empty.
@@ -64,8 +73,18 @@ impl Workspace {
     /// # Errors
     /// Those of [`write_file`](Self::write_file); [`WorkspaceError::Missing`] even without a
     /// precondition.
-    pub fn delete_file(&self, path: &WorkPath, expect: WritePrecondition) -> Result<(), WorkspaceError> {
-        self.make_changes(&[ChangeRequest { path, expect, content: None, like: None }]).map(drop)
+    pub fn delete_file(
+        &self,
+        path: &WorkPath,
+        expect: WritePrecondition,
+    ) -> Result<(), WorkspaceError> {
+        self.make_changes(&[ChangeRequest {
+            path,
+            expect,
+            content: None,
+            like: None,
+        }])
+        .map(drop)
     }
 
     /// Opens a folder through folders none of which is a link; `missing` creates a missing one or

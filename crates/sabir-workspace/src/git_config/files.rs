@@ -36,8 +36,15 @@ pub(super) struct ConfigReader<'a> {
 impl<'a> ConfigReader<'a> {
     /// Creates a reader that finds the user's home in the environment that git would get.
     pub(super) fn new(environment: &'a [(String, String)]) -> Self {
-        let home = environment.iter().rev().find(|(name, value)| name == "HOME" && !value.is_empty());
-        Self { home: home.map(|(_, value)| Path::new(value)), bytes: MAX_BYTES, files: MAX_FILES }
+        let home = environment
+            .iter()
+            .rev()
+            .find(|(name, value)| name == "HOME" && !value.is_empty());
+        Self {
+            home: home.map(|(_, value)| Path::new(value)),
+            bytes: MAX_BYTES,
+            files: MAX_FILES,
+        }
     }
 
     /// Reads a file with everything that it includes; a missing file is empty.
@@ -47,15 +54,31 @@ impl<'a> ConfigReader<'a> {
         Ok(entries)
     }
 
-    fn read_included(&mut self, file: &Path, depth: usize, entries: &mut Vec<Entry>) -> Result<(), Unreadable> {
-        self.files = self.files.checked_sub(1).filter(|_| depth <= MAX_DEPTH).ok_or(Unreadable::TooMuch)?;
-        let Some(text) = read_plain_file(file, self.bytes)? else { return Ok(()) };
+    fn read_included(
+        &mut self,
+        file: &Path,
+        depth: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), Unreadable> {
+        self.files = self
+            .files
+            .checked_sub(1)
+            .filter(|_| depth <= MAX_DEPTH)
+            .ok_or(Unreadable::TooMuch)?;
+        let Some(text) = read_plain_file(file, self.bytes)? else {
+            return Ok(());
+        };
         // One budget for all files, so that includes cannot multiply the work.
         self.bytes = self.bytes.saturating_sub(text.len() as u64);
         let variables = read_variables(&text).ok_or_else(|| Unreadable::Syntax(file.to_owned()))?;
         for variable in variables {
-            let included = is_include(&variable.key).then(|| self.included_path(file, &variable)).transpose()?;
-            entries.push(Entry { variable, is_included: depth > 0 });
+            let included = is_include(&variable.key)
+                .then(|| self.included_path(file, &variable))
+                .transpose()?;
+            entries.push(Entry {
+                variable,
+                is_included: depth > 0,
+            });
             if let Some(path) = included {
                 self.read_included(&path, depth + 1, entries)?;
             }
@@ -66,12 +89,21 @@ impl<'a> ConfigReader<'a> {
     /// Returns the file that an entry includes, resolved as git does.
     fn included_path(&self, file: &Path, variable: &Variable) -> Result<PathBuf, Unreadable> {
         let unclear = || Unreadable::Include(file.to_owned());
-        let value =
-            variable.value.as_deref().filter(|value| variable.is_exact && !value.is_empty()).ok_or_else(unclear)?;
+        let value = variable
+            .value
+            .as_deref()
+            .filter(|value| variable.is_exact && !value.is_empty())
+            .ok_or_else(unclear)?;
         if let Some(rest) = value.strip_prefix('~') {
-            let below = rest.strip_prefix('/').or(rest.is_empty().then_some("")).ok_or_else(unclear)?;
+            let below = rest
+                .strip_prefix('/')
+                .or(rest.is_empty().then_some(""))
+                .ok_or_else(unclear)?;
             // A leading slash would make `join` discard the home folder.
-            return Ok(self.home.ok_or_else(unclear)?.join(below.trim_start_matches('/')));
+            return Ok(self
+                .home
+                .ok_or_else(unclear)?
+                .join(below.trim_start_matches('/')));
         }
         // The meaning of these prefixes depends on how git was built.
         if value.starts_with("%(") || value.starts_with(":(") {

@@ -31,7 +31,9 @@ pub(super) struct Folders {
 
 /// Finds the repository that git would find in a folder.
 pub(super) fn find_repository(folder: &Path) -> Result<Option<Folders>, Unreadable> {
-    let folder = folder.canonicalize().map_err(|_| Unreadable::File(folder.to_owned()))?;
+    let folder = folder
+        .canonicalize()
+        .map_err(|_| Unreadable::File(folder.to_owned()))?;
     for holder in folder.ancestors() {
         match open_repository(holder)? {
             Opened::Repository(folders) => return Ok(Some(folders)),
@@ -61,7 +63,13 @@ pub(super) enum Opened {
 pub(super) fn open_repository(holder: &Path) -> Result<Opened, Unreadable> {
     let path = holder.join(".git");
     let found = |folder: Option<Shared>, own: PathBuf| {
-        folder.map(|Shared(common)| Opened::Repository(Folders { holder: holder.to_owned(), own, common }))
+        folder.map(|Shared(common)| {
+            Opened::Repository(Folders {
+                holder: holder.to_owned(),
+                own,
+                common,
+            })
+        })
     };
     match fs::metadata(&path) {
         Ok(data) if data.is_file() => {
@@ -112,32 +120,46 @@ fn read_git_folder(folder: &Path) -> Result<Option<Shared>, Unreadable> {
     } else {
         read_plain_file(&head, MAX_POINTER_BYTES)?.is_some_and(|text| is_head(&text))
     };
-    if is_head { Ok(Some(Shared(common))) } else { Err(unclear()) }
+    if is_head {
+        Ok(Some(Shared(common)))
+    } else {
+        Err(unclear())
+    }
 }
 
 /// Returns true if two paths lead to the same place.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    one == other
+        || one
+            .canonicalize()
+            .is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// Returns true for the content of a `HEAD`: a reference, or a commit.
 fn is_head(text: &[u8]) -> bool {
     match text.strip_prefix(b"ref:") {
         Some(name) => name.trim_ascii_start().starts_with(b"refs/"),
-        None => text.get(..40).is_some_and(|id| id.iter().all(u8::is_ascii_hexdigit)),
+        None => text
+            .get(..40)
+            .is_some_and(|id| id.iter().all(u8::is_ascii_hexdigit)),
     }
 }
 
 /// Reads the path from a `.git` that is a file.
 fn read_git_file(path: &Path) -> Result<PathBuf, Unreadable> {
     let text = read_plain_file(path, MAX_POINTER_BYTES)?;
-    let named = text.as_deref().and_then(|text| text.strip_prefix(b"gitdir: ")).and_then(path_of);
+    let named = text
+        .as_deref()
+        .and_then(|text| text.strip_prefix(b"gitdir: "))
+        .and_then(path_of);
     named.ok_or_else(|| Unreadable::File(path.to_owned()))
 }
 
 /// Returns the path that a small file consists of, without the line ending.
 fn path_of(text: &[u8]) -> Option<PathBuf> {
-    let end = text.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'))?;
+    let end = text
+        .iter()
+        .rposition(|byte| !matches!(byte, b'\n' | b'\r'))?;
     let path = text.get(..=end)?;
     (!path.contains(&0)).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }

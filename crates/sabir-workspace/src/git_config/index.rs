@@ -29,9 +29,14 @@ const FOLDER: u32 = 0o040_000;
 /// Reads the paths of the repositories that an index links to, in its order. A missing index links
 /// to none.
 pub(super) fn read_links(file: &Path, hash_bytes: usize) -> Result<Vec<PathBuf>, Unreadable> {
-    let Some(bytes) = read_plain_file(file, MAX_BYTES)? else { return Ok(Vec::new()) };
+    let Some(bytes) = read_plain_file(file, MAX_BYTES)? else {
+        return Ok(Vec::new());
+    };
     let links = links_of(&bytes, hash_bytes)?;
-    Ok(links.into_iter().map(|path| PathBuf::from(OsStr::from_bytes(&path))).collect())
+    Ok(links
+        .into_iter()
+        .map(|path| PathBuf::from(OsStr::from_bytes(&path)))
+        .collect())
 }
 
 fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable> {
@@ -42,8 +47,14 @@ fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable>
         (Some(b"DIRC"), Some(version @ 2..=4), Some(count)) => (version, count),
         _ => return Err(broken),
     };
-    let mut entries =
-        Entries { body, at: HEAD, hash_bytes, is_packed: version == 4, path: Vec::new(), blocks: Vec::new() };
+    let mut entries = Entries {
+        body,
+        at: HEAD,
+        hash_bytes,
+        is_packed: version == 4,
+        path: Vec::new(),
+        blocks: Vec::new(),
+    };
     let mut links = Vec::new();
     for _ in 0..count {
         match entries.read_next().ok_or(broken.clone())? & KIND {
@@ -52,7 +63,12 @@ fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable>
             _ => {}
         }
     }
-    let extensions = Extensions { body, entries_end: entries.at, hash_bytes, blocks: &entries.blocks };
+    let extensions = Extensions {
+        body,
+        entries_end: entries.at,
+        hash_bytes,
+        blocks: &entries.blocks,
+    };
     extensions.check()?;
     Ok(links)
 }
@@ -84,7 +100,11 @@ impl Entries<'_> {
         let flags_at = start + STAT + self.hash_bytes;
         let flags = short(self.body, flags_at)?;
         let path_at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
-        let (rest_at, kept) = if self.is_packed { self.kept(path_at)? } else { (path_at, 0) };
+        let (rest_at, kept) = if self.is_packed {
+            self.kept(path_at)?
+        } else {
+            (path_at, 0)
+        };
         let tail = self.body.get(rest_at..)?;
         let length = tail.iter().position(|byte| *byte == 0)?;
         self.path.truncate(kept);
@@ -94,8 +114,15 @@ impl Entries<'_> {
         if told != self.path.len().min(usize::from(LENGTH)) || self.path.is_empty() {
             return None;
         }
-        self.at = if self.is_packed { rest_at + length + 1 } else { start + ((rest_at - start + length + 8) & !7) };
-        self.blocks.push(Start { offset: start, kept });
+        self.at = if self.is_packed {
+            rest_at + length + 1
+        } else {
+            start + ((rest_at - start + length + 8) & !7)
+        };
+        self.blocks.push(Start {
+            offset: start,
+            kept,
+        });
         (self.at <= self.body.len()).then_some(mode)
     }
 
@@ -107,7 +134,10 @@ impl Entries<'_> {
         while byte & 0x80 != 0 {
             at += 1;
             byte = *self.body.get(at)?;
-            cut = cut.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+            cut = cut
+                .checked_add(1)?
+                .checked_mul(128)?
+                .checked_add(usize::from(byte & 0x7f))?;
         }
         Some((at + 1, self.path.len().checked_sub(cut)?))
     }
@@ -127,10 +157,13 @@ impl Extensions<'_> {
         self.check_end().ok_or(Unreadable::BrokenIndex)?;
         let mut at = self.entries_end;
         while at < self.body.len() {
-            let (Some(name), Some(size)) = (self.body.get(at..at + 4), number(self.body, at + 4)) else {
+            let (Some(name), Some(size)) = (self.body.get(at..at + 4), number(self.body, at + 4))
+            else {
                 return Err(Unreadable::BrokenIndex);
             };
-            let data = usize::try_from(size).ok().and_then(|size| self.body.get(at + 8..at.checked_add(8 + size)?));
+            let data = usize::try_from(size)
+                .ok()
+                .and_then(|size| self.body.get(at + 8..at.checked_add(8 + size)?));
             let data = data.ok_or(Unreadable::BrokenIndex)?;
             match name {
                 b"sdir" => return Err(Unreadable::SparseIndex),
@@ -147,11 +180,14 @@ impl Extensions<'_> {
 
     /// Checks the end-of-entries extension, which git reads first.
     fn check_end(&self) -> Option<()> {
-        let Some(at) = self.body.len().checked_sub(8 + 4 + self.hash_bytes) else { return Some(()) };
+        let Some(at) = self.body.len().checked_sub(8 + 4 + self.hash_bytes) else {
+            return Some(());
+        };
         // This counts even if these bytes belong to an entry, because git cannot tell when it reads
         // them.
         let is_told = self.body.get(at..at + 4) == Some(b"EOIE");
-        (!is_told || number(self.body, at + 8) == u32::try_from(self.entries_end).ok()).then_some(())
+        (!is_told || number(self.body, at + 8) == u32::try_from(self.entries_end).ok())
+            .then_some(())
     }
 
     /// Checks that the blocks which git's threads read are these entries, each starting with a full
@@ -170,11 +206,17 @@ impl Extensions<'_> {
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u16::from_be_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -192,26 +234,48 @@ mod tests {
 
     fn index(entries: &[Vec<u8>], extensions: &[u8]) -> Vec<u8> {
         let count = u32::try_from(entries.len()).unwrap();
-        let head = [b"DIRC".as_slice(), &2_u32.to_be_bytes(), &count.to_be_bytes()].concat();
+        let head = [
+            b"DIRC".as_slice(),
+            &2_u32.to_be_bytes(),
+            &count.to_be_bytes(),
+        ]
+        .concat();
         [head, entries.concat(), extensions.to_vec(), vec![0; 20]].concat()
     }
 
     fn extension(name: &str, data: &[u8]) -> Vec<u8> {
-        [name.as_bytes(), &u32::try_from(data.len()).unwrap().to_be_bytes(), data].concat()
+        [
+            name.as_bytes(),
+            &u32::try_from(data.len()).unwrap().to_be_bytes(),
+            data,
+        ]
+        .concat()
     }
 
     #[track_caller]
     fn check(bytes: &[u8], expected: Result<&[&str], Unreadable>) {
-        let expected = expected.map(|links| links.iter().map(|link| link.as_bytes().to_vec()).collect::<Vec<_>>());
+        let expected = expected.map(|links| {
+            links
+                .iter()
+                .map(|link| link.as_bytes().to_vec())
+                .collect::<Vec<_>>()
+        });
         assert_eq!(links_of(bytes, 20), expected);
     }
 
     #[test]
     fn what_an_index_links_to() {
-        let entries =
-            [entry(0o100_644, "a"), entry(0o160_000, "sub"), entry(0o160_000, "sub"), entry(0o160_000, "t/u")];
+        let entries = [
+            entry(0o100_644, "a"),
+            entry(0o160_000, "sub"),
+            entry(0o160_000, "sub"),
+            entry(0o160_000, "t/u"),
+        ];
         check(&index(&entries, b""), Ok(&["sub", "t/u"]));
-        check(&index(&entries, &extension("TREE", b"xyz")), Ok(&["sub", "t/u"]));
+        check(
+            &index(&entries, &extension("TREE", b"xyz")),
+            Ok(&["sub", "t/u"]),
+        );
         check(&index(&[], b""), Ok(&[]));
     }
 
@@ -222,19 +286,40 @@ mod tests {
     #[test]
     fn what_is_refused() {
         let plain = [entry(0o100_644, "a")];
-        check(&index(&plain, &extension("sdir", b"")), Err(Unreadable::SparseIndex));
-        check(&index(&[entry(0o040_000, "b/")], b""), Err(Unreadable::SparseIndex));
-        check(&index(&plain, &extension("link", &[0; 20])), Err(Unreadable::SplitIndex));
+        check(
+            &index(&plain, &extension("sdir", b"")),
+            Err(Unreadable::SparseIndex),
+        );
+        check(
+            &index(&[entry(0o040_000, "b/")], b""),
+            Err(Unreadable::SparseIndex),
+        );
+        check(
+            &index(&plain, &extension("link", &[0; 20])),
+            Err(Unreadable::SplitIndex),
+        );
         let broken = Err(Unreadable::BrokenIndex);
         check(&index(&plain, &extension("else", b"")), broken.clone());
         check(&index(&plain, b"TREE"), broken.clone());
         check(b"DIRC", broken.clone());
         // Where threads of git would read other entries.
-        let blocks = |offset: u32, count: u32| [1_u32, offset, count].map(u32::to_be_bytes).concat();
+        let blocks =
+            |offset: u32, count: u32| [1_u32, offset, count].map(u32::to_be_bytes).concat();
         check(&index(&plain, &extension("IEOT", &blocks(12, 1))), Ok(&[]));
-        check(&index(&plain, &extension("IEOT", &blocks(20, 1))), broken.clone());
-        check(&index(&plain, &extension("IEOT", &blocks(12, 0))), broken.clone());
-        let end = |offset: u32| extension("EOIE", &[offset.to_be_bytes().as_slice(), &[0; 20]].concat());
+        check(
+            &index(&plain, &extension("IEOT", &blocks(20, 1))),
+            broken.clone(),
+        );
+        check(
+            &index(&plain, &extension("IEOT", &blocks(12, 0))),
+            broken.clone(),
+        );
+        let end = |offset: u32| {
+            extension(
+                "EOIE",
+                &[offset.to_be_bytes().as_slice(), &[0; 20]].concat(),
+            )
+        };
         check(&index(&plain, &end(76)), Ok(&[]));
         check(&index(&plain, &end(12)), broken.clone());
         let mut long = entry(0o100_644, "a");

@@ -2,9 +2,14 @@
 
 /// Returns true if a variable can make git run a program; the key is in lower case.
 pub(super) fn runs_programs(key: &str, value: &str) -> bool {
-    let Some((section, rest)) = key.split_once('.') else { return false };
+    let Some((section, rest)) = key.split_once('.') else {
+        return false;
+    };
     let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
-    let off = matches!(value.to_lowercase().as_str(), "" | "false" | "no" | "off" | "0");
+    let off = matches!(
+        value.to_lowercase().as_str(),
+        "" | "false" | "no" | "off" | "0"
+    );
     match (section, name) {
         ("core", "fsmonitor") | ("log", "showsignature") => !off,
         (
@@ -27,13 +32,19 @@ pub(super) fn runs_programs(key: &str, value: &str) -> bool {
         ("merge", "driver") | ("mergetool" | "difftool", "cmd" | "path") => true,
         ("gpg", "program" | "defaultkeycommand") => true,
         ("credential", "helper") => true,
-        ("alias" | "include" | "includeif" | "pager" | "protocol" | "browser" | "man" | "sendemail" | "hook", _) => {
+        (
+            "alias" | "include" | "includeif" | "pager" | "protocol" | "browser" | "man"
+            | "sendemail" | "hook",
+            _,
+        ) => true,
+        ("sequence", "editor") | ("interactive", "difffilter") | ("help" | "web", "browser") => {
             true
         }
-        ("sequence", "editor") | ("interactive", "difffilter") | ("help" | "web", "browser") => true,
         ("remote", "uploadpack" | "receivepack" | "vcs" | "promisor" | "partialclonefilter")
         | ("extensions", "partialclone") => true,
-        ("uploadpack", "packobjectshook") | ("init", "templatedir") | ("trailer", "command" | "cmd") => true,
+        ("uploadpack", "packobjectshook")
+        | ("init", "templatedir")
+        | ("trailer", "command" | "cmd") => true,
         ("submodule", "update") => value.trim_start().starts_with('!'),
         _ => false,
     }
@@ -42,7 +53,10 @@ pub(super) fn runs_programs(key: &str, value: &str) -> bool {
 /// Returns true if a commit format shows signatures: `%G?` and its like, or the same with a sign in
 /// front.
 fn asks_gpg(format: &str) -> bool {
-    format.split('%').skip(1).any(|rest| rest.trim_start_matches(['+', '-', ' ']).starts_with('G'))
+    format
+        .split('%')
+        .skip(1)
+        .any(|rest| rest.trim_start_matches(['+', '-', ' ']).starts_with('G'))
 }
 
 #[cfg(test)]
@@ -73,7 +87,10 @@ mod tests {
         check("remote.origin.url\nhttps://h/x", false);
         check("remote.origin.promisor\ntrue", true);
         check("remote.origin.partialclonefilter\nblob:none", true);
-        check("remote.origin.fetch\n+refs/heads/*:refs/remotes/origin/*", false);
+        check(
+            "remote.origin.fetch\n+refs/heads/*:refs/remotes/origin/*",
+            false,
+        );
         check("diff.submodule\ndiff", true);
         check("diff.submodule\nlog", false);
         check("format.pretty\n%h %+G?", true);

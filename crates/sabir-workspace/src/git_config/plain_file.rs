@@ -11,7 +11,11 @@ use super::Unreadable;
 /// files such as pipes.
 pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Unreadable> {
     let unreadable = |_| Unreadable::File(path.to_owned());
-    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path) {
+    let file = match OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+    {
         Ok(file) => file,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
@@ -21,11 +25,20 @@ pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>,
         return Err(Unreadable::File(path.to_owned()));
     }
     let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > most { Err(Unreadable::TooMuch) } else { Ok(Some(bytes)) }
+    file.take(most + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        Err(Unreadable::TooMuch)
+    } else {
+        Ok(Some(bytes))
+    }
 }
 
 /// Returns true if an error means that nothing exists.
 pub(super) fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }

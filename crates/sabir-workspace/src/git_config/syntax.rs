@@ -123,10 +123,14 @@ impl Parser<'_> {
             b'=' => Some(self.value()?),
             _ => return None,
         };
-        let is_exact =
-            std::str::from_utf8(&key).is_ok() && std::str::from_utf8(value.as_deref().unwrap_or(b"")).is_ok();
+        let is_exact = std::str::from_utf8(&key).is_ok()
+            && std::str::from_utf8(value.as_deref().unwrap_or(b"")).is_ok();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Some(Variable { key: text(&key), value: value.as_deref().map(text), is_exact })
+        Some(Variable {
+            key: text(&key),
+            value: value.as_deref().map(text),
+            is_exact,
+        })
     }
 
     /// Parses a value up to the end of its line.
@@ -207,12 +211,24 @@ mod tests {
     #[test]
     fn what_git_reads() {
         check("", Some(""));
-        check("[core]\n\tfsmonitor = ./evil\n", Some("core.fsmonitor=./evil"));
+        check(
+            "[core]\n\tfsmonitor = ./evil\n",
+            Some("core.fsmonitor=./evil"),
+        );
         check("\u{feff}[Core]FSmonitor=x", Some("core.fsmonitor=x"));
-        check("[core] fsmonitor\r\n[a]b=1\r\n", Some("core.fsmonitor|a.b=1"));
-        check("[diff \"A b\\\"c\\\\d\"] textconv = x", Some("diff.A b\"c\\d.textconv=x"));
+        check(
+            "[core] fsmonitor\r\n[a]b=1\r\n",
+            Some("core.fsmonitor|a.b=1"),
+        );
+        check(
+            "[diff \"A b\\\"c\\\\d\"] textconv = x",
+            Some("diff.A b\"c\\d.textconv=x"),
+        );
         check("[diff.Old] textconv = x", Some("diff.old.textconv=x"));
-        check("[a]\nb = \"x ; y\" # z\nc = x ; y\n", Some("a.b=x ; y|a.c=x"));
+        check(
+            "[a]\nb = \"x ; y\" # z\nc = x ; y\n",
+            Some("a.b=x ; y|a.c=x"),
+        );
         check("[a]\nb = x \\\n  y\\n\\t\\\"z\n", Some("a.b=x   y\n\t\"z"));
         check("[a]\nb = x\\", Some("a.b=x"));
         check("[a]\nb =   x  y  \nc = \"x  \"\n", Some("a.b=x  y|a.c=x  "));
@@ -225,11 +241,21 @@ mod tests {
         use std::io::Write;
         use std::process::{Command, Stdio};
         let mut git = Command::new("git");
-        git.args(["config", "--file", "-", "--list", "-z"]).stderr(Stdio::null());
-        let mut git = git.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        git.args(["config", "--file", "-", "--list", "-z"])
+            .stderr(Stdio::null());
+        let mut git = git
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
         git.stdin.take()?.write_all(text.as_bytes()).ok()?;
         let output = git.wait_with_output().ok()?;
-        Some(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+        Some(
+            output
+                .status
+                .success()
+                .then(|| String::from_utf8_lossy(&output.stdout).into_owned()),
+        )
     }
 
     fn read_by_us(text: &str) -> Option<String> {

@@ -22,7 +22,12 @@ fn collect(output: &StoredOutput) -> (Vec<u8>, Option<usize>) {
 }
 
 fn about(total: u64) -> OutputMetadata {
-    OutputMetadata { total, lines: 3, end: "exit code 0".to_owned(), command: "a\nb".to_owned() }
+    OutputMetadata {
+        total,
+        lines: 3,
+        end: "exit code 0".to_owned(),
+        command: "a\nb".to_owned(),
+    }
 }
 
 #[track_caller]
@@ -40,7 +45,10 @@ fn check(total: u64, piece: u64) {
         (pattern(0, total), None)
     } else {
         let half = usize::try_from(HALF).unwrap();
-        ([pattern(0, HALF), pattern(total - HALF, HALF)].concat(), Some(half))
+        (
+            [pattern(0, HALF), pattern(total - HALF, HALF)].concat(),
+            Some(half),
+        )
     };
     assert_eq!(path.exists(), total > MAX_MEMORY_BYTES as u64, "{total}");
     assert!(collect(&output) == expected, "{total} before it is kept");
@@ -74,7 +82,14 @@ fn only_the_user_may_read_it() {
     let mut output = StoredOutput::new(path.join("1"));
     output.keep_as(path.join("1"), &about(0));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&path), mode(&path.join("1.head")), mode(&path.join("1.about"))), (0o700, 0o600, 0o600));
+    assert_eq!(
+        (
+            mode(&path),
+            mode(&path.join("1.head")),
+            mode(&path.join("1.about"))
+        ),
+        (0o700, 0o600, 0o600)
+    );
 }
 
 #[test]

@@ -57,15 +57,27 @@ const BUSY: [&str; 2] = ["resource busy", "ebusy"];
 
 /// Returns a note for a failed command if its output contains an error that the sandbox may have
 /// caused.
-pub(super) fn find_denial(plan: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
+pub(super) fn find_denial(
+    plan: &SandboxPlan,
+    tier: SandboxTier,
+    output: &str,
+) -> Option<DenialNote> {
     // Searched from the end: the last error is most likely the one that made the command fail.
     let (line, kind) = output.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
-        let kind = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, kind)| kind);
+        let kind = WORDS
+            .iter()
+            .find(|(words, _)| lower.contains(words))
+            .map(|&(_, kind)| kind);
         let busy = || is_busy(line) && find_guarded_path(plan, tier, line).is_some();
-        kind.or_else(|| busy().then_some(DenialKind::Files)).map(|kind| (line.trim(), kind))
+        kind.or_else(|| busy().then_some(DenialKind::Files))
+            .map(|kind| (line.trim(), kind))
     })?;
-    let kind = if kind == DenialKind::Files && speaks_of_network(line) { DenialKind::Network } else { kind };
+    let kind = if kind == DenialKind::Files && speaks_of_network(line) {
+        DenialKind::Network
+    } else {
+        kind
+    };
     if (kind, plan.network) == (DenialKind::Network, NetworkAccess::Allowed) {
         return None;
     }
@@ -74,10 +86,23 @@ pub(super) fn find_denial(plan: &SandboxPlan, tier: SandboxTier, output: &str) -
         DenialKind::Files => describe_rule(plan, tier, line),
     };
     let shown: String = line.chars().take(SHOWN).collect();
-    let list =
-        |paths: &[PathBuf]| paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
-    let tmp = if tier == SandboxTier::Two { "/tmp" } else { "$TMPDIR" };
-    let network = if plan.network == NetworkAccess::Denied { "no network" } else { "the network, but no unix sockets" };
+    let list = |paths: &[PathBuf]| {
+        paths
+            .iter()
+            .map(|path| format!("`{}`", path.display()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let tmp = if tier == SandboxTier::Two {
+        "/tmp"
+    } else {
+        "$TMPDIR"
+    };
+    let network = if plan.network == NetworkAccess::Denied {
+        "no network"
+    } else {
+        "the network, but no unix sockets"
+    };
     let places = match plan.write.as_slice() {
         [] => format!("As a command that only reads, it can write in {tmp} alone"),
         write => format!("It can write in {} and {tmp}", list(write)),
@@ -85,12 +110,17 @@ pub(super) fn find_denial(plan: &SandboxPlan, tier: SandboxTier, output: &str) -
     let words = format!(
         "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. {places}, and has {network}."
     );
-    Some(DenialNote { kind, message: words })
+    Some(DenialNote {
+        kind,
+        message: words,
+    })
 }
 
 fn speaks_of_network(line: &str) -> bool {
     let lower = line.to_lowercase();
-    ["socket", "connect", "://", "bind", "listen"].iter().any(|word| lower.contains(word))
+    ["socket", "connect", "://", "bind", "listen"]
+        .iter()
+        .any(|word| lower.contains(word))
 }
 
 fn is_busy(line: &str) -> bool {
@@ -100,9 +130,12 @@ fn is_busy(line: &str) -> bool {
 
 /// Describes the rule for the path that the line names.
 fn describe_rule(plan: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
-    let none =
-        "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
-    let Some(path) = (if is_busy(line) { find_guarded_path(plan, tier, line) } else { find_path(line) }) else {
+    let none = "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
+    let Some(path) = (if is_busy(line) {
+        find_guarded_path(plan, tier, line)
+    } else {
+        find_path(line)
+    }) else {
         return none.to_owned();
     };
     let shown = path.display();
@@ -121,27 +154,39 @@ fn describe_rule(plan: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
 /// Returns the path relative to the workspace, if it lies there and the workspace is writable.
 fn inside_workspace<'a>(plan: &SandboxPlan, path: &'a Path) -> Option<&'a Path> {
     let workspace = plan.write.first()?;
-    if path.is_absolute() { path.strip_prefix(workspace).ok() } else { Some(path) }
+    if path.is_absolute() {
+        path.strip_prefix(workspace).ok()
+    } else {
+        Some(path)
+    }
 }
 
 /// Returns the reason that commands of this tier cannot change a path in the workspace, if any.
 fn protected_reason(plan: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
-    inside_workspace(plan, path).and_then(protected_paths::find_protection_reason).filter(|_| tier == SandboxTier::Two)
+    inside_workspace(plan, path)
+        .and_then(protected_paths::find_protection_reason)
+        .filter(|_| tier == SandboxTier::Two)
 }
 
 /// Returns the last word of the line that is a protected path.
 fn find_guarded_path<'a>(plan: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
-    split_words(line).map(Path::new).rfind(|path| protected_reason(plan, tier, path).is_some())
+    split_words(line)
+        .map(Path::new)
+        .rfind(|path| protected_reason(plan, tier, path).is_some())
 }
 
 /// Returns the last word of the line that looks like a path.
 fn find_path(line: &str) -> Option<&Path> {
-    let is_path = |word: &&str| word.contains('/') && word.len() > 1 || word.starts_with('.') && word.len() > 2;
+    let is_path = |word: &&str| {
+        word.contains('/') && word.len() > 1 || word.starts_with('.') && word.len() > 2
+    };
     split_words(line).rfind(is_path).map(Path::new)
 }
 
 fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
-    line.split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | '‘' | '’' | '(' | ')' | ','))
+    line.split(|c: char| {
+        c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | '‘' | '’' | '(' | ')' | ',')
+    })
 }
 
 #[cfg(test)]
@@ -173,7 +218,12 @@ mod tests {
         match expected {
             None => assert_eq!(found, None),
             Some(words) => {
-                assert!(found.as_ref().is_some_and(|note| note.message.contains(words)), "{output}: {found:?}")
+                assert!(
+                    found
+                        .as_ref()
+                        .is_some_and(|note| note.message.contains(words)),
+                    "{output}: {found:?}"
+                )
             }
         }
     }
@@ -184,22 +234,52 @@ mod tests {
             "touch: cannot touch '/etc/x': Read-only file system\n",
             Some("`/etc/x` is outside of what it may change"),
         );
-        check("bash: line 1: /etc/x: Permission denied", Some("`/etc/x` is outside"));
-        check("sh: 1: cannot create .git/hooks/x: Read-only file system", Some("`.git/hooks/x` is git's own files"));
-        check("cp: cannot create '/w/.vscode/t': Read-only file system", Some("an editor's configuration"));
-        check("cat: /h/.ssh/id: Permission denied", Some("`/h/.ssh/id` is hidden"));
-        check("curl: (6) Could not resolve host: x.example", Some("it has no network"));
-        check("PermissionError: [Errno 1] Operation not permitted: socket", Some("it has no network"));
+        check(
+            "bash: line 1: /etc/x: Permission denied",
+            Some("`/etc/x` is outside"),
+        );
+        check(
+            "sh: 1: cannot create .git/hooks/x: Read-only file system",
+            Some("`.git/hooks/x` is git's own files"),
+        );
+        check(
+            "cp: cannot create '/w/.vscode/t': Read-only file system",
+            Some("an editor's configuration"),
+        );
+        check(
+            "cat: /h/.ssh/id: Permission denied",
+            Some("`/h/.ssh/id` is hidden"),
+        );
+        check(
+            "curl: (6) Could not resolve host: x.example",
+            Some("it has no network"),
+        );
+        check(
+            "PermissionError: [Errno 1] Operation not permitted: socket",
+            Some("it has no network"),
+        );
         check(
             "error: could not write config file .git/config: Device or resource busy",
             Some("`.git/config` is git's own files, which commands may not change"),
         );
-        check("mv: cannot move 'AGENTS.md' to 'x': Device or resource busy", Some("`AGENTS.md` is a coding agent's"));
-        check("mv: cannot move '/w/.git' to '/w/away': Device or resource busy", Some("`/w/.git` is git's own"));
-        check("OSError: [Errno 16] EBUSY: '.vscode'", Some("an editor's configuration"));
+        check(
+            "mv: cannot move 'AGENTS.md' to 'x': Device or resource busy",
+            Some("`AGENTS.md` is a coding agent's"),
+        );
+        check(
+            "mv: cannot move '/w/.git' to '/w/away': Device or resource busy",
+            Some("`/w/.git` is git's own"),
+        );
+        check(
+            "OSError: [Errno 16] EBUSY: '.vscode'",
+            Some("an editor's configuration"),
+        );
         check("umount: /mnt: device or resource busy", None);
         check("rm: cannot remove 'x': Device or resource busy", None);
-        check("mount: permission denied", Some("new privileges, devices, mounts and traces are denied"));
+        check(
+            "mount: permission denied",
+            Some("new privileges, devices, mounts and traces are denied"),
+        );
         check("first\nEACCES /etc/y\nlast", Some("`EACCES /etc/y`"));
         check("error[E0308]: mismatched types", None);
         check("", None);
@@ -207,8 +287,11 @@ mod tests {
 
     #[test]
     fn an_allowed_network_is_not_blamed() {
-        let found =
-            find_denial(&plan(NetworkAccess::Allowed), SandboxTier::One, "curl: (6) Could not resolve host: x.example");
+        let found = find_denial(
+            &plan(NetworkAccess::Allowed),
+            SandboxTier::One,
+            "curl: (6) Could not resolve host: x.example",
+        );
         assert_eq!(found, None);
     }
 }

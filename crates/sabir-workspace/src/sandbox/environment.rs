@@ -37,7 +37,10 @@ impl SandboxEnvironment {
     /// sandbox.
     pub(crate) fn open(words: &[OsString]) -> io::Result<Self> {
         if words.is_empty() {
-            return Ok(Self { plan: None, masks: None });
+            return Ok(Self {
+                plan: None,
+                masks: None,
+            });
         }
         let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
         let plan = SandboxPlan::from_args(words)
@@ -46,7 +49,10 @@ impl SandboxEnvironment {
         if plan.stay == TempDirLifetime::Command {
             make_private(&plan.tmp).map_err(|error| SetupStage::Temporary.to_error(&error))?;
         }
-        Ok(Self { plan: Some(plan), masks: None })
+        Ok(Self {
+            plan: Some(plan),
+            masks: None,
+        })
     }
 
     /// Returns the memory limit in KiB, if there is a sandbox.
@@ -59,22 +65,30 @@ impl SandboxEnvironment {
 
     /// Starts the program in the best requested tier that is available. Returns the process, and
     /// the report number of the sandbox if there is one.
-    pub(crate) fn start_program(&mut self, program: &LaunchProgram<'_>) -> io::Result<(Pid, Option<i32>)> {
+    pub(crate) fn start_program(
+        &mut self,
+        program: &LaunchProgram<'_>,
+    ) -> io::Result<(Pid, Option<i32>)> {
         let Some(asked) = self.plan.clone() else {
             let mut command = Command::new(program.path);
             command.args(program.arguments).stdin(match program.device {
                 OutputDevice::Pipe => Stdio::null(),
-                OutputDevice::Terminal => Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?),
+                OutputDevice::Terminal => {
+                    Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?)
+                }
             });
-            return Ok((Pid::from_child(&kernel::spawn_detached(&mut command, program.device)?), None));
+            return Ok((
+                Pid::from_child(&kernel::spawn_detached(&mut command, program.device)?),
+                None,
+            ));
         };
         let mut failure = None;
         for &tier in asked.level.candidate_tiers() {
             let mut plan = asked.clone();
             // A read-only command cannot create protected names, so it needs no masks.
             if let (SandboxTier::Two, Some(top)) = (tier, plan.write.first()) {
-                let (masks, protected) =
-                    WorkspaceMasks::put_masks(top).map_err(|error| SetupStage::Guard.to_error(&error))?;
+                let (masks, protected) = WorkspaceMasks::put_masks(top)
+                    .map_err(|error| SetupStage::Guard.to_error(&error))?;
                 self.masks = Some(masks);
                 plan.protected = protected;
             }
@@ -106,17 +120,23 @@ impl Drop for SandboxEnvironment {
 
 /// Forks the launcher, and waits until it has become the program. This process has only one thread,
 /// so its copy may run arbitrary code.
-fn fork_launcher(plan: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram<'_>) -> io::Result<(Pid, i32)> {
+fn fork_launcher(
+    plan: &SandboxPlan,
+    tier: SandboxTier,
+    program: &LaunchProgram<'_>,
+) -> io::Result<(Pid, i32)> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
     let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let parent = getpid();
     match fork_process(ForkRelation::Child).map_err(failed)? {
         ForkSide::Parent(launcher) => {
             drop(to);
-            read_answer(from).map(|report| (launcher, report)).inspect_err(|_| {
-                // The launcher has reported why it ends.
-                let _ = waitpid(Some(launcher), WaitOptions::empty());
-            })
+            read_answer(from)
+                .map(|report| (launcher, report))
+                .inspect_err(|_| {
+                    // The launcher has reported why it ends.
+                    let _ = waitpid(Some(launcher), WaitOptions::empty());
+                })
         }
         ForkSide::Child => {
             drop(from);
@@ -128,12 +148,16 @@ fn fork_launcher(plan: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram<
 /// Reads the launcher's messages until it is done, and returns the number of its report.
 fn read_answer(pipe: OwnedFd) -> io::Result<i32> {
     let mut words = String::new();
-    File::from(pipe).read_to_string(&mut words).map_err(|error| SetupStage::Launch.to_error(&error))?;
+    File::from(pipe)
+        .read_to_string(&mut words)
+        .map_err(|error| SetupStage::Launch.to_error(&error))?;
     let lost = || SetupStage::Launch.to_error(&io::Error::from_raw_os_error(0));
     let last = words.lines().last().ok_or_else(lost)?;
     match last.strip_prefix("ready ") {
         Some(report) => report.parse().map_err(|_| lost()),
-        None => Err(last.parse().map_or_else(|_| lost(), io::Error::from_raw_os_error)),
+        None => Err(last
+            .parse()
+            .map_or_else(|_| lost(), io::Error::from_raw_os_error)),
     }
 }
 
@@ -147,7 +171,9 @@ pub(crate) fn remove_folder(folder: &Path) {
         let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         folders.extend(
-            entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
+            entries
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path()),
         );
     }
     // Anything that remains belongs to another user, and nobody is left to be told.

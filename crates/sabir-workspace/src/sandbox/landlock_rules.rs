@@ -12,8 +12,9 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope,
 };
 
 use rustix::fs::{FileType, fstat};
@@ -27,8 +28,14 @@ const LEAST: ABI = ABI::V3;
 const NEWEST: ABI = ABI::V7;
 
 /// The devices that may be read and written, if they exist.
-pub(super) const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+pub(super) const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
 /// The terminals, one of which may be the command's own.
 const TERMINALS: [&str; 2] = ["/dev/pts", "/dev/ptmx"];
 
@@ -47,7 +54,11 @@ pub(super) struct LandlockRights<'a> {
 /// Restricts this process permanently. Returns the kernel's Landlock version, 0 if it has none and
 /// the tier can do without.
 pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, RulesetError> {
-    let least = if rights.tier == SandboxTier::One { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
+    let least = if rights.tier == SandboxTier::One {
+        CompatLevel::HardRequirement
+    } else {
+        CompatLevel::BestEffort
+    };
     let mut rules = Ruleset::default()
         .set_compatibility(least)
         // Required in tier 1: the rights of the minimum version. Newer rights are used if the
@@ -67,24 +78,39 @@ pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, Rules
             rules = allow_path(rules, Path::new("/"), AccessFs::ReadDir.into())?;
             let mut hidden = rights.hide.to_vec();
             hidden.push(PathBuf::from("/dev"));
-            let shown = rights.read.iter().flat_map(|path| paths_beside(path, rights.hide));
-            for path in paths_beside(Path::new("/"), &hidden).into_iter().chain(shown) {
+            let shown = rights
+                .read
+                .iter()
+                .flat_map(|path| paths_beside(path, rights.hide));
+            for path in paths_beside(Path::new("/"), &hidden)
+                .into_iter()
+                .chain(shown)
+            {
                 rules = allow_path(rules, &path, read)?;
             }
         }
         SandboxTier::Two => {
             rules = allow_path(rules, Path::new("/"), read)?;
-            rules = allow_path(rules, Path::new("/dev/shm"), AccessFs::from_all(NEWEST) & !device_nodes())?;
+            rules = allow_path(
+                rules,
+                Path::new("/dev/shm"),
+                AccessFs::from_all(NEWEST) & !device_nodes(),
+            )?;
         }
     }
     for folder in rights.write {
         rules = allow_path(rules, folder, AccessFs::from_all(NEWEST) & !device_nodes())?;
     }
     for device in DEVICES {
-        rules = allow_path(rules, Path::new(device), AccessFs::from_file(NEWEST) & !BitFlags::from(AccessFs::Execute))?;
+        rules = allow_path(
+            rules,
+            Path::new(device),
+            AccessFs::from_file(NEWEST) & !BitFlags::from(AccessFs::Execute),
+        )?;
     }
     for terminal in TERMINALS {
-        let access = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
+        let access =
+            AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
         rules = allow_path(rules, Path::new(terminal), access)?;
     }
     let status = rules.restrict_self()?;
@@ -92,7 +118,11 @@ pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, Rules
         LandlockStatus::Available { effective_abi, .. } => effective_abi as i32,
         _ => 0,
     };
-    Ok(if status.ruleset == RulesetStatus::NotEnforced { 0 } else { abi })
+    Ok(if status.ruleset == RulesetStatus::NotEnforced {
+        0
+    } else {
+        abi
+    })
 }
 
 /// Returns the rights to create devices and to control them.
@@ -101,17 +131,36 @@ fn device_nodes() -> BitFlags<AccessFs> {
 }
 
 /// Adds a rule. A missing path needs none; a file accepts only the rights of files.
-fn allow_path(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
-    let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
-    let is_folder = fstat(&handle).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
-    let access = if is_folder { access } else { access & AccessFs::from_file(NEWEST) };
-    if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(handle, access)) }
+fn allow_path(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let Ok(handle) = PathFd::new(path) else {
+        return Ok(rules);
+    };
+    let is_folder = fstat(&handle)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+    let access = if is_folder {
+        access
+    } else {
+        access & AccessFs::from_file(NEWEST)
+    };
+    if access.is_empty() {
+        Ok(rules)
+    } else {
+        rules.add_rule(PathBeneath::new(handle, access))
+    }
 }
 
 /// Returns the largest files and folders at or below `top` that contain none of the hidden paths,
 /// which are canonical.
 pub(super) fn paths_beside(top: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
-    let hidden: Vec<&Path> = hidden.iter().map(PathBuf::as_path).filter(|path| path.starts_with(top)).collect();
+    let hidden: Vec<&Path> = hidden
+        .iter()
+        .map(PathBuf::as_path)
+        .filter(|path| path.starts_with(top))
+        .collect();
     let mut shown = Vec::new();
     collect_beside(top.to_path_buf(), &hidden, &mut shown);
     shown
@@ -130,14 +179,20 @@ fn collect_beside(top: PathBuf, hidden: &[&Path], shown: &mut Vec<PathBuf>) {
     let depth = top.components().count();
     let mut ways: HashMap<&OsStr, Vec<&Path>> = HashMap::new();
     for path in hidden {
-        let name = path.components().nth(depth).map(Component::as_os_str).unwrap_or_default();
+        let name = path
+            .components()
+            .nth(depth)
+            .map(Component::as_os_str)
+            .unwrap_or_default();
         ways.entry(name).or_default().push(path);
     }
     // A folder that cannot be listed cannot be allowed in part either.
     for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
         // The target of a link is judged at its own place.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
-            let inside = ways.get(entry.file_name().as_os_str()).map_or(&[][..], Vec::as_slice);
+            let inside = ways
+                .get(entry.file_name().as_os_str())
+                .map_or(&[][..], Vec::as_slice);
             collect_beside(entry.path(), inside, shown);
         }
     }
@@ -150,25 +205,41 @@ mod tests {
     #[track_caller]
     fn check(hidden: &[&str], expected: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["home/.ssh/id", "home/.config/gh/hosts", "home/.config/app/x", "home/a", "etc/x"] {
+        for name in [
+            "home/.ssh/id",
+            "home/.config/gh/hosts",
+            "home/.config/app/x",
+            "home/a",
+            "etc/x",
+        ] {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        std::os::unix::fs::symlink(folder.path().join("home/.ssh"), folder.path().join("keys")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("home/.ssh"), folder.path().join("keys"))
+            .unwrap();
         let hidden: Vec<PathBuf> = hidden.iter().map(|name| folder.path().join(name)).collect();
         let mut found = paths_beside(folder.path(), &hidden);
         found.sort();
-        let expected: Vec<PathBuf> = expected.iter().map(|name| folder.path().join(name)).collect();
+        let expected: Vec<PathBuf> = expected
+            .iter()
+            .map(|name| folder.path().join(name))
+            .collect();
         assert_eq!(found, expected);
     }
 
     #[test]
     fn everything_beside_what_is_hidden() {
         check(&["home/.ssh"], &["etc", "home/.config", "home/a"]);
-        check(&["home/.ssh", "home/.config/gh"], &["etc", "home/.config/app", "home/a"]);
+        check(
+            &["home/.ssh", "home/.config/gh"],
+            &["etc", "home/.config/app", "home/a"],
+        );
         check(&["home"], &["etc"]);
         check(&["home", "home/.ssh"], &["etc"]);
-        check(&["home/.ss"], &["etc", "home/.config", "home/.ssh", "home/a"]);
+        check(
+            &["home/.ss"],
+            &["etc", "home/.config", "home/.ssh", "home/a"],
+        );
     }
 }

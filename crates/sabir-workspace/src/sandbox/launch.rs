@@ -13,11 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 use rustix::stdio::{dup2_stdin, stdout};
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
+    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_no_new_privs,
 };
 
 use super::environment::LaunchProgram;
@@ -46,7 +49,10 @@ pub(super) fn run_launcher(
     match launch_program(plan, tier, program, parent, &mut status) {
         Ok(code) => code,
         Err(error) => {
-            write_status(status.as_ref(), &format!("{}\n", error.raw_os_error().unwrap_or(0)));
+            write_status(
+                status.as_ref(),
+                &format!("{}\n", error.raw_os_error().unwrap_or(0)),
+            );
             1
         }
     }
@@ -68,9 +74,14 @@ fn launch_program(
     }
     // After the namespaces: the filter denies the calls that create and mount them.
     let landlock = confine_process(plan, tier)?;
-    write_status(status.as_ref(), &format!("ready {}\n", tier.report_number(landlock)));
+    write_status(
+        status.as_ref(),
+        &format!("ready {}\n", tier.report_number(landlock)),
+    );
     let mut command = Command::new(program.path);
-    command.args(program.arguments).envs(temp_environment(plan, tier));
+    command
+        .args(program.arguments)
+        .envs(temp_environment(plan, tier));
     Err(command.exec())
 }
 
@@ -78,9 +89,11 @@ fn launch_program(
 /// default signal handling, and writable files in `/proc`.
 fn prepare_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
     match device {
-        OutputDevice::Pipe => {
-            dup2_stdin(rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?
-        }
+        OutputDevice::Pipe => dup2_stdin(rustix::fs::open(
+            "/dev/null",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)?,
         OutputDevice::Terminal => dup2_stdin(stdout())?,
     }
     kernel::detach_process(parent, device)?;
@@ -89,9 +102,22 @@ fn prepare_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
 
 /// Returns the environment variables for temporary files and caches.
 fn temp_environment(plan: &SandboxPlan, tier: SandboxTier) -> Vec<(String, PathBuf)> {
-    let tmp = if tier == SandboxTier::Two { Path::new("/tmp") } else { &plan.tmp };
-    let caches = plan.caches.iter().map(|name| (name.clone(), tmp.join(".cache").join(name.to_ascii_lowercase())));
-    ["TMPDIR", "TMP", "TEMP"].map(|name| (name.to_owned(), tmp.to_path_buf())).into_iter().chain(caches).collect()
+    let tmp = if tier == SandboxTier::Two {
+        Path::new("/tmp")
+    } else {
+        &plan.tmp
+    };
+    let caches = plan.caches.iter().map(|name| {
+        (
+            name.clone(),
+            tmp.join(".cache").join(name.to_ascii_lowercase()),
+        )
+    });
+    ["TMPDIR", "TMP", "TEMP"]
+        .map(|name| (name.to_owned(), tmp.to_path_buf()))
+        .into_iter()
+        .chain(caches)
+        .collect()
 }
 
 /// Applies all restrictions that concern only this process and its children.
@@ -100,11 +126,23 @@ fn confine_process(plan: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
     drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))?;
     let write = plan.writable_folders(tier);
     // Without mounts, nothing inside a writable folder can be hidden.
-    if tier == SandboxTier::One && plan.hide.iter().any(|path| write.iter().any(|folder| path.starts_with(folder))) {
+    if tier == SandboxTier::One
+        && plan
+            .hide
+            .iter()
+            .any(|path| write.iter().any(|folder| path.starts_with(folder)))
+    {
         return Err(SetupStage::Secrets.to_error(&io::Error::from_raw_os_error(0)));
     }
-    let rights = LandlockRights { tier, network: plan.network, write: &write, read: &plan.read, hide: &plan.hide };
-    let landlock = restrict_process(&rights).map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))?;
+    let rights = LandlockRights {
+        tier,
+        network: plan.network,
+        write: &write,
+        read: &plan.read,
+        hide: &plan.hide,
+    };
+    let landlock = restrict_process(&rights)
+        .map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))?;
     let program = syscall_filter::build_filter(tier, plan.network);
     syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))?;
     Ok(landlock)
@@ -115,7 +153,10 @@ fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
     let mut number = None;
     let mut next = Some(error);
     while let Some(error) = next {
-        number = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).or(number);
+        number = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::raw_os_error)
+            .or(number);
         next = error.source();
     }
     io::Error::from_raw_os_error(number.unwrap_or(0))
@@ -123,10 +164,20 @@ fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
 
 /// Lowers resource limits; none is raised.
 fn lower_limits() -> io::Result<()> {
-    for (resource, most) in [(Resource::Core, 0), (Resource::Fsize, LARGEST_FILE), (Resource::Nproc, PROCESSES)] {
+    for (resource, most) in [
+        (Resource::Core, 0),
+        (Resource::Fsize, LARGEST_FILE),
+        (Resource::Nproc, PROCESSES),
+    ] {
         let Rlimit { current, maximum } = getrlimit(resource);
         let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
-        setrlimit(resource, Rlimit { current: lower(current), maximum: lower(maximum) })?;
+        setrlimit(
+            resource,
+            Rlimit {
+                current: lower(current),
+                maximum: lower(maximum),
+            },
+        )?;
     }
     Ok(())
 }
@@ -137,10 +188,15 @@ fn drop_privileges() -> io::Result<()> {
     clear_ambient_capability_set()?;
     // Without the right to shorten these lists they do not matter either: with `no_new_privs`,
     // programs grant nothing.
-    if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
+    if capabilities(None)?
+        .effective
+        .contains(CapabilitySet::SETPCAP)
+    {
         for bit in 0..u64::BITS {
             // The first unknown number is one past the last capability.
-            if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)).is_err() {
+            if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit))
+                .is_err()
+            {
                 break;
             }
         }
@@ -152,7 +208,14 @@ fn drop_privileges() -> io::Result<()> {
         )?;
     }
     let none = CapabilitySet::empty();
-    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+    Ok(set_capabilities(
+        None,
+        CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        },
+    )?)
 }
 
 fn write_status(status: Option<&OwnedFd>, words: &str) {

@@ -90,7 +90,10 @@ pub(super) struct WorkspaceMasks {
 impl WorkspaceMasks {
     /// Finds the protected paths at the top of the workspace, and places masks for missing ones.
     pub(super) fn put_masks(top: &Path) -> io::Result<(Self, ProtectedPaths)> {
-        let masks = Self { top: top.to_path_buf(), lock: File::open(top)? };
+        let masks = Self {
+            top: top.to_path_buf(),
+            lock: File::open(top)?,
+        };
         for _ in 0..TRIES {
             if flock(&masks.lock, FlockOperation::NonBlockingLockShared).is_ok() {
                 break;
@@ -101,19 +104,29 @@ impl WorkspaceMasks {
         for entry in fs::read_dir(top)?.flatten() {
             let name = entry.file_name();
             // A link is not covered here; its target is, if that is protected.
-            let plain = entry.file_type().is_ok_and(|kind| kind.is_file() || (kind.is_dir() && name != GIT));
+            let plain = entry
+                .file_type()
+                .is_ok_and(|kind| kind.is_file() || (kind.is_dir() && name != GIT));
             if plain && protected_paths::find_protection_reason(Path::new(&name)).is_some() {
                 protected.existing.push(entry.path());
             }
         }
         // Hooks and configuration of submodules run programs just like the repository's own.
-        let modules = fs::read_dir(top.join(".git/modules")).into_iter().flatten().flatten();
-        let modules = modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
-        protected.existing.extend(modules.filter(|path| path.exists()));
+        let modules = fs::read_dir(top.join(".git/modules"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let modules =
+            modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
+        protected
+            .existing
+            .extend(modules.filter(|path| path.exists()));
         // Created with their final mode, since a later change of mode would cost as much as
         // creating them. The umask may be changed because this process has one thread.
         let usual = umask(Mode::empty());
-        let put = MASKED.iter().try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut protected));
+        let put = MASKED
+            .iter()
+            .try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut protected));
         umask(usual);
         put?;
         protected.existing.sort();
@@ -140,28 +153,45 @@ impl Drop for WorkspaceMasks {
     }
 }
 
-fn guard_name(top: &Path, name: &str, kind: MaskKind, protected: &mut ProtectedPaths) -> io::Result<()> {
+fn guard_name(
+    top: &Path,
+    name: &str,
+    kind: MaskKind,
+    protected: &mut ProtectedPaths,
+) -> io::Result<()> {
     let path = top.join(name);
     let parent = path.parent().filter(|parent| *parent != top);
     let exists = |path: &Path| fs::symlink_metadata(path).ok();
-    let covered = |parent: &Path| protected.existing.iter().chain(&protected.missing).any(|path| path == parent);
+    let covered = |parent: &Path| {
+        protected
+            .existing
+            .iter()
+            .chain(&protected.missing)
+            .any(|path| path == parent)
+    };
     match (exists(&path), parent.map(|parent| (parent, exists(parent)))) {
         // The parent is covered as a whole, or is a file or a link to elsewhere.
         (_, Some((parent, Some(found)))) if !found.is_dir() || covered(parent) => {}
         // The parent is another command's mask.
-        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => protected.missing.push(parent.to_path_buf()),
+        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => {
+            protected.missing.push(parent.to_path_buf())
+        }
         // A command may create a repository; git's programs in it are checked whenever git is to
         // run.
         (_, Some((parent, None))) if parent.ends_with(GIT) => {}
         (_, Some((parent, None))) => make_mask(parent, MaskKind::Folder, protected)?,
         (Some(found), parent) => {
-            protected.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            protected
+                .pinned
+                .extend(parent.map(|(parent, _)| parent.to_path_buf()));
             if !found.is_symlink() {
                 protected.existing.push(path);
             }
         }
         (None, parent) => {
-            protected.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            protected
+                .pinned
+                .extend(parent.map(|(parent, _)| parent.to_path_buf()));
             make_mask(&path, kind, protected)?;
         }
     }
@@ -171,9 +201,8 @@ fn guard_name(top: &Path, name: &str, kind: MaskKind, protected: &mut ProtectedP
 fn make_mask(path: &Path, kind: MaskKind, protected: &mut ProtectedPaths) -> io::Result<()> {
     let made = match kind {
         MaskKind::Folder => mkdir(path, Mode::from_raw_mode(FOLDER_MODE)).map_err(io::Error::from),
-        MaskKind::File => {
-            File::create_new(path).and_then(|_| fs::set_permissions(path, Permissions::from_mode(FILE_MODE)))
-        }
+        MaskKind::File => File::create_new(path)
+            .and_then(|_| fs::set_permissions(path, Permissions::from_mode(FILE_MODE))),
         MaskKind::Nothing => return Ok(()),
     };
     match made {
@@ -188,11 +217,17 @@ fn make_mask(path: &Path, kind: MaskKind, protected: &mut ProtectedPaths) -> io:
 
 /// Removes a mask. If somebody outside has put content there, it stays, as if they had created it.
 fn remove_mask(path: &Path) {
-    let Ok(found) = fs::symlink_metadata(path) else { return };
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return;
+    };
     if !has_mask_mode(&found) {
         return;
     }
-    let gone = if found.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+    let gone = if found.is_dir() {
+        fs::remove_dir(path)
+    } else {
+        fs::remove_file(path)
+    };
     if gone.is_err() {
         // The mask is not empty any more, so it becomes a normal folder; if its mode cannot be
         // changed, it keeps it.
@@ -223,7 +258,11 @@ pub(super) fn masked_names() -> impl Iterator<Item = &'static str> {
 /// with the command.
 pub fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
     // The name is compared first, which avoids a system call for nearly all names.
-    let is_name = |(masked, _): &(&str, MaskKind)| masked.split('/').any(|part| part.as_bytes() == name.as_bytes());
+    let is_name = |(masked, _): &(&str, MaskKind)| {
+        masked
+            .split('/')
+            .any(|part| part.as_bytes() == name.as_bytes())
+    };
     MASKED.iter().any(is_name)
         && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
@@ -231,7 +270,9 @@ pub fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
 
 /// Returns true if a mask is at this path, relative to the top of a workspace.
 pub(crate) fn is_masked_at(top: BorrowedFd<'_>, path: &Path) -> bool {
-    MASKED.iter().any(|(name, _)| Path::new(name).starts_with(path))
+    MASKED
+        .iter()
+        .any(|(name, _)| Path::new(name).starts_with(path))
         && statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
 }
@@ -248,8 +289,10 @@ mod tests {
     use super::*;
 
     fn names(top: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(top).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(top)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -260,14 +303,23 @@ mod tests {
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
         let (first, protected) = WorkspaceMasks::put_masks(folder.path()).unwrap();
-        assert!(protected.missing.contains(&folder.path().join(".git/config")), "{protected:?}");
+        assert!(
+            protected
+                .missing
+                .contains(&folder.path().join(".git/config")),
+            "{protected:?}"
+        );
         let (second, _) = WorkspaceMasks::put_masks(folder.path()).unwrap();
         drop(first);
         assert!(folder.path().join(".vscode").exists());
         let handle = File::open(folder.path()).unwrap();
         for name in names(folder.path()) {
             let ours = is_mask(handle.as_fd(), name.as_ref());
-            assert_eq!(ours, !["CLAUDE.md", ".git"].contains(&name.as_str()), "{name}");
+            assert_eq!(
+                ours,
+                !["CLAUDE.md", ".git"].contains(&name.as_str()),
+                "{name}"
+            );
         }
         drop(second);
         assert_eq!(names(folder.path()), [".git", "CLAUDE.md"]);
@@ -282,7 +334,13 @@ mod tests {
         let WorkspaceMasks { top, lock } = &killed;
         flock(lock, FlockOperation::Unlock).unwrap();
         let (next, protected) = WorkspaceMasks::put_masks(top).unwrap();
-        assert!(protected.missing.iter().chain(&protected.existing).any(|path| path.ends_with(".idea")));
+        assert!(
+            protected
+                .missing
+                .iter()
+                .chain(&protected.existing)
+                .any(|path| path.ends_with(".idea"))
+        );
         fs::write(folder.path().join(".idea/made-by-the-user"), "").unwrap();
         drop(next);
         assert_eq!(names(folder.path()), [".idea"]);

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount,
+    open_tree,
 };
 
 use super::landlock_rules::DEVICES;
@@ -33,7 +34,10 @@ const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file
 /// Builds the mounts. `protected` lists the paths of the workspace that must not be changed.
 pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> io::Result<()> {
     // First of all, cut the propagation: otherwise these mounts could show up outside.
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )?;
     let mut temporary = Vec::new();
     for place in TEMPORARY {
         // A link, for instance to the other one, needs no mount.
@@ -56,7 +60,12 @@ pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> 
     let writable = plan.write.len();
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     add_mount_attributes(root.as_fd(), ALL, MountScope::Tree)?;
-    mount_fresh(c"proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY, Path::new("/proc"))?;
+    mount_fresh(
+        c"proc",
+        &[],
+        MountAttrFlags::MOUNT_ATTR_RDONLY,
+        Path::new("/proc"),
+    )?;
     arrange_devices(devices)?;
     for (place, tree) in temporary {
         harden_tree(&tree, 0)?;
@@ -85,16 +94,28 @@ fn protect_paths(protected: &ProtectedPaths) -> io::Result<()> {
         harden_tree(&tree, READ_ONLY)?;
         attach_tree(&tree, path)?;
     }
-    protected.missing.iter().try_for_each(|path| cover_path(path, EMPTY))
+    protected
+        .missing
+        .iter()
+        .try_for_each(|path| cover_path(path, EMPTY))
 }
 
 /// Mounts private devices, pseudo-terminals and shared memory.
 fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
     let none = MountAttrFlags::empty();
-    mount_fresh(c"tmpfs", &[(c"mode", c"0755"), (c"size", c"64k")], none, Path::new("/dev"))?;
+    mount_fresh(
+        c"tmpfs",
+        &[(c"mode", c"0755"), (c"size", c"64k")],
+        none,
+        Path::new("/dev"),
+    )?;
     for (device, tree) in devices {
         fs::write(device, "")?;
-        add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, MountScope::Mount)?;
+        add_mount_attributes(
+            tree.as_fd(),
+            libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC,
+            MountScope::Mount,
+        )?;
         attach_tree(&tree, Path::new(device))?;
     }
     for folder in ["/dev/pts", "/dev/shm", "/dev/.empty", EMPTY[0], CLOSED[0]] {
@@ -107,15 +128,37 @@ fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
         // program.
         fs::set_permissions(closed, fs::Permissions::from_mode(0o0))?;
     }
-    mount_fresh(c"devpts", &[(c"newinstance", c""), (c"ptmxmode", c"0666")], none, Path::new("/dev/pts"))?;
-    mount_fresh(c"tmpfs", &[(c"mode", c"1777")], MountAttrFlags::MOUNT_ATTR_NODEV, Path::new("/dev/shm"))?;
-    let links =
-        [("pts/ptmx", "ptmx"), ("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr")];
-    links.iter().try_for_each(|(target, name)| symlink(target, Path::new("/dev").join(name)))
+    mount_fresh(
+        c"devpts",
+        &[(c"newinstance", c""), (c"ptmxmode", c"0666")],
+        none,
+        Path::new("/dev/pts"),
+    )?;
+    mount_fresh(
+        c"tmpfs",
+        &[(c"mode", c"1777")],
+        MountAttrFlags::MOUNT_ATTR_NODEV,
+        Path::new("/dev/shm"),
+    )?;
+    let links = [
+        ("pts/ptmx", "ptmx"),
+        ("/proc/self/fd", "fd"),
+        ("fd/0", "stdin"),
+        ("fd/1", "stdout"),
+        ("fd/2", "stderr"),
+    ];
+    links
+        .iter()
+        .try_for_each(|(target, name)| symlink(target, Path::new("/dev").join(name)))
 }
 
 /// Mounts a new file system.
-fn mount_fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags, at: &Path) -> io::Result<()> {
+fn mount_fresh(
+    kind: &CStr,
+    options: &[(&CStr, &CStr)],
+    attributes: MountAttrFlags,
+    at: &Path,
+) -> io::Result<()> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (name, value) in options {
         match value.is_empty() {
@@ -124,22 +167,44 @@ fn mount_fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFla
         }
     }
     fsconfig_create(context.as_fd())?;
-    let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    attach_tree(&fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?, at)
+    let attributes =
+        attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    attach_tree(
+        &fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?,
+        at,
+    )
 }
 
 /// Clones a file tree, not mounted anywhere yet.
 fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
-    let recursive = if path.is_dir() { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
-    Ok(open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive)?)
+    let recursive = if path.is_dir() {
+        OpenTreeFlags::AT_RECURSIVE
+    } else {
+        OpenTreeFlags::empty()
+    };
+    Ok(open_tree(
+        CWD,
+        path,
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive,
+    )?)
 }
 
 fn harden_tree(tree: &OwnedFd, more: u64) -> io::Result<()> {
-    add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID | more, MountScope::Tree)
+    add_mount_attributes(
+        tree.as_fd(),
+        libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID | more,
+        MountScope::Tree,
+    )
 }
 
 fn attach_tree(tree: &OwnedFd, at: &Path) -> io::Result<()> {
-    Ok(move_mount(tree.as_fd(), c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+    Ok(move_mount(
+        tree.as_fd(),
+        c"",
+        CWD,
+        at,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )?)
 }
 
 /// Creates a mount point if the new `/tmp` hides the original one; it is removed with the private
@@ -150,14 +215,23 @@ fn make_mount_point(path: &Path, is_folder: bool) -> io::Result<()> {
     }
     let folder = if is_folder { Some(path) } else { path.parent() };
     if let Some(folder) = folder {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
     }
-    if is_folder { Ok(()) } else { fs::write(path, "") }
+    if is_folder {
+        Ok(())
+    } else {
+        fs::write(path, "")
+    }
 }
 
 /// Covers a file or folder, if it is visible at all, with one that cannot be written.
 fn cover_path(path: &Path, [folder, file]: [&str; 2]) -> io::Result<()> {
-    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    let Ok(found) = fs::metadata(path) else {
+        return Ok(());
+    };
     let tree = clone_tree(Path::new(if found.is_dir() { folder } else { file }))?;
     add_mount_attributes(tree.as_fd(), ALL, MountScope::Mount)?;
     attach_tree(&tree, path)

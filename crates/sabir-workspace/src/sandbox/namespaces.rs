@@ -36,11 +36,16 @@ pub(super) enum NamespaceRole {
 }
 
 /// Creates the namespaces and everything in them. `status` is the pipe to the supervisor.
-pub(super) fn enter_namespaces(plan: &SandboxPlan, status: &mut Option<OwnedFd>) -> io::Result<NamespaceRole> {
+pub(super) fn enter_namespaces(
+    plan: &SandboxPlan,
+    status: &mut Option<OwnedFd>,
+) -> io::Result<NamespaceRole> {
     let failed = |stage: SetupStage| move |error: io::Error| stage.to_error(&error);
-    let folder = rustix::process::getcwd(Vec::new()).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
+    let folder = rustix::process::getcwd(Vec::new())
+        .map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
     map_user(plan.network)?;
-    let (ends, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| SetupStage::Process.to_error(&error.into()))?;
+    let (ends, end) = pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
     match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(_) => {
             // The supervisor waits for the end of the status pipe, so this copy must not stay open.
@@ -49,7 +54,8 @@ pub(super) fn enter_namespaces(plan: &SandboxPlan, status: &mut Option<OwnedFd>)
         }
         ForkSide::Child => drop(ends),
     }
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| SetupStage::Process.to_error(&error.into()))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
     if is_deserted(status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
@@ -99,7 +105,16 @@ fn map_user(network: NetworkAccess) -> io::Result<()> {
 fn is_deserted(status: Option<&OwnedFd>) -> bool {
     let Some(status) = status else { return true };
     let mut waited = [PollFd::new(status, PollFlags::empty())];
-    !matches!(poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+    !matches!(
+        poll(
+            &mut waited,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0
+            })
+        ),
+        Ok(0)
+    )
 }
 
 /// Runs the first process: reaps until no child is left, and reports how the shell ended, as two

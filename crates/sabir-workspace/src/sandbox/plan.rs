@@ -7,7 +7,12 @@ use std::path::{Path, PathBuf};
 use super::{NetworkAccess, SandboxLevel, SandboxTier, environment};
 
 /// The environment variables of cache folders, which are mostly in the home folder.
-const CACHES: [&str; 4] = ["XDG_CACHE_HOME", "GOCACHE", "npm_config_cache", "PIP_CACHE_DIR"];
+const CACHES: [&str; 4] = [
+    "XDG_CACHE_HOME",
+    "GOCACHE",
+    "npm_config_cache",
+    "PIP_CACHE_DIR",
+];
 
 /// The plan of a sandbox. All paths are absolute and canonical.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,12 +59,41 @@ impl SandboxPlan {
     /// Encodes the plan as pairs of a key and a value.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["level".into(), self.level.to_string().into()];
-        let network = if self.network == NetworkAccess::Allowed { "allowed" } else { "denied" };
-        words.extend(["network".into(), network.into(), "tmp".into(), self.tmp.clone().into()]);
-        words.extend(["stay".into(), if self.stay == TempDirLifetime::Task { "task" } else { "command" }.into()]);
-        words.extend(self.memory_mib.iter().flat_map(|most| ["memory".into(), most.to_string().into()]));
-        words.extend(self.caches.iter().flat_map(|name| ["cache".into(), name.into()]));
-        let ProtectedPaths { pinned, existing, missing } = &self.protected;
+        let network = if self.network == NetworkAccess::Allowed {
+            "allowed"
+        } else {
+            "denied"
+        };
+        words.extend([
+            "network".into(),
+            network.into(),
+            "tmp".into(),
+            self.tmp.clone().into(),
+        ]);
+        words.extend([
+            "stay".into(),
+            if self.stay == TempDirLifetime::Task {
+                "task"
+            } else {
+                "command"
+            }
+            .into(),
+        ]);
+        words.extend(
+            self.memory_mib
+                .iter()
+                .flat_map(|most| ["memory".into(), most.to_string().into()]),
+        );
+        words.extend(
+            self.caches
+                .iter()
+                .flat_map(|name| ["cache".into(), name.into()]),
+        );
+        let ProtectedPaths {
+            pinned,
+            existing,
+            missing,
+        } = &self.protected;
         let lists = [
             ("write", &self.write),
             ("read", &self.read),
@@ -69,7 +103,10 @@ impl SandboxPlan {
             ("mask", missing),
         ];
         for (key, list) in lists {
-            words.extend(list.iter().flat_map(|path| [OsString::from(key), path.clone().into()]));
+            words.extend(
+                list.iter()
+                    .flat_map(|path| [OsString::from(key), path.clone().into()]),
+            );
         }
         words
     }
@@ -144,9 +181,15 @@ impl SandboxPlan {
 pub(super) fn moved_caches(write: &[PathBuf], env: &[(String, String)]) -> Vec<String> {
     let is_writable = |name: &str| {
         let last = env.iter().rfind(|(known, _)| known == name);
-        last.is_some_and(|(_, path)| write.iter().any(|folder| Path::new(path).starts_with(folder)))
+        last.is_some_and(|(_, path)| {
+            write
+                .iter()
+                .any(|folder| Path::new(path).starts_with(folder))
+        })
     };
-    let moved = CACHES.iter().filter(|name| !is_writable(name) && !is_writable("HOME"));
+    let moved = CACHES
+        .iter()
+        .filter(|name| !is_writable(name) && !is_writable("HOME"));
     moved.map(|name| (*name).to_owned()).collect()
 }
 
@@ -157,13 +200,19 @@ mod tests {
     #[test]
     fn caches_that_can_be_written_stay() {
         let moved = |entries: &[(&str, &str)]| {
-            let env: Vec<_> = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let env: Vec<_> = entries
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
             moved_caches(&["/w".into()], &env).len()
         };
         assert_eq!(moved(&[]), 4);
         assert_eq!(moved(&[("HOME", "/home/ada"), ("GOCACHE", "/w/.go")]), 3);
         assert_eq!(moved(&[("HOME", "/w/home")]), 0);
-        assert_eq!(moved(&[("GOCACHE", "/w/.go"), ("GOCACHE", "/elsewhere")]), 4);
+        assert_eq!(
+            moved(&[("GOCACHE", "/w/.go"), ("GOCACHE", "/elsewhere")]),
+            4
+        );
     }
 
     #[test]

@@ -38,11 +38,18 @@ pub(super) fn build_profile(plan: &SandboxPlan) -> String {
     let mut text = BASE.to_owned();
     text.push_str(&profile_rule("deny file-read* file-write*", &plan.hide));
     text.push_str(&profile_rule("allow file-read*", &plan.read));
-    text.push_str(&profile_rule("allow file-write*", plan.write.iter().chain([&plan.tmp])));
+    text.push_str(&profile_rule(
+        "allow file-write*",
+        plan.write.iter().chain([&plan.tmp]),
+    ));
     if let Some(top) = plan.write.first() {
         let protected: Vec<PathBuf> = masks::masked_names().map(|name| top.join(name)).collect();
         text.push_str(&profile_rule("deny file-write*", &protected));
-        let inside: Vec<&PathBuf> = plan.hide.iter().filter(|path| path.starts_with(top)).collect();
+        let inside: Vec<&PathBuf> = plan
+            .hide
+            .iter()
+            .filter(|path| path.starts_with(top))
+            .collect();
         text.push_str(&profile_rule("deny file-read* file-write*", inside));
     }
     if plan.network == NetworkAccess::Allowed {
@@ -53,12 +60,25 @@ pub(super) fn build_profile(plan: &SandboxPlan) -> String {
 
 /// Formats one rule for some folders with everything below; empty without folders.
 fn profile_rule<'a>(what: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
-    let places: String = paths.into_iter().map(|path| format!(" (subpath {})", quote_path(path))).collect();
-    if places.is_empty() { String::new() } else { format!("({what}{places})\n") }
+    let places: String = paths
+        .into_iter()
+        .map(|path| format!(" (subpath {})", quote_path(path)))
+        .collect();
+    if places.is_empty() {
+        String::new()
+    } else {
+        format!("({what}{places})\n")
+    }
 }
 
 fn quote_path(path: &Path) -> String {
-    format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
+    format!(
+        "\"{}\"",
+        path.display()
+            .to_string()
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+    )
 }
 
 #[cfg(test)]
@@ -95,7 +115,9 @@ mod tests {
 
     #[test]
     fn protected_names_are_denied_after_their_folder_was_allowed() {
-        let protected: String = masks::masked_names().map(|name| format!(" (subpath \"/w/{name}\")")).collect();
+        let protected: String = masks::masked_names()
+            .map(|name| format!(" (subpath \"/w/{name}\")"))
+            .collect();
         let expected = format!(
             "(deny file-read* file-write* (subpath \"/h/.ssh\") (subpath \"/w/.env\"))\n(allow file-read* (subpath \"/w\"))\n\
              (allow file-write* (subpath \"/w\") (subpath \"/tmp/\\\"t\"))\n(deny file-write*{protected})\n\

@@ -57,7 +57,10 @@ impl Drop for LockedDir {
 fn create_locked(temporary: &Path) -> io::Result<LockedDir> {
     for _ in 0..TRIES {
         // The random name cannot be guessed, so nobody else can create it first.
-        let path = temporary.join(format!("{START}{:016x}", RandomState::new().hash_one(temporary)));
+        let path = temporary.join(format!(
+            "{START}{:016x}",
+            RandomState::new().hash_one(temporary)
+        ));
         make_private(&path)?;
         if let Ok(lock) = open_folder(&path)
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -83,8 +86,15 @@ pub(super) fn remove_if_unlocked(path: &Path) {
 fn remove_unlocked(temporary: &Path) {
     let user = getuid().as_raw();
     for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(START));
-        if ours && entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user) {
+        let ours = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(START));
+        if ours
+            && entry
+                .metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == user)
+        {
             remove_if_unlocked(&entry.path());
         }
     }

@@ -11,8 +11,8 @@
 //! ignores their upper half, so the filter must ignore it too.
 
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW,
-    SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W,
+    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, sock_filter,
 };
 
 use super::{NetworkAccess, SandboxTier};
@@ -39,8 +39,14 @@ const X32: u32 = 0x4000_0000;
 const NEWEST: u32 = 469;
 
 /// The flags of new namespaces: time, mount, cgroup, uts, ipc, user, pid, net.
-const NEW_NAMESPACES: u32 =
-    0x80 | 0x2_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
+const NEW_NAMESPACES: u32 = 0x80
+    | 0x2_0000
+    | 0x0200_0000
+    | 0x0400_0000
+    | 0x0800_0000
+    | 0x1000_0000
+    | 0x2000_0000
+    | 0x4000_0000;
 /// The same flags for `clone`, where the bit of the time namespace belongs to the exit signal.
 const CLONE_NAMESPACES: u32 = NEW_NAMESPACES & !0x80;
 
@@ -116,7 +122,13 @@ const DENIED: &[i64] = &[
 
 /// The calls denied in a tier without an IPC namespace: memory, queues and semaphores shared by all
 /// processes of the user.
-const SHARED: &[i64] = &[libc::SYS_shmget, libc::SYS_msgget, libc::SYS_semget, libc::SYS_mq_open, libc::SYS_mq_unlink];
+const SHARED: &[i64] = &[
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
 
 /// The denied device and file requests: forged terminal input, and flags of files.
 const IOCTLS: &[u32] = &[
@@ -147,15 +159,18 @@ const DATAGRAM: u32 = 2;
 /// Returns the sockets that may be opened. None can reach a path in the file system, where services
 /// of the machine listen.
 fn allowed_sockets(tier: SandboxTier, network: NetworkAccess) -> Vec<SocketKind> {
-    let tcp = INTERNET.iter().flat_map(|&family| [0, TCP].map(|protocol| (family, Some(STREAM), Some(protocol))));
+    let tcp = INTERNET
+        .iter()
+        .flat_map(|&family| [0, TCP].map(|protocol| (family, Some(STREAM), Some(protocol))));
     match (tier, network) {
         // Landlock controls only TCP, and not every way to connect, so no sockets at all.
         (SandboxTier::One, NetworkAccess::Denied) => Vec::new(),
         // Inside a private network, where tests may talk to their own servers.
         (SandboxTier::Two, NetworkAccess::Denied) => tcp.collect(),
         (_, NetworkAccess::Allowed) => {
-            let udp =
-                INTERNET.iter().flat_map(|&family| [0, UDP].map(|protocol| (family, Some(DATAGRAM), Some(protocol))));
+            let udp = INTERNET.iter().flat_map(|&family| {
+                [0, UDP].map(|protocol| (family, Some(DATAGRAM), Some(protocol)))
+            });
             // Routes and addresses can be read; changing them needs privileges.
             tcp.chain(udp).chain([(NETLINK, None, Some(0))]).collect()
         }
@@ -175,12 +190,20 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
     // `ENOSYS` makes programs use their fallback for older kernels.
     code.if_at_least(NEWEST + 1, errno_verdict(libc::ENOSYS));
     code.if_equal(call_number(libc::SYS_clone3), errno_verdict(libc::ENOSYS));
-    let shared = if tier == SandboxTier::One { SHARED } else { &[] };
+    let shared = if tier == SandboxTier::One {
+        SHARED
+    } else {
+        &[]
+    };
     for &call in DENIED.iter().chain(shared) {
         code.if_equal(call_number(call), errno_verdict(libc::EPERM));
     }
-    code.match_call(libc::SYS_unshare, |code| code.if_any_bit(argument_offset(0), NEW_NAMESPACES));
-    code.match_call(libc::SYS_clone, |code| code.if_any_bit(argument_offset(0), CLONE_NAMESPACES));
+    code.match_call(libc::SYS_unshare, |code| {
+        code.if_any_bit(argument_offset(0), NEW_NAMESPACES)
+    });
+    code.match_call(libc::SYS_clone, |code| {
+        code.if_any_bit(argument_offset(0), CLONE_NAMESPACES)
+    });
     code.match_call(libc::SYS_ioctl, |code| {
         code.load_field(argument_offset(1));
         for &request in IOCTLS {
@@ -197,7 +220,9 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
             code.unless_equal(0, errno_verdict(libc::EPERM));
         }
     });
-    code.match_call(libc::SYS_socket, |code| code.allow_sockets_only(&allowed_sockets(tier, network)));
+    code.match_call(libc::SYS_socket, |code| {
+        code.allow_sockets_only(&allowed_sockets(tier, network))
+    });
     // A pair of datagram sockets can be connected to a path; stream pairs cannot.
     code.match_call(libc::SYS_socketpair, |code| {
         code.allow_sockets_only(&[(UNIX, Some(STREAM), None), (UNIX, Some(SEQUENCE), None)])
@@ -222,7 +247,12 @@ impl BpfProgram {
     /// Appends an instruction; a jump skips `if_true` or `if_false` instructions.
     fn push_instruction(&mut self, code: u32, operand: u32, if_true: u8, if_false: u8) {
         // All codes fit 16 bits.
-        self.0.push(sock_filter { code: code as u16, jt: if_true, jf: if_false, k: operand });
+        self.0.push(sock_filter {
+            code: code as u16,
+            jt: if_true,
+            jf: if_false,
+            k: operand,
+        });
     }
 
     fn load_field(&mut self, place: u32) {
@@ -263,7 +293,12 @@ impl BpfProgram {
         inner.return_verdict(SECCOMP_RET_ALLOW);
         // A conditional jump reaches 255 instructions, an unconditional one any.
         self.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, call_number(call), 1, 0);
-        self.push_instruction(BPF_JMP, u32::try_from(inner.0.len()).unwrap_or(u32::MAX), 0, 0);
+        self.push_instruction(
+            BPF_JMP,
+            u32::try_from(inner.0.len()).unwrap_or(u32::MAX),
+            0,
+            0,
+        );
         self.0.append(&mut inner.0);
     }
 
@@ -272,7 +307,11 @@ impl BpfProgram {
         for &(family, kind, protocol) in sockets {
             let mut inner = Self(Vec::new());
             // Each failed comparison jumps past the row, which is at most nine instructions long.
-            let rows = [(0, None, Some(family)), (1, Some(KIND), kind), (2, None, protocol)];
+            let rows = [
+                (0, None, Some(family)),
+                (1, Some(KIND), kind),
+                (2, None, protocol),
+            ];
             let mut tests = Vec::new();
             for (argument, mask, wanted) in rows {
                 let Some(wanted) = wanted else { continue };

@@ -1,5 +1,8 @@
 //! Wraps the kernel calls that a sandbox needs and that have no safe interface.
-#![expect(unsafe_code, reason = "fork, mount attributes and seccomp filters have no safe interface")]
+#![expect(
+    unsafe_code,
+    reason = "fork, mount attributes and seccomp filters have no safe interface"
+)]
 
 use std::ffi::CStr;
 use std::io;
@@ -28,15 +31,30 @@ pub(super) enum ForkRelation {
 
 /// Forks this process, which must have no other threads.
 pub(super) fn fork_process(kin: ForkRelation) -> io::Result<ForkSide> {
-    let flags = libc::SIGCHLD | if kin == ForkRelation::Sibling { libc::CLONE_PARENT } else { 0 };
+    let flags = libc::SIGCHLD
+        | if kin == ForkRelation::Sibling {
+            libc::CLONE_PARENT
+        } else {
+            0
+        };
     // SAFETY: without CLONE_VM this is a fork; with one thread there is no lock that another could
     // hold. The stack is copied, the remaining arguments are unused with these flags, so their
     // order, which differs between machines, does not matter.
-    let number =
-        unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0_usize, 0_usize, 0_usize, 0_usize) };
+    let number = unsafe {
+        libc::syscall(
+            libc::SYS_clone,
+            libc::c_long::from(flags),
+            0_usize,
+            0_usize,
+            0_usize,
+            0_usize,
+        )
+    };
     match i32::try_from(number) {
         Ok(0) => Ok(ForkSide::Child),
-        Ok(pid @ 1..) => Pid::from_raw(pid).map(ForkSide::Parent).ok_or_else(io::Error::last_os_error),
+        Ok(pid @ 1..) => Pid::from_raw(pid)
+            .map(ForkSide::Parent)
+            .ok_or_else(io::Error::last_os_error),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -58,25 +76,57 @@ pub(super) enum MountScope {
 }
 
 /// Adds attributes (`MOUNT_ATTR_…`) to mounts. Needs Linux 5.12.
-pub(super) fn add_mount_attributes(root: BorrowedFd<'_>, attributes: u64, reach: MountScope) -> io::Result<()> {
-    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let flags = libc::AT_EMPTY_PATH | if reach == MountScope::Tree { libc::AT_RECURSIVE } else { 0 };
+pub(super) fn add_mount_attributes(
+    root: BorrowedFd<'_>,
+    attributes: u64,
+    reach: MountScope,
+) -> io::Result<()> {
+    let change = libc::mount_attr {
+        attr_set: attributes,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let flags = libc::AT_EMPTY_PATH
+        | if reach == MountScope::Tree {
+            libc::AT_RECURSIVE
+        } else {
+            0
+        };
     // SAFETY: the path is an empty C string, and `size` tells the kernel the length of the struct.
     let done = unsafe {
         let path = c"".as_ptr();
         let size = size_of::<libc::mount_attr>();
-        libc::syscall(libc::SYS_mount_setattr, root.as_raw_fd(), path, flags, &raw const change, size)
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            root.as_raw_fd(),
+            path,
+            flags,
+            &raw const change,
+            size,
+        )
     };
     check_result(done)
 }
 
 /// Installs a system call filter for this process and all its future children.
 pub(super) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
-    let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+    let len =
+        u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
     // The kernel only reads through this pointer, although its type is mutable.
-    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    let program = libc::sock_fprog {
+        len,
+        filter: program.as_ptr().cast_mut(),
+    };
     // SAFETY: the program lives until the call returns, by when the kernel has its copy.
-    let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
+    };
     check_result(done)
 }
 
@@ -89,10 +139,20 @@ pub(super) fn raise_interface(socket: BorrowedFd<'_>, name: &CStr) -> io::Result
     }
     request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
     // SAFETY: the request is of the kind that this operation reads.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    let done = unsafe {
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            &raw const request,
+        )
+    };
     check_result(done.into())
 }
 
 fn check_result(done: libc::c_long) -> io::Result<()> {
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use globset::GlobMatcher;
 use grep_matcher::LineTerminator;
 use grep_regex::RegexMatcher;
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
+};
 use rustix::fs::{Mode, OFlags};
 
 use super::{SearchMatch, SearchOptions, glob_matches};
@@ -87,7 +89,15 @@ impl<'a> SearchWorker<'a> {
             .bom_sniffing(true)
             .heap_limit(Some(MAX_LINE_BUFFER_BYTES))
             .build();
-        Self { workspace, options, matcher, glob, over, reader: FolderReader::new(workspace, usize::MAX), searcher }
+        Self {
+            workspace,
+            options,
+            matcher,
+            glob,
+            over,
+            reader: FolderReader::new(workspace, usize::MAX),
+            searcher,
+        }
     }
 
     /// Runs a job. `room` returns the maximum number of matches still wanted.
@@ -99,23 +109,38 @@ impl<'a> SearchWorker<'a> {
         match job {
             SearchJob::Folder(folder) => self.list_folder(folder),
             SearchJob::Files(files) => {
-                let key = files.names.first().map(|name| OrderKey::for_path(&files.folder.join(name)));
+                let key = files
+                    .names
+                    .first()
+                    .map(|name| OrderKey::for_path(&files.folder.join(name)));
                 let searched = self.search_batch(&files, room());
                 let count = searched.iter().map(|file| file.matches.len() + 1).sum();
-                key.map(|key| (key, JobOutput::Part(searched, count))).into_iter().collect()
+                key.map(|key| (key, JobOutput::Part(searched, count)))
+                    .into_iter()
+                    .collect()
             }
         }
     }
 
     /// Splits a folder into batches of files, with the subfolders in between.
-    fn list_folder(&mut self, mut folder: PendingFolder) -> Vec<(OrderKey, JobOutput<SearchJob, Vec<FileResult>>)> {
-        let found = self.reader.read_folder(&mut folder).unwrap_or_default().names;
+    fn list_folder(
+        &mut self,
+        mut folder: PendingFolder,
+    ) -> Vec<(OrderKey, JobOutput<SearchJob, Vec<FileResult>>)> {
+        let found = self
+            .reader
+            .read_folder(&mut folder)
+            .unwrap_or_default()
+            .names;
         let mut outputs = Vec::new();
         let mut names = Vec::new();
         let hand_over = |names: &mut Vec<OsString>, outputs: &mut Vec<_>| {
             if let Some(first) = names.first() {
                 let key = OrderKey::for_path(&folder.path.join(first));
-                let files = FileBatch { folder: folder.path.clone(), names: std::mem::take(names) };
+                let files = FileBatch {
+                    folder: folder.path.clone(),
+                    names: std::mem::take(names),
+                };
                 outputs.push((key, JobOutput::Job(SearchJob::Files(files))));
             }
         };
@@ -130,7 +155,10 @@ impl<'a> SearchWorker<'a> {
                     ));
                 }
                 EntryKind::File => {
-                    if self.glob.is_none_or(|glob| glob_matches(glob, &folder.path.join(&found.name))) {
+                    if self
+                        .glob
+                        .is_none_or(|glob| glob_matches(glob, &folder.path.join(&found.name)))
+                    {
                         names.push(found.name);
                     }
                     if names.len() == FILES_A_JOB {
@@ -171,30 +199,62 @@ impl<'a> SearchWorker<'a> {
     }
 
     fn search_file(&mut self, file: &File, size: u64, path: &Path, room: usize) -> FileResult {
-        let Some(path) = WorkPath::from_inside(path) else { return FileResult::not_opened() };
+        let Some(path) = WorkPath::from_inside(path) else {
+            return FileResult::not_opened();
+        };
         // A growing file is searched up to its size at opening; kernel files report size 0.
         let left = if size == 0 { u64::MAX } else { size };
         let stops = [&self.options.stop, self.over];
-        let mut watched = LimitedReader { file, left, most: self.options.max_file_bytes, read: 0, stops };
+        let mut watched = LimitedReader {
+            file,
+            left,
+            most: self.options.max_file_bytes,
+            read: 0,
+            stops,
+        };
         let options = self.options;
         let matches = Vec::new();
-        let mut sink = MatchCollector { options, path: &path, room, before: Vec::new(), matches, more: false };
-        let result = self.searcher.search_reader(self.matcher, &mut watched, &mut sink);
-        let skipped = if result.is_err() { SkipReason::Unread } else { SkipReason::No };
-        FileResult { skipped, bytes: watched.read, matches: sink.matches, more: sink.more }
+        let mut sink = MatchCollector {
+            options,
+            path: &path,
+            room,
+            before: Vec::new(),
+            matches,
+            more: false,
+        };
+        let result = self
+            .searcher
+            .search_reader(self.matcher, &mut watched, &mut sink);
+        let skipped = if result.is_err() {
+            SkipReason::Unread
+        } else {
+            SkipReason::No
+        };
+        FileResult {
+            skipped,
+            bytes: watched.read,
+            matches: sink.matches,
+            more: sink.more,
+        }
     }
 }
 
 impl FileResult {
     fn not_opened() -> Self {
-        Self { skipped: SkipReason::Unopened, bytes: 0, matches: Vec::new(), more: false }
+        Self {
+            skipped: SkipReason::Unopened,
+            bytes: 0,
+            matches: Vec::new(),
+            more: false,
+        }
     }
 }
 
 /// Opens a file if it is still regular, and returns it with its size. Never follows a link and
 /// never blocks: a FIFO in its place opens at once and is refused.
 fn open_file(folder: &OwnedFd, name: &Path) -> Option<(File, u64)> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
     let found = file.metadata().ok()?;
     found.is_file().then_some((file, found.len()))
@@ -216,11 +276,15 @@ impl Read for LimitedReader<'_> {
         if self.stops.iter().any(|stop| stop.is_requested()) || self.read > self.most {
             return Err(io::Error::other("no more is wanted"));
         }
-        let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let wanted = buffer
+            .len()
+            .min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if wanted == 0 {
             return Ok(0);
         }
-        let count = self.file.read(buffer.get_mut(..wanted).unwrap_or_default())?;
+        let count = self
+            .file
+            .read(buffer.get_mut(..wanted).unwrap_or_default())?;
         self.left -= count as u64;
         self.read += count as u64;
         Ok(count)
@@ -279,7 +343,10 @@ impl Sink for MatchCollector<'_> {
 fn cut_line(bytes: &[u8], max_bytes: usize) -> String {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-    let Some(start) = bytes.get(..max_bytes).filter(|start| start.len() < bytes.len()) else {
+    let Some(start) = bytes
+        .get(..max_bytes)
+        .filter(|start| start.len() < bytes.len())
+    else {
         return String::from_utf8_lossy(bytes).into_owned();
     };
     let whole = crate::capture::whole_characters(start);

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::fs;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
+};
 
 /// The number of rounds in which a freeze searches for newly born processes.
 const MAX_FREEZE_ROUNDS: usize = 64;
@@ -25,15 +27,24 @@ pub(crate) fn list_descendants() -> Vec<Descendant> {
     // Breadth first over the growing list, so parents come before their children.
     while let Some(&Descendant { pid, .. }) = found.get(next) {
         next += 1;
-        found.extend(list_children(pid).into_iter().filter(|below| known.insert(below.pid)));
+        found.extend(
+            list_children(pid)
+                .into_iter()
+                .filter(|below| known.insert(below.pid)),
+        );
     }
     found
 }
 
 /// Counts the processes below this one that run or could run; zombies do not count.
 pub(crate) fn count_running() -> usize {
-    let is_dead = |pid: Pid| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_zombie(&stat));
-    list_descendants().into_iter().filter(|below| !is_dead(below.pid)).count()
+    let is_dead = |pid: Pid| {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_zombie(&stat))
+    };
+    list_descendants()
+        .into_iter()
+        .filter(|below| !is_dead(below.pid))
+        .count()
 }
 
 /// Returns true if the processes below this one use more than `limit_kib` KiB of memory. Shared
@@ -45,7 +56,9 @@ pub(crate) fn exceeds_memory(limit_kib: u64) -> bool {
     if all.iter().map(|below| plain(below.pid)).sum::<u64>() <= limit_kib {
         return false;
     }
-    let fair = |pid: Pid| read_field(&format!("/proc/{pid}/smaps_rollup"), "Pss:").unwrap_or_else(|| plain(pid));
+    let fair = |pid: Pid| {
+        read_field(&format!("/proc/{pid}/smaps_rollup"), "Pss:").unwrap_or_else(|| plain(pid))
+    };
     all.iter().map(|below| fair(below.pid)).sum::<u64>() > limit_kib
 }
 
@@ -63,7 +76,8 @@ fn read_field(path: &str, name: &str) -> Option<u64> {
 
 /// Returns true if the state, the first field after the name, is that of a dead process.
 fn is_zombie(stat: &str) -> bool {
-    stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit_once(')')
+        .is_some_and(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Sends a signal to each process that still exists.
@@ -81,7 +95,10 @@ pub(crate) fn kill_all() {
     let mut stopped: Vec<Descendant> = Vec::new();
     let mut known: HashSet<Pid> = HashSet::new();
     for _ in 0..MAX_FREEZE_ROUNDS {
-        let fresh: Vec<Descendant> = list_descendants().into_iter().filter(|below| known.insert(below.pid)).collect();
+        let fresh: Vec<Descendant> = list_descendants()
+            .into_iter()
+            .filter(|below| known.insert(below.pid))
+            .collect();
         if fresh.is_empty() {
             break;
         }
@@ -99,7 +116,9 @@ pub(crate) fn kill_marked(name: &str, value: &str) {
     let entry = format!("{name}={value}").into_bytes();
     // Repeated, because a process may fork between listing and killing.
     for _ in 0..MAX_FREEZE_ROUNDS {
-        let marked: Vec<Pid> = list_processes().filter(|&pid| pid != getpid() && is_marked(pid, &entry)).collect();
+        let marked: Vec<Pid> = list_processes()
+            .filter(|&pid| pid != getpid() && is_marked(pid, &entry))
+            .collect();
         if marked.is_empty() {
             return;
         }
@@ -112,7 +131,8 @@ pub(crate) fn kill_marked(name: &str, value: &str) {
 /// Returns true if a process has this environment entry. A zombie has an empty environment, so it
 /// does not count.
 fn is_marked(pid: Pid, entry: &[u8]) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == entry))
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == entry))
 }
 
 /// Sends a signal through a process handle, after checking that the handle belongs to the intended
@@ -133,7 +153,9 @@ fn send_signal(target: Descendant, signal: Signal) -> Result<(), Errno> {
 }
 
 fn list_children(pid: Pid) -> Vec<Descendant> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for task in tasks.flatten() {
         match fs::read_to_string(task.path().join("children")) {
@@ -143,7 +165,13 @@ fn list_children(pid: Pid) -> Vec<Descendant> {
             Err(_) => {}
         }
     }
-    found.into_iter().map(|child| Descendant { pid: child, parent: pid }).collect()
+    found
+        .into_iter()
+        .map(|child| Descendant {
+            pid: child,
+            parent: pid,
+        })
+        .collect()
 }
 
 fn has_children_lists() -> bool {
@@ -153,7 +181,10 @@ fn has_children_lists() -> bool {
 fn children_by_scan(pid: Pid) -> Vec<Descendant> {
     list_processes()
         .filter(|&child| parent_of(child) == Some(pid))
-        .map(|child| Descendant { pid: child, parent: pid })
+        .map(|child| Descendant {
+            pid: child,
+            parent: pid,
+        })
         .collect()
 }
 
@@ -180,7 +211,10 @@ mod tests {
 
     #[test]
     fn memory_is_counted() {
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
         assert!(exceeds_memory(0) && !exceeds_memory(u64::MAX));
         assert!(machine_memory().unwrap() > 1024);
         child.kill().unwrap();

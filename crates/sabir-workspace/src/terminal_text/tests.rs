@@ -31,8 +31,14 @@ fn text_stays_as_it_is() {
 
 #[test]
 fn colours_and_titles_are_no_text() {
-    check("\x1b[1;31merror\x1b[0m: \x1b[38;5;9mno\x1b[m\n", "error: no\n");
-    check("\x1b]0;title\x07text\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n", "textlink\n");
+    check(
+        "\x1b[1;31merror\x1b[0m: \x1b[38;5;9mno\x1b[m\n",
+        "error: no\n",
+    );
+    check(
+        "\x1b]0;title\x07text\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n",
+        "textlink\n",
+    );
     check("\x1b[?25l\x1b=\x1b(Btext\x1b[?25h", "text");
 }
 
@@ -64,7 +70,10 @@ fn the_cursor_moves() {
 
 #[test]
 fn a_full_screen_program_leaves_nothing_behind() {
-    check("before\n\x1b[?1049h\x1b[Hmenu\n1\n2\x1b[?1049lafter\n", "before\nafter\n");
+    check(
+        "before\n\x1b[?1049h\x1b[Hmenu\n1\n2\x1b[?1049lafter\n",
+        "before\nafter\n",
+    );
     check("before\n\x1b[?1049h\x1b[2;3Hmenu", "\n  menu");
 }
 
@@ -81,7 +90,10 @@ fn what_scrolled_off_stays() {
 fn long_lines_pass() {
     let long = "x".repeat(100_000);
     assert_eq!(plain(&[long.as_bytes()]), long);
-    assert_eq!(plain(&[b"\x1b[m", long.as_bytes(), b"\n"]), format!("{long}\n"));
+    assert_eq!(
+        plain(&[b"\x1b[m", long.as_bytes(), b"\n"]),
+        format!("{long}\n")
+    );
     let wide = "日".repeat(50_000);
     assert_eq!(plain(&[wide.as_bytes()]), wide);
 }

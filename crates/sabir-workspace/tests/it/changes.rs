@@ -23,8 +23,12 @@ pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, (u32, u64, String)> {
                     folders.push(path.clone());
                     "folder".to_owned()
                 }
-                kind if kind.is_symlink() => std::fs::read_link(&path).unwrap().display().to_string(),
-                kind if kind.is_file() => String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned(),
+                kind if kind.is_symlink() => {
+                    std::fs::read_link(&path).unwrap().display().to_string()
+                }
+                kind if kind.is_file() => {
+                    String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned()
+                }
                 _ => "special".to_owned(),
             };
             let name = path.strip_prefix(folder).unwrap().display().to_string();
@@ -41,7 +45,9 @@ fn place() -> Place {
     }
     std::fs::create_dir(place.inner("folder")).unwrap();
     place.link("link", "deep");
-    let mode = |name: &str, mode| std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(mode)).unwrap();
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(mode)).unwrap()
+    };
     mode("locked", 0o444);
     mode("script", 0o755);
     place
@@ -60,9 +66,11 @@ fn changes(place: &Place, texts: &[&str]) -> Vec<FileChange> {
         match rest.chars().next() {
             Some('=') => all.push(write(place.path(path), bytes, WritePrecondition::Any)),
             Some('+') => all.push(write(place.path(path), bytes, WritePrecondition::Missing)),
-            Some('~') => {
-                all.push(write(place.path(path), bytes, WritePrecondition::Version(FileVersion::of_content(b"older"))))
-            }
+            Some('~') => all.push(write(
+                place.path(path),
+                bytes,
+                WritePrecondition::Version(FileVersion::of_content(b"older")),
+            )),
             Some(_) => {
                 let old = place.workspace.read_file(&place.path(path), 100).unwrap();
                 all.extend(FileChange::move_file(
@@ -72,7 +80,10 @@ fn changes(place: &Place, texts: &[&str]) -> Vec<FileChange> {
                     old.bytes,
                 ));
             }
-            None => all.push(FileChange::delete(place.path(path.trim_start_matches('-')), WritePrecondition::Any)),
+            None => all.push(FileChange::delete(
+                place.path(path.trim_start_matches('-')),
+                WritePrecondition::Any,
+            )),
         }
     }
     all
@@ -84,7 +95,10 @@ fn changes(place: &Place, texts: &[&str]) -> Vec<FileChange> {
 fn check(texts: &[&str], expected: &str) {
     let place = place();
     let before = snapshot(place.root.path());
-    place.workspace.apply_changes(&changes(&place, texts)).unwrap();
+    place
+        .workspace
+        .apply_changes(&changes(&place, texts))
+        .unwrap();
     let after = snapshot(place.root.path());
     let mut shown = Vec::new();
     for (name, (mode, _, content)) in &after {
@@ -92,7 +106,12 @@ fn check(texts: &[&str], expected: &str) {
             shown.push(format!("{name} {:o} {content}", mode & 0o7777));
         }
     }
-    shown.extend(before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("-{name}")));
+    shown.extend(
+        before
+            .keys()
+            .filter(|name| !after.contains_key(*name))
+            .map(|name| format!("-{name}")),
+    );
     assert_eq!(shown.join(", "), expected);
 }
 
@@ -102,7 +121,10 @@ fn check(texts: &[&str], expected: &str) {
 fn check_refused(texts: &[&str], expected: &str, words: &str) {
     let place = place();
     let before = snapshot(place.root.path());
-    let error = place.workspace.apply_changes(&changes(&place, texts)).unwrap_err();
+    let error = place
+        .workspace
+        .apply_changes(&changes(&place, texts))
+        .unwrap_err();
     assert!(error.to_string().contains(words), "{error}");
     assert_eq!(kind::<()>(Err(error)), expected);
     assert_eq!(snapshot(place.root.path()), before);
@@ -110,12 +132,18 @@ fn check_refused(texts: &[&str], expected: &str, words: &str) {
 
 #[test]
 fn changes_are_made_together() {
-    check(&["a=new a", "deep/c=new c"], "a 644 new a, deep/c 644 new c");
+    check(
+        &["a=new a", "deep/c=new c"],
+        "a 644 new a, deep/c 644 new c",
+    );
     check(
         &["a=new a", "-b", "new/folder/x+x"],
         "a 644 new a, new 755 folder, new/folder 755 folder, new/folder/x 644 x, -b",
     );
-    check(&["script>bin/script"], "bin 755 folder, bin/script 755 old script, -script");
+    check(
+        &["script>bin/script"],
+        "bin 755 folder, bin/script 755 old script, -script",
+    );
     // The folder stays.
     check(&["-deep/c"], "-deep/c");
     check(&["script=#!"], "script 755 #!");
@@ -130,8 +158,16 @@ fn all_or_none() {
     check_refused(&["a=x", "absent~x"], "Missing", "`absent` does not exist");
     check_refused(&["a=x", "folder=x"], "NotAFile", "`folder` is a folder");
     check_refused(&["a=x", "-folder"], "NotAFile", "`folder` is a folder");
-    check_refused(&["a=x", "new/deep/y=x", "b/below=x"], "NotAFolder", "`b/below`");
-    check_refused(&["a=x", "link/c=x"], "LinkPassed", "its real path is `deep/c`");
+    check_refused(
+        &["a=x", "new/deep/y=x", "b/below=x"],
+        "NotAFolder",
+        "`b/below`",
+    );
+    check_refused(
+        &["a=x", "link/c=x"],
+        "LinkPassed",
+        "its real path is `deep/c`",
+    );
     check_refused(&["a=x", "locked=x"], "ReadOnly", "`locked` is read-only");
     check_refused(&["a=x", "-locked"], "ReadOnly", "`locked` is read-only");
     check_refused(&["a=x", "a=y"], "Clash", "`a` and `a`");
@@ -147,8 +183,22 @@ fn versions_come_in_the_order_of_the_changes() {
     let place = place();
     let all = changes(&place, &["a=one", "-b", "deep/c=two"]);
     let versions = place.workspace.apply_changes(&all).unwrap();
-    assert_eq!(versions, [Some(FileVersion::of_content(b"one")), None, Some(FileVersion::of_content(b"two"))]);
-    assert_eq!(place.workspace.read_file(&place.path("a"), 10).unwrap().version, FileVersion::of_content(b"one"));
+    assert_eq!(
+        versions,
+        [
+            Some(FileVersion::of_content(b"one")),
+            None,
+            Some(FileVersion::of_content(b"two"))
+        ]
+    );
+    assert_eq!(
+        place
+            .workspace
+            .read_file(&place.path("a"), 10)
+            .unwrap()
+            .version,
+        FileVersion::of_content(b"one")
+    );
 }
 
 #[test]
@@ -164,10 +214,16 @@ fn many_files_need_few_handles() {
         })
         .collect();
     assert_eq!(place.workspace.apply_changes(&all).unwrap().len(), 3000);
-    let all: Vec<FileChange> =
-        all.into_iter().map(|change| FileChange::delete(change.path, WritePrecondition::Any)).collect();
+    let all: Vec<FileChange> = all
+        .into_iter()
+        .map(|change| FileChange::delete(change.path, WritePrecondition::Any))
+        .collect();
     place.workspace.apply_changes(&all).unwrap();
-    assert!(snapshot(place.root.path()).values().all(|(_, _, content)| content == "folder"));
+    assert!(
+        snapshot(place.root.path())
+            .values()
+            .all(|(_, _, content)| content == "folder")
+    );
 }
 
 #[test]
@@ -175,13 +231,32 @@ fn deleting() {
     let place = place();
     let path = place.path("deep/c");
     assert_eq!(
-        kind(place.workspace.delete_file(&path, WritePrecondition::Version(FileVersion::of_content(b"other")))),
+        kind(place.workspace.delete_file(
+            &path,
+            WritePrecondition::Version(FileVersion::of_content(b"other"))
+        )),
         "Stale"
     );
-    place.workspace.delete_file(&path, WritePrecondition::Version(FileVersion::of_content(b"old deep/c"))).unwrap();
-    assert_eq!(kind(place.workspace.delete_file(&path, WritePrecondition::Any)), "Missing");
+    place
+        .workspace
+        .delete_file(
+            &path,
+            WritePrecondition::Version(FileVersion::of_content(b"old deep/c")),
+        )
+        .unwrap();
+    assert_eq!(
+        kind(place.workspace.delete_file(&path, WritePrecondition::Any)),
+        "Missing"
+    );
     assert_eq!(std::fs::read_dir(place.inner("deep")).unwrap().count(), 0);
-    assert_eq!(kind(place.workspace.delete_file(&place.path("link"), WritePrecondition::Any)), "LinkPassed");
+    assert_eq!(
+        kind(
+            place
+                .workspace
+                .delete_file(&place.path("link"), WritePrecondition::Any)
+        ),
+        "LinkPassed"
+    );
 }
 
 /// Attributes are kept if the disk supports them; a disk without them is no reason to fail.
@@ -198,11 +273,18 @@ fn attributes_of_the_user_pass_to_the_new_file() {
     }
     let note = |name: &str| {
         let mut value = [0; 16];
-        rustix::fs::getxattr(place.inner(name), "user.note", &mut value[..]).map(|count| value[..count].to_vec())
+        rustix::fs::getxattr(place.inner(name), "user.note", &mut value[..])
+            .map(|count| value[..count].to_vec())
     };
-    place.workspace.write_file(&place.path("script"), b"new", WritePrecondition::Any).unwrap();
+    place
+        .workspace
+        .write_file(&place.path("script"), b"new", WritePrecondition::Any)
+        .unwrap();
     assert_eq!(note("script").unwrap(), b"kept");
-    place.workspace.apply_changes(&changes(&place, &["script>moved", "a=x"])).unwrap();
+    place
+        .workspace
+        .apply_changes(&changes(&place, &["script>moved", "a=x"]))
+        .unwrap();
     assert_eq!(note("moved").unwrap(), b"kept");
     assert!(note("a").is_err());
 }
@@ -218,7 +300,9 @@ fn two_writers_lose_nothing() {
         let mut written = Vec::new();
         let mut left_behind = false;
         for number in 0..1000 {
-            let Ok(old) = workspace.read_file(&path, 1 << 20) else { continue };
+            let Ok(old) = workspace.read_file(&path, 1 << 20) else {
+                continue;
+            };
             let word = format!("{letter}{number} ");
             let new = [old.bytes, word.clone().into_bytes()].concat();
             match workspace.write_file(&path, &new, WritePrecondition::Version(old.version)) {
@@ -235,7 +319,11 @@ fn two_writers_lose_nothing() {
         (write('a'), other.join().unwrap())
     });
     let content = std::fs::read_to_string(place.inner("a")).unwrap();
-    let missing: Vec<&String> = first.iter().chain(&second).filter(|word| !content.contains(*word)).collect();
+    let missing: Vec<&String> = first
+        .iter()
+        .chain(&second)
+        .filter(|word| !content.contains(*word))
+        .collect();
     assert!(!first.is_empty() && !second.is_empty());
     assert!(missing.is_empty() || lost || lost_too, "{missing:?}");
 }

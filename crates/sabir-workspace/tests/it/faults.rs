@@ -22,7 +22,11 @@ use crate::{Place, skipped};
 
 /// Runs a program and returns its output; `None` if it cannot be started.
 fn output(program: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
     Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
@@ -47,20 +51,28 @@ fn place() -> Place {
 /// makes changes there.
 fn with_mounts(place: &Place, script: &str) -> Option<String> {
     let user: &[&str] = &["--user", "--map-root-user", "--mount"];
-    let Some(how) = [user, &["--mount"]].into_iter().find(|how| works("unshare", &[how, &["true"][..]].concat()))
+    let Some(how) = [user, &["--mount"]]
+        .into_iter()
+        .find(|how| works("unshare", &[how, &["true"][..]].concat()))
     else {
         skipped("no mounts in a namespace on this machine");
         return None;
     };
-    let script = format!("set -e; cd \"$1\"; change() {{ '{PROBE}' change \"$PWD\" \"$@\"; }}\n{script}");
+    let script =
+        format!("set -e; cd \"$1\"; change() {{ '{PROBE}' change \"$PWD\" \"$@\"; }}\n{script}");
     let root = place.root.path().to_str().unwrap();
-    output("unshare", &[how, &["sh", "-c", &script, "sh", root][..]].concat())
+    output(
+        "unshare",
+        &[how, &["sh", "-c", &script, "sh", root][..]].concat(),
+    )
 }
 
 #[track_caller]
 fn check_mounted(script: &str, expected: &[&str]) {
     let place = place();
-    let Some(found) = with_mounts(&place, script) else { return };
+    let Some(found) = with_mounts(&place, script) else {
+        return;
+    };
     let lines: Vec<&str> = found.lines().collect();
     assert_eq!(lines.len(), expected.len(), "{found}");
     for (line, expected) in lines.iter().zip(expected) {
@@ -72,7 +84,8 @@ fn check_mounted(script: &str, expected: &[&str]) {
 /// disks.
 #[test]
 fn a_full_disk() {
-    let big = "change a=new \"disk/new/x=$(printf %0100000d 1)\" \"disk/old=$(printf %0100000d 1)\"";
+    let big =
+        "change a=new \"disk/new/x=$(printf %0100000d 1)\" \"disk/old=$(printf %0100000d 1)\"";
     check_mounted(
         &format!(
             "mkdir disk; mount -t tmpfs -o size=96k none disk; echo old > disk/old; {big}; cat a; echo; cat disk/old; ls -A disk;
@@ -110,9 +123,17 @@ fn a_fault_between_two_renames() {
     let script = "mount --bind b b; change a=new -b; change new/x=1 a=new b=new; change 'a>new/a' -b; umount b";
     let place = place();
     let before = snapshot(place.root.path());
-    let Some(found) = with_mounts(&place, script) else { return };
+    let Some(found) = with_mounts(&place, script) else {
+        return;
+    };
     let lines: Vec<&str> = found.lines().collect();
-    assert!(lines.len() == 3 && lines.iter().all(|line| line.contains("`b`: Device or resource busy")), "{found}");
+    assert!(
+        lines.len() == 3
+            && lines
+                .iter()
+                .all(|line| line.contains("`b`: Device or resource busy")),
+        "{found}"
+    );
     assert_eq!(snapshot(place.root.path()), before);
 }
 
@@ -120,9 +141,18 @@ fn a_fault_between_two_renames() {
 fn a_limit_in_the_middle_of_a_write() {
     let place = place();
     let before = snapshot(place.root.path());
-    let script = format!("trap '' XFSZ; ulimit -f 8; '{PROBE}' change \"$1\" a=new \"b=$(printf %0100000d 1)\"");
-    let found = output("sh", &["-c", &script, "sh", place.root.path().to_str().unwrap()]).unwrap();
-    assert!(found.contains("could not write `b`: File too large"), "{found}");
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; '{PROBE}' change \"$1\" a=new \"b=$(printf %0100000d 1)\""
+    );
+    let found = output(
+        "sh",
+        &["-c", &script, "sh", place.root.path().to_str().unwrap()],
+    )
+    .unwrap();
+    assert!(
+        found.contains("could not write `b`: File too large"),
+        "{found}"
+    );
     assert_eq!(snapshot(place.root.path()), before);
 }
 
@@ -137,7 +167,9 @@ fn without_permission() {
         return;
     }
     let place = place();
-    let mode = |name: &str, mode| std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(mode)).unwrap();
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(mode)).unwrap()
+    };
     for name in ["closed/x", "sticky/x", "unread/x"] {
         place.put(name, "needle");
     }
@@ -153,21 +185,42 @@ fn without_permission() {
     let before = snapshot(place.root.path());
     let run = |args: &[&str]| output("setpriv", &[&nobody, args].concat()).unwrap();
     for (changes, words) in [
-        (["a=new", "closed/new=x"], "could not write `closed/new`: Permission denied (os error 13); ask the user"),
-        (["a=new", "closed/x=new"], "could not write `closed/x`: Permission denied"),
-        (["a=new", "-closed/x"], "could not delete `closed/x`: Permission denied"),
+        (
+            ["a=new", "closed/new=x"],
+            "could not write `closed/new`: Permission denied (os error 13); ask the user",
+        ),
+        (
+            ["a=new", "closed/x=new"],
+            "could not write `closed/x`: Permission denied",
+        ),
+        (
+            ["a=new", "-closed/x"],
+            "could not delete `closed/x`: Permission denied",
+        ),
         (["a=new", "b=x"], "could not write `b`: Permission denied"),
-        (["a=new", "unread/x=x"], "could not resolve `unread/x`: Permission denied"),
+        (
+            ["a=new", "unread/x=x"],
+            "could not resolve `unread/x`: Permission denied",
+        ),
         // Only its owner may remove a file from such a folder, which shows after `a` was changed.
-        (["a=new", "sticky/x=new"], "could not write `sticky/x`: Operation not permitted"),
-        (["new/deep=new", "-sticky/x"], "could not delete `sticky/x`: Operation not permitted"),
+        (
+            ["a=new", "sticky/x=new"],
+            "could not write `sticky/x`: Operation not permitted",
+        ),
+        (
+            ["new/deep=new", "-sticky/x"],
+            "could not delete `sticky/x`: Operation not permitted",
+        ),
     ] {
         let found = run(&["change", root, changes[0], changes[1]]);
         assert!(found.contains(words), "{changes:?}: {found}");
         assert_eq!(snapshot(place.root.path()), before, "{changes:?}");
     }
     let names = "a\nb\nclosed\nclosed/x\nsticky\nsticky/x\nunread\n";
-    assert_eq!(run(&["look", root]), format!("{names}closed/x:needle\nsticky/x:needle\n3 searched, 1 skipped\n"));
+    assert_eq!(
+        run(&["look", root]),
+        format!("{names}closed/x:needle\nsticky/x:needle\n3 searched, 1 skipped\n")
+    );
 }
 
 /// Runs changes under strace with an error in the n-th call; `None` if the call does not occur that
@@ -178,7 +231,10 @@ fn injected(place: &Place, inject: &[&str], changes: &[&str]) -> Option<String> 
     inject.iter().for_each(|inject| args.extend(["-e", inject]));
     args.extend([PROBE, "change", place.root.path().to_str().unwrap()]);
     let found = output("strace", &[&args, changes].concat()).unwrap();
-    std::fs::read_to_string(trace).unwrap().contains("(INJECTED)").then_some(found)
+    std::fs::read_to_string(trace)
+        .unwrap()
+        .contains("(INJECTED)")
+        .then_some(found)
 }
 
 fn has_strace() -> bool {
@@ -212,7 +268,13 @@ fn an_error_at_any_call() {
             place.put("c", "old c");
             let before = snapshot(place.root.path());
             let inject = format!("inject={call}:error={error}:when={number}");
-            let Some(found) = injected(&place, &[&inject], &["a=new a", "new/x=new x", "-b", "c>new/c"]) else { break };
+            let Some(found) = injected(
+                &place,
+                &[&inject],
+                &["a=new a", "new/x=new x", "-b", "c>new/c"],
+            ) else {
+                break;
+            };
             let after = snapshot(place.root.path());
             if after == before {
                 assert!(!found.contains("done"), "{inject}: {found}");
@@ -220,8 +282,22 @@ fn an_error_at_any_call() {
                 continue;
             }
             let content = |name: &str| after.get(name).map(|(_, _, content)| content.as_str());
-            let new = [content("a"), content("new/x"), content("b"), content("c"), content("new/c"), content("new")];
-            let all = [Some("new a"), Some("new x"), None, None, Some("old c"), Some("folder")];
+            let new = [
+                content("a"),
+                content("new/x"),
+                content("b"),
+                content("c"),
+                content("new/c"),
+                content("new"),
+            ];
+            let all = [
+                Some("new a"),
+                Some("new x"),
+                None,
+                None,
+                Some("old c"),
+                Some("folder"),
+            ];
             assert_eq!((new, after.len()), (all, 4), "{inject}: {found}");
         }
     }
@@ -235,16 +311,39 @@ fn what_cannot_be_put_back_is_told() {
         return;
     }
     let place = place();
-    let found = injected(&place, &["inject=renameat2:error=EIO:when=2+"], &["a=new a", "b=new b"]).unwrap();
-    assert!(found.contains("could not write `b`: ") && found.contains("could not be put back: `a` ("), "{found}");
-    let kept = found.split("its old content is in `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    let found = injected(
+        &place,
+        &["inject=renameat2:error=EIO:when=2+"],
+        &["a=new a", "b=new b"],
+    )
+    .unwrap();
+    assert!(
+        found.contains("could not write `b`: ") && found.contains("could not be put back: `a` ("),
+        "{found}"
+    );
+    let kept = found
+        .split("its old content is in `")
+        .nth(1)
+        .and_then(|rest| rest.split('`').next())
+        .unwrap();
     assert_eq!(std::fs::read_to_string(place.inner(kept)).unwrap(), "old a");
     assert_eq!(std::fs::read_to_string(place.inner("b")).unwrap(), "old b");
     // A disk that works again: the leftover gets a name that no later cleanup removes.
     let place = self::place();
-    let found = injected(&place, &["inject=renameat2:error=EIO:when=2..3"], &["a=new a", "b=new b"]).unwrap();
-    assert!(found.contains("its old content is in `a.sabir-old` beside it"), "{found}");
-    assert_eq!(std::fs::read_to_string(place.inner("a.sabir-old")).unwrap(), "old a");
+    let found = injected(
+        &place,
+        &["inject=renameat2:error=EIO:when=2..3"],
+        &["a=new a", "b=new b"],
+    )
+    .unwrap();
+    assert!(
+        found.contains("its old content is in `a.sabir-old` beside it"),
+        "{found}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(place.inner("a.sabir-old")).unwrap(),
+        "old a"
+    );
 }
 
 /// A file system that supports neither exchange nor no-replace renames, as some network ones.
@@ -267,9 +366,15 @@ fn a_file_system_without_exchange() {
         }
         // There, a copy is restored.
         let content = |all: std::collections::BTreeMap<String, (u32, u64, String)>| {
-            all.into_iter().map(|(name, (mode, _, content))| (name, mode, content)).collect::<Vec<_>>()
+            all.into_iter()
+                .map(|(name, (mode, _, content))| (name, mode, content))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(content(snapshot(place.root.path())), content(before.clone()), "{inject}: {found}");
+        assert_eq!(
+            content(snapshot(place.root.path())),
+            content(before.clone()),
+            "{inject}: {found}"
+        );
     }
     let after: Vec<String> = snapshot(place.root.path()).into_keys().collect();
     assert_eq!(after, ["a", "new", "new/x"]);
@@ -283,14 +388,42 @@ fn content_is_safe_before_its_name() {
     }
     let place = place();
     let trace = place.outside.path().join("trace");
-    let args =
-        ["-f", "-qq", "-o", trace.to_str().unwrap(), "-e", "trace=fsync,renameat2,unlinkat,write", PROBE, "change"];
-    output("strace", &[&args[..], &[place.root.path().to_str().unwrap(), "a=new a", "b=new b"]].concat()).unwrap();
+    let args = [
+        "-f",
+        "-qq",
+        "-o",
+        trace.to_str().unwrap(),
+        "-e",
+        "trace=fsync,renameat2,unlinkat,write",
+        PROBE,
+        "change",
+    ];
+    output(
+        "strace",
+        &[
+            &args[..],
+            &[place.root.path().to_str().unwrap(), "a=new a", "b=new b"],
+        ]
+        .concat(),
+    )
+    .unwrap();
     let trace = std::fs::read_to_string(trace).unwrap();
-    let calls = trace.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('(').next());
+    let calls = trace
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1)?.split('(').next());
     let calls: Vec<&str> = calls.filter(|call| *call != "+++").collect();
-    let expected =
-        ["write", "fsync", "write", "fsync", "renameat2", "renameat2", "fsync", "unlinkat", "unlinkat", "write"];
+    let expected = [
+        "write",
+        "fsync",
+        "write",
+        "fsync",
+        "renameat2",
+        "renameat2",
+        "fsync",
+        "unlinkat",
+        "unlinkat",
+        "write",
+    ];
     assert_eq!(calls, expected);
 }
 
@@ -303,7 +436,10 @@ fn killed_at_some_moments() {
 #[ignore = "slow: .ci/slow-tests runs it"]
 fn killed_at_any_moment() {
     // So many kills come in the middle of a change for certain; a few may all miss it on a busy machine.
-    assert!(kill_writers(400) > 0, "no kill came in the middle of a change");
+    assert!(
+        kill_writers(400) > 0,
+        "no kill came in the middle of a change"
+    );
 }
 
 /// Kills a process that changes files so many times, and checks what it left. Returns how many kills came in the middle of a change.
@@ -311,23 +447,40 @@ fn kill_writers(rounds: usize) -> usize {
     let place = Place::quick();
     let root = place.root.path();
     let left_over = || -> Vec<PathBuf> {
-        let inside =
-            [root.to_path_buf(), root.join("deep")].into_iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+        let inside = [root.to_path_buf(), root.join("deep")]
+            .into_iter()
+            .filter_map(|folder| std::fs::read_dir(folder).ok());
         let paths = inside.flatten().map(|entry| entry.unwrap().path());
-        paths.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(".sabir-tmp-")).collect()
+        paths
+            .filter(|path| {
+                path.file_name()
+                    .unwrap()
+                    .to_string_lossy()
+                    .starts_with(".sabir-tmp-")
+            })
+            .collect()
     };
     let mut met = 0;
     let mut seed = 1_u64;
     for _ in 0..rounds {
-        let mut storm =
-            Command::new(PROBE).args(["storm", root.to_str().unwrap()]).stdin(Stdio::null()).spawn().unwrap();
+        let mut storm = Command::new(PROBE)
+            .args(["storm", root.to_str().unwrap()])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_micros(2000 + (seed >> 33) % 8000));
         storm.kill().unwrap();
         storm.wait().unwrap();
         for name in ["a", "deep/b", "deep/c", "deep/now and then", "alone"] {
-            let Ok(content) = std::fs::read_to_string(root.join(name)) else { continue };
-            assert!(content.ends_with("end"), "{name} has {} bytes", content.len());
+            let Ok(content) = std::fs::read_to_string(root.join(name)) else {
+                continue;
+            };
+            assert!(
+                content.ends_with("end"),
+                "{name} has {} bytes",
+                content.len()
+            );
             let numbers = content.strip_suffix("end").unwrap();
             let first = numbers.split_inclusive(' ').next().unwrap();
             assert_eq!(numbers, first.repeat(numbers.len() / first.len()), "{name}");
@@ -336,7 +489,13 @@ fn kill_writers(rounds: usize) -> usize {
     }
     let fresh = Workspace::open(root).unwrap();
     for name in ["a", "deep/b"] {
-        fresh.write_file(&fresh.parse_path(name).unwrap(), b"last", WritePrecondition::Any).unwrap();
+        fresh
+            .write_file(
+                &fresh.parse_path(name).unwrap(),
+                b"last",
+                WritePrecondition::Any,
+            )
+            .unwrap();
     }
     assert_eq!(left_over(), Vec::<PathBuf>::new());
     met

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_workspace::{
-    CommandExit, JobManager, JobState, OutputError, OutputLifetime, OutputLine, PageOptions, ShellCommand, Workspace,
+    CommandExit, JobManager, JobState, OutputError, OutputLifetime, OutputLine, PageOptions,
+    ShellCommand, Workspace,
 };
 use tempfile::TempDir;
 
@@ -27,19 +28,31 @@ impl Task {
         let folder = TempDir::new().unwrap();
         let workspace = Arc::new(Workspace::open(place.root.path()).unwrap());
         let jobs = JobManager::new(folder.path().join("outputs"), OutputLifetime::Persistent);
-        Self { place, workspace, folder, jobs }
+        Self {
+            place,
+            workspace,
+            folder,
+            jobs,
+        }
     }
 
     /// Resumes the same task.
     fn resumed(self) -> Self {
         drop(self.jobs);
-        let jobs = JobManager::new(self.folder.path().join("outputs"), OutputLifetime::Persistent);
+        let jobs = JobManager::new(
+            self.folder.path().join("outputs"),
+            OutputLifetime::Persistent,
+        );
         Self { jobs, ..self }
     }
 
     fn run(&self, text: &str) -> Option<u32> {
         let command = command(text).captured_bytes(10, 10);
-        let ran = block_on(self.jobs.run_command(&self.workspace, command, text, |_, _| {})).unwrap();
+        let ran = block_on(
+            self.jobs
+                .run_command(&self.workspace, command, text, |_, _| {}),
+        )
+        .unwrap();
         ran.kept.map(Result::unwrap)
     }
 
@@ -48,12 +61,23 @@ impl Task {
     }
 
     fn begin(&self, command: ShellCommand, text: &str) -> Result<u32, OutputError> {
-        self.jobs.start_job(Arc::clone(&self.workspace), command, text)
+        self.jobs
+            .start_job(Arc::clone(&self.workspace), command, text)
     }
 
     fn texts(&self, number: u32, first: u64, last: u64) -> Vec<String> {
-        let options = PageOptions { first, last, max_bytes: 1000, max_line_bytes: 100 };
-        self.jobs.read_page(number, &options).unwrap().into_iter().map(shown).collect()
+        let options = PageOptions {
+            first,
+            last,
+            max_bytes: 1000,
+            max_line_bytes: 100,
+        };
+        self.jobs
+            .read_page(number, &options)
+            .unwrap()
+            .into_iter()
+            .map(shown)
+            .collect()
     }
 
     fn state(&self, number: u32) -> JobState {
@@ -61,15 +85,24 @@ impl Task {
     }
 
     fn names(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.folder.path().join("outputs")) else { return Vec::new() };
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let Ok(entries) = std::fs::read_dir(self.folder.path().join("outputs")) else {
+            return Vec::new();
+        };
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
 }
 
 fn shown(line: OutputLine) -> String {
-    format!("{}{} {}", line.number, if line.matched { ":" } else { "" }, line.text)
+    format!(
+        "{}{} {}",
+        line.number,
+        if line.matched { ":" } else { "" },
+        line.text
+    )
 }
 
 fn end(state: &JobState) -> Option<CommandExit> {
@@ -86,19 +119,37 @@ fn only_what_does_not_fit_is_kept() {
     assert_eq!(task.names(), Vec::<String>::new());
     assert_eq!(task.run("seq 20"), Some(1));
     // A short result, after a lot of output that was rewritten.
-    assert_eq!(task.run("for i in $(seq 20000); do printf '%s %%\\r' $i; done"), None);
+    assert_eq!(
+        task.run("for i in $(seq 20000); do printf '%s %%\\r' $i; done"),
+        None
+    );
     assert_eq!(task.run("seq 30000"), Some(2));
     assert_eq!(task.names(), ["1.about", "1.head", "2.about", "2.head"]);
     assert_eq!(task.texts(1, 19, 99), ["19 19", "20 20"]);
     let info = task.jobs.job_info(2).unwrap();
-    assert_eq!((info.command.as_str(), info.lines, info.bytes, info.next_line), ("seq 30000", 30_000, 168_894, 6));
+    assert_eq!(
+        (
+            info.command.as_str(),
+            info.lines,
+            info.bytes,
+            info.next_line
+        ),
+        ("seq 30000", 30_000, 168_894, 6)
+    );
     let task = task.resumed();
     let info = task.jobs.job_info(2).unwrap();
     assert_eq!(
         (info.command.as_str(), info.lines, info.state),
-        ("seq 30000", 30_000, JobState::Past("exit code 0".to_owned()))
+        (
+            "seq 30000",
+            30_000,
+            JobState::Past("exit code 0".to_owned())
+        )
     );
-    assert_eq!(task.texts(2, 29_999, 30_000), ["29999 29999", "30000 30000"]);
+    assert_eq!(
+        task.texts(2, 29_999, 30_000),
+        ["29999 29999", "30000 30000"]
+    );
     assert_eq!(task.run("seq 20"), Some(3));
 }
 
@@ -109,38 +160,85 @@ fn pages_and_searches() {
     assert_eq!(task.texts(1, 1, 1_000_000).len(), 277, "as many as fit");
     assert_eq!(task.texts(1, 1001, 1001), ["1001 a\tbc"]);
     assert_eq!(task.texts(1, 2000, 3000), Vec::<String>::new());
-    let options = PageOptions { first: 1002, last: 1003, max_bytes: 10, max_line_bytes: 4 };
+    let options = PageOptions {
+        first: 1002,
+        last: 1003,
+        max_bytes: 10,
+        max_line_bytes: 4,
+    };
     let lines = task.jobs.read_page(1, &options).unwrap();
-    assert_eq!((lines.len(), lines[0].text.as_str(), lines[0].cut_bytes, lines[0].ended), (2, "xxxx", 296, true));
+    assert_eq!(
+        (
+            lines.len(),
+            lines[0].text.as_str(),
+            lines[0].cut_bytes,
+            lines[0].ended
+        ),
+        (2, "xxxx", 296, true)
+    );
     assert!(!lines[1].ended);
-    let (found, more) = task.jobs.search_output(1, "^(1|50?0?|501)$", 100, 100).unwrap();
+    let (found, more) = task
+        .jobs
+        .search_output(1, "^(1|50?0?|501)$", 100, 100)
+        .unwrap();
     let found: Vec<_> = found.into_iter().map(shown).collect();
     assert_eq!(
         found,
-        ["1: 1", "2 2", "4 4", "5: 5", "6 6", "49 49", "50: 50", "51 51", "499 499", "500: 500", "501: 501", "502 502"]
+        [
+            "1: 1", "2 2", "4 4", "5: 5", "6 6", "49 49", "50: 50", "51 51", "499 499", "500: 500",
+            "501: 501", "502 502"
+        ]
     );
     assert!(!more);
     let (found, more) = task.jobs.search_output(1, "7", 3, 100).unwrap();
     assert_eq!((found.len(), more), (3, true));
-    assert!(matches!(task.jobs.search_output(1, "(", 3, 100), Err(OutputError::Workspace(_))));
+    assert!(matches!(
+        task.jobs.search_output(1, "(", 3, 100),
+        Err(OutputError::Workspace(_))
+    ));
 }
 
 #[test]
 fn what_cannot_be_read_is_explained() {
     let task = Task::new();
-    let options = PageOptions { first: 1, last: 1, max_bytes: 10, max_line_bytes: 10 };
-    let words = |number| task.jobs.read_page(number, &options).unwrap_err().to_string();
-    assert!(words(1).starts_with("there is no output 1; none was kept so far"), "{}", words(1));
+    let options = PageOptions {
+        first: 1,
+        last: 1,
+        max_bytes: 10,
+        max_line_bytes: 10,
+    };
+    let words = |number| {
+        task.jobs
+            .read_page(number, &options)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(
+        words(1).starts_with("there is no output 1; none was kept so far"),
+        "{}",
+        words(1)
+    );
     task.run("head -c 100 /dev/zero; seq 100");
-    assert!(words(1).starts_with("output 1 is binary (392 bytes)"), "{}", words(1));
+    assert!(
+        words(1).starts_with("output 1 is binary (392 bytes)"),
+        "{}",
+        words(1)
+    );
     assert_eq!(words(7), "there is no output 7; there is only 1");
     // A folder that cannot be created.
     std::fs::write(task.folder.path().join("file"), "").unwrap();
-    let jobs = JobManager::new(task.folder.path().join("file/outputs"), OutputLifetime::Persistent);
-    let ran = block_on(jobs.run_command(&task.workspace, command("seq 100000"), "", |_, _| {})).unwrap();
+    let jobs = JobManager::new(
+        task.folder.path().join("file/outputs"),
+        OutputLifetime::Persistent,
+    );
+    let ran =
+        block_on(jobs.run_command(&task.workspace, command("seq 100000"), "", |_, _| {})).unwrap();
     assert_eq!(ran.outcome.end, CommandExit::Exited(0));
     let error = ran.kept.unwrap().unwrap_err().to_string();
-    assert!(error.starts_with("the output could not be kept: "), "{error}");
+    assert!(
+        error.starts_with("the output could not be kept: "),
+        "{error}"
+    );
 }
 
 #[test]
@@ -151,7 +249,10 @@ fn a_flood_takes_a_bounded_disk_and_keeps_its_numbers() {
     let size = |name: &str| folder.join(name).metadata().unwrap().len();
     assert_eq!((size("1.head"), size("1.tail")), (32 << 20, 32 << 20));
     assert_eq!(task.jobs.job_info(1).unwrap().lines, 12_000_000);
-    assert_eq!(task.texts(1, 11_999_999, u64::MAX), ["11999999 11999999", "12000000 12000000"]);
+    assert_eq!(
+        task.texts(1, 11_999_999, u64::MAX),
+        ["11999999 11999999", "12000000 12000000"]
+    );
     let behind = task.texts(1, 6_000_000, u64::MAX);
     // The first line after the gap has lost its beginning.
     let second = behind[1].split(' ').collect::<Vec<_>>();
@@ -164,7 +265,9 @@ fn jobs_run_on_and_end() {
     let number = task.start("echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 3");
     block_on(task.jobs.wait_for_job(number, Duration::from_millis(300))).unwrap();
     assert_eq!(task.state(number), JobState::Running);
-    wait_for("the first line", || task.jobs.job_info(number).unwrap().lines == 1);
+    wait_for("the first line", || {
+        task.jobs.job_info(number).unwrap().lines == 1
+    });
     assert_eq!(task.texts(number, 1, 9), ["1 one"]);
     task.place.put("go", "");
     block_on(task.jobs.wait_for_job(number, Duration::from_secs(60))).unwrap();
@@ -173,12 +276,21 @@ fn jobs_run_on_and_end() {
     // Stopping an ended job has no effect.
     block_on(task.jobs.stop_job(number)).unwrap();
     assert_eq!(end(&task.state(number)), Some(CommandExit::Exited(3)));
-    let number = task.begin(command("sleep 1000").timeout(Duration::from_millis(100)), "").unwrap();
+    let number = task
+        .begin(
+            command("sleep 1000").timeout(Duration::from_millis(100)),
+            "",
+        )
+        .unwrap();
     block_on(task.jobs.wait_for_job(number, Duration::from_secs(60))).unwrap();
     assert_eq!(end(&task.state(number)), Some(CommandExit::TimedOut));
-    let number = task.begin(command("true").shell("/no/such/shell"), "").unwrap();
+    let number = task
+        .begin(command("true").shell("/no/such/shell"), "")
+        .unwrap();
     block_on(task.jobs.wait_for_job(number, Duration::from_secs(60))).unwrap();
-    assert!(matches!(task.state(number), JobState::Failed(reason) if reason.contains("/no/such/shell")));
+    assert!(
+        matches!(task.state(number), JobState::Failed(reason) if reason.contains("/no/such/shell"))
+    );
 }
 
 const DEAF: &str = "trap '' TERM; (setsid sleep 1000 &); sleep 1000 & while :; do sleep 0.1; done";
@@ -186,7 +298,14 @@ const DEAF: &str = "trap '' TERM; (setsid sleep 1000 &); sleep 1000 & while :; d
 #[test]
 fn a_stopped_job_is_gone() {
     let task = Task::new();
-    let number = task.begin(command(DEAF).with_terminal().grace_period(Duration::from_millis(200)), DEAF).unwrap();
+    let number = task
+        .begin(
+            command(DEAF)
+                .with_terminal()
+                .grace_period(Duration::from_millis(200)),
+            DEAF,
+        )
+        .unwrap();
     wait_for("the job", || alive(&task.place).len() > 3);
     block_on(task.jobs.stop_job(number)).unwrap();
     assert_eq!(end(&task.state(number)), Some(CommandExit::Cancelled));
@@ -197,13 +316,19 @@ fn a_stopped_job_is_gone() {
 fn all_jobs_end_together() {
     let task = Task::new();
     for _ in 0..3 {
-        task.begin(command(DEAF).grace_period(Duration::from_millis(200)), DEAF).unwrap();
+        task.begin(command(DEAF).grace_period(Duration::from_millis(200)), DEAF)
+            .unwrap();
     }
     task.start("echo done");
     wait_for("the jobs", || alive(&task.place).len() > 9);
     block_on(task.jobs.stop_all());
     assert_eq!(alive(&task.place), Vec::<String>::new());
-    let states: Vec<_> = task.jobs.list_jobs().into_iter().map(|info| end(&info.state)).collect();
+    let states: Vec<_> = task
+        .jobs
+        .list_jobs()
+        .into_iter()
+        .map(|info| end(&info.state))
+        .collect();
     assert_eq!(states[..3], [Some(CommandExit::Cancelled); 3]);
 }
 
@@ -223,7 +348,10 @@ fn so_many_jobs_and_no_more() {
     for _ in 0..sabir_workspace::MAX_JOBS {
         task.start("sleep 1000");
     }
-    assert!(matches!(task.begin(command("true"), ""), Err(OutputError::TooMany)));
+    assert!(matches!(
+        task.begin(command("true"), ""),
+        Err(OutputError::TooMany)
+    ));
     block_on(task.jobs.stop_job(1)).unwrap();
     task.start("true");
     block_on(task.jobs.stop_all());
@@ -250,7 +378,10 @@ fn what_a_killed_task_left_is_read_as_far_as_it_is_known() {
     std::fs::write(folder.join("part-3.head"), "x").unwrap();
     let task = task.resumed();
     let info = task.jobs.job_info(2).unwrap();
-    assert_eq!((info.lines, info.state), (3, JobState::Past("ended with Sabir".to_owned())));
+    assert_eq!(
+        (info.lines, info.state),
+        (3, JobState::Past("ended with Sabir".to_owned()))
+    );
     assert_eq!(task.texts(2, 1, 9), ["1 a", "2 b", "3 c"]);
     assert!(!folder.join("part-3.head").exists());
     assert_eq!(task.start("true"), 3);

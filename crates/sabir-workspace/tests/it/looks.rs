@@ -10,24 +10,45 @@ use crate::{Place, skipped};
 /// Runs a shell script in a place, with an environment that is free of the machine's configuration.
 fn run(place: &Place, script: &str) {
     let mut shell = Command::new("sh");
-    shell.args(["-ec", script]).current_dir(place.workspace.root()).env_clear().envs(environment());
+    shell
+        .args(["-ec", script])
+        .current_dir(place.workspace.root())
+        .env_clear()
+        .envs(environment());
     let done = shell.output().unwrap();
-    assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
 }
 
 fn environment() -> Vec<(String, String)> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
-    let names =
-        ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_CONFIG_NOSYSTEM"];
+    let names = [
+        "GIT_AUTHOR_NAME",
+        "GIT_AUTHOR_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_COMMITTER_EMAIL",
+        "GIT_CONFIG_NOSYSTEM",
+    ];
     let set = names.map(|name| (name.to_owned(), "1".to_owned()));
-    set.into_iter().chain([("PATH".to_owned(), path), ("HOME".to_owned(), "/nonexistent".to_owned())]).collect()
+    set.into_iter()
+        .chain([
+            ("PATH".to_owned(), path),
+            ("HOME".to_owned(), "/nonexistent".to_owned()),
+        ])
+        .collect()
 }
 
 /// Checks what runs in a repository after a script, by name; `?` if it is uncertain.
 #[track_caller]
 fn check(script: &str, expected: &[&str]) {
     let place = Place::new();
-    run(&place, "git init -q -b main . && echo a > a && git add a && git commit -qm a");
+    run(
+        &place,
+        "git init -q -b main . && echo a > a && git add a && git commit -qm a",
+    );
     run(&place, script);
     let found = match GitConfig::of(place.workspace.root(), &environment()) {
         GitConfig::Unknown(_) => vec!["?".to_owned()],
@@ -38,8 +59,7 @@ fn check(script: &str, expected: &[&str]) {
 }
 
 /// A repository in `sub` with one commit, that the index links to.
-const SUB: &str =
-    "git init -q -b main sub && (cd sub && echo x > x && git add x && git commit -qm x) && git add sub 2> /dev/null";
+const SUB: &str = "git init -q -b main sub && (cd sub && echo x > x && git add x && git commit -qm x) && git add sub 2> /dev/null";
 
 /// Each case was observed to run the program with `git status`, the last two with `git log -p`.
 #[test]
@@ -51,20 +71,29 @@ fn what_git_follows() {
     let sub = |script: &str| format!("{SUB} && {script}");
     check("true", &[]);
     check(SUB, &[]);
-    check(&sub("git -C sub config core.fsmonitor ./x"), &["sub/.git: core.fsmonitor"]);
+    check(
+        &sub("git -C sub config core.fsmonitor ./x"),
+        &["sub/.git: core.fsmonitor"],
+    );
     // The git folder is elsewhere in the work tree.
     check(
-        &sub("git -C sub config core.fsmonitor ./x && mv sub/.git files && echo 'gitdir: ../files' > sub/.git"),
+        &sub(
+            "git -C sub config core.fsmonitor ./x && mv sub/.git files && echo 'gitdir: ../files' > sub/.git",
+        ),
         &["sub/.git: core.fsmonitor"],
     );
     check(
-        &sub("git -C sub config extensions.worktreeConfig true && git -C sub config --worktree core.fsmonitor ./x"),
+        &sub(
+            "git -C sub config extensions.worktreeConfig true && git -C sub config --worktree core.fsmonitor ./x",
+        ),
         &["sub/.git: core.fsmonitor"],
     );
     // A repository inside another.
     let deep = SUB.replace("sub", "deep");
     check(
-        &sub(&format!("(cd sub && {deep} && git -C deep config core.fsmonitor ./x)")),
+        &sub(&format!(
+            "(cd sub && {deep} && git -C deep config core.fsmonitor ./x)"
+        )),
         &["sub/deep/.git: core.fsmonitor"],
     );
     check(
@@ -74,12 +103,18 @@ fn what_git_follows() {
         ),
         &["sub/.git: core.fsmonitor"],
     );
-    check(&sub("printf '#!/bin/sh' > sub/.git/hooks/post-index-change"), &["sub/.git: hooks/post-index-change"]);
+    check(
+        &sub("printf '#!/bin/sh' > sub/.git/hooks/post-index-change"),
+        &["sub/.git: hooks/post-index-change"],
+    );
     // A work tree elsewhere, which may contain further links.
     check(&sub("git -C sub config core.worktree ../.."), &["?"]);
     // Git ignores a broken repository, too.
     check(&sub("rm sub/.git/HEAD"), &[]);
-    check("git config remote.o.partialclonefilter blob:none", &["remote.o.partialclonefilter"]);
+    check(
+        "git config remote.o.partialclonefilter blob:none",
+        &["remote.o.partialclonefilter"],
+    );
     check("git config diff.submodule diff", &["diff.submodule"]);
 }
 
@@ -98,7 +133,10 @@ fn what_cannot_be_read_with_certainty() {
     check("git update-index --split-index", &["?"]);
     check("git config core.bare true", &["?"]);
     check("printf '[core\n' >> .git/config", &["?"]);
-    check("printf '[include]\n\tpath = ~somebody/x\n' >> .git/config", &["?"]);
+    check(
+        "printf '[include]\n\tpath = ~somebody/x\n' >> .git/config",
+        &["?"],
+    );
     check("mkfifo .git/config.worktree", &["?"]);
     check("git config include.path config", &["?"]);
     check("git config core.worktree ../nowhere", &["?"]);
@@ -120,9 +158,15 @@ fn where_git_looks() {
         skipped("there is no git");
         return;
     }
-    check("mv .git .files && echo 'gitdir: .files' > .git && git config alias.x y", &["alias.x"]);
+    check(
+        "mv .git .files && echo 'gitdir: .files' > .git && git config alias.x y",
+        &["alias.x"],
+    );
     check("rm -rf .git/HEAD", &["no repository"]);
-    check("git config extensions.worktreeConfig true && git config --worktree alias.x y", &["alias.x"]);
+    check(
+        "git config extensions.worktreeConfig true && git config --worktree alias.x y",
+        &["alias.x"],
+    );
     // A condition that does not hold now may hold later.
     check(
         "git config includeIf.onbranch:other.path more && printf '[diff]\nexternal = x\n' > .git/more",
@@ -140,7 +184,9 @@ fn where_git_looks() {
         "git init -q -b main w && cd w && git commit -q --allow-empty -m x && git worktree add -q ../more && \
                  git config alias.x y",
     );
-    let GitConfig::Repository(programs) = GitConfig::of(&place.workspace.root().join("more"), &environment()) else {
+    let GitConfig::Repository(programs) =
+        GitConfig::of(&place.workspace.root().join("more"), &environment())
+    else {
         panic!("a further work tree is one");
     };
     assert_eq!(programs.running_keys(), ["alias.x"]);
@@ -155,18 +201,35 @@ fn an_embedded_repository() {
         return;
     }
     let place = Place::new();
-    run(&place, "git init -q -b main && git init -q --bare docs && mkdir docs/deep && mkdir src");
+    run(
+        &place,
+        "git init -q -b main && git init -q --bare docs && mkdir docs/deep && mkdir src",
+    );
     let found = |folder: &str| GitConfig::of(&place.workspace.root().join(folder), &environment());
     let docs = place.workspace.root().join("docs").canonicalize().unwrap();
     for folder in ["docs", "docs/deep", "docs/refs"] {
-        assert_eq!(found(folder), GitConfig::Unknown(Unreadable::Embedded(docs.clone())), "{folder}");
+        assert_eq!(
+            found(folder),
+            GitConfig::Unknown(Unreadable::Embedded(docs.clone())),
+            "{folder}"
+        );
     }
     for folder in [".", "src"] {
-        assert!(matches!(found(folder), GitConfig::Repository(programs) if programs.is_empty()), "{folder}");
+        assert!(
+            matches!(found(folder), GitConfig::Repository(programs) if programs.is_empty()),
+            "{folder}"
+        );
     }
-    let led = [environment(), vec![("GIT_DIR".to_owned(), "docs".to_owned())]].concat();
+    let led = [
+        environment(),
+        vec![("GIT_DIR".to_owned(), "docs".to_owned())],
+    ]
+    .concat();
     let found = GitConfig::of(place.workspace.root(), &led);
-    assert_eq!(found, GitConfig::Unknown(Unreadable::Environment("GIT_DIR".to_owned())));
+    assert_eq!(
+        found,
+        GitConfig::Unknown(Unreadable::Environment("GIT_DIR".to_owned()))
+    );
 }
 
 #[test]
@@ -180,13 +243,20 @@ fn links_that_a_walk_may_meet() {
     place.link("a/gone", "nowhere");
     place.link("a/sh", "/bin/sh");
     place.link("a/lib", "/usr/lib");
-    assert_eq!(stray(), None, "a program, what is installed, and what stays inside");
+    assert_eq!(
+        stray(),
+        None,
+        "a program, what is installed, and what stays inside"
+    );
     let led = |name: &str, to: &Path| {
         place.link(name, to);
         let found = stray();
         std::fs::remove_file(place.workspace.root().join(name)).unwrap();
         found
     };
-    assert_eq!(led("a/b/notes", &outside.path().join("notes")), Some("a/b/notes".to_owned()));
+    assert_eq!(
+        led("a/b/notes", &outside.path().join("notes")),
+        Some("a/b/notes".to_owned())
+    );
     assert_eq!(led("all", outside.path()), Some("all".to_owned()));
 }

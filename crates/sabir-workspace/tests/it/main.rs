@@ -1,6 +1,9 @@
 //! Tests the workspace on a real file system, and commands with real processes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in its helpers"
+)]
 
 mod bounds;
 mod changes;
@@ -11,7 +14,10 @@ mod jobs;
 mod looks;
 mod sandbox;
 mod search;
-#[allow(unreachable_pub, reason = "one file, shared by the tests of several crates")]
+#[allow(
+    unreachable_pub,
+    reason = "one file, shared by the tests of several crates"
+)]
 #[path = "../../../sabir-testkit/src/temp_base.rs"]
 mod temp_base;
 mod trees;
@@ -40,13 +46,23 @@ impl Place {
         let root = TempDir::new_in(temp_base::find_temp_base()).unwrap();
         let outside = TempDir::new_in(temp_base::find_temp_base()).unwrap();
         std::fs::write(outside.path().join("secret"), "secret\n").unwrap();
-        Self { workspace: Workspace::open(root.path()).unwrap(), root, outside }
+        Self {
+            workspace: Workspace::open(root.path()).unwrap(),
+            root,
+            outside,
+        }
     }
 
     /// Creates it in memory if possible: syncing is free there, so more moments can be tested.
     fn quick() -> Self {
-        let root = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
-        Self { workspace: Workspace::open(root.path()).unwrap(), root, ..Self::new() }
+        let root = TempDir::new_in("/dev/shm")
+            .or_else(|_| TempDir::new())
+            .unwrap();
+        Self {
+            workspace: Workspace::open(root.path()).unwrap(),
+            root,
+            ..Self::new()
+        }
     }
 
     fn inner(&self, name: &str) -> std::path::PathBuf {

@@ -53,7 +53,11 @@ struct Told {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} | {} | {} | {}", self.end, self.level, self.note, self.output)
+        write!(
+            f,
+            "{} | {} | {} | {}",
+            self.end, self.level, self.note, self.output
+        )
     }
 }
 
@@ -61,14 +65,23 @@ impl Scene {
     fn new(who: Who) -> Self {
         // A name that contains parts of the attempts' placeholders, which must not be replaced in
         // it.
-        let base = tempfile::Builder::new().prefix("OUT-WS-HOME-").tempdir().unwrap();
+        let base = tempfile::Builder::new()
+            .prefix("OUT-WS-HOME-")
+            .tempdir()
+            .unwrap();
         let helper = base.path().join("helper");
-        fs::hard_link(PROBE, &helper).or_else(|_| fs::copy(PROBE, &helper).map(drop)).unwrap();
+        fs::hard_link(PROBE, &helper)
+            .or_else(|_| fs::copy(PROBE, &helper).map(drop))
+            .unwrap();
         let scene = Self { who, base, helper };
         for folder in ["ws", "out", "home/.ssh", "doors"] {
             fs::create_dir_all(scene.at(folder)).unwrap();
         }
-        for (file, text) in [("out/file", "outside\n"), ("home/.ssh/id", "secret\n"), ("ws/inside", "inside\n")] {
+        for (file, text) in [
+            ("out/file", "outside\n"),
+            ("home/.ssh/id", "secret\n"),
+            ("ws/inside", "inside\n"),
+        ] {
             fs::write(scene.at(file), text).unwrap();
         }
         fs::set_permissions(scene.base.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -94,7 +107,10 @@ impl Scene {
             .or_else(|_| std::os::unix::fs::lchown(path, Some(STRANGER), None))
             .unwrap();
         if fs::symlink_metadata(path).unwrap().is_dir() {
-            fs::read_dir(path).unwrap().flatten().for_each(|entry| self.give(&entry.path()));
+            fs::read_dir(path)
+                .unwrap()
+                .flatten()
+                .for_each(|entry| self.give(&entry.path()));
         }
     }
 
@@ -114,7 +130,8 @@ impl Scene {
     }
 
     fn run_with(&self, before: &[&str], level: &str, network: &str, text: &str) -> Told {
-        let shown = std::env::join_paths([self.at("out"), self.at("doors"), self.at("home")]).unwrap();
+        let shown =
+            std::env::join_paths([self.at("out"), self.at("doors"), self.at("home")]).unwrap();
         let hidden = self.at("home/.ssh").into_os_string();
         self.run_seeing(before, (level, network), (shown, hidden), text)
     }
@@ -127,13 +144,25 @@ impl Scene {
         text: &str,
     ) -> Told {
         let mut command = self.process(before);
-        command.args(["confined", level, network]).arg(self.at("ws")).arg("20000").args([shown, hidden]).arg(text);
+        command
+            .args(["confined", level, network])
+            .arg(self.at("ws"))
+            .arg("20000")
+            .args([shown, hidden])
+            .arg(text);
         let ran = command.output().unwrap();
         assert!(ran.status.success(), "{ran:?}");
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-        let mut lines = said.splitn(4, '\n').map(|line| line.trim_end_matches('\n').to_owned());
+        let mut lines = said
+            .splitn(4, '\n')
+            .map(|line| line.trim_end_matches('\n').to_owned());
         let mut line = || lines.next().unwrap_or_default();
-        Told { end: line(), level: line(), note: line(), output: line() }
+        Told {
+            end: line(),
+            level: line(),
+            note: line(),
+            output: line(),
+        }
     }
 
     /// Makes one attempt in a sandbox, or without one at level `off`.
@@ -148,8 +177,13 @@ impl Scene {
 fn worlds() -> &'static [(&'static str, Who)] {
     static WORLDS: OnceLock<Vec<(&'static str, Who)>> = OnceLock::new();
     WORLDS.get_or_init(|| {
-        let root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-        let users: &[Who] = if root { &[Who::Me, Who::Stranger] } else { &[Who::Me] };
+        let root = fs::metadata("/proc/self")
+            .is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+        let users: &[Who] = if root {
+            &[Who::Me, Who::Stranger]
+        } else {
+            &[Who::Me]
+        };
         if !root {
             crate::skipped("another user (only root can become one)");
         }
@@ -163,7 +197,10 @@ fn worlds() -> &'static [(&'static str, Who)] {
                 }
             }
         }
-        assert!(!worlds.is_empty(), "no sandbox can be had on this machine at all");
+        assert!(
+            !worlds.is_empty(),
+            "no sandbox can be had on this machine at all"
+        );
         worlds
     })
 }

@@ -36,48 +36,116 @@ fn check(options: &SearchOptions, expected: &str) {
 #[test]
 fn what_is_found() {
     let one = SearchOptions::new("one");
-    check(&one, "a.rs:1:fn one() {} deep/b.rs:1:one deep/c.txt:1:one deep/c.txt:5:one");
-    check(&SearchOptions::new("^one$"), "deep/b.rs:1:one deep/c.txt:1:one deep/c.txt:5:one");
+    check(
+        &one,
+        "a.rs:1:fn one() {} deep/b.rs:1:one deep/c.txt:1:one deep/c.txt:5:one",
+    );
+    check(
+        &SearchOptions::new("^one$"),
+        "deep/b.rs:1:one deep/c.txt:1:one deep/c.txt:5:one",
+    );
     check(&SearchOptions::new("1;$"), "a.rs:2:let x = 1;");
     check(&SearchOptions::new("secret"), "");
     check(&SearchOptions::new("--pre=./evil.sh"), "");
-    let glob = |glob: &str| SearchOptions { glob: Some(glob.to_owned()), ..one.clone() };
+    let glob = |glob: &str| SearchOptions {
+        glob: Some(glob.to_owned()),
+        ..one.clone()
+    };
     check(&glob("*.rs"), "a.rs:1:fn one() {} deep/b.rs:1:one");
-    check(&glob("deep/**"), "deep/b.rs:1:one deep/c.txt:1:one deep/c.txt:5:one");
+    check(
+        &glob("deep/**"),
+        "deep/b.rs:1:one deep/c.txt:1:one deep/c.txt:5:one",
+    );
     check(&glob("../../**/*"), "");
     let place = place();
-    check(&SearchOptions { path: place.path("deep/b.rs"), ..one.clone() }, "deep/b.rs:1:one");
     check(
-        &SearchOptions { path: place.path("deep"), max_matches: 2, ..one.clone() },
+        &SearchOptions {
+            path: place.path("deep/b.rs"),
+            ..one.clone()
+        },
+        "deep/b.rs:1:one",
+    );
+    check(
+        &SearchOptions {
+            path: place.path("deep"),
+            max_matches: 2,
+            ..one.clone()
+        },
         "deep/b.rs:1:one deep/c.txt:1:one more",
     );
     check(
-        &SearchOptions { path: place.path("deep"), max_matches: 3, ..one.clone() },
+        &SearchOptions {
+            path: place.path("deep"),
+            max_matches: 3,
+            ..one.clone()
+        },
         "deep/b.rs:1:one deep/c.txt:1:one deep/c.txt:5:one",
     );
-    check(&SearchOptions { max_file_bytes: 50, ..one }, "a.rs:1:fn one() {} more");
+    check(
+        &SearchOptions {
+            max_file_bytes: 50,
+            ..one
+        },
+        "a.rs:1:fn one() {} more",
+    );
 }
 
 #[test]
 fn context_and_long_lines() {
-    let two = SearchOptions { context_lines: 1, ..SearchOptions::new("^two|four") };
+    let two = SearchOptions {
+        context_lines: 1,
+        ..SearchOptions::new("^two|four")
+    };
     check(&two, "deep/c.txt:2:two(one|three) deep/c.txt:4:four(|one)");
-    check(&SearchOptions { max_line_bytes: 4, ..SearchOptions::new("fn one") }, "a.rs:1:fn o…");
+    check(
+        &SearchOptions {
+            max_line_bytes: 4,
+            ..SearchOptions::new("fn one")
+        },
+        "a.rs:1:fn o…",
+    );
 }
 
 #[test]
 fn bad_patterns_are_explained() {
     let place = place();
-    let error = place.workspace.search_files(&SearchOptions::new("a(b")).unwrap_err();
+    let error = place
+        .workspace
+        .search_files(&SearchOptions::new("a(b"))
+        .unwrap_err();
     assert!(error.to_string().contains("unclosed group"), "{error}");
-    let error = place.workspace.search_files(&SearchOptions::new("a\\nb")).unwrap_err();
-    assert!(error.to_string().contains("not allowed in a regex"), "{error}");
-    let options = SearchOptions { glob: Some("a[".to_owned()), ..SearchOptions::new("a") };
-    assert!(matches!(place.workspace.search_files(&options), Err(WorkspaceError::Glob { .. })));
-    let options = SearchOptions { path: place.path("absent"), ..SearchOptions::new("a") };
-    assert!(matches!(place.workspace.search_files(&options), Err(WorkspaceError::Missing { .. })));
-    let options = SearchOptions { path: place.path("link"), ..SearchOptions::new("a") };
-    assert!(matches!(place.workspace.search_files(&options), Err(WorkspaceError::LinkLeaves { .. })));
+    let error = place
+        .workspace
+        .search_files(&SearchOptions::new("a\\nb"))
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("not allowed in a regex"),
+        "{error}"
+    );
+    let options = SearchOptions {
+        glob: Some("a[".to_owned()),
+        ..SearchOptions::new("a")
+    };
+    assert!(matches!(
+        place.workspace.search_files(&options),
+        Err(WorkspaceError::Glob { .. })
+    ));
+    let options = SearchOptions {
+        path: place.path("absent"),
+        ..SearchOptions::new("a")
+    };
+    assert!(matches!(
+        place.workspace.search_files(&options),
+        Err(WorkspaceError::Missing { .. })
+    ));
+    let options = SearchOptions {
+        path: place.path("link"),
+        ..SearchOptions::new("a")
+    };
+    assert!(matches!(
+        place.workspace.search_files(&options),
+        Err(WorkspaceError::LinkLeaves { .. })
+    ));
 }
 
 #[test]
@@ -85,11 +153,19 @@ fn no_expression_and_no_line_hangs_it() {
     let place = Place::new();
     place.put("a", "a".repeat(1 << 20));
     place.put("long", "b".repeat(40 << 20));
-    let result = place.workspace.search_files(&SearchOptions::new("(a+)+$")).unwrap();
-    assert_eq!((result.matches.len(), result.matches[0].text.len()), (1, 500 + "…".len()));
+    let result = place
+        .workspace
+        .search_files(&SearchOptions::new("(a+)+$"))
+        .unwrap();
+    assert_eq!(
+        (result.matches.len(), result.matches[0].text.len()),
+        (1, 500 + "…".len())
+    );
     assert_eq!(result.skipped, 1);
     assert!(matches!(
-        place.workspace.search_files(&SearchOptions::new("(a{999}){999}")),
+        place
+            .workspace
+            .search_files(&SearchOptions::new("(a{999}){999}")),
         Err(WorkspaceError::Regex { .. })
     ));
 }

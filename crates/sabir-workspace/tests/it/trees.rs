@@ -28,9 +28,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn alive(place: &Place) -> Vec<String> {
     let root = place.root.path().canonicalize().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let inside = entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == root));
+    let inside = entries
+        .filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == root));
     inside
-        .map(|entry| format!("{} {:?}", entry.path().display(), std::fs::read_to_string(entry.path().join("cmdline"))))
+        .map(|entry| {
+            format!(
+                "{} {:?}",
+                entry.path().display(),
+                std::fs::read_to_string(entry.path().join("cmdline"))
+            )
+        })
         .collect()
 }
 
@@ -48,7 +55,12 @@ fn check(command: ShellCommand, end: CommandExit) {
     let place = Place::new();
     let start = Instant::now();
     let outcome = run(&place, command.grace_period(Duration::from_millis(300)));
-    assert_eq!((outcome.end, outcome.survivors), (end, 0), "{}", outcome.output.text());
+    assert_eq!(
+        (outcome.end, outcome.survivors),
+        (end, 0),
+        "{}",
+        outcome.output.text()
+    );
     assert_eq!(alive(&place), Vec::<String>::new());
     assert!(start.elapsed() < PATIENCE);
 }
@@ -56,20 +68,32 @@ fn check(command: ShellCommand, end: CommandExit) {
 #[test]
 fn after_exit() {
     check(command(&format!("{HIDERS} exit 3")), CommandExit::Exited(3));
-    check(command(&format!("{HIDERS} exit 3")).with_terminal(), CommandExit::Exited(3));
+    check(
+        command(&format!("{HIDERS} exit 3")).with_terminal(),
+        CommandExit::Exited(3),
+    );
 }
 
 #[test]
 fn after_a_time_out() {
-    check(command(&format!("{HIDERS} touch ready; sleep 1000")).timeout(Duration::from_secs(1)), CommandExit::TimedOut);
+    check(
+        command(&format!("{HIDERS} touch ready; sleep 1000")).timeout(Duration::from_secs(1)),
+        CommandExit::TimedOut,
+    );
     let in_terminal = command(&format!("{HIDERS} sleep 1000")).with_terminal();
-    check(in_terminal.timeout(Duration::from_secs(1)), CommandExit::TimedOut);
+    check(
+        in_terminal.timeout(Duration::from_secs(1)),
+        CommandExit::TimedOut,
+    );
 }
 
 #[test]
 fn after_a_time_out_of_a_deaf_shell() {
     let deaf = command("trap '' TERM HUP; while :; do sleep 0.1; done").with_terminal();
-    check(deaf.timeout(Duration::from_millis(300)), CommandExit::TimedOut);
+    check(
+        deaf.timeout(Duration::from_millis(300)),
+        CommandExit::TimedOut,
+    );
     check(
         command("trap '' TERM; while :; do sleep 0.1; done").timeout(Duration::from_millis(300)),
         CommandExit::TimedOut,
@@ -79,18 +103,30 @@ fn after_a_time_out_of_a_deaf_shell() {
 #[test]
 fn after_a_cancellation() {
     let token = async { tokio::time::sleep(Duration::from_secs(1)).await };
-    check(command(&format!("{HIDERS} sleep 1000")).cancel_when(token), CommandExit::Cancelled);
+    check(
+        command(&format!("{HIDERS} sleep 1000")).cancel_when(token),
+        CommandExit::Cancelled,
+    );
 }
 
 #[test]
 fn after_the_shell_was_killed() {
-    check(command(&format!("{HIDERS} kill -KILL $$")), CommandExit::Signaled(9));
+    check(
+        command(&format!("{HIDERS} kill -KILL $$")),
+        CommandExit::Signaled(9),
+    );
 }
 
 #[test]
 fn a_process_that_hops_from_pid_to_pid_is_caught() {
-    check(command("hop() { hop & }; hop; sleep 1000").timeout(Duration::from_millis(500)), CommandExit::TimedOut);
-    check(command("hop() { setsid bash -c \"$(declare -f hop); hop\" & }; hop; sleep 0.5"), CommandExit::Exited(0));
+    check(
+        command("hop() { hop & }; hop; sleep 1000").timeout(Duration::from_millis(500)),
+        CommandExit::TimedOut,
+    );
+    check(
+        command("hop() { setsid bash -c \"$(declare -f hop); hop\" & }; hop; sleep 0.5"),
+        CommandExit::Exited(0),
+    );
 }
 
 #[test]
@@ -102,12 +138,18 @@ fn a_command_that_kills_its_supervisor_dies_too() {
 
 #[test]
 fn signals_do_not_reach_the_supervisor() {
-    check(command("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; sleep 0.2; exit 5"), CommandExit::Exited(5));
+    check(
+        command("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; sleep 0.2; exit 5"),
+        CommandExit::Exited(5),
+    );
 }
 
 #[test]
 fn a_command_that_stops_its_supervisor_meets_the_time_limit() {
-    check(command("kill -STOP $PPID; sleep 1000").timeout(Duration::from_millis(300)), CommandExit::TimedOut);
+    check(
+        command("kill -STOP $PPID; sleep 1000").timeout(Duration::from_millis(300)),
+        CommandExit::TimedOut,
+    );
 }
 
 #[test]
@@ -115,13 +157,23 @@ fn a_background_process_with_the_pipe_does_not_delay_the_result() {
     let place = Place::new();
     let start = Instant::now();
     let outcome = run(&place, command("sleep 1000 & echo done"));
-    assert_eq!((outcome.end, outcome.output.text().as_str()), (CommandExit::Exited(0), "done\n"));
-    assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
+    assert_eq!(
+        (outcome.end, outcome.output.text().as_str()),
+        (CommandExit::Exited(0), "done\n")
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(600),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
 fn a_background_process_may_finish_its_line() {
-    let outcome = run(&Place::new(), command("(sleep 0.02; echo late) & echo early"));
+    let outcome = run(
+        &Place::new(),
+        command("(sleep 0.02; echo late) & echo early"),
+    );
     assert_eq!(outcome.output.text(), "early\nlate\n");
 }
 

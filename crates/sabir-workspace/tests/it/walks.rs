@@ -6,26 +6,37 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabir_workspace::{
-    EntryKind, FileChange, ListEntry, ListOptions, SearchOptions, StopFlag, WorkPath, Workspace, WritePrecondition,
+    EntryKind, FileChange, ListEntry, ListOptions, SearchOptions, StopFlag, WorkPath, Workspace,
+    WritePrecondition,
 };
 
 use crate::Place;
 use crate::files::kind;
 
 fn all() -> ListOptions {
-    ListOptions { recursive: true, max_entries: 100_000, ..ListOptions::default() }
+    ListOptions {
+        recursive: true,
+        max_entries: 100_000,
+        ..ListOptions::default()
+    }
 }
 
 /// Files only, each with a space after it.
 fn files(workspace: &Workspace) -> String {
     let listing = workspace.list_folder(&WorkPath::root(), &all()).unwrap();
-    let files = listing.entries.iter().filter(|entry| entry.kind == EntryKind::File);
+    let files = listing
+        .entries
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::File);
     files.map(|entry| format!("{} ", entry.path)).collect()
 }
 
 #[track_caller]
 fn check_list(place: &Place, folder: &str, options: &ListOptions, expected: &str) {
-    let listing = place.workspace.list_folder(&place.path(folder), options).unwrap();
+    let listing = place
+        .workspace
+        .list_folder(&place.path(folder), options)
+        .unwrap();
     let show = |entry: &ListEntry| match entry.kind {
         EntryKind::File => entry.path.to_string(),
         EntryKind::Folder => format!("{}/", entry.path),
@@ -40,25 +51,70 @@ fn check_list(place: &Place, folder: &str, options: &ListOptions, expected: &str
 #[test]
 fn listings() {
     let place = Place::new();
-    for name in ["b.rs", "a/y", "a/x", "target/junk", ".hidden", ".git/config", "a/keep.log", "z.log"] {
+    for name in [
+        "b.rs",
+        "a/y",
+        "a/x",
+        "target/junk",
+        ".hidden",
+        ".git/config",
+        "a/keep.log",
+        "z.log",
+    ] {
         place.put(name, "");
     }
     place.put(".gitignore", "target\n*.log\n!keep.log\n");
     place.link("a/up", "..");
     place.link("out", place.outside.path());
-    let all = ListOptions { recursive: true, max_entries: 100, ..ListOptions::default() };
-    check_list(&place, ".", &ListOptions::default(), ".gitignore .hidden a/ b.rs out@");
-    check_list(&place, ".", &all, ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@");
-    check_list(&place, "a", &ListOptions::default(), "a/keep.log a/up@ a/x a/y");
-    check_list(&place, ".", &ListOptions { max_entries: 4, ..all.clone() }, ".gitignore .hidden a/ a/keep.log more");
+    let all = ListOptions {
+        recursive: true,
+        max_entries: 100,
+        ..ListOptions::default()
+    };
     check_list(
         &place,
         ".",
-        &ListOptions { max_entries: 9, ..all.clone() },
+        &ListOptions::default(),
+        ".gitignore .hidden a/ b.rs out@",
+    );
+    check_list(
+        &place,
+        ".",
+        &all,
         ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@",
     );
-    assert_eq!(kind(place.workspace.list_folder(&place.path("b.rs"), &all)), "NotAFolder");
-    assert_eq!(kind(place.workspace.list_folder(&place.path("absent"), &all)), "Missing");
+    check_list(
+        &place,
+        "a",
+        &ListOptions::default(),
+        "a/keep.log a/up@ a/x a/y",
+    );
+    check_list(
+        &place,
+        ".",
+        &ListOptions {
+            max_entries: 4,
+            ..all.clone()
+        },
+        ".gitignore .hidden a/ a/keep.log more",
+    );
+    check_list(
+        &place,
+        ".",
+        &ListOptions {
+            max_entries: 9,
+            ..all.clone()
+        },
+        ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@",
+    );
+    assert_eq!(
+        kind(place.workspace.list_folder(&place.path("b.rs"), &all)),
+        "NotAFolder"
+    );
+    assert_eq!(
+        kind(place.workspace.list_folder(&place.path("absent"), &all)),
+        "Missing"
+    );
 }
 
 /// Creates files (after a colon their content, with commas for line ends) and checks which are
@@ -71,7 +127,10 @@ fn check_hidden(put: &str, expected: &str) {
         place.put(name, content.replace(',', "\n"));
     }
     let shown = files(&place.workspace);
-    let shown: Vec<&str> = shown.split(' ').filter(|name| !name.ends_with("ignore") && !name.is_empty()).collect();
+    let shown: Vec<&str> = shown
+        .split(' ')
+        .filter(|name| !name.ends_with("ignore") && !name.is_empty())
+        .collect();
     assert_eq!(shown.join(" "), expected);
 }
 
@@ -79,14 +138,29 @@ fn check_hidden(put: &str, expected: &str) {
 fn ignore_files() {
     check_hidden(".gitignore:*.log a.log b deep/c.log", "b");
     check_hidden(".gitignore:/a,b/ a deep/a b/x deep/b/x c", "c deep/a");
-    check_hidden(".gitignore:*.log,!keep.log keep.log x.log deep/keep.log", "deep/keep.log keep.log");
-    check_hidden(".gitignore:*.log deep/.gitignore:!x.log x.log deep/x.log deep/y.log", "deep/x.log");
+    check_hidden(
+        ".gitignore:*.log,!keep.log keep.log x.log deep/keep.log",
+        "deep/keep.log keep.log",
+    );
+    check_hidden(
+        ".gitignore:*.log deep/.gitignore:!x.log x.log deep/x.log deep/y.log",
+        "deep/x.log",
+    );
     check_hidden(".gitignore:*.log .ignore:!a.log a.log b.log", "a.log");
-    check_hidden("deep/.gitignore:/x,y/z deep/x deep/a/x deep/y/z y/z", "deep/a/x y/z");
-    check_hidden(".git/info/exclude:*.log,/top a.log top deep/top", "deep/top");
+    check_hidden(
+        "deep/.gitignore:/x,y/z deep/x deep/a/x deep/y/z y/z",
+        "deep/a/x y/z",
+    );
+    check_hidden(
+        ".git/info/exclude:*.log,/top a.log top deep/top",
+        "deep/top",
+    );
     check_hidden(".gitignore:!a .git/info/exclude:a a", "a");
     // A nested repository has its own rules; `.ignore` is not git's.
-    check_hidden(".gitignore:*.log .ignore:*.tmp sub/.git/config sub/a.log sub/a.tmp a.log", "sub/a.log");
+    check_hidden(
+        ".gitignore:*.log .ignore:*.tmp sub/.git/config sub/a.log sub/a.tmp a.log",
+        "sub/a.log",
+    );
     check_hidden(".gitignore:\u{feff}a,[,b\r a b c [", "c");
     check_hidden(".gitignore:target target/deep/x target.rs", "target.rs");
 }
@@ -99,8 +173,19 @@ fn a_hidden_folder_can_be_named() {
     place.put("target/x.rs", "needle\n");
     place.put("target/x.o", "needle\n");
     check_list(&place, "target", &ListOptions::default(), "target/x.rs");
-    let options = SearchOptions { path: place.path("target/x.o"), ..SearchOptions::new("needle") };
-    assert_eq!(place.workspace.search_files(&options).unwrap().matches.len(), 1);
+    let options = SearchOptions {
+        path: place.path("target/x.o"),
+        ..SearchOptions::new("needle")
+    };
+    assert_eq!(
+        place
+            .workspace
+            .search_files(&options)
+            .unwrap()
+            .matches
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -124,11 +209,25 @@ fn odd_ignore_files_are_no_rules() {
     place.put("a", "needle\n");
     place.put("deep/a", "needle\n");
     std::fs::create_dir(place.inner(".ignore")).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(place.inner(".gitignore")).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(place.inner(".gitignore"))
+            .status()
+            .unwrap()
+            .success()
+    );
     std::fs::write(place.outside.path().join("rules"), "*\n").unwrap();
     place.link("deep/.gitignore", place.outside.path().join("rules"));
     assert_eq!(files(&place.workspace), "a deep/a ");
-    assert_eq!(place.workspace.search_files(&SearchOptions::new("needle")).unwrap().matches.len(), 2);
+    assert_eq!(
+        place
+            .workspace
+            .search_files(&SearchOptions::new("needle"))
+            .unwrap()
+            .matches
+            .len(),
+        2
+    );
 }
 
 /// A folder comes right before its content, in listings and in searches.
@@ -138,9 +237,21 @@ fn the_order_is_that_of_paths() {
     for name in ["a.b", "a-b", "a/x", "a/.y", "a!/z", "B", "aa", "a/x.d/q"] {
         place.put(name, "needle");
     }
-    check_list(&place, ".", &all(), "B a/ a/.y a/x a/x.d/ a/x.d/q a!/ a!/z a-b a.b aa");
-    let found = place.workspace.search_files(&SearchOptions::new("needle")).unwrap();
-    let found: Vec<String> = found.matches.iter().map(|found| found.path.to_string()).collect();
+    check_list(
+        &place,
+        ".",
+        &all(),
+        "B a/ a/.y a/x a/x.d/ a/x.d/q a!/ a!/z a-b a.b aa",
+    );
+    let found = place
+        .workspace
+        .search_files(&SearchOptions::new("needle"))
+        .unwrap();
+    let found: Vec<String> = found
+        .matches
+        .iter()
+        .map(|found| found.path.to_string())
+        .collect();
     assert_eq!(found.join(" "), "B a/.y a/x a/x.d/q a!/z a-b a.b aa");
 }
 
@@ -149,7 +260,10 @@ fn tree() -> Place {
     let place = Place::new();
     for number in 0..1500_usize {
         let name = format!("d{}/e{}/f{}", number % 3, number % 7, number * 7919 % 1500);
-        place.put(&name, "x\n".repeat(number % 5) + &"needle\n".repeat(number % 4));
+        place.put(
+            &name,
+            "x\n".repeat(number % 5) + &"needle\n".repeat(number % 4),
+        );
     }
     for number in 0..300 {
         place.put(&format!("flat/{number}"), "needle\n");
@@ -159,7 +273,10 @@ fn tree() -> Place {
 
 /// Lists a tree with the standard library, one folder after the other.
 fn by_hand(folder: &Path, names: &mut Vec<PathBuf>) {
-    let mut inside: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut inside: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     inside.sort();
     for path in inside {
         names.push(path.clone());
@@ -175,14 +292,31 @@ fn listings_are_whole_and_cut_at_the_same_place() {
     let mut expected = Vec::new();
     by_hand(place.root.path(), &mut expected);
     let listed = |max_entries| {
-        let listing = place.workspace.list_folder(&WorkPath::root(), &ListOptions { max_entries, ..all() }).unwrap();
-        let paths: Vec<PathBuf> = listing.entries.iter().map(|entry| place.inner(&entry.path.to_string())).collect();
+        let listing = place
+            .workspace
+            .list_folder(
+                &WorkPath::root(),
+                &ListOptions {
+                    max_entries,
+                    ..all()
+                },
+            )
+            .unwrap();
+        let paths: Vec<PathBuf> = listing
+            .entries
+            .iter()
+            .map(|entry| place.inner(&entry.path.to_string()))
+            .collect();
         (paths, listing.truncated)
     };
     assert_eq!(listed(100_000), (expected.clone(), false));
     for max in [0, 1, 2, 50, 333, expected.len() - 1, expected.len()] {
         for _ in 0..10 {
-            assert_eq!(listed(max), (expected[..max].to_vec(), max < expected.len()), "{max}");
+            assert_eq!(
+                listed(max),
+                (expected[..max].to_vec(), max < expected.len()),
+                "{max}"
+            );
         }
     }
 }
@@ -190,25 +324,63 @@ fn listings_are_whole_and_cut_at_the_same_place() {
 #[test]
 fn searches_are_whole_and_cut_at_the_same_place() {
     let place = tree();
-    let options = SearchOptions { max_matches: 100_000, context_lines: 1, ..SearchOptions::new("needle") };
+    let options = SearchOptions {
+        max_matches: 100_000,
+        context_lines: 1,
+        ..SearchOptions::new("needle")
+    };
     let whole = place.workspace.search_files(&options).unwrap();
     let matching: usize = (0..1500).map(|number| number % 4).sum::<usize>() + 300;
-    assert_eq!((whole.matches.len(), whole.files, whole.truncated), (matching, 1800, false));
-    assert!(whole.matches.is_sorted_by_key(|found| (found.path.clone(), found.line)));
+    assert_eq!(
+        (whole.matches.len(), whole.files, whole.truncated),
+        (matching, 1800, false)
+    );
+    assert!(
+        whole
+            .matches
+            .is_sorted_by_key(|found| (found.path.clone(), found.line))
+    );
     for max_matches in [0, 1, 7, 500, matching - 1, matching] {
-        let part = place.workspace.search_files(&SearchOptions { max_matches, ..options.clone() }).unwrap();
+        let part = place
+            .workspace
+            .search_files(&SearchOptions {
+                max_matches,
+                ..options.clone()
+            })
+            .unwrap();
         assert_eq!(part.truncated, max_matches < matching);
         assert_eq!(part.matches[..], whole.matches[..max_matches]);
         for _ in 0..10 {
-            assert_eq!(place.workspace.search_files(&SearchOptions { max_matches, ..options.clone() }).unwrap(), part);
+            assert_eq!(
+                place
+                    .workspace
+                    .search_files(&SearchOptions {
+                        max_matches,
+                        ..options.clone()
+                    })
+                    .unwrap(),
+                part
+            );
         }
     }
     for max_file_bytes in [0, 100, 5000] {
-        let part = place.workspace.search_files(&SearchOptions { max_file_bytes, ..options.clone() }).unwrap();
+        let part = place
+            .workspace
+            .search_files(&SearchOptions {
+                max_file_bytes,
+                ..options.clone()
+            })
+            .unwrap();
         assert!(part.truncated && whole.matches.starts_with(&part.matches));
         for _ in 0..10 {
             assert_eq!(
-                place.workspace.search_files(&SearchOptions { max_file_bytes, ..options.clone() }).unwrap(),
+                place
+                    .workspace
+                    .search_files(&SearchOptions {
+                        max_file_bytes,
+                        ..options.clone()
+                    })
+                    .unwrap(),
                 part
             );
         }
@@ -220,8 +392,15 @@ fn searches_are_whole_and_cut_at_the_same_place() {
 fn check_bytes(bytes: &[u8], regex: &str, expected: &str) {
     let place = Place::new();
     place.put("a", bytes);
-    let result = place.workspace.search_files(&SearchOptions::new(regex)).unwrap();
-    let shown: Vec<String> = result.matches.iter().map(|found| format!("{}:{}", found.line, found.text)).collect();
+    let result = place
+        .workspace
+        .search_files(&SearchOptions::new(regex))
+        .unwrap();
+    let shown: Vec<String> = result
+        .matches
+        .iter()
+        .map(|found| format!("{}:{}", found.line, found.text))
+        .collect();
     assert_eq!((shown.join(" "), result.skipped), (expected.to_owned(), 0));
 }
 
@@ -229,7 +408,15 @@ fn check_bytes(bytes: &[u8], regex: &str, expected: &str) {
 fn encodings() {
     let utf16 = |text: &str, big: bool| -> Vec<u8> {
         let units = std::iter::once(0xfeff).chain(text.encode_utf16());
-        units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
+        units
+            .flat_map(|unit| {
+                if big {
+                    unit.to_be_bytes()
+                } else {
+                    unit.to_le_bytes()
+                }
+            })
+            .collect()
     };
     check_bytes(&utf16("eins\r\nzwölf 😀\r\n", false), "lf .$", "2:zwölf 😀");
     check_bytes(&utf16("eins\nzwölf", true), "wö", "2:zwölf");
@@ -244,10 +431,19 @@ fn encodings() {
 #[test]
 fn a_huge_binary_file_costs_nothing() {
     let place = Place::new();
-    std::fs::File::create(place.inner("big")).unwrap().set_len(5 << 30).unwrap();
+    std::fs::File::create(place.inner("big"))
+        .unwrap()
+        .set_len(5 << 30)
+        .unwrap();
     place.put("last", "needle\n");
-    let result = place.workspace.search_files(&SearchOptions::new("needle")).unwrap();
-    assert_eq!((result.matches.len(), result.files, result.truncated), (1, 2, false));
+    let result = place
+        .workspace
+        .search_files(&SearchOptions::new("needle"))
+        .unwrap();
+    assert_eq!(
+        (result.matches.len(), result.files, result.truncated),
+        (1, 2, false)
+    );
 }
 
 #[test]
@@ -256,9 +452,18 @@ fn names_that_are_no_text() {
     let name = OsStr::from_bytes(b"caf\xe9");
     std::fs::create_dir(place.root.path().join(name)).unwrap();
     std::fs::write(place.root.path().join(name).join(name), "needle\n").unwrap();
-    let listing = place.workspace.list_folder(&WorkPath::root(), &all()).unwrap();
-    assert_eq!(listing.entries[1].path.as_path(), Path::new(name).join(name));
-    let found = place.workspace.search_files(&SearchOptions::new("needle")).unwrap();
+    let listing = place
+        .workspace
+        .list_folder(&WorkPath::root(), &all())
+        .unwrap();
+    assert_eq!(
+        listing.entries[1].path.as_path(),
+        Path::new(name).join(name)
+    );
+    let found = place
+        .workspace
+        .search_files(&SearchOptions::new("needle"))
+        .unwrap();
     assert_eq!(found.matches[0].path, listing.entries[1].path);
 }
 
@@ -268,8 +473,24 @@ fn a_deep_tree_needs_few_handles() {
     let path: PathBuf = std::iter::repeat_n("d", 1500).collect();
     std::fs::create_dir_all(place.inner(path.to_str().unwrap())).unwrap();
     std::fs::write(place.root.path().join(&path).join("f"), "needle").unwrap();
-    assert_eq!(place.workspace.list_folder(&WorkPath::root(), &all()).unwrap().entries.len(), 1501);
-    assert_eq!(place.workspace.search_files(&SearchOptions::new("needle")).unwrap().matches.len(), 1);
+    assert_eq!(
+        place
+            .workspace
+            .list_folder(&WorkPath::root(), &all())
+            .unwrap()
+            .entries
+            .len(),
+        1501
+    );
+    assert_eq!(
+        place
+            .workspace
+            .search_files(&SearchOptions::new("needle"))
+            .unwrap()
+            .matches
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -278,7 +499,10 @@ fn what_nobody_awaits_ends() {
     let stop = StopFlag::default();
     std::thread::scope(|scope| {
         let searching = scope.spawn(|| {
-            let options = SearchOptions { stop: stop.clone(), ..SearchOptions::new("needle") };
+            let options = SearchOptions {
+                stop: stop.clone(),
+                ..SearchOptions::new("needle")
+            };
             // Each search is short, so it is repeated until one is stopped.
             loop {
                 if let Err(error) = place.workspace.search_files(&options) {
@@ -287,18 +511,40 @@ fn what_nobody_awaits_ends() {
             }
         });
         drop(stop.stop_on_drop());
-        assert_eq!(searching.join().unwrap(), "stopped in `.`, because the task was");
+        assert_eq!(
+            searching.join().unwrap(),
+            "stopped in `.`, because the task was"
+        );
     });
-    assert_eq!(kind(place.workspace.list_folder(&WorkPath::root(), &ListOptions { stop, ..all() })), "Stopped");
+    assert_eq!(
+        kind(
+            place
+                .workspace
+                .list_folder(&WorkPath::root(), &ListOptions { stop, ..all() })
+        ),
+        "Stopped"
+    );
 }
 
 /// Only a file that was regular when it was listed is opened.
 #[test]
 fn a_search_in_a_fifo_finds_nothing() {
     let place = Place::new();
-    assert!(std::process::Command::new("mkfifo").arg(place.inner("fifo")).status().unwrap().success());
-    let options = SearchOptions { path: place.path("fifo"), ..SearchOptions::new("a") };
-    assert_eq!(place.workspace.search_files(&options).unwrap(), Default::default());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(place.inner("fifo"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let options = SearchOptions {
+        path: place.path("fifo"),
+        ..SearchOptions::new("a")
+    };
+    assert_eq!(
+        place.workspace.search_files(&options).unwrap(),
+        Default::default()
+    );
 }
 
 /// Exchanges two names in one step.
@@ -322,7 +568,9 @@ fn a_swapped_link_never_leads_outside() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                ["link", "link", "real", "real"].into_iter().for_each(|name| exchange(&place, name, "d"));
+                ["link", "link", "real", "real"]
+                    .into_iter()
+                    .for_each(|name| exchange(&place, name, "d"));
             }
         });
         let new = place.path("d/new");
@@ -330,14 +578,19 @@ fn a_swapped_link_never_leads_outside() {
         let outer = place.path("d/outer");
         let search = SearchOptions::new("secret");
         for round in 0..3000 {
-            let _ = place.workspace.write_file(&new, b"x", WritePrecondition::Any);
+            let _ = place
+                .workspace
+                .write_file(&new, b"x", WritePrecondition::Any);
             let _ = place.workspace.delete_file(&outer, WritePrecondition::Any);
             if let Ok(content) = place.workspace.read_file(&secret, 100) {
                 assert_eq!(content.bytes, b"inside\n");
             }
             if round % 10 == 0 {
-                let change = |path| FileChange::write(place.path(path), vec![b'y'], WritePrecondition::Any);
-                let _ = place.workspace.apply_changes(&["d/below/x", "d/new"].map(change));
+                let change =
+                    |path| FileChange::write(place.path(path), vec![b'y'], WritePrecondition::Any);
+                let _ = place
+                    .workspace
+                    .apply_changes(&["d/below/x", "d/new"].map(change));
                 let names = files(&place.workspace);
                 assert!(!names.contains("outer"), "{names}");
                 assert_eq!(place.workspace.search_files(&search).unwrap().matches, []);
@@ -360,13 +613,21 @@ fn a_file_that_becomes_something_else() {
     place.put("f", "file");
     place.link("link", place.outside.path().join("secret"));
     std::fs::create_dir(place.inner("folder")).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(place.inner("fifo")).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(place.inner("fifo"))
+            .status()
+            .unwrap()
+            .success()
+    );
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let names = ["link", "folder", "fifo", "fifo", "folder", "link"];
             while !done.load(Ordering::Relaxed) {
-                names.into_iter().for_each(|name| exchange(&place, name, "f"));
+                names
+                    .into_iter()
+                    .for_each(|name| exchange(&place, name, "f"));
             }
         });
         let a = place.path("a");
@@ -376,21 +637,38 @@ fn a_file_that_becomes_something_else() {
             let expect = match place.workspace.read_file(&f, 100) {
                 Ok(content) => {
                     assert_ne!(content.bytes, b"secret\n");
-                    if round % 2 == 0 { WritePrecondition::Version(content.version) } else { WritePrecondition::Any }
+                    if round % 2 == 0 {
+                        WritePrecondition::Version(content.version)
+                    } else {
+                        WritePrecondition::Any
+                    }
                 }
                 Err(_) => WritePrecondition::Any,
             };
-            let change = |path: &WorkPath, expect| FileChange::write(path.clone(), new.clone(), expect);
-            let _ = place.workspace.apply_changes(&[change(&a, WritePrecondition::Any), change(&f, expect)]);
+            let change =
+                |path: &WorkPath, expect| FileChange::write(path.clone(), new.clone(), expect);
+            let _ = place
+                .workspace
+                .apply_changes(&[change(&a, WritePrecondition::Any), change(&f, expect)]);
             let content = std::fs::read(place.inner("a")).unwrap();
             assert!(content == b"whole" || content == new);
             if round % 10 == 0 {
                 let _ = place.workspace.delete_file(&f, expect);
-                assert_eq!(place.workspace.search_files(&SearchOptions::new("secret")).unwrap().matches, []);
+                assert_eq!(
+                    place
+                        .workspace
+                        .search_files(&SearchOptions::new("secret"))
+                        .unwrap()
+                        .matches,
+                    []
+                );
             }
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(std::fs::read_to_string(place.outside.path().join("secret")).unwrap(), "secret\n");
+    assert_eq!(
+        std::fs::read_to_string(place.outside.path().join("secret")).unwrap(),
+        "secret\n"
+    );
     assert_eq!(std::fs::read_dir(place.outside.path()).unwrap().count(), 1);
 }

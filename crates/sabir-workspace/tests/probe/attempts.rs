@@ -1,5 +1,8 @@
 //! Makes the attempts of a confined command, as bare system calls, without a library in between.
-#![expect(unsafe_code, reason = "the calls are made as an attacker would make them")]
+#![expect(
+    unsafe_code,
+    reason = "the calls are made as an attacker would make them"
+)]
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -38,7 +41,9 @@ pub(crate) fn attempt(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn make(name: &str, args: &[String]) -> io::Result<()> {
-    let made = on_files(name, args).or_else(|| on_kernel(name, args)).or_else(|| on_sockets(name, args));
+    let made = on_files(name, args)
+        .or_else(|| on_kernel(name, args))
+        .or_else(|| on_sockets(name, args));
     made.unwrap_or_else(|| panic!("no attempt {name}"))
 }
 
@@ -65,16 +70,45 @@ fn on_files(name: &str, args: &[String]) -> Option<io::Result<()>> {
         "unlink" => fs::remove_file(path()),
         "symlink" => std::os::unix::fs::symlink("/", path()),
         "mkfifo" => done(unsafe { libc::mkfifo(text().as_ptr(), 0o600) }.into()),
-        "mknod" => done(unsafe { libc::mknod(text().as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 3)) }.into()),
+        "mknod" => done(
+            unsafe { libc::mknod(text().as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 3)) }
+                .into(),
+        ),
         "chmod" => done(unsafe { libc::chmod(text().as_ptr(), 0o777) }.into()),
         "fchmod" => on_read(&args[0], |file| unsafe { libc::fchmod(file, 0o777) }),
-        "chown" => done(unsafe { libc::chown(text().as_ptr(), libc::getuid(), libc::getgid()) }.into()),
-        "utime" => done(unsafe { libc::utime(text().as_ptr(), &libc::utimbuf { actime: 1, modtime: 1 }) }.into()),
-        "futimens" => on_read(&args[0], |file| unsafe { libc::futimens(file, [zeroed(), zeroed()].as_ptr()) }),
-        "setxattr" => {
-            done(unsafe { libc::setxattr(text().as_ptr(), c"user.sabir".as_ptr(), c"x".as_ptr().cast(), 1, 0) }.into())
+        "chown" => {
+            done(unsafe { libc::chown(text().as_ptr(), libc::getuid(), libc::getgid()) }.into())
         }
-        "chattr" => on_read(&args[0], |file| unsafe { libc::ioctl(file, 0x4008_6602, &NODUMP) }),
+        "utime" => done(
+            unsafe {
+                libc::utime(
+                    text().as_ptr(),
+                    &libc::utimbuf {
+                        actime: 1,
+                        modtime: 1,
+                    },
+                )
+            }
+            .into(),
+        ),
+        "futimens" => on_read(&args[0], |file| unsafe {
+            libc::futimens(file, [zeroed(), zeroed()].as_ptr())
+        }),
+        "setxattr" => done(
+            unsafe {
+                libc::setxattr(
+                    text().as_ptr(),
+                    c"user.sabir".as_ptr(),
+                    c"x".as_ptr().cast(),
+                    1,
+                    0,
+                )
+            }
+            .into(),
+        ),
+        "chattr" => on_read(&args[0], |file| unsafe {
+            libc::ioctl(file, 0x4008_6602, &NODUMP)
+        }),
         _ => return None,
     })
 }
@@ -83,11 +117,29 @@ fn on_kernel(name: &str, args: &[String]) -> Option<io::Result<()>> {
     let text = || CString::new(args[0].as_str()).unwrap();
     let number = || args[0].parse::<i32>().unwrap();
     Some(match name {
-        "mount" => {
-            done(unsafe { libc::mount(c"none".as_ptr(), c"/mnt".as_ptr(), c"tmpfs".as_ptr(), 0, null()) }.into())
-        }
+        "mount" => done(
+            unsafe {
+                libc::mount(
+                    c"none".as_ptr(),
+                    c"/mnt".as_ptr(),
+                    c"tmpfs".as_ptr(),
+                    0,
+                    null(),
+                )
+            }
+            .into(),
+        ),
         "remount" => done(
-            unsafe { libc::mount(null(), text().as_ptr(), null(), libc::MS_REMOUNT | libc::MS_BIND, null()) }.into(),
+            unsafe {
+                libc::mount(
+                    null(),
+                    text().as_ptr(),
+                    null(),
+                    libc::MS_REMOUNT | libc::MS_BIND,
+                    null(),
+                )
+            }
+            .into(),
         ),
         "unmount" => done(unsafe { libc::umount2(text().as_ptr(), libc::MNT_DETACH) }.into()),
         "unshare" => done(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) }.into()),
@@ -99,12 +151,26 @@ fn on_kernel(name: &str, args: &[String]) -> Option<io::Result<()>> {
         "process-vm" => call(libc::SYS_process_vm_readv, [number().into(), 0, 0, 0, 0, 0]),
         "kill" => done(unsafe { libc::kill(number(), 0) }.into()),
         "prlimit" => {
-            let limit = libc::rlimit { rlim_cur: 0, rlim_max: 4096 };
-            done(unsafe { libc::prlimit(number(), libc::RLIMIT_CORE, &raw const limit, null_mut()) }.into())
+            let limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 4096,
+            };
+            done(
+                unsafe { libc::prlimit(number(), libc::RLIMIT_CORE, &raw const limit, null_mut()) }
+                    .into(),
+            )
         }
-        "io_uring" => {
-            call(libc::SYS_io_uring_setup, [1, (&raw mut *Box::leak(Box::new([0_u8; 256]))) as c_long, 0, 0, 0, 0])
-        }
+        "io_uring" => call(
+            libc::SYS_io_uring_setup,
+            [
+                1,
+                (&raw mut *Box::leak(Box::new([0_u8; 256]))) as c_long,
+                0,
+                0,
+                0,
+                0,
+            ],
+        ),
         "bpf" => call(libc::SYS_bpf, [0, 0, 0, 0, 0, 0]),
         "perf" => call(libc::SYS_perf_event_open, [0, 0, -1, -1, 0, 0]),
         "keyctl" => call(libc::SYS_keyctl, [0, -3, 0, 0, 0, 0]),
@@ -113,7 +179,10 @@ fn on_kernel(name: &str, args: &[String]) -> Option<io::Result<()>> {
         "by-handle" => call(libc::SYS_open_by_handle_at, [-100, 0, 0, 0, 0, 0]),
         "shmget" => done(unsafe { libc::shmget(0x5ab1, 4096, libc::IPC_CREAT | 0o600) }.into()),
         "tiocsti" => done(unsafe { libc::ioctl(0, libc::TIOCSTI, c"x".as_ptr()) }.into()),
-        "tiocsti-high" => call(libc::SYS_ioctl, [0, 0x5412 | 1 << 40, c"x".as_ptr() as c_long, 0, 0, 0]),
+        "tiocsti-high" => call(
+            libc::SYS_ioctl,
+            [0, 0x5412 | 1 << 40, c"x".as_ptr() as c_long, 0, 0, 0],
+        ),
         _ => return None,
     })
 }
@@ -121,22 +190,32 @@ fn on_kernel(name: &str, args: &[String]) -> Option<io::Result<()>> {
 fn on_sockets(name: &str, args: &[String]) -> Option<io::Result<()>> {
     let path = || path(args);
     Some(match name {
-        "socket" => socket(&args.iter().map(|arg| arg.parse().unwrap()).collect::<Vec<c_int>>()),
+        "socket" => socket(
+            &args
+                .iter()
+                .map(|arg| arg.parse().unwrap())
+                .collect::<Vec<c_int>>(),
+        ),
         "pair-datagram" => {
             let mut pair = [0; 2];
-            done(unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, pair.as_mut_ptr()) }.into())
+            done(
+                unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, pair.as_mut_ptr()) }
+                    .into(),
+            )
         }
         "pair" => UnixStream::pair().map(drop),
         "unix" => UnixStream::connect(path()).map(drop),
-        "abstract" => {
-            SocketAddr::from_abstract_name(&args[0]).and_then(|name| UnixStream::connect_addr(&name)).map(drop)
-        }
+        "abstract" => SocketAddr::from_abstract_name(&args[0])
+            .and_then(|name| UnixStream::connect_addr(&name))
+            .map(drop),
         "tcp" => TcpStream::connect(&args[0]).map(drop),
-        "tcp-within" => {
-            TcpListener::bind("127.0.0.1:0").and_then(|listener| TcpStream::connect(listener.local_addr()?)).map(drop)
-        }
+        "tcp-within" => TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| TcpStream::connect(listener.local_addr()?))
+            .map(drop),
         "fast-open" => fast_open(args[0].parse().unwrap()),
-        "udp" => UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(b"leaked", &args[0])).map(drop),
+        "udp" => UdpSocket::bind("0.0.0.0:0")
+            .and_then(|socket| socket.send_to(b"leaked", &args[0]))
+            .map(drop),
         "foreign" => foreign(),
         "privileges" => privileges(),
         "exec" => Err(Command::new(path()).args(&args[1..]).exec()),
@@ -154,7 +233,11 @@ fn on_sockets(name: &str, args: &[String]) -> Option<io::Result<()>> {
 static NODUMP: c_long = 0x40;
 
 fn done(answer: c_long) -> io::Result<()> {
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 fn call(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> io::Result<()> {
@@ -172,15 +255,36 @@ fn socket(args: &[c_int]) -> io::Result<()> {
 
 /// Mounts in a child with a new user namespace; its exit code is the answer.
 fn clone(flags: c_int) -> io::Result<()> {
-    let pid = unsafe { libc::syscall(libc::SYS_clone, c_long::from(flags | libc::SIGCHLD), 0, 0, 0, 0) };
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone,
+            c_long::from(flags | libc::SIGCHLD),
+            0,
+            0,
+            0,
+            0,
+        )
+    };
     if pid == 0 {
-        let mounted = unsafe { libc::mount(c"none".as_ptr(), c"/mnt".as_ptr(), c"tmpfs".as_ptr(), 0, null()) };
+        let mounted = unsafe {
+            libc::mount(
+                c"none".as_ptr(),
+                c"/mnt".as_ptr(),
+                c"tmpfs".as_ptr(),
+                0,
+                null(),
+            )
+        };
         unsafe { libc::_exit(if mounted == 0 { 0 } else { 1 }) };
     }
     done(pid)?;
     let mut status = 0;
     done(unsafe { libc::waitpid(pid as c_int, &raw mut status, 0) }.into())?;
-    if status == 0 { Ok(()) } else { Err(io::Error::other("the mount failed")) }
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::other("the mount failed"))
+    }
 }
 
 /// Connects without `connect`.
@@ -190,12 +294,22 @@ fn fast_open(address: SocketAddrV4) -> io::Result<()> {
     let to = libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: address.port().to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
+        sin_addr: libc::in_addr {
+            s_addr: u32::from(*address.ip()).to_be(),
+        },
         sin_zero: [0; 8],
     };
     let size = size_of::<libc::sockaddr_in>() as u32;
-    done(unsafe { libc::sendto(socket, c"x".as_ptr().cast(), 1, libc::MSG_FASTOPEN, (&raw const to).cast(), size) }
-        as c_long)
+    done(unsafe {
+        libc::sendto(
+            socket,
+            c"x".as_ptr().cast(),
+            1,
+            libc::MSG_FASTOPEN,
+            (&raw const to).cast(),
+            size,
+        )
+    } as c_long)
 }
 
 /// A 32-bit call: `getpid` of i386, whose number is 64-bit `writev`.
@@ -214,8 +328,17 @@ fn foreign() -> io::Result<()> {
 /// Checks that no capability is left or can come back.
 fn privileges() -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
-    let none = ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"].iter().all(|name| field(name) == "0000000000000000");
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    let none = ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"]
+        .iter()
+        .all(|name| field(name) == "0000000000000000");
     if none && field("NoNewPrivs:") == "1" && field("Seccomp:") == "2" {
         return Err(io::Error::other("no privileges"));
     }
@@ -232,18 +355,45 @@ pub(crate) fn without(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         "mounts" => libc::SYS_mount_setattr,
         other => panic!("no call {other}"),
     };
-    let row = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let row = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
     let program = [
         row(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        row(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number as u32),
-        row(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        row(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            number as u32,
+        ),
+        row(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        ),
         row(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
+    };
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+        assert_eq!(
+            libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program
+            ),
+            0
+        );
     }
-    let error = Command::new(std::env::current_exe().unwrap()).args(args).exec();
+    let error = Command::new(std::env::current_exe().unwrap())
+        .args(args)
+        .exec();
     panic!("{error}");
 }

@@ -10,13 +10,21 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use sabir_workspace::{FileChange, ListOptions, SearchOptions, WorkPath, Workspace, WorkspaceError, WritePrecondition};
+use sabir_workspace::{
+    FileChange, ListOptions, SearchOptions, WorkPath, Workspace, WorkspaceError, WritePrecondition,
+};
 
-pub(crate) fn main(verb: &OsStr, mut args: impl Iterator<Item = std::ffi::OsString>) -> Option<ExitCode> {
+pub(crate) fn main(
+    verb: &OsStr,
+    mut args: impl Iterator<Item = std::ffi::OsString>,
+) -> Option<ExitCode> {
     let workspace = Workspace::open(Path::new(&args.next()?)).ok()?;
     match verb.to_str()? {
         "change" => {
-            let changes: Vec<String> = args.map(std::ffi::OsString::into_string).collect::<Result<_, _>>().ok()?;
+            let changes: Vec<String> = args
+                .map(std::ffi::OsString::into_string)
+                .collect::<Result<_, _>>()
+                .ok()?;
             match change(&workspace, &changes) {
                 Ok(()) => say("done"),
                 Err(error) => say(&error.to_string()),
@@ -47,22 +55,39 @@ fn change(workspace: &Workspace, changes: &[String]) -> Result<(), WorkspaceErro
             let from = workspace.parse_path(from)?;
             let to = workspace.parse_path(to)?;
             let old = workspace.read_file(&from, 1 << 20)?;
-            all.extend(FileChange::move_file(from, WritePrecondition::Version(old.version), to, old.bytes));
+            all.extend(FileChange::move_file(
+                from,
+                WritePrecondition::Version(old.version),
+                to,
+                old.bytes,
+            ));
         } else {
-            all.push(FileChange::delete(workspace.parse_path(text.trim_start_matches('-'))?, WritePrecondition::Any));
+            all.push(FileChange::delete(
+                workspace.parse_path(text.trim_start_matches('-'))?,
+                WritePrecondition::Any,
+            ));
         }
     }
     workspace.apply_changes(&all).map(drop)
 }
 
 fn look(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let options = ListOptions {
+        recursive: true,
+        ..ListOptions::default()
+    };
     for entry in workspace.list_folder(&WorkPath::root(), &options)?.entries {
         say(&entry.path.to_string());
     }
     let found = workspace.search_files(&SearchOptions::new("needle"))?;
-    found.matches.iter().for_each(|found| say(&format!("{}:{}", found.path, found.text)));
-    say(&format!("{} searched, {} skipped", found.files, found.skipped));
+    found
+        .matches
+        .iter()
+        .for_each(|found| say(&format!("{}:{}", found.path, found.text)));
+    say(&format!(
+        "{} searched, {} skipped",
+        found.files, found.skipped
+    ));
     Ok(())
 }
 
@@ -76,12 +101,23 @@ fn storm(workspace: &Workspace) -> Result<(), WorkspaceError> {
         let content = content.into_bytes();
         let mut changes = Vec::new();
         for name in ["a", "deep/b", "deep/c"] {
-            changes.push(FileChange::write(path(name)?, content.clone(), WritePrecondition::Any));
+            changes.push(FileChange::write(
+                path(name)?,
+                content.clone(),
+                WritePrecondition::Any,
+            ));
         }
         if workspace.exists(&path("deep/now and then")?)? {
-            changes.push(FileChange::delete(path("deep/now and then")?, WritePrecondition::Any));
+            changes.push(FileChange::delete(
+                path("deep/now and then")?,
+                WritePrecondition::Any,
+            ));
         } else {
-            changes.push(FileChange::write(path("deep/now and then")?, content.clone(), WritePrecondition::Missing));
+            changes.push(FileChange::write(
+                path("deep/now and then")?,
+                content.clone(),
+                WritePrecondition::Missing,
+            ));
         }
         workspace.apply_changes(&changes)?;
         workspace.write_file(&path("alone")?, &content, WritePrecondition::Any)?;

@@ -19,7 +19,9 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         Some(first) if first == supervise::ARGUMENT => supervise::main(args),
-        Some(first) if first == "agent" => agent(args.next(), args.next()).unwrap_or(ExitCode::FAILURE),
+        Some(first) if first == "agent" => {
+            agent(args.next(), args.next()).unwrap_or(ExitCode::FAILURE)
+        }
         Some(first) if first == "confined" => {
             confined::confined(&args.collect::<Vec<_>>()).unwrap_or(ExitCode::from(2))
         }
@@ -34,7 +36,10 @@ fn agent(folder: Option<std::ffi::OsString>, text: Option<std::ffi::OsString>) -
     let workspace = Workspace::open(Path::new(&folder?)).ok()?;
     let command = ShellCommand::new(text?.into_string().ok()?, std::env::current_exe().ok()?)
         .env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .ok()?;
     runtime.block_on(command.run(&workspace, |_, _| {})).ok()?;
     Some(ExitCode::SUCCESS)
 }

@@ -53,34 +53,56 @@ struct Desk {
 impl Answers {
     /// So many turns with one call each, and the completion.
     pub(crate) fn calls(turns: usize, call: impl Fn(usize) -> (&'static str, Value)) -> Self {
-        let mut bodies: Vec<_> = (0..turns).map(|turn| body(&calling(turn, call(turn)))).collect();
+        let mut bodies: Vec<_> = (0..turns)
+            .map(|turn| body(&calling(turn, call(turn))))
+            .collect();
         bodies.push(completion(turns));
         Self(bodies)
     }
 
     /// Words in pieces of so many bytes, then the completion.
     pub(crate) fn text_then_completion(text: &str, piece: usize) -> Self {
-        let pieces = text.as_bytes().chunks(piece).map(|piece| json!({"content": String::from_utf8_lossy(piece)}));
-        Self(vec![body(&pieces.chain([json!({})]).collect::<Vec<_>>()), completion(1)])
+        let pieces = text
+            .as_bytes()
+            .chunks(piece)
+            .map(|piece| json!({"content": String::from_utf8_lossy(piece)}));
+        Self(vec![
+            body(&pieces.chain([json!({})]).collect::<Vec<_>>()),
+            completion(1),
+        ])
     }
 }
 
 fn completion(turn: usize) -> String {
-    body(&calling(turn, ("attempt_completion", json!({"result": "done"}))))
+    body(&calling(
+        turn,
+        ("attempt_completion", json!({"result": "done"})),
+    ))
 }
 
 fn calling(turn: usize, (tool, arguments): (&str, Value)) -> Vec<Value> {
     let function = json!({"name": tool, "arguments": arguments.to_string()});
-    let call = json!({"index": 0, "id": format!("call_{turn}"), "type": "function", "function": function});
+    let call =
+        json!({"index": 0, "id": format!("call_{turn}"), "type": "function", "function": function});
     vec![json!({"role": "assistant", "tool_calls": [call]})]
 }
 
 /// A stream of Chat Completions.
 fn body(deltas: &[Value]) -> String {
-    let reason = if deltas.iter().any(|delta| delta.get("tool_calls").is_some()) { "tool_calls" } else { "stop" };
+    let reason = if deltas.iter().any(|delta| delta.get("tool_calls").is_some()) {
+        "tool_calls"
+    } else {
+        "stop"
+    };
     let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
-    let events = deltas.iter().map(|delta| json!({"choices": [{"index": 0, "delta": delta}]})).chain([last]);
-    events.map(|event| format!("data: {event}\n\n")).chain(["data: [DONE]\n\n".to_owned()]).collect()
+    let events = deltas
+        .iter()
+        .map(|delta| json!({"choices": [{"index": 0, "delta": delta}]}))
+        .chain([last]);
+    events
+        .map(|event| format!("data: {event}\n\n"))
+        .chain(["data: [DONE]\n\n".to_owned()])
+        .collect()
 }
 
 impl Provider {
@@ -100,7 +122,11 @@ impl Provider {
                 std::thread::spawn(move || desk.serve(stream));
             }
         });
-        Self { port, requests, process }
+        Self {
+            port,
+            requests,
+            process,
+        }
     }
 
     pub(crate) fn base_url(&self) -> String {
@@ -125,22 +151,42 @@ impl Desk {
             let number = self.requests.lock().unwrap().len();
             let process = self.process.load(Ordering::Relaxed);
             let last = number + 1 >= self.answers.len();
-            let memory = if number.is_multiple_of(MEMORY_EVERY) || last { process::memory(process) } else { 0 };
+            let memory = if number.is_multiple_of(MEMORY_EVERY) || last {
+                process::memory(process)
+            } else {
+                0
+            };
             let (cpu, journal) = (process::cpu(process), self.journal());
             let body = self.answers.get(number).map_or("", String::as_str);
-            let head =
-                format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
             // A task that ends early hangs up: its exit code tells.
             _ = reader.get_mut().write_all((head + body).as_bytes());
             let answered = Instant::now();
-            self.requests.lock().unwrap().push(Request { came, answered, bytes, cpu, memory, journal });
+            self.requests.lock().unwrap().push(Request {
+                came,
+                answered,
+                bytes,
+                cpu,
+                memory,
+                journal,
+            });
         }
     }
 
     fn journal(&self) -> u64 {
-        let files = std::fs::read_dir(&self.journals).into_iter().flatten().flatten();
-        let journals = files.filter(|file| file.path().extension().is_some_and(|end| end == "journal"));
-        journals.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+        let files = std::fs::read_dir(&self.journals)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let journals =
+            files.filter(|file| file.path().extension().is_some_and(|end| end == "journal"));
+        journals
+            .filter_map(|file| file.metadata().ok())
+            .map(|file| file.len())
+            .sum()
     }
 }
 

@@ -35,7 +35,11 @@ impl EndFlags {
     /// The limits of a session with these flags.
     pub(crate) fn limit_spec(&self) -> Result<LimitSpec, CommandError> {
         let cost = self.max_cost.as_deref().map(str::parse).transpose();
-        let time = self.max_time.as_deref().map(sabir_session::config::parse_duration).transpose()?;
+        let time = self
+            .max_time
+            .as_deref()
+            .map(sabir_session::config::parse_duration)
+            .transpose()?;
         Ok(LimitSpec {
             max_turns: self.max_turns,
             max_tokens: self.max_tokens.as_deref().map(tokens).transpose()?,
@@ -49,11 +53,19 @@ impl EndFlags {
 fn tokens(text: &str) -> Result<u64, CommandError> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1000),
-        None => text.strip_suffix(['m', 'M']).map_or((text, 1), |digits| (digits, 1_000_000)),
+        None => text
+            .strip_suffix(['m', 'M'])
+            .map_or((text, 1), |digits| (digits, 1_000_000)),
     };
-    let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit)).filter(|count| *count > 0);
+    let count = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(unit))
+        .filter(|count| *count > 0);
     count.ok_or_else(|| {
-        CommandError::usage(format!("--max-tokens: `{text}` is no number of tokens: write 200000, 500k or 2M"))
+        CommandError::usage(format!(
+            "--max-tokens: `{text}` is no number of tokens: write 200000, 500k or 2M"
+        ))
     })
 }
 
@@ -63,11 +75,21 @@ mod tests {
 
     #[test]
     fn tokens_are_counted_in_thousands_too() {
-        let check = |text: &str, expected: Option<u64>| assert_eq!(tokens(text).ok(), expected, "{text}");
+        let check =
+            |text: &str, expected: Option<u64>| assert_eq!(tokens(text).ok(), expected, "{text}");
         check("200000", Some(200_000));
         check("500k", Some(500_000));
         check("2M", Some(2_000_000));
-        for wrong in ["", "0", "k", "-1", "1.5k", "2g", "99999999999999999999", "99999999999999999M"] {
+        for wrong in [
+            "",
+            "0",
+            "k",
+            "-1",
+            "1.5k",
+            "2g",
+            "99999999999999999999",
+            "99999999999999999M",
+        ] {
             check(wrong, None);
         }
     }

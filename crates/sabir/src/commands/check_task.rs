@@ -28,7 +28,9 @@ struct CheckFinding<'a> {
 
 /// Runs `sabir check` on standard input or on a task.
 pub(crate) fn run_check(arguments: &JudgeArguments) -> Result<ExitStatus, CommandError> {
-    let Some(name) = &arguments.task else { return parse::check_input(&arguments.check) };
+    let Some(name) = &arguments.task else {
+        return parse::check_input(&arguments.check);
+    };
     let family = task_family(name)?;
     let mut calls = 0;
     let mut findings = Vec::new();
@@ -37,22 +39,40 @@ pub(crate) fn run_check(arguments: &JudgeArguments) -> Result<ExitStatus, Comman
         calls += count;
         // The first of the family is the task itself.
         let subtask = (at > 0).then_some(id);
-        findings.extend(found.into_iter().map(|finding| CheckFinding { subtask, ..finding }));
+        findings.extend(
+            found
+                .into_iter()
+                .map(|finding| CheckFinding { subtask, ..finding }),
+        );
     }
     let id = family.first().map(|(id, _)| id);
-    let refused = findings.iter().filter(|finding| finding.check.is_some_and(|check| !check.passed)).count();
+    let refused = findings
+        .iter()
+        .filter(|finding| finding.check.is_some_and(|check| !check.passed))
+        .count();
     match arguments.check.output {
         ReportFormat::Json => print::print_redacted_json(&json!({
             "task": id, "calls": calls, "refused": refused, "findings": findings.iter().map(to_json).collect::<Vec<_>>(),
         })),
         ReportFormat::Text => {
             let mut text: String = findings.iter().map(render_text).collect();
-            text.push_str(&format!("{}, {refused} refused\n", print::count_noun(calls, "call")));
-            print::write_stdout(&print::sanitize_text(&sabir_call::redact::redact_text(&text)));
+            text.push_str(&format!(
+                "{}, {refused} refused\n",
+                print::count_noun(calls, "call")
+            ));
+            print::write_stdout(&print::sanitize_text(&sabir_call::redact::redact_text(
+                &text,
+            )));
         }
     }
-    let broken = findings.iter().any(|finding| finding.check.is_none() && finding.faults.iter().any(is_error));
-    Ok(if refused > 0 || broken { ExitStatus::NotUnderstood } else { ExitStatus::Completed })
+    let broken = findings
+        .iter()
+        .any(|finding| finding.check.is_none() && finding.faults.iter().any(is_error));
+    Ok(if refused > 0 || broken {
+        ExitStatus::NotUnderstood
+    } else {
+        ExitStatus::Completed
+    })
 }
 
 /// Reads the task and all its subtasks that have journals.
@@ -61,7 +81,9 @@ fn task_family(name: &str) -> Result<Vec<(TaskId, Vec<JournalEntry>)>, CommandEr
     let mut next = 0;
     while let Some((_, entries)) = family.get(next) {
         let begun = entries.iter().filter_map(|entry| match &entry.record {
-            Record::Subtask { task, ended: None, .. } => journal::read_entries(task.as_str()).ok(),
+            Record::Subtask {
+                task, ended: None, ..
+            } => journal::read_entries(task.as_str()).ok(),
             _ => None,
         });
         let begun: Vec<_> = begun.collect();
@@ -84,7 +106,9 @@ fn collect_findings(entries: &[JournalEntry]) -> (usize, Vec<CheckFinding<'_>>) 
     let mut calls = 0;
     let mut findings = Vec::new();
     for (record, entry) in (1..).zip(entries) {
-        let Record::Answered(answered) = &entry.record else { continue };
+        let Record::Answered(answered) = &entry.record else {
+            continue;
+        };
         let turn = answered.turn;
         calls += answered.checks.len();
         for check in &answered.checks {
@@ -92,7 +116,9 @@ fn collect_findings(entries: &[JournalEntry]) -> (usize, Vec<CheckFinding<'_>>) 
                 continue;
             }
             let call = answered.parts.iter().find_map(|part| match part {
-                sabir_call::MessagePart::Call(call) if call.id == check.call => Some(call.name.clone()),
+                sabir_call::MessagePart::Call(call) if call.id == check.call => {
+                    Some(call.name.clone())
+                }
                 _ => None,
             });
             findings.push(CheckFinding {
@@ -125,15 +151,28 @@ fn render_text(finding: &CheckFinding<'_>) -> String {
         (Some(tool), _) => format!("{tool} could run"),
         (None, _) => "the answer".to_owned(),
     };
-    let whose = finding.subtask.map(|task| format!("subtask {task}, ")).unwrap_or_default();
-    let mut text = format!("{whose}record {}, turn {}: {what}\n", finding.record, finding.turn);
+    let whose = finding
+        .subtask
+        .map(|task| format!("subtask {task}, "))
+        .unwrap_or_default();
+    let mut text = format!(
+        "{whose}record {}, turn {}: {what}\n",
+        finding.record, finding.turn
+    );
     for fault in finding.faults {
         let weight = if is_error(fault) { "error" } else { "warning" };
-        text.push_str(&print::indent_lines(&format!("{weight}[{}]: {}", fault.kind.name(), fault.message)));
+        text.push_str(&print::indent_lines(&format!(
+            "{weight}[{}]: {}",
+            fault.kind.name(),
+            fault.message
+        )));
         text.push('\n');
     }
     for repair in finding.check.iter().flat_map(|check| &check.repairs) {
-        let line = format!("repaired ({}): {} -> {}", repair.rule, repair.before, repair.after);
+        let line = format!(
+            "repaired ({}): {} -> {}",
+            repair.rule, repair.before, repair.after
+        );
         text.push_str(&print::indent_lines(&line));
         text.push('\n');
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sabir_checkpoint::{
-    Checkpoint, CheckpointError, CheckpointKind, CheckpointStore, RestorePoint, StoreLimits, display_path,
+    Checkpoint, CheckpointError, CheckpointKind, CheckpointStore, RestorePoint, StoreLimits,
+    display_path,
 };
 use sabir_workspace::Workspace;
 use serde_json::{Value, json};
@@ -29,10 +30,19 @@ pub(crate) fn run_checkpoints(arguments: &HistoryArguments) -> Result<ExitStatus
     let place = CheckpointFolder::open(arguments.folder.as_deref())?;
     let (name, count) = arguments.task_and_count();
     let task = place.find_task(name.as_deref())?;
-    let mut list = place.checkpoints.list_checkpoints(Some(&task)).map_err(checkpoint_error)?;
+    let mut list = place
+        .checkpoints
+        .list_checkpoints(Some(&task))
+        .map_err(checkpoint_error)?;
     list.drain(..list.len().saturating_sub(count.unwrap_or(usize::MAX)));
-    let standing = place.checkpoints.active_calls(&task).map_err(checkpoint_error)?;
-    let pruned = place.checkpoints.pruned_through(&task).map_err(checkpoint_error)?;
+    let standing = place
+        .checkpoints
+        .active_calls(&task)
+        .map_err(checkpoint_error)?;
+    let pruned = place
+        .checkpoints
+        .pruned_through(&task)
+        .map_err(checkpoint_error)?;
     let stands = |checkpoint: &Checkpoint| standing.contains(&checkpoint.number);
     match arguments.output {
         ReportFormat::Json => print::print_json(&json!({
@@ -43,9 +53,13 @@ pub(crate) fn run_checkpoints(arguments: &HistoryArguments) -> Result<ExitStatus
         ReportFormat::Text => {
             print::write_stdout(&print::sanitize_text(&format!("task {task}\n")));
             if let Some(through) = pruned {
-                print::write_stdout(&format!("calls up to {through}: removed to keep the store under its cap\n"));
+                print::write_stdout(&format!(
+                    "calls up to {through}: removed to keep the store under its cap\n"
+                ));
             }
-            list.iter().for_each(|one| print::write_stdout(&print::sanitize_text(&checkpoint_line(one, stands(one)))));
+            list.iter().for_each(|one| {
+                print::write_stdout(&print::sanitize_text(&checkpoint_line(one, stands(one))))
+            });
         }
     }
     Ok(ExitStatus::Completed)
@@ -57,8 +71,14 @@ pub(crate) fn run_diff(arguments: &HistoryArguments) -> Result<ExitStatus, Comma
     let (name, count) = arguments.task_and_count();
     let task = place.find_task(name.as_deref())?;
     let goal = count.map_or(RestorePoint::Start, RestorePoint::Last);
-    let differences = place.checkpoints.list_differences(&task, &goal).map_err(checkpoint_error)?;
-    let pruned = place.checkpoints.pruned_through(&task).map_err(checkpoint_error)?;
+    let differences = place
+        .checkpoints
+        .list_differences(&task, &goal)
+        .map_err(checkpoint_error)?;
+    let pruned = place
+        .checkpoints
+        .pruned_through(&task)
+        .map_err(checkpoint_error)?;
     if let (RestorePoint::Start, Some(through)) = (&goal, pruned) {
         print::write_stderr(&format!(
             "sabir: the checkpoints up to call {through} were removed; this is what changed since\n"
@@ -66,20 +86,34 @@ pub(crate) fn run_diff(arguments: &HistoryArguments) -> Result<ExitStatus, Comma
     }
     match arguments.output {
         ReportFormat::Json => {
-            let one = |difference: &sabir_checkpoint::PathDifference| -> Result<Value, CommandError> {
-                let diff = place.checkpoints.render_diff(std::slice::from_ref(difference)).map_err(checkpoint_error)?;
-                let words = |node: &Option<_>| node.as_ref().map(sabir_checkpoint::TreeNode::to_string);
-                let before = words(&difference.before);
-                let after = words(&difference.after);
-                Ok(json!({"path": difference.path.to_string_lossy(), "before": before, "after": after, "diff": diff}))
-            };
+            let one =
+                |difference: &sabir_checkpoint::PathDifference| -> Result<Value, CommandError> {
+                    let diff = place
+                        .checkpoints
+                        .render_diff(std::slice::from_ref(difference))
+                        .map_err(checkpoint_error)?;
+                    let words =
+                        |node: &Option<_>| node.as_ref().map(sabir_checkpoint::TreeNode::to_string);
+                    let before = words(&difference.before);
+                    let after = words(&difference.after);
+                    Ok(
+                        json!({"path": difference.path.to_string_lossy(), "before": before, "after": after, "diff": diff}),
+                    )
+                };
             let changes = differences.iter().map(one).collect::<Result<Vec<_>, _>>()?;
             print::print_json(&json!({"task": task, "changes": changes}));
         }
         ReportFormat::Text => {
-            let text = place.checkpoints.render_diff(&differences).map_err(checkpoint_error)?;
+            let text = place
+                .checkpoints
+                .render_diff(&differences)
+                .map_err(checkpoint_error)?;
             // Unchanged when redirected, so that the patch can be applied.
-            print::write_stdout(&if std::io::stdout().is_terminal() { print::sanitize_text(&text) } else { text });
+            print::write_stdout(&if std::io::stdout().is_terminal() {
+                print::sanitize_text(&text)
+            } else {
+                text
+            });
         }
     }
     Ok(ExitStatus::Completed)
@@ -89,15 +123,27 @@ impl CheckpointFolder {
     /// Opens the checkpoints of that folder, or of the current one.
     pub(crate) fn open(folder: Option<&Path>) -> Result<Self, CommandError> {
         let folder = folder.unwrap_or(Path::new("."));
-        let workspace = Arc::new(Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?);
+        let workspace = Arc::new(
+            Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?,
+        );
         // The size limits matter little here, because the checkpoints taken by an undo are small.
-        let checkpoints = checkpointer::open_store(&workspace, StoreLimits::default(), surroundings::environment())?;
-        Ok(Self { workspace, checkpoints })
+        let checkpoints = checkpointer::open_store(
+            &workspace,
+            StoreLimits::default(),
+            surroundings::environment(),
+        )?;
+        Ok(Self {
+            workspace,
+            checkpoints,
+        })
     }
 
     /// Finds the task whose id begins with `name`, or the newest one of the folder.
     pub(crate) fn find_task(&self, name: Option<&str>) -> Result<String, CommandError> {
-        let list = self.checkpoints.list_checkpoints(None).map_err(checkpoint_error)?;
+        let list = self
+            .checkpoints
+            .list_checkpoints(None)
+            .map_err(checkpoint_error)?;
         let here = self.workspace.root().display();
         let Some(name) = name else {
             return list.last().map(|newest| newest.mark.task.clone()).ok_or_else(|| {
@@ -107,17 +153,22 @@ impl CheckpointFolder {
                 ))
             });
         };
-        let mut found: Vec<_> =
-            list.into_iter().map(|one| one.mark.task).filter(|task| task.starts_with(name)).collect();
+        let mut found: Vec<_> = list
+            .into_iter()
+            .map(|one| one.mark.task)
+            .filter(|task| task.starts_with(name))
+            .collect();
         found.dedup();
         found.sort();
         found.dedup();
         match found.as_slice() {
             [task] => Ok(task.clone()),
-            [first, _, ..] if !found.iter().any(|task| task == name) => Err(CommandError::usage(format!(
-                "`{name}` begins {} tasks, among them {first}; give more of the name",
-                found.len()
-            ))),
+            [first, _, ..] if !found.iter().any(|task| task == name) => {
+                Err(CommandError::usage(format!(
+                    "`{name}` begins {} tasks, among them {first}; give more of the name",
+                    found.len()
+                )))
+            }
             [_, ..] => Ok(name.to_owned()),
             [] => Err(self.unknown_task(name)),
         }
@@ -126,23 +177,34 @@ impl CheckpointFolder {
     /// Explains why a task has no checkpoint here: it worked elsewhere, it changed nothing, its
     /// checkpoints were removed, or it does not exist.
     fn unknown_task(&self, name: &str) -> CommandError {
-        let tasks =
-            surroundings::tasks_folder().and_then(|folder| Ok((sabir_session::find_task(&folder, name)?, folder)));
+        let tasks = surroundings::tasks_folder()
+            .and_then(|folder| Ok((sabir_session::find_task(&folder, name)?, folder)));
         let (id, folder) = match tasks {
             Ok(found) => found,
             Err(failure) => return failure,
         };
         if let Ok(Some(through)) = self.checkpoints.pruned_through(id.as_str()) {
-            return checkpoint_error(CheckpointError::Pruned { task: id.to_string(), through });
+            return checkpoint_error(CheckpointError::Pruned {
+                task: id.to_string(),
+                through,
+            });
         }
-        let all = sabir_journal::list_journals(&folder).unwrap_or_default().into_iter();
-        let start = all.filter(|listed| listed.id == id).find_map(|listed| listed.summary.ok());
+        let all = sabir_journal::list_journals(&folder)
+            .unwrap_or_default()
+            .into_iter();
+        let start = all
+            .filter(|listed| listed.id == id)
+            .find_map(|listed| listed.summary.ok());
         match start {
-            Some(summary) if Path::new(&summary.workspace) != self.workspace.root() => CommandError::usage(format!(
-                "the task {id} worked in {there}: give that folder with -C {there}; if it was moved, move it back first",
-                there = summary.workspace
+            Some(summary) if Path::new(&summary.workspace) != self.workspace.root() => {
+                CommandError::usage(format!(
+                    "the task {id} worked in {there}: give that folder with -C {there}; if it was moved, move it back first",
+                    there = summary.workspace
+                ))
+            }
+            _ => CommandError::usage(format!(
+                "the task {id} has changed nothing here, or took no checkpoints"
             )),
-            _ => CommandError::usage(format!("the task {id} has changed nothing here, or took no checkpoints")),
         }
     }
 }
@@ -174,16 +236,23 @@ pub(crate) fn checkpoint_error(error: CheckpointError) -> CommandError {
         CheckpointError::Stale => ExitStatus::Unfinished,
         _ => ExitStatus::Internal,
     };
-    CommandError { message: error.to_string(), exit }
+    CommandError {
+        message: error.to_string(),
+        exit,
+    }
 }
 
 /// Describes a checkpoint in a few words.
 pub(crate) fn describe_checkpoint(checkpoint: &Checkpoint) -> String {
-    let Checkpoint { mark, kind: what, .. } = checkpoint;
+    let Checkpoint {
+        mark, kind: what, ..
+    } = checkpoint;
     match what {
         CheckpointKind::Call => format!("{}: {}", mark.tool, display_path(Path::new(&mark.label))),
         CheckpointKind::Restore { to } => format!("went back before call {to}"),
-        CheckpointKind::PartialRestore => format!("brought back: {}", display_path(Path::new(&mark.label))),
+        CheckpointKind::PartialRestore => {
+            format!("brought back: {}", display_path(Path::new(&mark.label)))
+        }
     }
 }
 
@@ -194,11 +263,17 @@ fn checkpoint_line(checkpoint: &Checkpoint, stands: bool) -> String {
         (true, false) if checkpoint.kind == CheckpointKind::Call => "  (gone back on)",
         _ => "",
     };
-    format!("{:>4}  {}{state}\n", checkpoint.number, describe_checkpoint(checkpoint))
+    format!(
+        "{:>4}  {}{state}\n",
+        checkpoint.number,
+        describe_checkpoint(checkpoint)
+    )
 }
 
 fn to_json(checkpoint: &Checkpoint, stands: bool) -> Value {
-    let Checkpoint { mark, kind: what, .. } = checkpoint;
+    let Checkpoint {
+        mark, kind: what, ..
+    } = checkpoint;
     let (kind, to) = match what {
         CheckpointKind::Call => ("call", None),
         CheckpointKind::Restore { to } => ("back", Some(*to)),

@@ -18,14 +18,21 @@ use crate::surroundings;
 /// Splits off the `--dialects` options before the command, and returns them and the other
 /// arguments. Options of the task are not allowed before the command, so that their values cannot
 /// be taken for a command; only `--dialects` is.
-pub(crate) fn split_leading_options(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
+pub(crate) fn split_leading_options(
+    arguments: impl Iterator<Item = OsString>,
+) -> (Vec<PathBuf>, Vec<OsString>) {
     let mut files = Vec::new();
     let mut rest = Vec::new();
     let mut arguments = arguments.peekable();
     // The name of the program.
     rest.extend(arguments.next());
-    while let Some(argument) = arguments.next_if(|argument| argument.as_encoded_bytes().starts_with(b"--dialects")) {
-        match argument.to_str().and_then(|text| text.strip_prefix("--dialects=")) {
+    while let Some(argument) =
+        arguments.next_if(|argument| argument.as_encoded_bytes().starts_with(b"--dialects"))
+    {
+        match argument
+            .to_str()
+            .and_then(|text| text.strip_prefix("--dialects="))
+        {
             Some(file) => files.push(PathBuf::from(file)),
             None if argument == "--dialects" && arguments.peek().is_some() => {
                 files.extend(arguments.next().map(PathBuf::from));
@@ -41,20 +48,28 @@ pub(crate) fn split_leading_options(arguments: impl Iterator<Item = OsString>) -
 }
 
 /// Runs `sabir dialects` and `sabir help dialect`.
-pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<ExitStatus, CommandError> {
+pub(crate) fn run_dialects(
+    name: Option<&str>,
+    output: OutputFormat,
+) -> Result<ExitStatus, CommandError> {
     let Some(name) = name else {
         match output {
-            OutputFormat::Json => {
-                print::print_json(&surroundings::dialects().iter().map(to_json).collect::<Vec<_>>())
-            }
-            OutputFormat::Events => {
-                surroundings::dialects().iter().for_each(|dialect| print::print_json(&to_json(dialect)))
-            }
+            OutputFormat::Json => print::print_json(
+                &surroundings::dialects()
+                    .iter()
+                    .map(to_json)
+                    .collect::<Vec<_>>(),
+            ),
+            OutputFormat::Events => surroundings::dialects()
+                .iter()
+                .for_each(|dialect| print::print_json(&to_json(dialect))),
             OutputFormat::Text => print::write_stdout(&print::sanitize_text(&list_dialects())),
         }
         return Ok(ExitStatus::Completed);
     };
-    let dialect = surroundings::dialects().find(name).ok_or_else(|| unknown_dialect(name, ""))?;
+    let dialect = surroundings::dialects()
+        .find(name)
+        .ok_or_else(|| unknown_dialect(name, ""))?;
     match output {
         OutputFormat::Text => print::write_stdout(&print::sanitize_text(&render_spec(dialect))),
         _ => {
@@ -71,8 +86,11 @@ fn list_dialects() -> String {
     let named: Vec<_> = surroundings::dialects()
         .iter()
         .map(|dialect| {
-            let aliases =
-                if dialect.aliases.is_empty() { String::new() } else { format!(" ({})", dialect.aliases.join(", ")) };
+            let aliases = if dialect.aliases.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", dialect.aliases.join(", "))
+            };
             let summary = if dialect.is_defined() {
                 format!("[defined] {}", dialect.summary)
             } else {
@@ -81,7 +99,9 @@ fn list_dialects() -> String {
             (format!("{}{aliases}", dialect.name), summary)
         })
         .collect();
-    let lines = named.iter().map(|(name, summary)| format!("{name}\n    {}\n", summary.trim()));
+    let lines = named
+        .iter()
+        .map(|(name, summary)| format!("{name}\n    {}\n", summary.trim()));
     lines.collect()
 }
 
@@ -99,7 +119,13 @@ fn render_spec(dialect: &Dialect) -> String {
     if !dialect.is_defined() {
         return dialect.spec.to_owned();
     }
-    let coded = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
+    let coded = |names: Vec<&str>| {
+        names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     let rows = [
         ("aliases", coded(dialect.aliases.to_vec())),
         ("machine", coded(vec![dialect.parser_kind().name()])),
@@ -114,7 +140,10 @@ fn render_spec(dialect: &Dialect) -> String {
     for (key, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         text.push_str(&format!("| {key} | {} |\n", value.replace('|', "\\|")));
     }
-    text.push_str(&format!("\n## How it is taught\n\n{}\n", fence_text(&dialect.syntax_guide())));
+    text.push_str(&format!(
+        "\n## How it is taught\n\n{}\n",
+        fence_text(&dialect.syntax_guide())
+    ));
     text
 }
 
@@ -136,14 +165,22 @@ mod tests {
     fn check(arguments: &str, files: &[&str], rest: &str) {
         let split = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-        assert_eq!(split_leading_options(split(arguments).into_iter()), (files, split(rest)), "{arguments}");
+        assert_eq!(
+            split_leading_options(split(arguments).into_iter()),
+            (files, split(rest)),
+            "{arguments}"
+        );
     }
 
     #[test]
     fn options_in_front_of_the_command() {
         check("sabir parse", &[], "sabir parse");
         check("sabir --dialects a parse", &["a"], "sabir parse");
-        check("sabir --dialects a --dialects=b parse --x", &["a", "b"], "sabir parse --x");
+        check(
+            "sabir --dialects a --dialects=b parse --x",
+            &["a", "b"],
+            "sabir parse --x",
+        );
         check("sabir parse --dialects a", &[], "sabir parse --dialects a");
         check("sabir --dialects", &[], "sabir --dialects");
         check("sabir --dialectsx a", &[], "sabir --dialectsx a");

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sabir_model::{
-    CapabilityFinding, CapabilityReport, CapabilityVerdict, LocalServer, ProbeTarget, probe_capabilities, probe_servers,
+    CapabilityFinding, CapabilityReport, CapabilityVerdict, LocalServer, ProbeTarget,
+    probe_capabilities, probe_servers,
 };
 use sabir_workspace::Workspace;
 use serde::Serialize;
@@ -80,7 +81,11 @@ fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, Command
         Ok(config) => (config, None),
         Err(failure) => (Config::default(), Some(failure.message)),
     };
-    let exit = if problem.is_some() { ExitStatus::Usage } else { ExitStatus::Completed };
+    let exit = if problem.is_some() {
+        ExitStatus::Usage
+    } else {
+        ExitStatus::Completed
+    };
     let report = DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         system: system_name(),
@@ -104,11 +109,18 @@ fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, Command
 /// Tests the abilities of a model (`sabir doctor MODEL`).
 fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
-    let model = if model.starts_with("http") && !model.contains('#') { only_model(model)? } else { model.to_owned() };
+    let model = if model.starts_with("http") && !model.contains('#') {
+        only_model(model)?
+    } else {
+        model.to_owned()
+    };
     let chosen = config.resolve_model(Some(&model))?;
     let shown = arguments.output == ReportFormat::Text;
     if shown {
-        print::write_stderr(&print::sanitize_text(&format!("asking {} a few things…\n", chosen.name)));
+        print::write_stderr(&print::sanitize_text(&format!(
+            "asking {} a few things…\n",
+            chosen.name
+        )));
     }
     let start = Instant::now();
     let clock = move || start.elapsed();
@@ -118,8 +130,13 @@ fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus,
         }
     };
     let asked = chosen.build_model(|model| model);
-    let found =
-        surroundings::runtime()?.block_on(probe_capabilities(&asked, &chosen.id, config.dialects(), &clock, &mut tell));
+    let found = surroundings::runtime()?.block_on(probe_capabilities(
+        &asked,
+        &chosen.id,
+        config.dialects(),
+        &clock,
+        &mut tell,
+    ));
     let stored = match (&found.protocol, arguments.store) {
         (Some(protocol), true) => Some(remember::store_protocol(
             surroundings::environment(),
@@ -134,17 +151,20 @@ fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus,
             "model": chosen.name, "findings": found.findings, "protocol": found.protocol, "why": found.why,
             "stored": stored.as_ref().map(|path| path.display().to_string()),
         })),
-        ReportFormat::Text => {
-            print::write_stdout(&print::sanitize_text(&recommendation_text(&found, stored.as_deref())))
-        }
+        ReportFormat::Text => print::write_stdout(&print::sanitize_text(&recommendation_text(
+            &found,
+            stored.as_deref(),
+        ))),
     }
     Ok(exit_status(&found))
 }
 
 /// Returns the exit status of a test: a model that never answers is a provider failure.
 fn exit_status(found: &CapabilityReport) -> ExitStatus {
-    let silent =
-        found.findings.iter().any(|finding| finding.name == "answers" && finding.verdict == CapabilityVerdict::No);
+    let silent = found
+        .findings
+        .iter()
+        .any(|finding| finding.name == "answers" && finding.verdict == CapabilityVerdict::No);
     match &found.protocol {
         Some(_) => ExitStatus::Completed,
         None if silent => ExitStatus::Provider,
@@ -154,14 +174,27 @@ fn exit_status(found: &CapabilityReport) -> ExitStatus {
 
 /// Returns the model of a server that serves exactly one.
 fn only_model(url: &str) -> Result<String, CommandError> {
-    let place = ProbeTarget { provider: "server".to_owned(), base_url: url.to_owned() };
+    let place = ProbeTarget {
+        provider: "server".to_owned(),
+        base_url: url.to_owned(),
+    };
     let servers = surroundings::runtime()?.block_on(probe_servers(&[place], PROBE_TIMEOUT));
-    let models = servers.into_iter().next().map(|server| server.models).unwrap_or_default();
+    let models = servers
+        .into_iter()
+        .next()
+        .map(|server| server.models)
+        .unwrap_or_default();
     match models.as_slice() {
         [model] => Ok(format!("{url}#{}", model.id)),
-        [] => Err(CommandError::usage(format!("{url} lists no models: name one, as {url}#NAME"))),
+        [] => Err(CommandError::usage(format!(
+            "{url} lists no models: name one, as {url}#NAME"
+        ))),
         several => {
-            let names: Vec<_> = several.iter().take(20).map(|model| model.id.as_str()).collect();
+            let names: Vec<_> = several
+                .iter()
+                .take(20)
+                .map(|model| model.id.as_str())
+                .collect();
             Err(CommandError::usage(format!(
                 "{url} serves several models: name one, as {url}#NAME: {}",
                 names.join(", ")
@@ -173,19 +206,28 @@ fn only_model(url: &str) -> Result<String, CommandError> {
 /// Returns the operating system, kernel release and architecture.
 fn system_name() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{} {} {}", std::env::consts::OS, kernel.trim(), std::env::consts::ARCH)
+    format!(
+        "{} {} {}",
+        std::env::consts::OS,
+        kernel.trim(),
+        std::env::consts::ARCH
+    )
 }
 
 /// Tests the sandbox in a temporary folder of its own.
 fn report_sandbox(config: &Config) -> Result<SandboxReport, CommandError> {
     let sandbox = sabir_session::sandbox::configured(None, config)?;
-    let failed =
-        |error: &dyn std::fmt::Display| CommandError::internal(format!("the sandbox cannot be tried: {error}"));
-    let folder =
-        std::env::temp_dir().join(format!("sabir-doctor-{}", crate::surroundings::environment().unique_id().simple()));
+    let failed = |error: &dyn std::fmt::Display| {
+        CommandError::internal(format!("the sandbox cannot be tried: {error}"))
+    };
+    let folder = std::env::temp_dir().join(format!(
+        "sabir-doctor-{}",
+        crate::surroundings::environment().unique_id().simple()
+    ));
     std::fs::create_dir(&folder).map_err(|error| failed(&error))?;
-    let found = Workspace::open(&folder)
-        .map(|workspace| sabir_session::sandbox::in_force(&sandbox, &workspace, surroundings::environment()));
+    let found = Workspace::open(&folder).map(|workspace| {
+        sabir_session::sandbox::in_force(&sandbox, &workspace, surroundings::environment())
+    });
     // Removed before any error is returned, so that no folder is left behind.
     let removed = std::fs::remove_dir(&folder);
     let found = found.map_err(|error| failed(&error))?;
@@ -205,12 +247,26 @@ fn report_sandbox(config: &Config) -> Result<SandboxReport, CommandError> {
 fn report_tasks() -> TasksReport {
     let folder = match surroundings::tasks_folder() {
         Ok(folder) => folder,
-        Err(failure) => return TasksReport { path: None, count: 0, problem: Some(failure.message) },
+        Err(failure) => {
+            return TasksReport {
+                path: None,
+                count: 0,
+                problem: Some(failure.message),
+            };
+        }
     };
     let path = Some(folder.display().to_string());
     match sabir_journal::list_journals(&folder) {
-        Ok(listed) => TasksReport { path, count: listed.len(), problem: None },
-        Err(error) => TasksReport { path, count: 0, problem: Some(error.to_string()) },
+        Ok(listed) => TasksReport {
+            path,
+            count: listed.len(),
+            problem: None,
+        },
+        Err(error) => TasksReport {
+            path,
+            count: 0,
+            problem: Some(error.to_string()),
+        },
     }
 }
 
@@ -226,10 +282,14 @@ fn finding_row(finding: &CapabilityFinding) -> String {
 
 /// Returns the recommendation that follows from the findings.
 fn recommendation_text(found: &CapabilityReport, stored: Option<&Path>) -> String {
-    let Some(protocol) = &found.protocol else { return format!("\nno protocol can be recommended: {}\n", found.why) };
+    let Some(protocol) = &found.protocol else {
+        return format!("\nno protocol can be recommended: {}\n", found.why);
+    };
     let last = match stored {
         Some(path) => format!("written to {}\n", path.display()),
-        None => format!("use --protocol {protocol}, or let --store write it into the configuration\n"),
+        None => {
+            format!("use --protocol {protocol}, or let --store write it into the configuration\n")
+        }
     };
     format!("\nrecommended: {protocol} ({})\n{last}", found.why)
 }
@@ -254,13 +314,20 @@ impl DoctorReport {
         text.push_str(&format!("journals       {tasks}\n"));
         text.push_str(&format!("sandbox        {}\n", self.sandbox.words));
         let keys: Vec<_> = self.providers.iter().filter_map(key_source_text).collect();
-        let keys = if keys.is_empty() { "none found".to_owned() } else { keys.join(", ") };
+        let keys = if keys.is_empty() {
+            "none found".to_owned()
+        } else {
+            keys.join(", ")
+        };
         text.push_str(&format!("keys           {keys}\n"));
         for server in &self.local {
             let models = server.models.len();
             let software = server.software.unwrap_or("unknown software");
             let counted = print::count_noun(models, "model");
-            text.push_str(&format!("server         {} ({software}): {counted}\n", server.base_url));
+            text.push_str(&format!(
+                "server         {} ({software}): {counted}\n",
+                server.base_url
+            ));
         }
         if self.local.is_empty() {
             text.push_str("server         none on this machine answered\n");
@@ -275,7 +342,14 @@ fn key_source_text(row: &ProviderRow) -> Option<String> {
         KeySource::Nowhere | KeySource::Environment { present: None, .. } => return None,
         KeySource::File => "configuration".into(),
         KeySource::Command => "a command".into(),
-        KeySource::Environment { present: Some(name), .. } => name.as_str().into(),
+        KeySource::Environment {
+            present: Some(name),
+            ..
+        } => name.as_str().into(),
     };
-    Some(format!("{} ({})", row.name, place.as_str().unwrap_or_default()))
+    Some(format!(
+        "{} ({})",
+        row.name,
+        place.as_str().unwrap_or_default()
+    ))
 }

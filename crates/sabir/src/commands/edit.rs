@@ -66,7 +66,9 @@ pub(crate) fn run_edit(arguments: &EditArguments) -> Result<ExitStatus, CommandE
     read.map_err(|error| CommandError::usage(format!("standard input: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        CommandError::usage(format!("standard input: the edit is not UTF-8, byte {at} is the first that is wrong"))
+        CommandError::usage(format!(
+            "standard input: the edit is not UTF-8, byte {at} is the first that is wrong"
+        ))
     })?;
     let plan = plan_edit(arguments, &text);
     let plan = match plan {
@@ -92,11 +94,20 @@ pub(crate) fn run_edit(arguments: &EditArguments) -> Result<ExitStatus, CommandE
             Ok(ExitStatus::NotUnderstood)
         }
         (Err(EditRefusal::Faults(faults)), ReportFormat::Text) => {
-            faults.iter().for_each(|fault| print::write_stdout(&print::sanitize_text(&format!("{}\n", fault.words))));
+            faults.iter().for_each(|fault| {
+                print::write_stdout(&print::sanitize_text(&format!("{}\n", fault.words)))
+            });
             Ok(ExitStatus::NotUnderstood)
         }
         (Err(EditRefusal::Failure(failure)), ReportFormat::Json) => {
-            print_failure(&arguments.file, &[EditProblem::new("file", failure.message.clone(), "nothing was changed")]);
+            print_failure(
+                &arguments.file,
+                &[EditProblem::new(
+                    "file",
+                    failure.message.clone(),
+                    "nothing was changed",
+                )],
+            );
             Err(failure)
         }
         (Err(EditRefusal::Failure(failure)), ReportFormat::Text) => Err(failure),
@@ -112,24 +123,34 @@ fn plan_edit(arguments: &EditArguments, text: &str) -> Result<EditPlan, EditRefu
         Some(EditFormat::WholeFile) => EditSyntax::WholeFile,
         None if arguments::is_object(text) => EditSyntax::StringReplace,
         None => EditSyntax::detect(text).ok_or_else(|| {
-            let message = "the text is neither SEARCH/REPLACE blocks, nor a patch, nor a JSON object";
-            EditRefusal::Faults(vec![EditProblem::new("no_blocks", message, "say with --format what it is")])
+            let message =
+                "the text is neither SEARCH/REPLACE blocks, nor a patch, nor a JSON object";
+            EditRefusal::Faults(vec![EditProblem::new(
+                "no_blocks",
+                message,
+                "say with --format what it is",
+            )])
         })?,
     };
     match format {
         EditSyntax::ApplyPatch => sections::plan_patch(&arguments.file, text),
-        EditSyntax::SearchReplace => {
-            plan_one_file(&arguments.file, |old, _| sabir_edit::apply_blocks(old, text).map_err(to_problems))
-        }
+        EditSyntax::SearchReplace => plan_one_file(&arguments.file, |old, _| {
+            sabir_edit::apply_blocks(old, text).map_err(to_problems)
+        }),
         EditSyntax::WholeFile => plan_one_file(&arguments.file, |old, encoding| {
             // The byte order mark belongs to the encoding, which is kept.
             let is_marked = encoding == TextEncoding::Utf8Mark;
-            let content = text.strip_prefix('\u{feff}').filter(|_| is_marked).unwrap_or(text);
+            let content = text
+                .strip_prefix('\u{feff}')
+                .filter(|_| is_marked)
+                .unwrap_or(text);
             sabir_edit::apply_whole(old, content).map_err(to_problems)
         }),
         EditSyntax::StringReplace => {
             let replacement = arguments::parse_replacement(text).map_err(EditRefusal::Faults)?;
-            plan_one_file(&arguments.file, |old, _| sabir_edit::apply_string(old, &replacement).map_err(to_problems))
+            plan_one_file(&arguments.file, |old, _| {
+                sabir_edit::apply_string(old, &replacement).map_err(to_problems)
+            })
         }
     }
 }
@@ -141,8 +162,9 @@ fn plan_one_file(
 ) -> Result<EditPlan, EditRefusal> {
     let (target, path) = EditTarget::for_file(file)?;
     let held = target.read_file(&path)?;
-    let (old, encoding) =
-        held.as_ref().map_or(("", TextEncoding::Utf8), |held| (&held.text.content, held.text.encoding));
+    let (old, encoding) = held.as_ref().map_or(("", TextEncoding::Utf8), |held| {
+        (&held.text.content, held.text.encoding)
+    });
     let edited = apply(old, encoding).map_err(|faults| match &held {
         None => EditRefusal::Failure(CommandError::usage(format!(
             "{}: there is no such file, and the edit does not make one",
@@ -151,23 +173,40 @@ fn plan_one_file(
         Some(_) => EditRefusal::Faults(faults),
     })?;
     let bytes = encode_content(encoding, &edited.content)?;
-    let shown = FileDiff { path: path.to_string(), old: old.to_owned(), new: edited.content.clone() };
+    let shown = FileDiff {
+        path: path.to_string(),
+        old: old.to_owned(),
+        new: edited.content.clone(),
+    };
     let change = FileChange::write(path, bytes, expected_version(held.as_ref()));
     let content = edited.content;
     let hunks = edited.hunks;
-    Ok(EditPlan { target, changes: vec![change], diffs: vec![shown], content, hunks, moved_to: None })
+    Ok(EditPlan {
+        target,
+        changes: vec![change],
+        diffs: vec![shown],
+        content,
+        hunks,
+        moved_to: None,
+    })
 }
 
 /// Returns the precondition under which the file is written: unchanged since it was read.
 fn expected_version(held: Option<&LoadedFile>) -> WritePrecondition {
-    held.map_or(WritePrecondition::Missing, |held| WritePrecondition::Version(held.version))
+    held.map_or(WritePrecondition::Missing, |held| {
+        WritePrecondition::Version(held.version)
+    })
 }
 
 /// Encodes the new content in the file's own encoding.
 fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, EditRefusal> {
     encoding.encode(content).map_err(|error| {
         let hint = "use characters that the file's encoding has, or write the file anew";
-        EditRefusal::Faults(vec![EditProblem::new("not_in_encoding", error.to_string(), hint)])
+        EditRefusal::Faults(vec![EditProblem::new(
+            "not_in_encoding",
+            error.to_string(),
+            hint,
+        )])
     })
 }
 
@@ -175,9 +214,18 @@ fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, Edit
 fn write_plan(plan: EditPlan) -> Result<EditPlan, CommandError> {
     // Several files change together or not at all; one file is written directly.
     let written = match plan.changes.as_slice() {
-        [FileChange { path, expect, content: Some(bytes), like: None }] => {
-            plan.target.workspace.write_file(path, bytes, *expect).map(drop)
-        }
+        [
+            FileChange {
+                path,
+                expect,
+                content: Some(bytes),
+                like: None,
+            },
+        ] => plan
+            .target
+            .workspace
+            .write_file(path, bytes, *expect)
+            .map(drop),
         changes => plan.target.workspace.apply_changes(changes).map(drop),
     };
     written.map_err(|error| CommandError::usage(error.to_string()))?;
@@ -187,19 +235,34 @@ fn write_plan(plan: EditPlan) -> Result<EditPlan, CommandError> {
 /// Prints the problems as JSON, with the unchanged content of the file.
 fn print_failure(file: &Path, faults: &[EditProblem]) {
     let held = EditTarget::for_file(file).and_then(|(target, path)| target.read_file(&path));
-    let content = held.ok().flatten().map(|held| held.text.content).unwrap_or_default();
+    let content = held
+        .ok()
+        .flatten()
+        .map(|held| held.text.content)
+        .unwrap_or_default();
     print::print_json(&json!({"status": "failed", "content": content, "faults": faults}));
 }
 
 /// Renders the changes as a unified diff, with notes about hunks that did not match exactly.
 fn render_text(plan: &EditPlan) -> String {
-    let mut words: String = plan.diffs.iter().map(|shown| unified_diff(&shown.old, &shown.new, &shown.path)).collect();
-    for hunk in plan.hunks.iter().filter(|hunk| hunk.level != MatchLevel::Exact) {
+    let mut words: String = plan
+        .diffs
+        .iter()
+        .map(|shown| unified_diff(&shown.old, &shown.new, &shown.path))
+        .collect();
+    for hunk in plan
+        .hunks
+        .iter()
+        .filter(|hunk| hunk.level != MatchLevel::Exact)
+    {
         let how = match hunk.level {
             MatchLevel::Shifted => "with other indentation, which the new lines were given",
             _ => "with other blanks at the ends of lines, or other quotes, dashes or spaces",
         };
-        words.push_str(&format!("[{} was found in line {} {how}.]\n", hunk.block, hunk.old_line));
+        words.push_str(&format!(
+            "[{} was found in line {} {how}.]\n",
+            hunk.block, hunk.old_line
+        ));
     }
     words
 }
@@ -224,7 +287,11 @@ fn to_problems(faults: Vec<EditFault>) -> Vec<EditProblem> {
             kind: fault.kind.name(),
             line: fault.line,
             words: fault.to_string(),
-            lines: fault.lines.iter().map(|line| json!({"number": line.number, "text": line.text})).collect(),
+            lines: fault
+                .lines
+                .iter()
+                .map(|line| json!({"number": line.number, "text": line.text}))
+                .collect(),
             block: fault.block,
             hint: fault.hint.to_owned(),
             message: fault.message,
@@ -238,7 +305,15 @@ impl EditProblem {
         let message: String = message.into();
         let hint: String = hint.into();
         let words = format!("{message}; {hint}.");
-        Self { kind, line: 1, message, hint, block: None, lines: Vec::new(), words }
+        Self {
+            kind,
+            line: 1,
+            message,
+            hint,
+            block: None,
+            lines: Vec::new(),
+            words,
+        }
     }
 
     /// Sets the line of the patch that has the problem.

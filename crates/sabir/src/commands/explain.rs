@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use sabir_call::{ArgForm, Certainty, DraftCall, Event, Fault, MarkupRole, MarkupSpan, Severity, Span, Truncation};
+use sabir_call::{
+    ArgForm, Certainty, DraftCall, Event, Fault, MarkupRole, MarkupSpan, Severity, Span, Truncation,
+};
 use sabir_check::{CallState, CheckedCall};
 use serde_json::{Value, json};
 
@@ -71,20 +73,42 @@ impl NoteCollector {
                 self.recognised.note_event(event);
                 self.note_mark(mark);
             }
-            Event::CallStart { index, name, dialect, at, name_at, .. } => {
+            Event::CallStart {
+                index,
+                name,
+                dialect,
+                at,
+                name_at,
+                ..
+            } => {
                 self.recognised.note_event(event);
                 self.start_call(index, dialect, at);
                 self.note_name(index, name, name_at);
             }
-            Event::ArgStart { index, name, form, at } => {
-                self.note_piece(index, at, PieceRole::Argument(name.to_owned()), "the markup before a value");
+            Event::ArgStart {
+                index,
+                name,
+                form,
+                at,
+            } => {
+                self.note_piece(
+                    index,
+                    at,
+                    PieceRole::Argument(name.to_owned()),
+                    "the markup before a value",
+                );
                 if let Some(running) = self.calls.get_mut(&index) {
                     running.argument = Some((name.to_owned(), form, at));
                 }
             }
             Event::ArgEnd { index, at, .. } => self.note_value(index, at, true),
             Event::CallEnd { index, at } => {
-                self.note_piece(index, at, PieceRole::End, "the markup behind the last value");
+                self.note_piece(
+                    index,
+                    at,
+                    PieceRole::End,
+                    "the markup behind the last value",
+                );
                 self.calls.remove(&index);
             }
             Event::CallCut { index, why, at } => {
@@ -103,15 +127,31 @@ impl NoteCollector {
     }
 
     fn note_mark(&mut self, mark: MarkupSpan<'_>) {
-        let MarkupSpan { role, dialect, span, sure, rule } = mark;
+        let MarkupSpan {
+            role,
+            dialect,
+            span,
+            sure,
+            rule,
+        } = mark;
         let dialect = dialect.map(str::to_owned);
-        self.notes.push(TextNote { span, role: PieceRole::Mark(role), call: None, dialect, sure, rule });
+        self.notes.push(TextNote {
+            span,
+            role: PieceRole::Mark(role),
+            call: None,
+            dialect,
+            sure,
+            rule,
+        });
     }
 
     /// Begins a call. The last note is its marker, or a wrapper around it, or the call has no
     /// marker at all.
     fn start_call(&mut self, index: u32, dialect: Option<&str>, at: usize) {
-        let sure = self.recognised.recognition_of(index).map_or(Certainty::Certain, |how| how.sure);
+        let sure = self
+            .recognised
+            .recognition_of(index)
+            .map_or(Certainty::Certain, |how| how.sure);
         let mut to = at;
         if let Some(mark) = self.notes.last_mut() {
             to = to.max(mark.span.end);
@@ -119,7 +159,15 @@ impl NoteCollector {
                 mark.call = Some(index);
             }
         }
-        self.calls.insert(index, CallInProgress { dialect: dialect.map(str::to_owned), sure, to, argument: None });
+        self.calls.insert(
+            index,
+            CallInProgress {
+                dialect: dialect.map(str::to_owned),
+                sure,
+                to,
+                argument: None,
+            },
+        );
     }
 
     /// Adds a note for the tool's name, if it comes after the call's marker.
@@ -127,35 +175,62 @@ impl NoteCollector {
         let to = self.calls.get(&index).map_or(at, |running| running.to);
         if at >= to && !name.is_empty() {
             self.note_piece(index, at, PieceRole::Open, "the markup before a name");
-            self.add_note(index, Span::new(at, at + name.len()), PieceRole::Name, "the tool's name stands here");
+            self.add_note(
+                index,
+                Span::new(at, at + name.len()),
+                PieceRole::Name,
+                "the tool's name stands here",
+            );
         }
     }
 
     /// Adds a note for the value of the current argument, which ends at `at`.
     fn note_value(&mut self, index: u32, at: usize, whole: bool) {
-        let argument = self.calls.get_mut(&index).and_then(|running| running.argument.take());
-        let Some((name, form, from)) = argument else { return };
+        let argument = self
+            .calls
+            .get_mut(&index)
+            .and_then(|running| running.argument.take());
+        let Some((name, form, from)) = argument else {
+            return;
+        };
         let rule = match form {
             ArgForm::Raw => "text as it stands, whose type the tool's schema says",
             ArgForm::String => "a string, with its escapes decoded",
             ArgForm::Json => "a JSON value",
         };
-        self.add_note(index, Span::new(from, at), PieceRole::Value(name, whole), rule);
+        self.add_note(
+            index,
+            Span::new(from, at),
+            PieceRole::Value(name, whole),
+            rule,
+        );
     }
 
     /// Adds a note for the text between the last note of the call and `to`.
     fn note_piece(&mut self, index: u32, to: usize, taken: PieceRole, rule: &'static str) {
-        let from = self.calls.get(&index).map_or(to, |running| running.to.min(to));
+        let from = self
+            .calls
+            .get(&index)
+            .map_or(to, |running| running.to.min(to));
         self.add_note(index, Span::new(from, to), taken, rule);
     }
 
     /// Adds a note to a call that is being read.
     fn add_note(&mut self, index: u32, span: Span, taken: PieceRole, rule: &'static str) {
-        let Some(running) = self.calls.get_mut(&index) else { return };
+        let Some(running) = self.calls.get_mut(&index) else {
+            return;
+        };
         running.to = running.to.max(span.end);
         let dialect = running.dialect.clone();
         let sure = running.sure;
-        self.notes.push(TextNote { span, role: taken, call: Some(index), dialect, sure, rule });
+        self.notes.push(TextNote {
+            span,
+            role: taken,
+            call: Some(index),
+            dialect,
+            sure,
+            rule,
+        });
     }
 
     /// Returns the notes in text order. Markup is trimmed of white space and left out if nothing
@@ -163,8 +238,13 @@ impl NoteCollector {
     fn into_sorted(self, source: &str) -> Vec<TextNote> {
         let mut notes = self.notes;
         notes.retain_mut(|note| {
-            let text = source.get(note.span.start..note.span.end).unwrap_or_default();
-            if !matches!(note.role, PieceRole::Open | PieceRole::Argument(_) | PieceRole::End | PieceRole::Cut) {
+            let text = source
+                .get(note.span.start..note.span.end)
+                .unwrap_or_default();
+            if !matches!(
+                note.role,
+                PieceRole::Open | PieceRole::Argument(_) | PieceRole::End | PieceRole::Cut
+            ) {
                 return true;
             }
             let start = note.span.start + text.len() - text.trim_start().len();
@@ -186,7 +266,12 @@ struct PositionCursor<'s> {
 
 impl<'s> PositionCursor<'s> {
     fn new(source: &'s str) -> Self {
-        Self { source, at: 0, line: 1, column: 1 }
+        Self {
+            source,
+            at: 0,
+            line: 1,
+            column: 1,
+        }
     }
 
     /// Returns the line and column of an offset, which must not be smaller than the previous one.
@@ -211,12 +296,19 @@ impl<'s> PositionCursor<'s> {
 /// Runs `sabir explain`.
 pub(crate) fn run_explain(arguments: &CheckArguments) -> Result<ExitStatus, CommandError> {
     let recognised = RecognitionTracker::new(&arguments.listening.dialect);
-    let mut notes = NoteCollector { recognised, ..NoteCollector::default() };
-    let reading = parse::read_input(&arguments.listening, false, &mut |event| notes.note_event(event))?;
+    let mut notes = NoteCollector {
+        recognised,
+        ..NoteCollector::default()
+    };
+    let reading = parse::read_input(&arguments.listening, false, &mut |event| {
+        notes.note_event(event)
+    })?;
     let notes = notes.into_sorted(&reading.source);
     match arguments.output {
         ReportFormat::Json => print::print_json(&to_json(&reading, &notes)),
-        ReportFormat::Text => print::write_stdout(&print::sanitize_text(&render_text(&reading, &notes))),
+        ReportFormat::Text => {
+            print::write_stdout(&print::sanitize_text(&render_text(&reading, &notes)))
+        }
     }
     Ok(reading.exit_status())
 }
@@ -226,7 +318,11 @@ fn found_dialects(reading: &ParsedText, notes: &[TextNote]) -> Vec<(String, usiz
     let mut found: Vec<(String, usize)> = Vec::new();
     for dialect in notes.iter().filter_map(|note| note.dialect.as_ref()) {
         if found.iter().all(|(known, _)| known != dialect) {
-            let calls = reading.draft.calls().filter(|call| call.dialect.as_ref() == Some(dialect)).count();
+            let calls = reading
+                .draft
+                .calls()
+                .filter(|call| call.dialect.as_ref() == Some(dialect))
+                .count();
             found.push((dialect.clone(), calls));
         }
     }
@@ -238,14 +334,27 @@ fn render_text(reading: &ParsedText, notes: &[TextNote]) -> String {
         .iter()
         .map(|(name, calls)| format!("{name} ({})", print::count_noun(*calls, "call")))
         .collect();
-    let found = if found.is_empty() { "none; all of it is text".to_owned() } else { found.join(", ") };
+    let found = if found.is_empty() {
+        "none; all of it is text".to_owned()
+    } else {
+        found.join(", ")
+    };
     let mut text = format!("listened for: {}; found: {found}\n", reading.selection);
     let mut places = PositionCursor::new(&reading.source);
     for note in notes {
         let (line, column) = places.locate(note.span.start);
         let place = format!("{line}:{column}");
-        let dialect = note.dialect.as_ref().map(|dialect| format!("{dialect}, ")).unwrap_or_default();
-        let source = print::quote_short(reading.source.get(note.span.start..note.span.end).unwrap_or_default());
+        let dialect = note
+            .dialect
+            .as_ref()
+            .map(|dialect| format!("{dialect}, "))
+            .unwrap_or_default();
+        let source = print::quote_short(
+            reading
+                .source
+                .get(note.span.start..note.span.end)
+                .unwrap_or_default(),
+        );
         text.push_str(&format!(
             "{place:>7}  {source}\n         {} [{dialect}{}]: {}\n",
             note.describe_role(),
@@ -259,7 +368,10 @@ fn render_text(reading: &ParsedText, notes: &[TextNote]) -> String {
     }
     if !reading.loose_faults.is_empty() {
         text.push_str("\nof no call:\n");
-        reading.loose_faults.iter().for_each(|fault| text.push_str(&fault.render_diagnostic(&reading.source)));
+        reading
+            .loose_faults
+            .iter()
+            .for_each(|fault| text.push_str(&fault.render_diagnostic(&reading.source)));
     }
     text
 }
@@ -267,18 +379,34 @@ fn render_text(reading: &ParsedText, notes: &[TextNote]) -> String {
 /// Renders a checked call: its content, the verdict, repairs and faults.
 fn call_verdict(reading: &ParsedText, call: &DraftCall, checked: &CheckedCall) -> String {
     let spelling = call.dialect.as_deref().unwrap_or("native");
-    let mut text = format!("\n{}: {}", u64::from(checked.index) + 1, parse::render_call(checked, spelling));
-    if let Some(CallRecognition { sure, rule }) = reading.recognitions.recognition_of(checked.index) {
+    let mut text = format!(
+        "\n{}: {}",
+        u64::from(checked.index) + 1,
+        parse::render_call(checked, spelling)
+    );
+    if let Some(CallRecognition { sure, rule }) = reading.recognitions.recognition_of(checked.index)
+    {
         text.push_str(&format!("  recognised: {}, {rule}\n", certainty_word(sure)));
     }
-    let errors = checked.faults.iter().filter(|fault| fault.severity == Severity::Error).count();
+    let errors = checked
+        .faults
+        .iter()
+        .filter(|fault| fault.severity == Severity::Error)
+        .count();
     text.push_str(&match checked.state {
         CallState::Complete => "  the gates: passed, it would run\n".to_owned(),
-        CallState::Rejected if errors == 1 => "  the gates: stopped by a fault, it would not run\n".to_owned(),
-        CallState::Rejected => format!("  the gates: stopped by {errors} faults, it would not run\n"),
+        CallState::Rejected if errors == 1 => {
+            "  the gates: stopped by a fault, it would not run\n".to_owned()
+        }
+        CallState::Rejected => {
+            format!("  the gates: stopped by {errors} faults, it would not run\n")
+        }
         CallState::Cut => "  the gates: cut, it would never run\n".to_owned(),
     });
-    checked.faults.iter().for_each(|fault| text.push_str(&fault.render_diagnostic(&reading.source)));
+    checked
+        .faults
+        .iter()
+        .for_each(|fault| text.push_str(&fault.render_diagnostic(&reading.source)));
     text
 }
 
@@ -351,7 +479,9 @@ impl TextNote {
             PieceRole::Mark(MarkupRole::Wrapper) => "stands around calls".to_owned(),
             PieceRole::Mark(MarkupRole::Thought) => "opens or closes a thought".to_owned(),
             PieceRole::Mark(MarkupRole::Mention) => "only mentions a call".to_owned(),
-            PieceRole::Mark(MarkupRole::Content) => "is content, although it looks like an end".to_owned(),
+            PieceRole::Mark(MarkupRole::Content) => {
+                "is content, although it looks like an end".to_owned()
+            }
             PieceRole::Open => "opens the call's name".to_owned(),
             PieceRole::Name => "names the tool".to_owned(),
             PieceRole::Argument(name) => format!("opens the argument `{name}`"),
@@ -384,7 +514,11 @@ mod tests {
             for (at, _) in source.char_indices().chain([(source.len(), ' ')]) {
                 let fault = Fault::error(FaultKind::Limit, Span::new(at, at), "");
                 let place = fault.position_in(source);
-                assert_eq!(places.locate(at), (place.line, place.column), "{source:?} at {at}");
+                assert_eq!(
+                    places.locate(at),
+                    (place.line, place.column),
+                    "{source:?} at {at}"
+                );
             }
         }
     }

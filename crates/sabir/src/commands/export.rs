@@ -57,7 +57,9 @@ pub(crate) fn run_export(arguments: &ExportArguments) -> Result<ExitStatus, Comm
     let (id, entries) = journal::read_entries(&arguments.task)?;
     let start = journal::task_start(&id, &entries)?;
     let text = match form {
-        ExportFormat::Json => redact::redact_json(&format!("{:#}\n", to_json(start, &entries))).into_owned(),
+        ExportFormat::Json => {
+            redact::redact_json(&format!("{:#}\n", to_json(start, &entries))).into_owned()
+        }
         ExportFormat::Md => markdown::render_markdown(&build_document(start, &entries)),
         ExportFormat::Html => html::render_html(&build_document(start, &entries)),
     };
@@ -70,15 +72,19 @@ pub(crate) fn run_export(arguments: &ExportArguments) -> Result<ExitStatus, Comm
 
 /// Returns the requested format, or the one that the file's extension implies; Markdown by default.
 fn export_format(arguments: &ExportArguments) -> Result<ExportFormat, CommandError> {
-    let ending = arguments.output.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
+    let ending = arguments
+        .output
+        .as_deref()
+        .and_then(Path::extension)
+        .and_then(|ending| ending.to_str());
     match (arguments.to, ending) {
         (Some(form), _) => Ok(form),
         (None, Some("md" | "markdown") | None) => Ok(ExportFormat::Md),
         (None, Some("json")) => Ok(ExportFormat::Json),
         (None, Some("html" | "htm")) => Ok(ExportFormat::Html),
-        (None, Some(other)) => {
-            Err(CommandError::usage(format!("`.{other}` says no format: give --to md, json or html")))
-        }
+        (None, Some(other)) => Err(CommandError::usage(format!(
+            "`.{other}` says no format: give --to md, json or html"
+        ))),
     }
 }
 
@@ -91,12 +97,19 @@ fn save_file(path: &Path, text: &str) -> Result<(), CommandError> {
             path.display()
         ))
     };
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(fail)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
-        // A partial document would look like a complete one.
-        let _ = std::fs::remove_file(path);
-        fail(error)
-    })
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(fail)?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(|error| {
+            // A partial document would look like a complete one.
+            let _ = std::fs::remove_file(path);
+            fail(error)
+        })
 }
 
 /// Returns the outcome and message of a task that has ended.
@@ -110,7 +123,9 @@ fn final_outcome(entries: &[JournalEntry]) -> Option<(TaskOutcome, &str)> {
 /// Adds up the usage and cost of all records.
 fn sum_totals(entries: &[JournalEntry]) -> UsageTotals {
     let mut totals = UsageTotals::default();
-    entries.iter().for_each(|entry| totals.add_record(&entry.record));
+    entries
+        .iter()
+        .for_each(|entry| totals.add_record(&entry.record));
     totals
 }
 
@@ -118,7 +133,9 @@ fn sum_totals(entries: &[JournalEntry]) -> UsageTotals {
 fn to_json(start: &TaskStart, entries: &[JournalEntry]) -> Value {
     let numbered = |(number, entry): (u64, &JournalEntry)| {
         let mut record = json!({"number": number});
-        if let (Some(record), Ok(Value::Object(fields))) = (record.as_object_mut(), serde_json::to_value(entry)) {
+        if let (Some(record), Ok(Value::Object(fields))) =
+            (record.as_object_mut(), serde_json::to_value(entry))
+        {
             record.extend(fields);
         }
         record
@@ -142,16 +159,31 @@ fn build_document(start: &TaskStart, entries: &[JournalEntry]) -> ExportDocument
         ("Model", clean(&start.model)),
         ("Protocol", start.protocol.name().to_owned()),
         ("Folder", clean(&start.workspace)),
-        ("Begun", entries.first().map(|entry| timestamps::format_timestamp(entry.at)).unwrap_or_default()),
+        (
+            "Begun",
+            entries
+                .first()
+                .map(|entry| timestamps::format_timestamp(entry.at))
+                .unwrap_or_default(),
+        ),
         (
             "Ended",
-            final_outcome(entries).map_or_else(|| "not yet".to_owned(), |(outcome, _)| journal::json_word(&outcome)),
+            final_outcome(entries).map_or_else(
+                || "not yet".to_owned(),
+                |(outcome, _)| journal::json_word(&outcome),
+            ),
         ),
         ("In all", cost_text::usage_text(&sum_totals(entries))),
     ];
     match &start.from {
-        Some(TaskOrigin::Fork { task, record }) => facts.push(("Forked from", format!("{task}, record {record}"))),
-        Some(TaskOrigin::Import { program, source, notes }) => {
+        Some(TaskOrigin::Fork { task, record }) => {
+            facts.push(("Forked from", format!("{task}, record {record}")))
+        }
+        Some(TaskOrigin::Import {
+            program,
+            source,
+            notes,
+        }) => {
             facts.push(("Imported from", clean(&format!("{program}: {source}"))));
             facts.extend(notes.iter().map(|note| ("Note", clean(note))));
         }
@@ -161,9 +193,22 @@ fn build_document(start: &TaskStart, entries: &[JournalEntry]) -> ExportDocument
         _ => {}
     }
     facts.retain(|(_, value)| !value.is_empty());
-    let title: String = clean(&start.prompt).lines().next().unwrap_or_default().chars().take(80).collect();
-    let sections = (1..).zip(entries).filter_map(|(number, entry)| build_section(number, entry)).collect();
-    ExportDocument { title, facts, sections }
+    let title: String = clean(&start.prompt)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(80)
+        .collect();
+    let sections = (1..)
+        .zip(entries)
+        .filter_map(|(number, entry)| build_section(number, entry))
+        .collect();
+    ExportDocument {
+        title,
+        facts,
+        sections,
+    }
 }
 
 /// Builds the section of a record; `None` if the records around it say the same.
@@ -172,54 +217,103 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
         label: label.to_owned(),
         text: redact::redact_text(text).into_owned(),
     };
-    let (title, pieces) = match &entry.record {
-        Record::Started(start) => ("User".to_owned(), vec![exact("", &start.prompt)]),
-        Record::Said { by: MessageAuthor::User, text, images, .. } => {
-            let words = (!text.is_empty()).then(|| exact("", text)).into_iter();
-            let shown = images.iter().map(|image| SectionPiece::Note(image_note(&image.media_type, image.data.len())));
-            ("User".to_owned(), words.chain(shown).collect())
-        }
-        Record::Said { by: MessageAuthor::Sabir, text, .. } => ("Told to the model".to_owned(), vec![exact("", text)]),
-        Record::Answered(answered) => {
-            let mut pieces: Vec<_> = answered.parts.iter().map(build_piece).collect();
-            for check in answered.checks.iter().filter(|check| !check.passed) {
-                pieces.push(exact(&format!("refused: {}", check.call), &check.feedback_text()));
+    let (title, pieces) =
+        match &entry.record {
+            Record::Started(start) => ("User".to_owned(), vec![exact("", &start.prompt)]),
+            Record::Said {
+                by: MessageAuthor::User,
+                text,
+                images,
+                ..
+            } => {
+                let words = (!text.is_empty()).then(|| exact("", text)).into_iter();
+                let shown = images.iter().map(|image| {
+                    SectionPiece::Note(image_note(&image.media_type, image.data.len()))
+                });
+                ("User".to_owned(), words.chain(shown).collect())
             }
-            (format!("Model, turn {}", answered.turn), pieces)
-        }
-        Record::Failed(failed) => ("The model did not answer".to_owned(), vec![exact("", &failed.message)]),
-        Record::Judged { call, verdict, by, reason } => {
-            let verdict = journal::json_word(verdict);
-            let by = journal::json_word(by);
-            let note = redact::redact_text(&format!("{call}: {verdict} by the {by}: {reason}")).into_owned();
-            ("Judgement".to_owned(), vec![SectionPiece::Note(one_line(&note))])
-        }
-        Record::Running { .. } | Record::Subtask { ended: None, .. } => return None,
-        Record::Subtask { task, ended: Some(end), .. } => {
-            let words = journal::subtask_line(task, end);
-            (
-                format!("Subtask {task}"),
-                vec![SectionPiece::Note(one_line(&format!("{words} (`sabir export {task}` writes it)")))],
-            )
-        }
-        Record::Result(result) => {
-            let ending = journal::json_word(&result.ending);
-            let mut pieces = vec![exact("", &result.content)];
-            pieces.extend(
-                result.images.iter().map(|image| SectionPiece::Note(image_note(&image.media_type, image.data.len()))),
-            );
-            (format!("Result of {} ({ending})", one_line(&result.name)), pieces)
-        }
-        Record::Ended { outcome, message } => {
-            (format!("Ended: {}", journal::json_word(outcome)), vec![exact("", message)])
-        }
-        other => {
-            let text = serde_json::to_string_pretty(other).unwrap_or_default();
-            let title = if matches!(other, Record::Context(_)) { "Context" } else { "Another record" };
-            (title.to_owned(), vec![exact("json", &redact::redact_json(&text))])
-        }
-    };
-    Some(DocumentSection { number, at: timestamps::format_timestamp(entry.at), title, pieces })
+            Record::Said {
+                by: MessageAuthor::Sabir,
+                text,
+                ..
+            } => ("Told to the model".to_owned(), vec![exact("", text)]),
+            Record::Answered(answered) => {
+                let mut pieces: Vec<_> = answered.parts.iter().map(build_piece).collect();
+                for check in answered.checks.iter().filter(|check| !check.passed) {
+                    pieces.push(exact(
+                        &format!("refused: {}", check.call),
+                        &check.feedback_text(),
+                    ));
+                }
+                (format!("Model, turn {}", answered.turn), pieces)
+            }
+            Record::Failed(failed) => (
+                "The model did not answer".to_owned(),
+                vec![exact("", &failed.message)],
+            ),
+            Record::Judged {
+                call,
+                verdict,
+                by,
+                reason,
+            } => {
+                let verdict = journal::json_word(verdict);
+                let by = journal::json_word(by);
+                let note = redact::redact_text(&format!("{call}: {verdict} by the {by}: {reason}"))
+                    .into_owned();
+                (
+                    "Judgement".to_owned(),
+                    vec![SectionPiece::Note(one_line(&note))],
+                )
+            }
+            Record::Running { .. } | Record::Subtask { ended: None, .. } => return None,
+            Record::Subtask {
+                task,
+                ended: Some(end),
+                ..
+            } => {
+                let words = journal::subtask_line(task, end);
+                (
+                    format!("Subtask {task}"),
+                    vec![SectionPiece::Note(one_line(&format!(
+                        "{words} (`sabir export {task}` writes it)"
+                    )))],
+                )
+            }
+            Record::Result(result) => {
+                let ending = journal::json_word(&result.ending);
+                let mut pieces = vec![exact("", &result.content)];
+                pieces.extend(result.images.iter().map(|image| {
+                    SectionPiece::Note(image_note(&image.media_type, image.data.len()))
+                }));
+                (
+                    format!("Result of {} ({ending})", one_line(&result.name)),
+                    pieces,
+                )
+            }
+            Record::Ended { outcome, message } => (
+                format!("Ended: {}", journal::json_word(outcome)),
+                vec![exact("", message)],
+            ),
+            other => {
+                let text = serde_json::to_string_pretty(other).unwrap_or_default();
+                let title = if matches!(other, Record::Context(_)) {
+                    "Context"
+                } else {
+                    "Another record"
+                };
+                (
+                    title.to_owned(),
+                    vec![exact("json", &redact::redact_json(&text))],
+                )
+            }
+        };
+    Some(DocumentSection {
+        number,
+        at: timestamps::format_timestamp(entry.at),
+        title,
+        pieces,
+    })
 }
 
 /// Builds the piece of a section for a part of an answer.
@@ -227,27 +321,44 @@ fn build_piece(part: &MessagePart) -> SectionPiece {
     let clean = |text: &str| redact::redact_text(text).into_owned();
     match part {
         MessagePart::Text { text } => SectionPiece::Markdown(clean(text)),
-        MessagePart::Thought { text, .. } => SectionPiece::Exact { label: "thought".to_owned(), text: clean(text) },
+        MessagePart::Thought { text, .. } => SectionPiece::Exact {
+            label: "thought".to_owned(),
+            text: clean(text),
+        },
         MessagePart::Call(call) => {
             let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
             let label = one_line(&format!("call {} ({})", call.name, call.id));
-            SectionPiece::Exact { label, text: redact::redact_json(&arguments).into_owned() }
+            SectionPiece::Exact {
+                label,
+                text: redact::redact_json(&arguments).into_owned(),
+            }
         }
-        MessagePart::Image(image) => SectionPiece::Note(image_note(&image.media_type, image.data.len())),
-        MessagePart::ImageUrl { url } => SectionPiece::Note(one_line(&clean(&format!("a picture at {url}")))),
-        MessagePart::Opaque(opaque) => {
-            SectionPiece::Note(one_line(&format!("state of the provider ({})", opaque.wire)))
+        MessagePart::Image(image) => {
+            SectionPiece::Note(image_note(&image.media_type, image.data.len()))
         }
+        MessagePart::ImageUrl { url } => {
+            SectionPiece::Note(one_line(&clean(&format!("a picture at {url}"))))
+        }
+        MessagePart::Opaque(opaque) => SectionPiece::Note(one_line(&format!(
+            "state of the provider ({})",
+            opaque.wire
+        ))),
         other => {
             let text = serde_json::to_string_pretty(other).unwrap_or_default();
-            SectionPiece::Exact { label: "another part".to_owned(), text: redact::redact_json(&text).into_owned() }
+            SectionPiece::Exact {
+                label: "another part".to_owned(),
+                text: redact::redact_json(&text).into_owned(),
+            }
         }
     }
 }
 
 /// Describes a picture; its size follows from the number of base64 characters.
 fn image_note(media_type: &str, characters: usize) -> String {
-    one_line(&format!("a picture ({media_type}, {} bytes); the JSON export has it", characters / 4 * 3))
+    one_line(&format!(
+        "a picture ({media_type}, {} bytes); the JSON export has it",
+        characters / 4 * 3
+    ))
 }
 
 fn one_line(text: &str) -> String {

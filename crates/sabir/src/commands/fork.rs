@@ -10,7 +10,9 @@ use sabir_checkpoint::{CheckpointCall, CheckpointKind, RestorePoint, display_pat
 use sabir_journal::JournalEntry;
 use sabir_session::Interactivity;
 
-use crate::cli::{ControlOptions, ForkArguments, PictureOptions, RecordingOptions, ResumeArguments};
+use crate::cli::{
+    ControlOptions, ForkArguments, PictureOptions, RecordingOptions, ResumeArguments,
+};
 use crate::commands::checkpoint_history::{CheckpointFolder, checkpoint_error};
 use crate::commands::{journal, run};
 use crate::exit::{CommandError, ExitStatus};
@@ -21,12 +23,16 @@ use crate::surroundings::{self, host};
 pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandError> {
     let (name, number) = parse_fork_point(&arguments.from)?;
     let (from, mut entries) = journal::read_entries(name)?;
-    let spec = arguments.task.session_spec(&RecordingOptions::default(), Interactivity::Headless)?;
+    let spec = arguments
+        .task
+        .session_spec(&RecordingOptions::default(), Interactivity::Headless)?;
     if arguments.restore {
         entries.truncate(number.unwrap_or(entries.len()));
         let workspace = spec.workspace.clone();
         let folder = workspace.unwrap_or_else(|| {
-            journal::task_start(&from, &entries).map(|start| start.workspace.clone().into()).unwrap_or_default()
+            journal::task_start(&from, &entries)
+                .map(|start| start.workspace.clone().into())
+                .unwrap_or_default()
         });
         restore_files(&folder, &from, &entries)?;
     }
@@ -40,7 +46,9 @@ pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandE
         },
         _ => 0,
     };
-    print::write_stderr(&format!("sabir: task {id} goes on from record {record} of {from}\n"));
+    print::write_stderr(&format!(
+        "sabir: task {id} goes on from record {record} of {from}\n"
+    ));
     run::run_resume(&ResumeArguments {
         task: arguments.task.clone(),
         output: arguments.output,
@@ -54,7 +62,9 @@ pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandE
 
 /// Parses `TASK@N` into the task's name and the number of records to take; `None` means all.
 fn parse_fork_point(text: &str) -> Result<(&str, Option<usize>), CommandError> {
-    let Some((name, number)) = text.rsplit_once('@') else { return Ok((text, None)) };
+    let Some((name, number)) = text.rsplit_once('@') else {
+        return Ok((text, None));
+    };
     match number.parse() {
         Ok(number) if number > 0 => Ok((name, Some(number))),
         _ => Err(CommandError::usage(format!(
@@ -65,7 +75,11 @@ fn parse_fork_point(text: &str) -> Result<(&str, Option<usize>), CommandError> {
 
 /// Undoes the file changes of those calls of the other task that have no result among these
 /// entries. Restores everything or nothing.
-fn restore_files(folder: &Path, from: &TaskId, entries: &[JournalEntry]) -> Result<(), CommandError> {
+fn restore_files(
+    folder: &Path,
+    from: &TaskId,
+    entries: &[JournalEntry],
+) -> Result<(), CommandError> {
     let place = CheckpointFolder::open(Some(folder))?;
     let done: Vec<_> = entries
         .iter()
@@ -74,20 +88,35 @@ fn restore_files(folder: &Path, from: &TaskId, entries: &[JournalEntry]) -> Resu
             _ => None,
         })
         .collect();
-    let standing = place.checkpoints.active_calls(from.as_str()).map_err(checkpoint_error)?;
-    let list = place.checkpoints.list_checkpoints(Some(from.as_str())).map_err(checkpoint_error)?;
+    let standing = place
+        .checkpoints
+        .active_calls(from.as_str())
+        .map_err(checkpoint_error)?;
+    let list = place
+        .checkpoints
+        .list_checkpoints(Some(from.as_str()))
+        .map_err(checkpoint_error)?;
     let first = list.iter().find(|checkpoint| {
         let later = !done.contains(&checkpoint.mark.call.as_str());
         checkpoint.kind == CheckpointKind::Call && later && standing.contains(&checkpoint.number)
     });
     let Some(first) = first else {
-        print::write_stderr("sabir: no call after that record has changed anything that could be brought back\n");
+        print::write_stderr(
+            "sabir: no call after that record has changed anything that could be brought back\n",
+        );
         return Ok(());
     };
     let goal = RestorePoint::Before(first.number, Vec::new());
-    let plan = place.checkpoints.plan_restore(from.as_str(), &goal).map_err(checkpoint_error)?;
+    let plan = place
+        .checkpoints
+        .plan_restore(from.as_str(), &goal)
+        .map_err(checkpoint_error)?;
     if let Some(item) = plan.items.iter().find(|item| !item.is_restored(false)) {
-        let why = item.conflict.as_ref().map(ToString::to_string).unwrap_or_default();
+        let why = item
+            .conflict
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         return Err(CommandError::usage(format!(
             "{} cannot be brought back ({why}), so nothing was changed; `sabir restore {from}@{}` shows all of it, and a fork without \
              --restore leaves files as they are",
@@ -102,7 +131,13 @@ fn restore_files(folder: &Path, from: &TaskId, entries: &[JournalEntry]) -> Resu
         time_ms: surroundings::environment().now_milliseconds(),
         ..CheckpointCall::default()
     };
-    let restored = place.checkpoints.restore(&plan, &goal, mark, false).map_err(checkpoint_error)?;
-    print::write_stderr(&format!("sabir: {} brought back\n", print::count_noun(restored.restored, "path")));
+    let restored = place
+        .checkpoints
+        .restore(&plan, &goal, mark, false)
+        .map_err(checkpoint_error)?;
+    print::write_stderr(&format!(
+        "sabir: {} brought back\n",
+        print::count_noun(restored.restored, "path")
+    ));
     Ok(())
 }

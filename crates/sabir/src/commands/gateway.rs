@@ -48,7 +48,12 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
     let keys = config.gateway_keys();
     let token = resolve_token(arguments, keys)?;
     let listen = listen_address(arguments, keys);
-    let settings = gateway_settings(arguments, &config, token.secret(), u64::from_le_bytes(random_bytes()?));
+    let settings = gateway_settings(
+        arguments,
+        &config,
+        token.secret(),
+        u64::from_le_bytes(random_bytes()?),
+    );
     let names: Vec<String> = routes.model_names().map(str::to_owned).collect();
     let dial = log::SharedLogOptions::default();
     dial.set(log::LogOptions::from_flags(arguments, keys));
@@ -58,13 +63,18 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| CommandError::internal(format!("the runtime cannot be started: {error}")))?;
+        .map_err(|error| {
+            CommandError::internal(format!("the runtime cannot be started: {error}"))
+        })?;
     let served = runtime.block_on(async {
-        let unusable = |error| CommandError::usage(format!("{listen} cannot be listened on: {error}"));
+        let unusable =
+            |error| CommandError::usage(format!("{listen} cannot be listened on: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let end = shutdown_signal()?;
-        reload::reload_on_signal(reload::RunningGateway::new(arguments, keys, &gateway, &dial, &token))?;
+        reload::reload_on_signal(reload::RunningGateway::new(
+            arguments, keys, &gateway, &dial, &token,
+        ))?;
         if token.secret().is_some() || address.ip().is_loopback() {
             print::write_stdout(&startup_text(arguments, address, &token, &names));
         }
@@ -73,10 +83,15 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
                 "sabir: {address} can be reached from other machines, and is not encrypted\n"
             ));
         }
-        gateway.serve(listener, end).await.map_err(|error| match error {
-            ServeError::Open(_) => CommandError::usage(format!("{error}; leave --no-token out")),
-            error => CommandError::internal(error.to_string()),
-        })
+        gateway
+            .serve(listener, end)
+            .await
+            .map_err(|error| match error {
+                ServeError::Open(_) => {
+                    CommandError::usage(format!("{error}; leave --no-token out"))
+                }
+                error => CommandError::internal(error.to_string()),
+            })
     });
     // Dropping the runtime ends the running exchanges, and their ends are logged too. The log is
     // finished only after that.
@@ -88,7 +103,11 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
 
 /// Returns the address to listen on: the flag's, the file's, or the default.
 fn listen_address<'a>(arguments: &'a GatewayArguments, keys: &'a GatewayKeys) -> &'a str {
-    arguments.listen.as_deref().or(keys.listen.as_deref()).unwrap_or(DEFAULT_LISTEN)
+    arguments
+        .listen
+        .as_deref()
+        .or(keys.listen.as_deref())
+        .unwrap_or(DEFAULT_LISTEN)
 }
 
 /// Collects the settings of the gateway: access rules and limits.
@@ -101,7 +120,12 @@ fn gateway_settings(
     let keys = config.gateway_keys();
     GatewaySettings {
         token: token.cloned(),
-        hosts: keys.hosts.iter().chain(&arguments.allow_host).cloned().collect(),
+        hosts: keys
+            .hosts
+            .iter()
+            .chain(&arguments.allow_host)
+            .cloned()
+            .collect(),
         origins: keys.origins.clone(),
         limits: keys.gateway_limits(),
         dialects: config.dialects().clone(),
@@ -111,7 +135,12 @@ fn gateway_settings(
 }
 
 /// Returns the text printed at the start.
-fn startup_text(arguments: &GatewayArguments, address: SocketAddr, token: &GatewayToken, names: &[String]) -> String {
+fn startup_text(
+    arguments: &GatewayArguments,
+    address: SocketAddr,
+    token: &GatewayToken,
+    names: &[String],
+) -> String {
     let line = format!("listening on http://{address}\n");
     if arguments.quiet {
         return match token {
@@ -125,16 +154,19 @@ fn startup_text(arguments: &GatewayArguments, address: SocketAddr, token: &Gatew
         GatewayToken::None => "none".to_owned(),
     };
     let model = names.first().map_or("MODEL", String::as_str);
-    line + &print::sanitize_text(&client_settings::render_settings(&client_settings::ClientFacts {
-        address,
-        token: &token,
-        model,
-        names,
-    }))
+    line + &print::sanitize_text(&client_settings::render_settings(
+        &client_settings::ClientFacts {
+            address,
+            token: &token,
+            model,
+            names,
+        },
+    ))
 }
 
 fn signal_stream(kind: SignalKind) -> Result<Signal, CommandError> {
-    signal(kind).map_err(|error| CommandError::internal(format!("signals cannot be heard: {error}")))
+    signal(kind)
+        .map_err(|error| CommandError::internal(format!("signals cannot be heard: {error}")))
 }
 
 /// Returns a future that resolves when the process receives SIGINT or SIGTERM. A second signal
@@ -177,7 +209,10 @@ impl GatewayToken {
 }
 
 /// Returns the token from the flags, the file or the environment, or makes a random one.
-fn resolve_token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<GatewayToken, CommandError> {
+fn resolve_token(
+    arguments: &GatewayArguments,
+    keys: &GatewayKeys,
+) -> Result<GatewayToken, CommandError> {
     if arguments.no_token {
         return Ok(GatewayToken::None);
     }
@@ -188,8 +223,15 @@ fn resolve_token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<Gat
         return given_token(token.clone(), None);
     }
     if let Some(variable) = &keys.token_env {
-        let unset = |_| CommandError::usage(format!("{variable} holds no token: set it, or leave `token_env` out"));
-        return given_token(Secret::new(std::env::var(variable).map_err(unset)?), Some(variable));
+        let unset = |_| {
+            CommandError::usage(format!(
+                "{variable} holds no token: set it, or leave `token_env` out"
+            ))
+        };
+        return given_token(
+            Secret::new(std::env::var(variable).map_err(unset)?),
+            Some(variable),
+        );
     }
     if let Ok(token) = std::env::var(TOKEN_VARIABLE) {
         return given_token(Secret::new(token), Some(TOKEN_VARIABLE));
@@ -203,7 +245,9 @@ fn resolve_token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<Gat
 fn given_token(token: Secret, variable: Option<&str>) -> Result<GatewayToken, CommandError> {
     if token.is_empty() {
         let place = variable.unwrap_or("--token");
-        return Err(CommandError::usage(format!("the token in {place} is empty: without one a random token is made")));
+        return Err(CommandError::usage(format!(
+            "the token in {place} is empty: without one a random token is made"
+        )));
     }
     Ok(GatewayToken::Given(token, variable.map(str::to_owned)))
 }

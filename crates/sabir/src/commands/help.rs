@@ -14,7 +14,10 @@ use crate::output::print;
 /// The topics that have a document of their own.
 const TOPICS: [(&str, &str); 14] = [
     ("approval", include_str!("../../../../docs/approval.md")),
-    ("checkpoints", include_str!("../../../../docs/checkpoints.md")),
+    (
+        "checkpoints",
+        include_str!("../../../../docs/checkpoints.md"),
+    ),
     ("dialects", include_str!("../../../../docs/dialects.md")),
     ("edits", include_str!("../../../../docs/edits.md")),
     ("events", include_str!("../../../../docs/events.md")),
@@ -36,7 +39,10 @@ pub(crate) fn run_help(topic: &[String]) -> Result<ExitStatus, CommandError> {
         ["dialect", name] => return dialects::run_dialects(Some(name), OutputFormat::Text),
         ["dialect"] => return dialects::run_dialects(None, OutputFormat::Text),
         ["lints"] => {
-            let lines: String = LINTS.iter().map(|lint| format!("{}\n    {}\n", lint.name, lint.doc)).collect();
+            let lines: String = LINTS
+                .iter()
+                .map(|lint| format!("{}\n    {}\n", lint.name, lint.doc))
+                .collect();
             print::write_stdout(&lines);
         }
         ["tools" | "tool"] => print::write_stdout(&list_tools()),
@@ -51,23 +57,38 @@ pub(crate) fn run_help(topic: &[String]) -> Result<ExitStatus, CommandError> {
 
 /// Lists the built-in tools with their descriptions for models.
 fn list_tools() -> String {
-    let known = sabir_tools::builtin_specs().into_iter().chain(sabir_tools::unoffered_specs());
-    let known = known.chain(control::control_specs()).chain(control::mode_dependent_specs());
-    let mut text: String = known.map(|spec| format!("{}\n    {}\n", spec.name, spec.description)).collect();
-    text.push_str("`sabir help tool NAME` says what one does, and the exact words of its results.\n");
+    let known = sabir_tools::builtin_specs()
+        .into_iter()
+        .chain(sabir_tools::unoffered_specs());
+    let known = known
+        .chain(control::control_specs())
+        .chain(control::mode_dependent_specs());
+    let mut text: String = known
+        .map(|spec| format!("{}\n    {}\n", spec.name, spec.description))
+        .collect();
+    text.push_str(
+        "`sabir help tool NAME` says what one does, and the exact words of its results.\n",
+    );
     text
 }
 
 /// Returns the manual of a tool, or an error that suggests a similar name.
 fn tool_manual(name: &str) -> Result<&'static str, CommandError> {
-    let manuals: Vec<_> = sabir_tools::tool_manuals().into_iter().chain(control::tool_manuals()).collect();
+    let manuals: Vec<_> = sabir_tools::tool_manuals()
+        .into_iter()
+        .chain(control::tool_manuals())
+        .collect();
     if let Some((_, manual)) = manuals.iter().find(|(known, _)| *known == name) {
         return Ok(manual);
     }
     let near = nearest_candidate(name, manuals.iter().map(|(known, _)| *known));
-    let hint =
-        near.map_or_else(|| "`sabir help tools` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
-    Err(CommandError::usage(format!("there is no tool `{name}`: {hint}")))
+    let hint = near.map_or_else(
+        || "`sabir help tools` lists them".to_owned(),
+        |near| format!("did you mean `{near}`?"),
+    );
+    Err(CommandError::usage(format!(
+        "there is no tool `{name}`: {hint}"
+    )))
 }
 
 /// Returns the long help of a command, or an error that suggests a similar name.
@@ -76,8 +97,13 @@ fn command_help(words: &[&str]) -> Result<String, CommandError> {
     root.build();
     let mut command = &mut root;
     for word in words {
-        let names: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
-        let topics = ["dialect", "lints", "tool", "tools"].into_iter().chain(TOPICS.map(|(topic, _)| topic));
+        let names: Vec<String> = command
+            .get_subcommands()
+            .map(|known| known.get_name().to_owned())
+            .collect();
+        let topics = ["dialect", "lints", "tool", "tools"]
+            .into_iter()
+            .chain(TOPICS.map(|(topic, _)| topic));
         command = command.find_subcommand_mut(word).ok_or_else(|| {
             let near = nearest_candidate(word, names.iter().map(String::as_str).chain(topics));
             let hint = near.map_or_else(

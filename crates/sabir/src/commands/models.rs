@@ -30,24 +30,44 @@ struct ModelLists {
 /// Runs `sabir models`.
 pub(crate) fn run_models(arguments: &ModelsArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
-    let filter = arguments.filter.as_deref().unwrap_or_default().to_lowercase();
+    let filter = arguments
+        .filter
+        .as_deref()
+        .unwrap_or_default()
+        .to_lowercase();
     let fits = |name: &str| name.to_lowercase().contains(&filter);
-    let mut lists = ModelLists { providers: Vec::new(), local: probe_local_servers(&config)?, models: Vec::new() };
+    let mut lists = ModelLists {
+        providers: Vec::new(),
+        local: probe_local_servers(&config)?,
+        models: Vec::new(),
+    };
     if !arguments.local {
-        lists.providers = config.provider_rows().into_iter().filter(|row| fits(&row.name)).collect();
+        lists.providers = config
+            .provider_rows()
+            .into_iter()
+            .filter(|row| fits(&row.name))
+            .collect();
         let vendor = |entry: &ModelEntry| entry.vendor.as_deref().is_some_and(fits);
-        lists.models =
-            config.model_catalogue().all_entries().filter(|it| fits(&it.pattern) || vendor(it)).cloned().collect();
+        lists.models = config
+            .model_catalogue()
+            .all_entries()
+            .filter(|it| fits(&it.pattern) || vendor(it))
+            .cloned()
+            .collect();
     }
     for server in &mut lists.local {
         if !fits(&server.provider) {
             server.models.retain(|model| fits(&model.id));
         }
     }
-    lists.local.retain(|server| fits(&server.provider) || !server.models.is_empty());
+    lists
+        .local
+        .retain(|server| fits(&server.provider) || !server.models.is_empty());
     match arguments.output {
         ReportFormat::Json => print::print_json(&to_json(&lists, arguments.local)),
-        ReportFormat::Text => print::write_stdout(&print::sanitize_text(&render_text(&lists, arguments.local))),
+        ReportFormat::Text => {
+            print::write_stdout(&print::sanitize_text(&render_text(&lists, arguments.local)))
+        }
     }
     Ok(ExitStatus::Completed)
 }
@@ -89,19 +109,30 @@ fn render_text(lists: &ModelLists, local: bool) -> String {
     if !lists.local.is_empty() || local {
         text.push_str("servers on this machine\n");
         text.extend(lists.local.iter().map(server_lines));
-        text.push_str(if lists.local.is_empty() { "  none answered\n" } else { "" });
+        text.push_str(if lists.local.is_empty() {
+            "  none answered\n"
+        } else {
+            ""
+        });
         text.push('\n');
     }
     if !lists.models.is_empty() {
         text.push_str(
             "models (US dollars for a million tokens, at their vendor's; - is unknown, + more for long input)\n",
         );
-        let titles = ["model", "vendor", "context", "output", "input", "cached", "stored", "output", "protocol"];
+        let titles = [
+            "model", "vendor", "context", "output", "input", "cached", "stored", "output",
+            "protocol",
+        ];
         text.push_str(&table_line(titles.map(str::to_owned), ""));
         text.extend(lists.models.iter().map(model_line));
     }
     let text = text.trim_end();
-    if text.is_empty() { "nothing has such a name\n".to_owned() } else { format!("{text}\n") }
+    if text.is_empty() {
+        "nothing has such a name\n".to_owned()
+    } else {
+        format!("{text}\n")
+    }
 }
 
 /// Renders a provider on one line: its wire, address, and the source of its key.
@@ -115,18 +146,38 @@ fn provider_line(row: &ProviderRow) -> String {
             None => format!("{} is not set", names.first().map_or("", String::as_str)),
         },
     };
-    let address = row.base_url.strip_prefix("https://").unwrap_or(&row.base_url);
-    format!("  {}\n", truncate_width(&format!("{:<10} {:<16} {address:<40} {key}", row.name, row.wire), 98))
+    let address = row
+        .base_url
+        .strip_prefix("https://")
+        .unwrap_or(&row.base_url);
+    format!(
+        "  {}\n",
+        truncate_width(
+            &format!("{:<10} {:<16} {address:<40} {key}", row.name, row.wire),
+            98
+        )
+    )
 }
 
 /// Renders a local server and its models.
 fn server_lines(server: &LocalServer) -> String {
     let software = server.software.unwrap_or("unknown software");
     let locked = if server.locked { ", wants a key" } else { "" };
-    let head = truncate_width(&format!("{} at {} ({software}{locked})", server.provider, server.base_url), 98);
+    let head = truncate_width(
+        &format!(
+            "{} at {} ({software}{locked})",
+            server.provider, server.base_url
+        ),
+        98,
+    );
     let models = server.models.iter().map(|model| {
-        let context = model.context.map_or(String::new(), |context| format!("  {} tokens", group_digits(context)));
-        format!("    {}{context}\n", truncate_width(&format!("{}/{}", server.provider, model.id), 70))
+        let context = model.context.map_or(String::new(), |context| {
+            format!("  {} tokens", group_digits(context))
+        });
+        format!(
+            "    {}{context}\n",
+            truncate_width(&format!("{}/{}", server.provider, model.id), 70)
+        )
     });
     format!("  {head}\n{}", models.collect::<String>())
 }
@@ -136,10 +187,16 @@ fn model_line(entry: &ModelEntry) -> String {
     let number = |count: Option<u64>| count.map_or("-".to_owned(), format_thousands);
     let prices = entry.prices.unwrap_or_default();
     let more = if prices.up_to.is_some() { "+" } else { "" };
-    let price = |price: Option<Dollars>| price.map_or("-".to_owned(), |price| format!("{}{more}", json!(price)));
+    let price = |price: Option<Dollars>| {
+        price.map_or("-".to_owned(), |price| format!("{}{more}", json!(price)))
+    };
     let vendor = entry.vendor.as_deref().unwrap_or("-");
     let can = [(entry.images, "images"), (entry.thinking, "thinks")];
-    let can: Vec<_> = can.into_iter().filter(|(can, _)| *can == Some(true)).map(|(_, word)| word).collect();
+    let can: Vec<_> = can
+        .into_iter()
+        .filter(|(can, _)| *can == Some(true))
+        .map(|(_, word)| word)
+        .collect();
     table_line(
         [
             truncate_width(&entry.pattern, 22),
@@ -158,7 +215,17 @@ fn model_line(entry: &ModelEntry) -> String {
 
 /// Aligns the columns of a row.
 fn table_line(
-    [name, vendor, context, output, fresh, read, written, priced, protocol]: [String; 9],
+    [
+        name,
+        vendor,
+        context,
+        output,
+        fresh,
+        read,
+        written,
+        priced,
+        protocol,
+    ]: [String; 9],
     can: &str,
 ) -> String {
     let line = format!(
@@ -169,7 +236,11 @@ fn table_line(
 
 /// Formats a count as `128k`; counts below ten thousand are exact.
 fn format_thousands(count: u64) -> String {
-    if count < 10_000 { count.to_string() } else { format!("{}k", group_digits(count.saturating_add(500) / 1000)) }
+    if count < 10_000 {
+        count.to_string()
+    } else {
+        format!("{}k", group_digits(count.saturating_add(500) / 1000))
+    }
 }
 
 /// Cuts a text to `width` characters.

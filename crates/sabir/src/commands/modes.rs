@@ -15,10 +15,19 @@ use crate::surroundings;
 /// Runs `sabir modes`.
 pub(crate) fn modes(arguments: &ModesArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
-    let folder = arguments.folder.as_deref().unwrap_or_else(|| Path::new("."));
-    let workspace = Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
+    let folder = arguments
+        .folder
+        .as_deref()
+        .unwrap_or_else(|| Path::new("."));
+    let workspace =
+        Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
     let (all, faults) = all_modes(&config, &workspace);
-    let groups = |mode: &Mode| mode.groups.iter().map(|group| group.name()).collect::<Vec<_>>();
+    let groups = |mode: &Mode| {
+        mode.groups
+            .iter()
+            .map(|group| group.name())
+            .collect::<Vec<_>>()
+    };
     match arguments.output {
         ReportFormat::Json => {
             let rows = all.iter().map(|mode| {
@@ -32,16 +41,30 @@ pub(crate) fn modes(arguments: &ModesArguments) -> Result<ExitStatus, CommandErr
             print::print_json(&json!({"modes": rows.collect::<Vec<_>>(), "faults": faults}));
         }
         ReportFormat::Text => {
-            let width = all.iter().map(|mode| mode.name.chars().count()).max().unwrap_or_default();
+            let width = all
+                .iter()
+                .map(|mode| mode.name.chars().count())
+                .max()
+                .unwrap_or_default();
             let lines = all.iter().map(|mode| {
-                let limit =
-                    if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.writable_patterns()) };
-                let model = model_of(&config, &mode.name).map(|model| format!("; model: {model}")).unwrap_or_default();
+                let limit = if mode.write.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", mode.writable_patterns())
+                };
+                let model = model_of(&config, &mode.name)
+                    .map(|model| format!("; model: {model}"))
+                    .unwrap_or_default();
                 let groups = groups(mode).join(", ");
-                format!("{:<width$}  {}\n{:<width$}  tools: {groups}{limit}{model}\n", mode.name, mode.about, "")
+                format!(
+                    "{:<width$}  {}\n{:<width$}  tools: {groups}{limit}{model}\n",
+                    mode.name, mode.about, ""
+                )
             });
             print::write_stdout(&print::sanitize_text(&lines.collect::<String>()));
-            faults.iter().for_each(|fault| print::write_stderr(&print::sanitize_text(&format!("sabir: {fault}\n"))));
+            faults.iter().for_each(|fault| {
+                print::write_stderr(&print::sanitize_text(&format!("sabir: {fault}\n")))
+            });
         }
     }
     Ok(ExitStatus::Completed)

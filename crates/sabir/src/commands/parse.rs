@@ -6,10 +6,12 @@ use std::io::Read;
 use std::path::Path;
 
 use sabir_call::{
-    CallReader, Certainty, DraftPart, DraftResponse, Event, EventSink, Fault, FaultKind, MarkupRole, MarkupSpan,
-    ParallelCalls, Severity, ToolProtocol, ToolSet, Truncation,
+    CallReader, Certainty, DraftPart, DraftResponse, Event, EventSink, Fault, FaultKind,
+    MarkupRole, MarkupSpan, ParallelCalls, Severity, ToolProtocol, ToolSet, Truncation,
 };
-use sabir_check::{CallChecker, CallState, CheckedCall, FeedbackContext, RepeatTracker, render_feedback};
+use sabir_check::{
+    CallChecker, CallState, CheckedCall, FeedbackContext, RepeatTracker, render_feedback,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -79,22 +81,39 @@ pub(crate) struct RecognitionTracker {
 impl RecognitionTracker {
     /// Creates a tracker for all dialects (`auto`), or for the one of that name.
     pub(crate) fn new(selection: &str) -> Self {
-        Self { chosen: selection != "auto", ..Self::default() }
+        Self {
+            chosen: selection != "auto",
+            ..Self::default()
+        }
     }
 
     /// Updates the tracker with the next event.
     pub(crate) fn note_event(&mut self, event: Event<'_>) {
         match event {
-            Event::Mark(MarkupSpan { role, dialect, sure, rule, .. }) => match role {
+            Event::Mark(MarkupSpan {
+                role,
+                dialect,
+                sure,
+                rule,
+                ..
+            }) => match role {
                 MarkupRole::Call => self.call = Some(CallRecognition { sure, rule }),
                 MarkupRole::Wrapper => {
-                    self.wrapper = Some((dialect.map(str::to_owned), CallRecognition { sure, rule }))
+                    self.wrapper =
+                        Some((dialect.map(str::to_owned), CallRecognition { sure, rule }))
                 }
                 _ => {}
             },
             Event::CallStart { index, dialect, .. } => {
-                let wrapper = self.wrapper.as_ref().filter(|(known, _)| known.as_deref() == dialect);
-                let sure = if self.chosen { Certainty::Certain } else { Certainty::Guess };
+                let wrapper = self
+                    .wrapper
+                    .as_ref()
+                    .filter(|(known, _)| known.as_deref() == dialect);
+                let sure = if self.chosen {
+                    Certainty::Certain
+                } else {
+                    Certainty::Guess
+                };
                 let bare = dialect.map(|_| CallRecognition {
                     sure,
                     rule: "no marker: its shape and its place say that it is a call",
@@ -115,7 +134,11 @@ impl RecognitionTracker {
 impl DraftCollector {
     /// Creates a collector; `prints` also prints every event as a line.
     pub(crate) fn new(prints: bool, selection: &str) -> Self {
-        Self { draft: DraftResponse::default(), prints, recognised: RecognitionTracker::new(selection) }
+        Self {
+            draft: DraftResponse::default(),
+            prints,
+            recognised: RecognitionTracker::new(selection),
+        }
     }
 
     /// Returns the draft, and how its calls were recognised.
@@ -154,7 +177,10 @@ pub(crate) fn check_input(arguments: &CheckArguments) -> Result<ExitStatus, Comm
     let faults = reading.all_faults();
     match arguments.output {
         ReportFormat::Json => {
-            let faults: Vec<_> = faults.iter().map(|fault| fault_json(fault, &reading.source)).collect();
+            let faults: Vec<_> = faults
+                .iter()
+                .map(|fault| fault_json(fault, &reading.source))
+                .collect();
             print::print_json(&json!({"faults": faults, "feedback": reading.model_feedback()}));
         }
         ReportFormat::Text => {
@@ -166,7 +192,10 @@ pub(crate) fn check_input(arguments: &CheckArguments) -> Result<ExitStatus, Comm
             if let Some(feedback) = reading.model_feedback() {
                 text.push_str(&format!("the model would be told:\n\n{feedback}\n"));
             }
-            let errors = faults.iter().filter(|fault| fault.severity == Severity::Error).count();
+            let errors = faults
+                .iter()
+                .filter(|fault| fault.severity == Severity::Error)
+                .count();
             text.push_str(&format!(
                 "{}, {}, {}\n",
                 print::count_noun(reading.checked.len(), "call"),
@@ -211,15 +240,30 @@ pub(crate) fn read_input(
     let checked = checker.check_all(&draft);
     let loose = checker.unattached_faults(&draft);
     let source = draft.source.clone();
-    Ok(ParsedText { selection: name, source, draft, checked, recognitions: how, loose_faults: loose, tools })
+    Ok(ParsedText {
+        selection: name,
+        source,
+        draft,
+        checked,
+        recognitions: how,
+        loose_faults: loose,
+        tools,
+    })
 }
 
 /// Builds the checks that the options and the configuration request.
 fn build_checker(options: &ListeningOptions, tools: ToolSet) -> Result<CallChecker, CommandError> {
     let config = surroundings::load_config(None)?;
-    let repairs = sabir_session::repairs_without(config.disabled_repairs().iter().chain(&options.no_repair))?;
-    let parallel = if options.one { ParallelCalls::One } else { ParallelCalls::Many };
-    Ok(CallChecker::new(tools).with_repairs(repairs).with_parallel(parallel))
+    let repairs =
+        sabir_session::repairs_without(config.disabled_repairs().iter().chain(&options.no_repair))?;
+    let parallel = if options.one {
+        ParallelCalls::One
+    } else {
+        ParallelCalls::Many
+    };
+    Ok(CallChecker::new(tools)
+        .with_repairs(repairs)
+        .with_parallel(parallel))
 }
 
 impl ParsedText {
@@ -233,14 +277,17 @@ impl ParsedText {
 
     /// Returns the feedback that the model would receive.
     pub(crate) fn model_feedback(&self) -> Option<String> {
-        let protocol =
-            match self.checked.iter().find_map(|checked| self.draft.call_by_index(checked.index)?.dialect.clone()) {
-                Some(dialect) => ToolProtocol::Prompted(dialect),
-                None if surroundings::dialects().find(self.selection).is_some() => {
-                    ToolProtocol::Prompted(self.selection.to_owned())
-                }
-                None => ToolProtocol::Native,
-            };
+        let protocol = match self
+            .checked
+            .iter()
+            .find_map(|checked| self.draft.call_by_index(checked.index)?.dialect.clone())
+        {
+            Some(dialect) => ToolProtocol::Prompted(dialect),
+            None if surroundings::dialects().find(self.selection).is_some() => {
+                ToolProtocol::Prompted(self.selection.to_owned())
+            }
+            None => ToolProtocol::Native,
+        };
         let audience = FeedbackContext {
             protocol: &protocol,
             dialects: surroundings::dialects(),
@@ -252,11 +299,19 @@ impl ParsedText {
 
     /// Returns the exit status: not understood if a call or the model's text is at fault.
     pub(crate) fn exit_status(&self) -> ExitStatus {
-        let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
+        let bad_call = self
+            .checked
+            .iter()
+            .any(|call| call.state != CallState::Complete);
         // Faults on the provider's side do not count as calls that were not understood.
-        let of_model = |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
+        let of_model =
+            |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
         let loose = self.loose_faults.iter().any(|fault| of_model(&fault));
-        if bad_call || loose { ExitStatus::NotUnderstood } else { ExitStatus::Completed }
+        if bad_call || loose {
+            ExitStatus::NotUnderstood
+        } else {
+            ExitStatus::Completed
+        }
     }
 
     /// Converts the result into the JSON report.
@@ -277,7 +332,11 @@ impl ParsedText {
         ParseReport {
             dialect: self.selection,
             parts: parts.collect(),
-            faults: self.all_faults().iter().map(|fault| fault_json(fault, &self.source)).collect(),
+            faults: self
+                .all_faults()
+                .iter()
+                .map(|fault| fault_json(fault, &self.source))
+                .collect(),
             feedback: self.model_feedback(),
             response,
         }
@@ -288,14 +347,25 @@ impl ParsedText {
         let mut text = String::new();
         for part in &self.draft.parts {
             match part {
-                DraftPart::Text(words) => text.push_str(&format!("text\n{}\n", print::indent_lines(words))),
-                DraftPart::Thought(words) => text.push_str(&format!("thought\n{}\n", print::indent_lines(words))),
+                DraftPart::Text(words) => {
+                    text.push_str(&format!("text\n{}\n", print::indent_lines(words)))
+                }
+                DraftPart::Thought(words) => {
+                    text.push_str(&format!("thought\n{}\n", print::indent_lines(words)))
+                }
                 DraftPart::Opaque(_) => {}
                 DraftPart::Call(call) => {
-                    let Some(checked) = self.checked.iter().find(|checked| checked.index == call.index) else {
+                    let Some(checked) = self
+                        .checked
+                        .iter()
+                        .find(|checked| checked.index == call.index)
+                    else {
                         continue;
                     };
-                    text.push_str(&render_call(checked, call.dialect.as_deref().unwrap_or("native")));
+                    text.push_str(&render_call(
+                        checked,
+                        call.dialect.as_deref().unwrap_or("native"),
+                    ));
                 }
             }
         }
@@ -324,7 +394,10 @@ pub(crate) fn render_call(checked: &CheckedCall, spelling: &str) -> String {
         }
     }
     for repair in &checked.repairs {
-        text.push_str(&format!("  repaired ({}): {} -> {}\n", repair.rule, repair.before, repair.after));
+        text.push_str(&format!(
+            "  repaired ({}): {} -> {}\n",
+            repair.rule, repair.before, repair.after
+        ));
     }
     text
 }
@@ -340,7 +413,9 @@ pub(crate) fn fault_json(fault: &Fault, source: &str) -> Value {
 
 /// Loads the tools of a file, or the built-in ones.
 pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, CommandError> {
-    let Some(path) = path else { return Ok(sabir_session::built_in_tools()) };
+    let Some(path) = path else {
+        return Ok(sabir_session::built_in_tools());
+    };
     let shown = path.display();
     let text = sabir_session::config::read_text(path)?;
     ToolSet::from_json(&text).map_err(|error| CommandError::usage(format!("{shown}: {error}")))
@@ -350,7 +425,9 @@ pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, CommandError> {
 pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| CommandError::internal(format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| {
+        CommandError::internal(format!("standard input cannot be read: {error}"))
+    })?;
     Ok(bytes)
 }
 

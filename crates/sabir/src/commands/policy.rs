@@ -19,12 +19,25 @@ use sabir_session::modes;
 
 /// Runs `sabir policy explain`. The verdict is printed; the exit code only reports that there is
 /// one.
-pub(crate) fn run_policy_explain(arguments: &PolicyExplainArguments) -> Result<ExitStatus, CommandError> {
+pub(crate) fn run_policy_explain(
+    arguments: &PolicyExplainArguments,
+) -> Result<ExitStatus, CommandError> {
     let (workspace, rules) = open_workspace(Path::new("."), &arguments.rules, None)?;
     let command = command_line(&arguments.command);
-    let gathered = sabir_tools::gather_facts(&workspace, &surroundings::environment().command_variables(), &command);
-    let facts = CommandFacts { shell: named_shell(arguments.shell.as_deref())?.unwrap_or(gathered.shell), ..gathered };
-    let judgement = rules.decide(&Access::Command { command, facts, beyond: Beyond::Nothing });
+    let gathered = sabir_tools::gather_facts(
+        &workspace,
+        &surroundings::environment().command_variables(),
+        &command,
+    );
+    let facts = CommandFacts {
+        shell: named_shell(arguments.shell.as_deref())?.unwrap_or(gathered.shell),
+        ..gathered
+    };
+    let judgement = rules.decide(&Access::Command {
+        command,
+        facts,
+        beyond: Beyond::Nothing,
+    });
     match arguments.output {
         ReportFormat::Json => print::print_json(&decision_json(&judgement)),
         ReportFormat::Text => print::write_stdout(&print::sanitize_text(&render_text(&judgement))),
@@ -33,20 +46,30 @@ pub(crate) fn run_policy_explain(arguments: &PolicyExplainArguments) -> Result<E
 }
 
 /// Runs `sabir policy simulate`: decides again on the calls of a task, in its folder as it is now.
-pub(crate) fn run_policy_simulate(arguments: &SimulateArguments) -> Result<ExitStatus, CommandError> {
+pub(crate) fn run_policy_simulate(
+    arguments: &SimulateArguments,
+) -> Result<ExitStatus, CommandError> {
     let records = read_records(&arguments.task)?;
     let start = records.iter().find_map(|record| match record {
         Record::Started(start) => Some(start),
         _ => None,
     });
-    let start = start.ok_or_else(|| CommandError::usage(format!("`{}` has no beginning", arguments.task)))?;
-    let (workspace, rules) = open_workspace(Path::new(&start.workspace), &arguments.rules, start.mode.as_deref())?;
-    let sandbox =
-        sabir_session::sandbox::configured(None, &surroundings::load_config(arguments.rules.config.as_deref())?)?;
+    let start = start
+        .ok_or_else(|| CommandError::usage(format!("`{}` has no beginning", arguments.task)))?;
+    let (workspace, rules) = open_workspace(
+        Path::new(&start.workspace),
+        &arguments.rules,
+        start.mode.as_deref(),
+    )?;
+    let sandbox = sabir_session::sandbox::configured(
+        None,
+        &surroundings::load_config(arguments.rules.config.as_deref())?,
+    )?;
     let tools = sabir_tools::builtin_tools(sabir_tools::ToolSettings {
         workspace: Arc::new(workspace),
-        helper: std::env::current_exe()
-            .map_err(|error| CommandError::internal(format!("this program cannot find itself: {error}")))?,
+        helper: std::env::current_exe().map_err(|error| {
+            CommandError::internal(format!("this program cannot find itself: {error}"))
+        })?,
         environment: surroundings::environment().command_variables(),
         edit_tool: sabir_tools::EditTool::default(),
         jobs: sabir_session::temporary_jobs(surroundings::environment()),
@@ -61,7 +84,11 @@ pub(crate) fn run_policy_simulate(arguments: &SimulateArguments) -> Result<ExitS
             None if sabir_agent::control::is_control(&call.name) => continue,
             None => None,
         };
-        rows.push(SimulatedCall { call, past_outcome: outcome_of(&records, call), decision: judgement });
+        rows.push(SimulatedCall {
+            call,
+            past_outcome: outcome_of(&records, call),
+            decision: judgement,
+        });
     }
     match arguments.output {
         ReportFormat::Json => print::print_json(&simulated_json(&rows)),
@@ -86,48 +113,68 @@ fn open_workspace(
     mode: Option<&str>,
 ) -> Result<(Workspace, PolicyRules), CommandError> {
     let config = surroundings::load_config(options.config.as_deref())?;
-    let workspace = Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
+    let workspace =
+        Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
     let mut rules = config.rules(&options.rules.rule_spec(), workspace.root())?;
     let mode = options.mode.as_deref().or(mode).or(config.usual_mode());
     if let Some(mode) = mode {
         rules = rules.with_mode(modes::find_mode(mode, &config, &workspace)?);
     }
-    if let Some(why) = modes::wide_folder_warning(workspace.root(), surroundings::environment().home_folder.as_deref())
-    {
+    if let Some(why) = modes::wide_folder_warning(
+        workspace.root(),
+        surroundings::environment().home_folder.as_deref(),
+    ) {
         rules = rules.ask_before_writes(why);
     }
     let bounds = modes::bounds_of(&rules, &config)?;
     Ok((
         workspace
             .with_bounds(bounds)
-            .with_trust(sabir_session::trust::load_trust(surroundings::environment(), &surroundings::notice_sink())),
+            .with_trust(sabir_session::trust::load_trust(
+                surroundings::environment(),
+                &surroundings::notice_sink(),
+            )),
         rules,
     ))
 }
 
 /// Returns the shell in the option or in `SABIR_SHELL`, by name or path, if one is given.
 fn named_shell(named: Option<&str>) -> Result<Option<ShellKind>, CommandError> {
-    let set = std::env::var("SABIR_SHELL").ok().filter(|name| !name.is_empty());
-    let Some(name) = named.map(str::to_owned).or(set) else { return Ok(None) };
+    let set = std::env::var("SABIR_SHELL")
+        .ok()
+        .filter(|name| !name.is_empty());
+    let Some(name) = named.map(str::to_owned).or(set) else {
+        return Ok(None);
+    };
     match name.rsplit('/').next() {
         Some("bash") => Ok(Some(ShellKind::Bash)),
         Some("sh" | "dash") => Ok(Some(ShellKind::Plain)),
         Some("zsh") => Ok(Some(ShellKind::Zsh)),
-        _ => Err(CommandError::usage(format!("the shell `{name}` is not known: bash, sh or zsh"))),
+        _ => Err(CommandError::usage(format!(
+            "the shell `{name}` is not known: bash, sh or zsh"
+        ))),
     }
 }
 
 /// Builds the command line: a single argument is the line itself, several arguments are quoted and
 /// joined.
 fn command_line(words: &[String]) -> String {
-    let plain =
-        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c));
+    let plain = |word: &str| {
+        !word.is_empty()
+            && word
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c))
+    };
     match words {
         [line] => line.clone(),
         _ => {
-            let quoted = words
-                .iter()
-                .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) });
+            let quoted = words.iter().map(|word| {
+                if plain(word) {
+                    word.clone()
+                } else {
+                    format!("'{}'", word.replace('\'', "'\\''"))
+                }
+            });
             quoted.collect::<Vec<_>>().join(" ")
         }
     }
@@ -153,14 +200,27 @@ fn decision_json(judgement: &PolicyDecision) -> Value {
 }
 
 fn render_text(judgement: &PolicyDecision) -> String {
-    let mut text = format!("{}: {}\n", verdict_word(judgement.verdict), judgement.reason);
+    let mut text = format!(
+        "{}: {}\n",
+        verdict_word(judgement.verdict),
+        judgement.reason
+    );
     for segment in &judgement.segments {
-        text.push_str(&format!("  {:<5}  {}\n", verdict_word(segment.verdict), print::quote_short(&segment.command)));
+        text.push_str(&format!(
+            "  {:<5}  {}\n",
+            verdict_word(segment.verdict),
+            print::quote_short(&segment.command)
+        ));
         text.push_str(&format!("         {}\n", segment.reason));
     }
     for proposal in &judgement.proposals {
-        text.push_str(&format!("  to allow this kind from now on: --approve '{proposal}'\n"));
-        text.push_str(&format!("         {}\n", sabir_policy::describe_proposal(proposal).unwrap_or_default()));
+        text.push_str(&format!(
+            "  to allow this kind from now on: --approve '{proposal}'\n"
+        ));
+        text.push_str(&format!(
+            "         {}\n",
+            sabir_policy::describe_proposal(proposal).unwrap_or_default()
+        ));
     }
     text
 }
@@ -168,9 +228,16 @@ fn render_text(judgement: &PolicyDecision) -> String {
 /// Reads the records of a task, given its id or the file of its journal.
 fn read_records(task: &str) -> Result<Vec<Record>, CommandError> {
     let path = Path::new(task);
-    let (folder, id) = match (path.parent(), path.file_stem().and_then(|stem| stem.to_str())) {
+    let (folder, id) = match (
+        path.parent(),
+        path.file_stem().and_then(|stem| stem.to_str()),
+    ) {
         (Some(folder), Some(stem)) if path.is_file() => {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let folder = if folder.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                folder
+            };
             (folder.to_owned(), sabir_agent::TaskId::new(stem))
         }
         _ => {
@@ -179,8 +246,8 @@ fn read_records(task: &str) -> Result<Vec<Record>, CommandError> {
             (folder, id)
         }
     };
-    let (entries, recovery) =
-        sabir_journal::read_journal(&folder, &id).map_err(|error| CommandError::usage(error.to_string()))?;
+    let (entries, recovery) = sabir_journal::read_journal(&folder, &id)
+        .map_err(|error| CommandError::usage(error.to_string()))?;
     if !recovery.is_clean() {
         print::write_stderr(&format!("sabir: {recovery}\n"));
     }
@@ -191,13 +258,30 @@ fn read_records(task: &str) -> Result<Vec<Record>, CommandError> {
 fn passed_calls(records: &[Record]) -> impl Iterator<Item = &Call> {
     records
         .iter()
-        .filter_map(|record| if let Record::Answered(answered) = record { Some(answered) } else { None })
+        .filter_map(|record| {
+            if let Record::Answered(answered) = record {
+                Some(answered)
+            } else {
+                None
+            }
+        })
         .flat_map(|answered| {
-            let passed = |call: &&Call| answered.checks.iter().any(|check| check.call == call.id && check.passed);
+            let passed = |call: &&Call| {
+                answered
+                    .checks
+                    .iter()
+                    .any(|check| check.call == call.id && check.passed)
+            };
             answered
                 .parts
                 .iter()
-                .filter_map(|part| if let MessagePart::Call(call) = part { Some(call) } else { None })
+                .filter_map(|part| {
+                    if let MessagePart::Call(call) = part {
+                        Some(call)
+                    } else {
+                        None
+                    }
+                })
                 .filter(passed)
         })
 }
@@ -205,14 +289,22 @@ fn passed_calls(records: &[Record]) -> impl Iterator<Item = &Call> {
 /// Describes the past outcome of a call.
 fn outcome_of(records: &[Record], call: &Call) -> &'static str {
     let judged = records.iter().find_map(|record| match record {
-        Record::Judged { call: id, verdict, by, .. } if *id == call.id => Some((*verdict, *by)),
+        Record::Judged {
+            call: id,
+            verdict,
+            by,
+            ..
+        } if *id == call.id => Some((*verdict, *by)),
         _ => None,
     });
     match judged {
         Some((Verdict::Allow, DecisionMaker::User)) => "asked, allowed",
         Some((_, DecisionMaker::User)) => "asked, denied",
         Some((Verdict::Deny, _)) => "denied",
-        _ if records.iter().any(|record| matches!(record, Record::Running { call: id, .. } if *id == call.id)) => {
+        _ if records
+            .iter()
+            .any(|record| matches!(record, Record::Running { call: id, .. } if *id == call.id)) =>
+        {
             "unasked"
         }
         _ => "not run",
@@ -222,10 +314,20 @@ fn outcome_of(records: &[Record], call: &Call) -> &'static str {
 /// Counts the calls by verdict, and those without a decision.
 fn count_verdicts(rows: &[SimulatedCall<'_>]) -> [(&'static str, usize); 4] {
     let of = |verdict: Option<Verdict>| {
-        let judged = rows.iter().map(|row| row.decision.as_ref().map(|judgement| judgement.verdict));
-        (verdict.map_or("unknown", verdict_word), judged.filter(|found| *found == verdict).count())
+        let judged = rows
+            .iter()
+            .map(|row| row.decision.as_ref().map(|judgement| judgement.verdict));
+        (
+            verdict.map_or("unknown", verdict_word),
+            judged.filter(|found| *found == verdict).count(),
+        )
     };
-    [of(Some(Verdict::Allow)), of(Some(Verdict::Ask)), of(Some(Verdict::Deny)), of(None)]
+    [
+        of(Some(Verdict::Allow)),
+        of(Some(Verdict::Ask)),
+        of(Some(Verdict::Deny)),
+        of(None),
+    ]
 }
 
 /// Returns the rules that would have answered questions, each with the number of those questions.
@@ -245,26 +347,45 @@ fn simulated_json(rows: &[SimulatedCall<'_>]) -> Value {
             "judgement": row.decision.as_ref().map(decision_json),
         })
     });
-    let counts: serde_json::Map<_, _> =
-        count_verdicts(rows).into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+    let counts: serde_json::Map<_, _> = count_verdicts(rows)
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), json!(count)))
+        .collect();
     json!({"calls": calls.collect::<Vec<_>>(), "counts": counts, "proposals": count_proposals(rows)})
 }
 
 fn simulated_text(rows: &[SimulatedCall<'_>]) -> String {
     let mut text = String::new();
     for row in rows {
-        let shown = ["command", "path", "url"].iter().find_map(|name| row.call.arguments.get(*name)?.as_str());
-        let verdict = row.decision.as_ref().map_or("?", |judgement| verdict_word(judgement.verdict));
+        let shown = ["command", "path", "url"]
+            .iter()
+            .find_map(|name| row.call.arguments.get(*name)?.as_str());
+        let verdict = row
+            .decision
+            .as_ref()
+            .map_or("?", |judgement| verdict_word(judgement.verdict));
         let subject = print::quote_short(shown.unwrap_or_default());
-        text.push_str(&format!("{verdict:<5}  was {:<14}  {} {subject}\n", row.past_outcome, row.call.name));
+        text.push_str(&format!(
+            "{verdict:<5}  was {:<14}  {} {subject}\n",
+            row.past_outcome, row.call.name
+        ));
         match &row.decision {
             Some(judgement) if judgement.verdict == Verdict::Allow => {}
             Some(judgement) => text.push_str(&format!("       {}\n", judgement.reason)),
-            None => text.push_str("       what this tool touches is not known here: its server is not asked\n"),
+            None => text.push_str(
+                "       what this tool touches is not known here: its server is not asked\n",
+            ),
         }
     }
-    let counted: Vec<_> = count_verdicts(rows).iter().map(|(name, count)| format!("{name} {count}")).collect();
-    text.push_str(&format!("{}: {}\n", print::count_noun(rows.len(), "call"), counted.join(", ")));
+    let counted: Vec<_> = count_verdicts(rows)
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    text.push_str(&format!(
+        "{}: {}\n",
+        print::count_noun(rows.len(), "call"),
+        counted.join(", ")
+    ));
     for (proposal, count) in count_proposals(rows) {
         text.push_str(&format!(
             "--approve '{proposal}' would have answered {}\n",

@@ -6,7 +6,8 @@ use std::time::Duration;
 use sabir_agent::TaskOutcome;
 use sabir_session::pictures::ImageSupport;
 use sabir_session::{
-    Interactivity, RecordMode, Session, SessionError, SessionOutcome, SessionSpec, Subscription, TaskEnd, UserMessage,
+    Interactivity, RecordMode, Session, SessionError, SessionOutcome, SessionSpec, Subscription,
+    TaskEnd, UserMessage,
 };
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -43,11 +44,14 @@ pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, Comma
         let mut read = control_lines(output)?;
         if message.text.trim().is_empty() {
             // As in the interactive mode, a missing model is reported before any input is read.
-            message = control_input::first_message(&mut read, &sight_of_new_task(&arguments.task)?)?;
+            message =
+                control_input::first_message(&mut read, &sight_of_new_task(&arguments.task)?)?;
         }
         lines = Some(read);
     }
-    let spec = arguments.task.session_spec(&arguments.tape, interactivity(output, lines.is_some()))?;
+    let spec = arguments
+        .task
+        .session_spec(&arguments.tape, interactivity(output, lines.is_some()))?;
     begin_task(spec, message, pictures, output, lines)
 }
 
@@ -67,20 +71,35 @@ pub(crate) fn run_interactive(
     read_pictures(&sight_of_new_task(options)?, pictures)?;
     print::write_stderr("What is to be done? (one line, then Enter)\n> ");
     let read = stdin_reader::first_line();
-    let line = read.map_err(|error| CommandError::internal(format!("standard input cannot be read: {error}")))?;
+    let line = read.map_err(|error| {
+        CommandError::internal(format!("standard input cannot be read: {error}"))
+    })?;
     if line.trim().is_empty() {
-        return Err(CommandError::usage("there is nothing to do: say what, or see `sabir --help`"));
+        return Err(CommandError::usage(
+            "there is nothing to do: say what, or see `sabir --help`",
+        ));
     }
-    begin_task(spec, UserMessage::from_text(line.trim()), pictures, None, None)
+    begin_task(
+        spec,
+        UserMessage::from_text(line.trim()),
+        pictures,
+        None,
+        None,
+    )
 }
 
 /// Refuses pictures in a recorded or replayed task, because recordings do not contain the user's
 /// pictures.
-fn refuse_recorded_pictures(tape: &RecordingOptions, pictures: &[PathBuf]) -> Result<(), CommandError> {
+fn refuse_recorded_pictures(
+    tape: &RecordingOptions,
+    pictures: &[PathBuf],
+) -> Result<(), CommandError> {
     if pictures.is_empty() || tape.record.is_none() && tape.replay.is_none() {
         return Ok(());
     }
-    Err(CommandError::usage("a recording holds no pictures of yours: leave --image out, or --record and --replay"))
+    Err(CommandError::usage(
+        "a recording holds no pictures of yours: leave --image out, or --record and --replay",
+    ))
 }
 
 /// Returns whether the model of a new task accepts pictures.
@@ -90,7 +109,10 @@ fn sight_of_new_task(options: &TaskOptions) -> Result<ImageSupport, CommandError
 }
 
 /// Loads the pictures in these files, if the model accepts pictures.
-fn read_pictures(sight: &ImageSupport, paths: &[PathBuf]) -> Result<Vec<sabir_call::Image>, CommandError> {
+fn read_pictures(
+    sight: &ImageSupport,
+    paths: &[PathBuf],
+) -> Result<Vec<sabir_call::Image>, CommandError> {
     Ok(sight.load_images(paths)?)
 }
 
@@ -100,7 +122,9 @@ fn control_lines(output: Option<OutputFormat>) -> Result<ControlReader, CommandE
     if output == Some(OutputFormat::Events) {
         return Ok(ControlReader::default());
     }
-    Err(CommandError::usage("--control needs --output events: questions are asked there"))
+    Err(CommandError::usage(
+        "--control needs --output events: questions are asked there",
+    ))
 }
 
 fn interactivity(output: Option<OutputFormat>, is_controlled: bool) -> Interactivity {
@@ -123,11 +147,23 @@ fn begin_task(
     if message.text.trim().is_empty() && !is_replay {
         return Err(CommandError::usage("there is nothing to do: say what"));
     }
-    let sight = if is_replay { ImageSupport::Supported } else { host().model_sight(&spec, None)? };
+    let sight = if is_replay {
+        ImageSupport::Supported
+    } else {
+        host().model_sight(&spec, None)?
+    };
     message.images.extend(read_pictures(&sight, pictures)?);
     let runtime = runtime()?;
     let session = runtime.block_on(host().start(spec, message));
-    attend(runtime, session, Attendance { output, lines, sight })
+    attend(
+        runtime,
+        session,
+        Attendance {
+            output,
+            lines,
+            sight,
+        },
+    )
 }
 
 /// Runs `sabir resume`.
@@ -135,27 +171,54 @@ pub(crate) fn run_resume(arguments: &ResumeArguments) -> Result<ExitStatus, Comm
     let output = arguments.output;
     let tape = &arguments.tape;
     if output.is_none() && (tape.record.is_some() || tape.replay.is_some()) {
-        return Err(CommandError::usage("only tasks that nobody attends are recorded and replayed: give --output"));
+        return Err(CommandError::usage(
+            "only tasks that nobody attends are recorded and replayed: give --output",
+        ));
     }
     refuse_recorded_pictures(tape, &arguments.pictures.image)?;
-    let lines = arguments.control.control.then(|| control_lines(output)).transpose()?;
-    let spec = arguments.task.session_spec(tape, interactivity(output, lines.is_some()))?;
+    let lines = arguments
+        .control
+        .control
+        .then(|| control_lines(output))
+        .transpose()?;
+    let spec = arguments
+        .task
+        .session_spec(tape, interactivity(output, lines.is_some()))?;
     let text = arguments.words.join(" ");
     let runtime = runtime()?;
     if let RecordMode::Replay(file) = &spec.record {
         let file = file.clone();
         let words = Some(text).filter(|text| !text.trim().is_empty());
-        let session = runtime.block_on(host().replay_resumed(&file, arguments.id.as_deref(), spec, words));
-        return attend(runtime, session, Attendance { output, lines, sight: ImageSupport::Supported });
+        let session =
+            runtime.block_on(host().replay_resumed(&file, arguments.id.as_deref(), spec, words));
+        return attend(
+            runtime,
+            session,
+            Attendance {
+                output,
+                lines,
+                sight: ImageSupport::Supported,
+            },
+        );
     }
     let id = match &arguments.id {
         Some(name) => host().find_task(name)?,
-        None => host().newest_unfinished(arguments.task.folder.as_deref().unwrap_or(Path::new(".")))?,
+        None => {
+            host().newest_unfinished(arguments.task.folder.as_deref().unwrap_or(Path::new(".")))?
+        }
     };
     let sight = host().model_sight(&spec, Some(&id))?;
     let images = read_pictures(&sight, &arguments.pictures.image)?;
     let session = runtime.block_on(host().load(&id, spec, Some(UserMessage { text, images })));
-    attend(runtime, session, Attendance { output, lines, sight })
+    attend(
+        runtime,
+        session,
+        Attendance {
+            output,
+            lines,
+            sight,
+        },
+    )
 }
 
 /// Shows a session until it ends, and reports its end.
@@ -165,21 +228,32 @@ fn attend(
     attendance: Attendance,
 ) -> Result<ExitStatus, CommandError> {
     let session = session?;
-    let Attendance { output, lines, sight } = attendance;
+    let Attendance {
+        output,
+        lines,
+        sight,
+    } = attendance;
     let handle = session.handle();
     let task = session.task().clone();
     interrupts::listen(handle.clone(), output.is_none())?;
     let events: Subscription = session.subscribe();
-    let known = LineContext { modes: session.modes().to_vec(), image_support: sight };
+    let known = LineContext {
+        modes: session.modes().to_vec(),
+        image_support: sight,
+    };
     let is_replay = session.is_replay();
     let mut is_end_shown = false;
     let outcome = runtime.block_on(async {
         match output {
             None => {
-                is_end_shown = PersonFrontEnd::new(Box::new(TerminalFrontEnd::new(known)), handle).attend(events).await
+                is_end_shown = PersonFrontEnd::new(Box::new(TerminalFrontEnd::new(known)), handle)
+                    .attend(events)
+                    .await
             }
             Some(OutputFormat::Text) => {
-                PersonFrontEnd::new(Box::new(ProgressFrontEnd::default()), handle).attend(events).await;
+                PersonFrontEnd::new(Box::new(ProgressFrontEnd::default()), handle)
+                    .attend(events)
+                    .await;
             }
             Some(OutputFormat::Json) => front_end::print_notices(events).await,
             Some(OutputFormat::Events) => {
@@ -196,7 +270,12 @@ fn attend(
     // Wait only 200 ms for background work: a search in a large tree must not delay the exit.
     // Interrupting a write is safe because writes are atomic.
     runtime.shutdown_timeout(Duration::from_millis(200));
-    let report = EndReport { task: task.as_str(), output, is_replay, is_end_shown };
+    let report = EndReport {
+        task: task.as_str(),
+        output,
+        is_replay,
+        is_end_shown,
+    };
     Ok(report.print(&outcome))
 }
 
@@ -212,7 +291,10 @@ struct EndReport<'a> {
 impl EndReport<'_> {
     /// Prints the end of a session and returns the exit status.
     fn print(&self, session: &SessionOutcome) -> ExitStatus {
-        let SessionOutcome { end, recording_error } = session;
+        let SessionOutcome {
+            end,
+            recording_error,
+        } = session;
         let is_completed = end.outcome == TaskOutcome::Completed;
         let complaint = recording_error.clone().map(CommandError::from);
         let exit = match &complaint {
@@ -231,7 +313,10 @@ impl EndReport<'_> {
             None | Some(OutputFormat::Text) => self.print_text(end),
         }
         if let Some(failure) = complaint {
-            print::write_stderr(&print::sanitize_text(&format!("sabir: {}\n", failure.message)));
+            print::write_stderr(&print::sanitize_text(&format!(
+                "sabir: {}\n",
+                failure.message
+            )));
         }
         exit
     }

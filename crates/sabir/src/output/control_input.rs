@@ -18,7 +18,8 @@ use sabir_call::{CallId, Image};
 use sabir_session::modes;
 use sabir_session::pictures::{ImageInput, ImageSupport};
 use sabir_session::{
-    Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind, SessionHandle, UserMessage,
+    Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind, SessionHandle,
+    UserMessage,
 };
 use serde::Deserialize;
 
@@ -60,7 +61,11 @@ enum ControlLine {
         task: Option<TaskId>,
     },
     /// Answers a question of the model.
-    Answer { call: CallId, text: String, task: Option<TaskId> },
+    Answer {
+        call: CallId,
+        text: String,
+        task: Option<TaskId>,
+    },
 }
 
 /// The control input of a task and its subtasks. Clones share the same state.
@@ -97,17 +102,21 @@ pub(crate) struct ControlReader {
 
 /// Reads lines up to the first message, which is the prompt of the task. Refuses the lines before
 /// it that need a task.
-pub(crate) fn first_message(lines: &mut ControlReader, sight: &ImageSupport) -> Result<UserMessage, CommandError> {
+pub(crate) fn first_message(
+    lines: &mut ControlReader,
+    sight: &ImageSupport,
+) -> Result<UserMessage, CommandError> {
     while let Some(line) = lines.next_line() {
         match line {
             ControlLine::Message { task: Some(_), .. } | ControlLine::Cancel { task: Some(_) } => {
                 lines.report_refusal(NO_TASK)
             }
-            ControlLine::Message { text, images, .. } if !text.trim().is_empty() => match decode_images(&images, sight)
-            {
-                Ok(images) => return Ok(UserMessage { text, images }),
-                Err(why) => lines.report_refusal(&why),
-            },
+            ControlLine::Message { text, images, .. } if !text.trim().is_empty() => {
+                match decode_images(&images, sight) {
+                    Ok(images) => return Ok(UserMessage { text, images }),
+                    Err(why) => lines.report_refusal(&why),
+                }
+            }
             ControlLine::Message { .. } => lines.report_refusal("the message says nothing"),
             ControlLine::Cancel { task: None } => {
                 return Err(CommandError {
@@ -123,7 +132,9 @@ pub(crate) fn first_message(lines: &mut ControlReader, sight: &ImageSupport) -> 
             }
         }
     }
-    Err(CommandError::usage("standard input ended before a message said what to do"))
+    Err(CommandError::usage(
+        "standard input ended before a message said what to do",
+    ))
 }
 
 /// The refusal of a line about a call without an open question.
@@ -135,8 +146,16 @@ const NO_TASK: &str = "no such task is at work";
 impl ControlInput {
     /// Starts a thread that reads control lines until the input or the process ends, and submits
     /// them to the session.
-    pub(crate) fn spawn_reader(&self, lines: ControlReader, known: LineContext, session: SessionHandle) {
-        self.lock_registry().entries.push(TaskEntry { task: session.task().clone(), open_question: None });
+    pub(crate) fn spawn_reader(
+        &self,
+        lines: ControlReader,
+        known: LineContext,
+        session: SessionHandle,
+    ) {
+        self.lock_registry().entries.push(TaskEntry {
+            task: session.task().clone(),
+            open_question: None,
+        });
         let controls = self.clone();
         std::thread::spawn(move || controls.read_lines(lines, &known, &session));
     }
@@ -160,7 +179,9 @@ impl ControlInput {
             // The registry stays locked until the command is submitted, so that a question printed
             // meanwhile is not answered by this line.
             let mut seats = self.lock_registry();
-            let submitted = seats.dispatch_line(line, known).map(|(task, command)| session.submit_to(&task, command));
+            let submitted = seats
+                .dispatch_line(line, known)
+                .map(|(task, command)| session.submit_to(&task, command));
             match submitted {
                 // Rejected only when the task is over; then the line no longer matters.
                 Ok(_) => {}
@@ -177,7 +198,10 @@ impl ControlInput {
         if let Some(label) = &event.subtask
             && !seats.entries.iter().any(|party| party.task == label.task)
         {
-            seats.entries.push(TaskEntry { task: label.task.clone(), open_question: None });
+            seats.entries.push(TaskEntry {
+                task: label.task.clone(),
+                open_question: None,
+            });
         }
         match &event.kind {
             SessionEventKind::Request { request, question } => {
@@ -189,7 +213,9 @@ impl ControlInput {
             }
             SessionEventKind::RequestClosed { request, .. } => {
                 if let Some(party) = seats.party(&request.task) {
-                    party.open_question.take_if(|open| Some(&open.call) == request.call.as_ref());
+                    party
+                        .open_question
+                        .take_if(|open| Some(&open.call) == request.call.as_ref());
                 }
             }
             SessionEventKind::Record(record) if matches!(**record, Record::Ended { .. }) => {
@@ -209,7 +235,11 @@ impl ControlReader {
             let mut bytes = Vec::new();
             let mut input = io::stdin().lock();
             // A read error counts as the end of the input.
-            let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).unwrap_or(0);
+            let read = input
+                .by_ref()
+                .take(MAX_LINE)
+                .read_until(b'\n', &mut bytes)
+                .unwrap_or(0);
             if read == 0 {
                 return None;
             }
@@ -260,13 +290,22 @@ fn skip_line(input: &mut impl BufRead) {
 
 /// Decodes and checks the pictures of a line.
 fn decode_images(given: &[ImageInput], sight: &ImageSupport) -> Result<Vec<Image>, String> {
-    sight.check_images(given.iter().map(ImageInput::decode_image).collect::<Result<_, _>>()?)
+    sight.check_images(
+        given
+            .iter()
+            .map(ImageInput::decode_image)
+            .collect::<Result<_, _>>()?,
+    )
 }
 
 impl InboxRegistry {
     /// Returns the task that a line addresses and the command it stands for, and closes the
     /// question that it answers.
-    fn dispatch_line(&mut self, line: ControlLine, known: &LineContext) -> Result<(TaskId, Command), String> {
+    fn dispatch_line(
+        &mut self,
+        line: ControlLine,
+        known: &LineContext,
+    ) -> Result<(TaskId, Command), String> {
         let party = self.find_entry(&line).map_err(str::to_owned)?;
         let command = command(line, known, &party.task, &mut party.open_question)?;
         Ok((party.task.clone(), command))
@@ -287,15 +326,28 @@ impl InboxRegistry {
             | ControlLine::Answer { call, task, .. } => (Some(call), task),
         };
         if let Some(task) = task {
-            return self.entries.iter_mut().find(|party| party.task == *task).ok_or(NO_TASK);
+            return self
+                .entries
+                .iter_mut()
+                .find(|party| party.task == *task)
+                .ok_or(NO_TASK);
         }
-        let Some(call) = call else { return self.entries.first_mut().ok_or(NO_TASK) };
-        let about = |party: &&mut TaskEntry| party.open_question.as_ref().is_some_and(|open| open.call == *call);
+        let Some(call) = call else {
+            return self.entries.first_mut().ok_or(NO_TASK);
+        };
+        let about = |party: &&mut TaskEntry| {
+            party
+                .open_question
+                .as_ref()
+                .is_some_and(|open| open.call == *call)
+        };
         let mut asking = self.entries.iter_mut().filter(about);
         match (asking.next(), asking.next()) {
             (Some(party), None) => Ok(party),
             (None, _) => Err(NO_QUESTION),
-            (Some(_), Some(_)) => Err("several tasks ask about a call of that name: say which with `task`"),
+            (Some(_), Some(_)) => {
+                Err("several tasks ask about a call of that name: say which with `task`")
+            }
         }
     }
 }
@@ -308,16 +360,32 @@ fn command(
     task: &TaskId,
     open: &mut Option<OpenQuestion>,
 ) -> Result<Command, String> {
-    let approval = |call: &CallId| open.as_ref().filter(|open| open.call == *call).map(|open| open.approval);
+    let approval = |call: &CallId| {
+        open.as_ref()
+            .filter(|open| open.call == *call)
+            .map(|open| open.approval)
+    };
     let (call, decision) = match line {
-        ControlLine::Message { text, images, steer, .. } => {
-            let message = UserMessage { text, images: decode_images(&images, &known.image_support)? };
+        ControlLine::Message {
+            text,
+            images,
+            steer,
+            ..
+        } => {
+            let message = UserMessage {
+                text,
+                images: decode_images(&images, &known.image_support)?,
+            };
             if message.text.trim().is_empty() && message.images.is_empty() {
                 return Err("the message says nothing".to_owned());
             }
             // An interrupting message withdraws the open question.
             open.take_if(|_| steer);
-            let delivery = if steer { Delivery::Interrupt } else { Delivery::Queue };
+            let delivery = if steer {
+                Delivery::Interrupt
+            } else {
+                Delivery::Queue
+            };
             return Ok(Command::Send { message, delivery });
         }
         ControlLine::Mode { mode } => {
@@ -332,7 +400,9 @@ fn command(
         }
         ControlLine::Approve { call, .. } => match approval(&call) {
             Some(true) => (call, Decision::Allow),
-            Some(false) => return Err("the question is one for words: it takes `answer`".to_owned()),
+            Some(false) => {
+                return Err("the question is one for words: it takes `answer`".to_owned());
+            }
             None => return Err(NO_QUESTION.to_owned()),
         },
         ControlLine::Deny { call, reason, .. } => match approval(&call) {
@@ -342,12 +412,19 @@ fn command(
         // Text never approves: only `approve` lets a call run.
         ControlLine::Answer { call, text, .. } => match approval(&call) {
             Some(false) => (call, Decision::Text { text }),
-            Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`".to_owned()),
+            Some(true) => {
+                return Err(
+                    "words approve nothing: the question takes `approve` or `deny`".to_owned(),
+                );
+            }
             None => return Err(NO_QUESTION.to_owned()),
         },
     };
     *open = None;
-    let request = RequestId { task: task.clone(), call: Some(call) };
+    let request = RequestId {
+        task: task.clone(),
+        call: Some(call),
+    };
     Ok(Command::Answer { request, decision })
 }
 
@@ -356,58 +433,145 @@ mod tests {
     use super::*;
 
     fn known() -> LineContext {
-        LineContext { modes: Vec::new(), image_support: ImageSupport::Supported }
+        LineContext {
+            modes: Vec::new(),
+            image_support: ImageSupport::Supported,
+        }
     }
 
     #[test]
     fn lines_count_for_the_open_question_alone() {
-        let asked = |approval| Some(OpenQuestion { call: CallId::new("c1"), approval });
+        let asked = |approval| {
+            Some(OpenQuestion {
+                call: CallId::new("c1"),
+                approval,
+            })
+        };
         let task = TaskId::new("t");
-        let check = |line: &str, question: Option<OpenQuestion>, expected: Result<Command, &str>, stays: bool| {
+        let check = |line: &str,
+                     question: Option<OpenQuestion>,
+                     expected: Result<Command, &str>,
+                     stays: bool| {
             let mut open = question;
             let line = serde_json::from_str(line).unwrap();
-            assert_eq!(command(line, &known(), &task, &mut open), expected.map_err(str::to_owned));
+            assert_eq!(
+                command(line, &known(), &task, &mut open),
+                expected.map_err(str::to_owned)
+            );
             assert_eq!(open.is_some(), stays);
         };
         let replied = |decision| {
-            let request = RequestId { task: task.clone(), call: Some(CallId::new("c1")) };
+            let request = RequestId {
+                task: task.clone(),
+                call: Some(CallId::new("c1")),
+            };
             Ok(Command::Answer { request, decision })
         };
-        let send = |text: &str, delivery| Ok(Command::Send { message: UserMessage::from_text(text), delivery });
+        let send = |text: &str, delivery| {
+            Ok(Command::Send {
+                message: UserMessage::from_text(text),
+                delivery,
+            })
+        };
         let words = |text: &str| text.to_owned();
-        check(r#"{"kind":"approve","call":"c1"}"#, asked(true), replied(Decision::Allow), false);
-        check(r#"{"kind":"approve","call":"c2"}"#, asked(true), Err(NO_QUESTION), true);
-        check(r#"{"kind":"approve","call":"c1"}"#, None, Err(NO_QUESTION), false);
+        check(
+            r#"{"kind":"approve","call":"c1"}"#,
+            asked(true),
+            replied(Decision::Allow),
+            false,
+        );
+        check(
+            r#"{"kind":"approve","call":"c2"}"#,
+            asked(true),
+            Err(NO_QUESTION),
+            true,
+        );
+        check(
+            r#"{"kind":"approve","call":"c1"}"#,
+            None,
+            Err(NO_QUESTION),
+            false,
+        );
         check(
             r#"{"kind":"deny","call":"c1","reason":"no"}"#,
             asked(true),
-            replied(Decision::Deny { reason: words("no") }),
+            replied(Decision::Deny {
+                reason: words("no"),
+            }),
             false,
         );
-        check(r#"{"kind":"deny","call":"c1"}"#, asked(false), replied(Decision::Deny { reason: words("") }), false);
+        check(
+            r#"{"kind":"deny","call":"c1"}"#,
+            asked(false),
+            replied(Decision::Deny { reason: words("") }),
+            false,
+        );
         check(
             r#"{"kind":"answer","call":"c1","text":"8080"}"#,
             asked(false),
-            replied(Decision::Text { text: words("8080") }),
+            replied(Decision::Text {
+                text: words("8080"),
+            }),
             false,
         );
         let no_words = "words approve nothing: the question takes `approve` or `deny`";
-        check(r#"{"kind":"answer","call":"c1","text":"yes"}"#, asked(true), Err(no_words), true);
-        check(r#"{"kind":"message","text":"yes"}"#, asked(true), send("yes", Delivery::Queue), true);
-        check(r#"{"kind":"message","text":"no","steer":true}"#, asked(true), send("no", Delivery::Interrupt), false);
-        check(r#"{"kind":"message","text":" "}"#, asked(true), Err("the message says nothing"), true);
+        check(
+            r#"{"kind":"answer","call":"c1","text":"yes"}"#,
+            asked(true),
+            Err(no_words),
+            true,
+        );
+        check(
+            r#"{"kind":"message","text":"yes"}"#,
+            asked(true),
+            send("yes", Delivery::Queue),
+            true,
+        );
+        check(
+            r#"{"kind":"message","text":"no","steer":true}"#,
+            asked(true),
+            send("no", Delivery::Interrupt),
+            false,
+        );
+        check(
+            r#"{"kind":"message","text":" "}"#,
+            asked(true),
+            Err("the message says nothing"),
+            true,
+        );
         check(r#"{"kind":"cancel"}"#, asked(true), Ok(Command::End), false);
         let picture = r#"{"media_type":"image/gif","data":"R0lGODlhAQABAAAAACw="}"#;
-        let image = Image { media_type: "image/gif".to_owned(), data: "R0lGODlhAQABAAAAACw=".to_owned() };
+        let image = Image {
+            media_type: "image/gif".to_owned(),
+            data: "R0lGODlhAQABAAAAACw=".to_owned(),
+        };
         let showed = |text: &str, at_once| {
-            let message = UserMessage { text: text.to_owned(), images: vec![image.clone()] };
-            let delivery = if at_once { Delivery::Interrupt } else { Delivery::Queue };
+            let message = UserMessage {
+                text: text.to_owned(),
+                images: vec![image.clone()],
+            };
+            let delivery = if at_once {
+                Delivery::Interrupt
+            } else {
+                Delivery::Queue
+            };
             Ok(Command::Send { message, delivery })
         };
         let line = |more: &str| format!(r#"{{"kind":"message","images":[{picture}]{more}}}"#);
-        check(&line(r#","text":"see""#), asked(true), showed("see", false), true);
-        check(&line(r#","steer":true"#), asked(true), showed("", true), false);
-        let none = r#"{"kind":"message","text":"x","images":[{"media_type":"image/png","data":"aGk="}]}"#;
+        check(
+            &line(r#","text":"see""#),
+            asked(true),
+            showed("see", false),
+            true,
+        );
+        check(
+            &line(r#","steer":true"#),
+            asked(true),
+            showed("", true),
+            false,
+        );
+        let none =
+            r#"{"kind":"message","text":"x","images":[{"media_type":"image/png","data":"aGk="}]}"#;
         let why = "a picture of the message cannot be shown: it is no PNG, JPEG, GIF or WebP image";
         check(none, asked(true), Err(why), true);
     }
@@ -418,25 +582,44 @@ mod tests {
         let check = |line: &str, questions: [Option<&str>; 3], expected: Result<usize, &str>| {
             let mut seats = InboxRegistry::default();
             for (at, open) in questions.into_iter().enumerate() {
-                let open = open.map(|call| OpenQuestion { call: CallId::new(call), approval: true });
-                seats.entries.push(TaskEntry { task: TaskId::new(format!("t{at}")), open_question: open });
+                let open = open.map(|call| OpenQuestion {
+                    call: CallId::new(call),
+                    approval: true,
+                });
+                seats.entries.push(TaskEntry {
+                    task: TaskId::new(format!("t{at}")),
+                    open_question: open,
+                });
             }
-            let heard =
-                seats.dispatch_line(serde_json::from_str(line).unwrap(), &known()).map(|(task, _)| task.to_string());
-            assert_eq!(heard, expected.map(|at| format!("t{at}")).map_err(str::to_owned), "{line}");
+            let heard = seats
+                .dispatch_line(serde_json::from_str(line).unwrap(), &known())
+                .map(|(task, _)| task.to_string());
+            assert_eq!(
+                heard,
+                expected.map(|at| format!("t{at}")).map_err(str::to_owned),
+                "{line}"
+            );
         };
         let one = [None, Some("a"), None];
         let two = [None, Some("a"), Some("a")];
         let several = "several tasks ask about a call of that name: say which with `task`";
         check(r#"{"kind":"approve","call":"a"}"#, one, Ok(1));
         check(r#"{"kind":"approve","call":"a","task":"t1"}"#, one, Ok(1));
-        check(r#"{"kind":"approve","call":"a","task":"t0"}"#, one, Err(NO_QUESTION));
+        check(
+            r#"{"kind":"approve","call":"a","task":"t0"}"#,
+            one,
+            Err(NO_QUESTION),
+        );
         check(r#"{"kind":"approve","call":"b"}"#, one, Err(NO_QUESTION));
         check(r#"{"kind":"deny","call":"a"}"#, two, Err(several));
         check(r#"{"kind":"deny","call":"a","task":"t2"}"#, two, Ok(2));
         check(r#"{"kind":"message","text":"x"}"#, two, Ok(0));
         check(r#"{"kind":"message","text":"x","task":"t2"}"#, two, Ok(2));
-        check(r#"{"kind":"message","text":"x","task":"t9"}"#, two, Err(NO_TASK));
+        check(
+            r#"{"kind":"message","text":"x","task":"t9"}"#,
+            two,
+            Err(NO_TASK),
+        );
         check(r#"{"kind":"cancel"}"#, two, Ok(0));
         check(r#"{"kind":"cancel","task":"t1"}"#, two, Ok(1));
     }

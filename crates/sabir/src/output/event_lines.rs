@@ -59,7 +59,10 @@ enum StreamedText {
 impl EventLines {
     /// Creates a printer for the main task (`None`) or for a subtask.
     pub(crate) fn new(subtask: Option<TaskId>) -> Self {
-        Self { subtask, ..Self::default() }
+        Self {
+            subtask,
+            ..Self::default()
+        }
     }
 
     /// Prints an event, or holds it back until its line is complete.
@@ -74,10 +77,17 @@ impl EventLines {
     /// Passes to `line` the events to print for an event, redacted and merged.
     fn emit_lines(&mut self, event: TaskEvent<'_>, line: &mut dyn FnMut(TaskEvent<'_>)) {
         // The raw text would repeat the deltas.
-        if matches!(event, TaskEvent::Moment(TransientEvent::Delta(Event::Source { .. }))) {
+        if matches!(
+            event,
+            TaskEvent::Moment(TransientEvent::Delta(Event::Source { .. }))
+        ) {
             return;
         }
-        let Self { open_texts: open, pending_delta: held, .. } = self;
+        let Self {
+            open_texts: open,
+            pending_delta: held,
+            ..
+        } = self;
         let line = &mut |event: TaskEvent<'_>| coalesce_deltas(held, event, line);
         // Texts that end here are flushed first, so that the printed order is the order of the
         // events.
@@ -87,13 +97,21 @@ impl EventLines {
         // The seal depends on the machine and folder. Without it the same task prints the same
         // events everywhere.
         if let TaskEvent::Record(Record::Running { call, .. }) = event {
-            return line(TaskEvent::Record(&Record::Running { call: call.clone(), seal: None }));
+            return line(TaskEvent::Record(&Record::Running {
+                call: call.clone(),
+                seal: None,
+            }));
         }
-        let Some((text, piece)) = StreamedText::from_event(&event) else { return line(event) };
-        let at = open.iter().position(|(open, _)| *open == text).unwrap_or_else(|| {
-            open.push((text.clone(), Redactor::default()));
-            open.len() - 1
-        });
+        let Some((text, piece)) = StreamedText::from_event(&event) else {
+            return line(event);
+        };
+        let at = open
+            .iter()
+            .position(|(open, _)| *open == text)
+            .unwrap_or_else(|| {
+                open.push((text.clone(), Redactor::default()));
+                open.len() - 1
+            });
         if let Some((_, redactor)) = open.get_mut(at) {
             text.emit_piece(&redactor.redact_piece(piece), line);
         }
@@ -105,7 +123,10 @@ impl<'a> EventLine<'a> {
     pub(crate) fn for_subtask(event: TaskEvent<'a>, subtask: Option<&'a TaskId>) -> Self {
         // The record of a start already names its task.
         let named = matches!(event, TaskEvent::Record(Record::Started(_)));
-        Self { event, task: subtask.filter(|_| !named) }
+        Self {
+            event,
+            task: subtask.filter(|_| !named),
+        }
     }
 }
 
@@ -116,7 +137,8 @@ fn coalesce_deltas(
     event: TaskEvent<'_>,
     line: &mut dyn FnMut(TaskEvent<'_>),
 ) {
-    let delta = StreamedText::from_event(&event).filter(|(text, _)| !matches!(text, StreamedText::Output(_)));
+    let delta = StreamedText::from_event(&event)
+        .filter(|(text, _)| !matches!(text, StreamedText::Output(_)));
     if let (Some((text, piece)), Some((of, all))) = (&delta, held.as_mut())
         && of == text
     {
@@ -138,11 +160,15 @@ fn coalesce_deltas(
 impl StreamedText {
     /// Returns the text that an event is a piece of, and the piece.
     fn from_event<'a>(event: &TaskEvent<'a>) -> Option<(Self, &'a str)> {
-        let TaskEvent::Moment(moment) = event else { return None };
+        let TaskEvent::Moment(moment) = event else {
+            return None;
+        };
         match moment {
             TransientEvent::Delta(Event::Text { text }) => Some((Self::Answer, text)),
             TransientEvent::Delta(Event::Thought { text }) => Some((Self::Thoughts, text)),
-            TransientEvent::Delta(Event::ArgDelta { index, text }) => Some((Self::Argument(*index), text)),
+            TransientEvent::Delta(Event::ArgDelta { index, text }) => {
+                Some((Self::Argument(*index), text))
+            }
             TransientEvent::Output { call, text } => Some((Self::Output((*call).clone()), text)),
             _ => None,
         }
@@ -156,11 +182,16 @@ impl StreamedText {
             (Self::Output(_), _) => false,
             (_, TaskEvent::Record(_) | TaskEvent::Moment(TransientEvent::Asking { .. })) => true,
             (_, TaskEvent::Moment(TransientEvent::Delta(event))) => match (self, event) {
-                (Self::Argument(of), Event::ArgEnd { index, .. } | Event::CallEnd { index, .. }) => of == index,
+                (
+                    Self::Argument(of),
+                    Event::ArgEnd { index, .. } | Event::CallEnd { index, .. },
+                ) => of == index,
                 (Self::Argument(of), Event::CallCut { index, .. }) => of == index,
                 // Usage reports may arrive in the middle of a text and do not end it.
                 (Self::Answer, event) => !matches!(event, Event::Text { .. } | Event::Usage(_)),
-                (Self::Thoughts, event) => !matches!(event, Event::Thought { .. } | Event::Usage(_)),
+                (Self::Thoughts, event) => {
+                    !matches!(event, Event::Thought { .. } | Event::Usage(_))
+                }
                 _ => false,
             },
             _ => false,
@@ -175,7 +206,10 @@ impl StreamedText {
         line(TaskEvent::Moment(match self {
             Self::Answer => TransientEvent::Delta(Event::Text { text }),
             Self::Thoughts => TransientEvent::Delta(Event::Thought { text }),
-            Self::Argument(index) => TransientEvent::Delta(Event::ArgDelta { index: *index, text }),
+            Self::Argument(index) => TransientEvent::Delta(Event::ArgDelta {
+                index: *index,
+                text,
+            }),
             Self::Output(call) => TransientEvent::Output { call, text },
         }));
     }
@@ -192,13 +226,20 @@ mod tests {
         let mut lines = EventLines::default();
         let mut all = Vec::<(Option<StreamedText>, String)>::new();
         for event in events {
-            lines.emit_lines(*event, &mut |event| match (StreamedText::from_event(&event), all.last_mut()) {
-                (Some((text, piece)), Some((Some(last), joined))) if *last == text => joined.push_str(piece),
+            lines.emit_lines(*event, &mut |event| match (
+                StreamedText::from_event(&event),
+                all.last_mut(),
+            ) {
+                (Some((text, piece)), Some((Some(last), joined))) if *last == text => {
+                    joined.push_str(piece)
+                }
                 (Some((text, piece)), _) => all.push((Some(text), piece.to_owned())),
                 (None, _) => all.push((None, serde_json::to_string(&event).unwrap())),
             });
         }
-        all.into_iter().map(|(_, text)| text.chars().take(60).collect()).collect()
+        all.into_iter()
+            .map(|(_, text)| text.chars().take(60).collect())
+            .collect()
     }
 
     #[test]
@@ -207,12 +248,25 @@ mod tests {
         let id = CallId::new("c");
         let pieces: Vec<&str> = said.split_inclusive(|_| true).collect();
         let delta = |event| TaskEvent::Moment(TransientEvent::Delta(event));
-        let mut events: Vec<TaskEvent<'_>> = pieces.iter().map(|text| delta(Event::Text { text })).collect();
-        events.push(delta(Event::CallStart { index: 0, id: None, name: "n", dialect: None, at: 0, name_at: 0 }));
+        let mut events: Vec<TaskEvent<'_>> = pieces
+            .iter()
+            .map(|text| delta(Event::Text { text }))
+            .collect();
+        events.push(delta(Event::CallStart {
+            index: 0,
+            id: None,
+            name: "n",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        }));
         for text in &pieces {
             events.push(delta(Event::ArgDelta { index: 0, text }));
             events.push(delta(Event::ArgDelta { index: 1, text }));
-            events.push(TaskEvent::Moment(TransientEvent::Output { call: &id, text }));
+            events.push(TaskEvent::Moment(TransientEvent::Output {
+                call: &id,
+                text,
+            }));
         }
         let name = "n".to_owned();
         let content = said.clone();
@@ -224,12 +278,26 @@ mod tests {
             content,
             images,
         });
-        let ended = [delta(Event::ArgEnd { index: 0, lead: "", at: 1 }), TaskEvent::Record(&result)];
+        let ended = [
+            delta(Event::ArgEnd {
+                index: 0,
+                lead: "",
+                at: 1,
+            }),
+            TaskEvent::Record(&result),
+        ];
         events.extend(ended);
         let joined = shown(&events);
         let all: String = joined.concat();
-        assert_eq!(all.matches("[redacted: GitHub token]").count(), 4, "{joined:?}");
-        assert!(joined[0] == redact::redact_text(&said) && joined[1].contains("call_start"), "{joined:?}");
+        assert_eq!(
+            all.matches("[redacted: GitHub token]").count(),
+            4,
+            "{joined:?}"
+        );
+        assert!(
+            joined[0] == redact::redact_text(&said) && joined[1].contains("call_start"),
+            "{joined:?}"
+        );
         assert!(!all.contains("ghp_0"), "{joined:?}");
     }
 
@@ -237,7 +305,14 @@ mod tests {
     fn what_is_held_comes_before_what_ends_it() {
         let delta = |event| TaskEvent::Moment(TransientEvent::Delta(event));
         let usage = sabir_call::Usage::default();
-        let start = Event::CallStart { index: 0, id: None, name: "n", dialect: None, at: 0, name_at: 0 };
+        let start = Event::CallStart {
+            index: 0,
+            id: None,
+            name: "n",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        };
         let events = [
             delta(Event::Text { text: "a ghp" }),
             delta(Event::Usage(usage)),
@@ -245,7 +320,14 @@ mod tests {
             delta(start),
         ];
         let joined = shown(&events);
-        assert_eq!((joined[0].as_str(), joined[2].as_str()), ("a ", "ghp_"), "{joined:?}");
-        assert!(joined[1].contains("usage") && joined[3].contains("call_start"), "{joined:?}");
+        assert_eq!(
+            (joined[0].as_str(), joined[2].as_str()),
+            ("a ", "ghp_"),
+            "{joined:?}"
+        );
+        assert!(
+            joined[1].contains("usage") && joined[3].contains("call_start"),
+            "{joined:?}"
+        );
     }
 }

@@ -5,7 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use sabir_agent::control::{self, TodoList, TodoState};
-use sabir_agent::{ContextChange, FailedTurn, FrontEnd, Record, TaskEvent, TransientEvent, UserQuestion, UserReply};
+use sabir_agent::{
+    ContextChange, FailedTurn, FrontEnd, Record, TaskEvent, TransientEvent, UserQuestion, UserReply,
+};
 use sabir_call::redact::Redactor;
 use sabir_call::{Call, CallId, Event, MessagePart, ModelErrorKind, ToolResultStatus};
 use serde_json::Value;
@@ -110,19 +112,32 @@ impl EventRenderer {
                 self.argument = (!self.listing).then(|| ArgumentPreview::new(name));
                 String::new()
             }
-            TransientEvent::Delta(Event::ArgDelta { text, .. }) => {
-                self.argument.as_mut().map(|argument| argument.push_piece(text)).unwrap_or_default()
-            }
+            TransientEvent::Delta(Event::ArgDelta { text, .. }) => self
+                .argument
+                .as_mut()
+                .map(|argument| argument.push_piece(text))
+                .unwrap_or_default(),
             // An argument that is cut off is shown as far as it came.
-            TransientEvent::Delta(Event::ArgEnd { .. } | Event::CallCut { .. }) => {
-                self.argument.take().map(|mut argument| argument.finish()).unwrap_or_default()
-            }
+            TransientEvent::Delta(Event::ArgEnd { .. } | Event::CallCut { .. }) => self
+                .argument
+                .take()
+                .map(|mut argument| argument.finish())
+                .unwrap_or_default(),
             TransientEvent::Output { call, text } => {
                 let call = self.calls.iter().find(|known| known.id == *call);
-                if self.output_filter.hide_output(call, text) { String::new() } else { text.to_owned() }
+                if self.output_filter.hide_output(call, text) {
+                    String::new()
+                } else {
+                    text.to_owned()
+                }
             }
-            TransientEvent::Asking { full: Some(full), .. } => self.render_context_usage(full),
-            TransientEvent::Waiting { reason, milliseconds: 0 } => self.own_line(&format!("{reason}\n")),
+            TransientEvent::Asking {
+                full: Some(full), ..
+            } => self.render_context_usage(full),
+            TransientEvent::Waiting {
+                reason,
+                milliseconds: 0,
+            } => self.own_line(&format!("{reason}\n")),
             _ => String::new(),
         }
     }
@@ -134,31 +149,54 @@ impl EventRenderer {
         if says || full < self.context_percent {
             self.context_percent = full;
         }
-        if says { self.own_line(&format!("the context is {full} % full\n")) } else { String::new() }
+        if says {
+            self.own_line(&format!("the context is {full} % full\n"))
+        } else {
+            String::new()
+        }
     }
 
     fn render_record(&mut self, record: &Record) -> String {
         match record {
             Record::Started(start) => {
-                format!("task {} ({}, {})\n", start.task, start.model, start.protocol.name())
+                format!(
+                    "task {} ({}, {})\n",
+                    start.task,
+                    start.model,
+                    start.protocol.name()
+                )
             }
             Record::Answered(answered) => self.render_turn(answered),
-            Record::Failed(FailedTurn { error: ModelErrorKind::Broken, message, .. }) => {
-                self.own_line(&format!("the answer broke off: {message}\n"))
+            Record::Failed(FailedTurn {
+                error: ModelErrorKind::Broken,
+                message,
+                ..
+            }) => self.own_line(&format!("the answer broke off: {message}\n")),
+            Record::Failed(failed) => {
+                self.own_line(&format!("the model cannot be asked: {}\n", failed.message))
             }
-            Record::Failed(failed) => self.own_line(&format!("the model cannot be asked: {}\n", failed.message)),
             Record::Context(ContextChange::Compacted(compacted)) => {
                 self.own_line(&format!("{}\n", context::compaction_text(compacted)))
             }
-            Record::Context(ContextChange::Restored) => self.own_line("the last compaction was undone\n"),
-            Record::Context(ContextChange::Changed { told, .. } | ContextChange::Moded { told, .. }) => {
-                self.own_line(&format!("the model is told:\n{}\n", print::indent_lines(told)))
+            Record::Context(ContextChange::Restored) => {
+                self.own_line("the last compaction was undone\n")
             }
+            Record::Context(
+                ContextChange::Changed { told, .. } | ContextChange::Moded { told, .. },
+            ) => self.own_line(&format!(
+                "the model is told:\n{}\n",
+                print::indent_lines(told)
+            )),
             Record::Result(result) if self.refused.contains(&result.id) => String::new(),
             Record::Result(result) => self.render_result(result),
-            Record::Said { by: sabir_agent::MessageAuthor::Sabir, text, .. } => {
-                self.own_line(&format!("the model is told:\n{}\n", print::indent_lines(text)))
-            }
+            Record::Said {
+                by: sabir_agent::MessageAuthor::Sabir,
+                text,
+                ..
+            } => self.own_line(&format!(
+                "the model is told:\n{}\n",
+                print::indent_lines(text)
+            )),
             _ => String::new(),
         }
     }
@@ -176,7 +214,11 @@ impl EventRenderer {
             .collect();
         let mut text = self.own_line("");
         for check in &answered.checks {
-            let name = self.calls.iter().find(|call| call.id == check.call).map_or("", |call| call.name.as_str());
+            let name = self
+                .calls
+                .iter()
+                .find(|call| call.id == check.call)
+                .map_or("", |call| call.name.as_str());
             for repair in &check.repairs {
                 text.push_str(&format!(
                     "  repaired in {name} ({}): {} -> {}\n",
@@ -198,9 +240,15 @@ impl EventRenderer {
     /// error.
     fn render_result(&mut self, result: &sabir_call::CallResult) -> String {
         let call = self.calls.iter().find(|call| call.id == result.id);
-        let subject =
-            call.and_then(|call| ["path", "command", "regex"].iter().find_map(|name| call.arguments.get(*name)));
-        let subject = subject.and_then(Value::as_str).and_then(|text| text.lines().next()).unwrap_or_default();
+        let subject = call.and_then(|call| {
+            ["path", "command", "regex"]
+                .iter()
+                .find_map(|name| call.arguments.get(*name))
+        });
+        let subject = subject
+            .and_then(Value::as_str)
+            .and_then(|text| text.lines().next())
+            .unwrap_or_default();
         let word = match result.ending {
             ToolResultStatus::Done => "✓",
             ToolResultStatus::Failed => "✗ failed:",
@@ -210,26 +258,45 @@ impl EventRenderer {
         };
         let reason = match result.ending {
             ToolResultStatus::Failed | ToolResultStatus::Denied | ToolResultStatus::Rejected => {
-                format!("\n{}", print::indent_lines(result.content.lines().next().unwrap_or_default()))
+                format!(
+                    "\n{}",
+                    print::indent_lines(result.content.lines().next().unwrap_or_default())
+                )
             }
             _ => String::new(),
         };
         let folded = self.output_filter.hidden_summary(&result.id);
-        let todos = call.filter(|_| result.ending == ToolResultStatus::Done).map(render_todos).unwrap_or_default();
-        let text = format!("{folded}  {word} {} {subject}{reason}\n{todos}", result.name);
+        let todos = call
+            .filter(|_| result.ending == ToolResultStatus::Done)
+            .map(render_todos)
+            .unwrap_or_default();
+        let text = format!(
+            "{folded}  {word} {} {subject}{reason}\n{todos}",
+            result.name
+        );
         self.own_line(&text)
     }
 
     /// Returns the text so that it starts on a line of its own.
     fn own_line(&self, text: &str) -> String {
-        if self.in_line { format!("\n{text}") } else { text.to_owned() }
+        if self.in_line {
+            format!("\n{text}")
+        } else {
+            text.to_owned()
+        }
     }
 }
 
 /// Renders the todos that a call set, one per line; empty for any other call.
 fn render_todos(call: &Call) -> String {
-    let text = call.arguments.get("todos").and_then(Value::as_str).filter(|_| call.name == control::TODO_LIST_TOOL);
-    let todos = text.and_then(|text| TodoList::parse(text).ok()).unwrap_or_default();
+    let text = call
+        .arguments
+        .get("todos")
+        .and_then(Value::as_str)
+        .filter(|_| call.name == control::TODO_LIST_TOOL);
+    let todos = text
+        .and_then(|text| TodoList::parse(text).ok())
+        .unwrap_or_default();
     let line = |todo: &control::TodoItem| {
         let state = match todo.state {
             TodoState::Open => "[ ]",

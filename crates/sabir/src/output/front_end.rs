@@ -5,12 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use sabir_agent::{
-    CommandQueue, FrontEnd, Record, TaskEvent, TaskId, TaskOutcome, TransientEvent, UserCommand, UserNotice,
-    UserQuestion, UserReply,
+    CommandQueue, FrontEnd, Record, TaskEvent, TaskId, TaskOutcome, TransientEvent, UserCommand,
+    UserNotice, UserQuestion, UserReply,
 };
 use sabir_session::{
-    CloseReason, Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind, SessionHandle, SessionState,
-    SessionUpdate, Subscription, SubtaskLabel, TaskEnd, UserMessage, WaitingEvent,
+    CloseReason, Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind,
+    SessionHandle, SessionState, SessionUpdate, Subscription, SubtaskLabel, TaskEnd, UserMessage,
+    WaitingEvent,
 };
 
 use crate::output::control_input::ControlInput;
@@ -70,7 +71,9 @@ enum WhileAsked {
 impl OpenQuestion {
     /// Returns true if the event closes this question.
     fn is_closed_by(&self, event: &SessionEvent) -> bool {
-        self.request.as_ref().is_some_and(|request| closes(event, request))
+        self.request
+            .as_ref()
+            .is_some_and(|request| closes(event, request))
     }
 }
 
@@ -92,7 +95,10 @@ impl<'a> PersonFrontEnd<'a> {
 
     /// Hides notices.
     pub(crate) fn without_notices(self) -> Self {
-        Self { shows_notices: false, ..self }
+        Self {
+            shows_notices: false,
+            ..self
+        }
     }
 
     /// Shows the session until it ends. Returns true if the last end of the task was shown already,
@@ -105,7 +111,11 @@ impl<'a> PersonFrontEnd<'a> {
                 self.show(update);
             }
             if let Some(current) = self.current.take() {
-                if current.request.as_ref().is_some_and(|request| self.is_closed_in_queue(request)) {
+                if current
+                    .request
+                    .as_ref()
+                    .is_some_and(|request| self.is_closed_in_queue(request))
+                {
                     continue;
                 }
                 if !self.ask(current, &mut events).await {
@@ -135,7 +145,13 @@ impl<'a> PersonFrontEnd<'a> {
         // The block ends the borrow of `audience`, which the future holds, before anything is
         // shown.
         let happened = {
-            let Self { audience, commands, session, queue, .. } = self;
+            let Self {
+                audience,
+                commands,
+                session,
+                queue,
+                ..
+            } = self;
             let mut answer = audience.request(&current.question);
             loop {
                 tokio::select! {
@@ -154,7 +170,8 @@ impl<'a> PersonFrontEnd<'a> {
             WhileAsked::Over => return false,
             WhileAsked::Replied(reply) => self.answer(current, reply),
             WhileAsked::Update(update) => {
-                let is_over = matches!(&update, SessionUpdate::Event(event) if current.is_closed_by(event));
+                let is_over =
+                    matches!(&update, SessionUpdate::Event(event) if current.is_closed_by(event));
                 self.show(update);
                 if !is_over {
                     self.current = Some(current);
@@ -170,9 +187,10 @@ impl<'a> PersonFrontEnd<'a> {
         let Some(request) = current.request else {
             // The session is idle: the reply continues it.
             let command = match reply {
-                UserReply::Text(text) | UserReply::No(text) => {
-                    Command::Send { message: UserMessage::from_text(text), delivery: Delivery::Queue }
-                }
+                UserReply::Text(text) | UserReply::No(text) => Command::Send {
+                    message: UserMessage::from_text(text),
+                    delivery: Delivery::Queue,
+                },
                 _ => Command::End,
             };
             _ = self.session.submit(command);
@@ -189,7 +207,9 @@ impl<'a> PersonFrontEnd<'a> {
 
     /// Returns true if an update that is not shown yet closes the request.
     fn is_closed_in_queue(&self, request: &RequestId) -> bool {
-        self.queue.iter().any(|update| matches!(update, SessionUpdate::Event(event) if closes(event, request)))
+        self.queue
+            .iter()
+            .any(|update| matches!(update, SessionUpdate::Event(event) if closes(event, request)))
     }
 
     /// Shows one update.
@@ -207,9 +227,16 @@ impl<'a> PersonFrontEnd<'a> {
             SessionEventKind::Notice(_) if !self.shows_notices => {}
             SessionEventKind::Notice(notice) => surroundings::print_notice(notice),
             SessionEventKind::Waiting(waiting) if waiting.attempt.is_some() => print_retry(waiting),
-            SessionEventKind::ContextUsage(filling) => self.audience.notify(UserNotice::ContextUsage(filling)),
-            SessionEventKind::CompactionStatus(status) => self.audience.notify(UserNotice::Compaction(*status)),
-            SessionEventKind::RequestClosed { reason: CloseReason::TimedOut, .. } => self.audience.show_timeout(),
+            SessionEventKind::ContextUsage(filling) => {
+                self.audience.notify(UserNotice::ContextUsage(filling))
+            }
+            SessionEventKind::CompactionStatus(status) => {
+                self.audience.notify(UserNotice::Compaction(*status))
+            }
+            SessionEventKind::RequestClosed {
+                reason: CloseReason::TimedOut,
+                ..
+            } => self.audience.show_timeout(),
             SessionEventKind::State(SessionState::Idle(end)) => self.await_message(end),
             SessionEventKind::State(SessionState::Working) => self.has_shown_end = false,
             SessionEventKind::Request { request, question } => {
@@ -227,12 +254,24 @@ impl<'a> PersonFrontEnd<'a> {
     fn await_message(&mut self, end: &TaskEnd) {
         print_end(end);
         self.has_shown_end = true;
-        let question = UserQuestion::Next { reason: String::new() };
-        self.audience.on_event(TaskEvent::Moment(TransientEvent::Question(&question)));
-        self.current = Some(OpenQuestion { request: None, question, is_nested: false });
+        let question = UserQuestion::Next {
+            reason: String::new(),
+        };
+        self.audience
+            .on_event(TaskEvent::Moment(TransientEvent::Question(&question)));
+        self.current = Some(OpenQuestion {
+            request: None,
+            question,
+            is_nested: false,
+        });
     }
 
-    fn show_question(&mut self, event: &SessionEvent, request: &RequestId, question: &UserQuestion) {
+    fn show_question(
+        &mut self,
+        event: &SessionEvent,
+        request: &RequestId,
+        question: &UserQuestion,
+    ) {
         if self.is_closed_in_queue(request) {
             return;
         }
@@ -240,7 +279,8 @@ impl<'a> PersonFrontEnd<'a> {
             let lines = self.nested(label).question_prefix();
             self.audience.write(&lines);
         }
-        self.audience.on_event(TaskEvent::Moment(TransientEvent::Question(question)));
+        self.audience
+            .on_event(TaskEvent::Moment(TransientEvent::Question(question)));
         self.current = Some(OpenQuestion {
             request: Some(request.clone()),
             question: question.clone(),
@@ -249,7 +289,9 @@ impl<'a> PersonFrontEnd<'a> {
     }
 
     fn show_task_event(&mut self, event: TaskEvent<'_>, subtask: Option<&Arc<SubtaskLabel>>) {
-        let Some(label) = subtask else { return self.audience.on_event(event) };
+        let Some(label) = subtask else {
+            return self.audience.on_event(event);
+        };
         let lines = self.nested(label).render_lines(event);
         if !lines.is_empty() {
             self.audience.write(&lines);
@@ -300,11 +342,19 @@ fn command_of(heard: UserCommand) -> Option<Command> {
 /// Returns true if an update concerns the open question, or was requested while it was open, and
 /// must be shown at once.
 fn interrupts(update: &SessionUpdate, current: &OpenQuestion) -> bool {
-    let SessionUpdate::Event(event) = update else { return true };
+    let SessionUpdate::Event(event) = update else {
+        return true;
+    };
     match &event.kind {
         SessionEventKind::ContextUsage(_) | SessionEventKind::CompactionStatus(_) => true,
         SessionEventKind::Record(record) => {
-            let is_said = matches!(**record, Record::Said { by: sabir_agent::MessageAuthor::User, .. });
+            let is_said = matches!(
+                **record,
+                Record::Said {
+                    by: sabir_agent::MessageAuthor::User,
+                    ..
+                }
+            );
             is_said && event.subtask.is_none()
         }
         _ => current.is_closed_by(event),
@@ -330,7 +380,9 @@ pub(crate) fn print_end(end: &TaskEnd) {
 
 /// Reports that a request failed and is retried.
 fn print_retry(waiting: &WaitingEvent) {
-    let Some(attempt) = waiting.attempt else { return };
+    let Some(attempt) = waiting.attempt else {
+        return;
+    };
     let seconds = std::time::Duration::from_millis(waiting.milliseconds).as_secs_f64();
     let number = attempt.number;
     let limit = attempt.limit;
@@ -362,9 +414,13 @@ pub(crate) async fn print_lines(mut events: Subscription, controls: Option<Contr
         if let Some(controls) = &controls {
             controls.note_event(&event);
         }
-        let Some(task_event) = event.kind.as_task_event() else { continue };
+        let Some(task_event) = event.kind.as_task_event() else {
+            continue;
+        };
         let subtask = event.subtask.as_ref().map(|label| label.task.clone());
-        let printer = printers.entry(subtask.clone()).or_insert_with(|| EventLines::new(subtask));
+        let printer = printers
+            .entry(subtask.clone())
+            .or_insert_with(|| EventLines::new(subtask));
         printer.print(task_event);
     }
 }
@@ -373,7 +429,9 @@ pub(crate) async fn print_lines(mut events: Subscription, controls: Option<Contr
 pub(crate) async fn print_notices(mut events: Subscription) {
     while let Some(update) = events.next().await {
         match update {
-            SessionUpdate::Snapshot(snapshot) => snapshot.notices.iter().for_each(surroundings::print_notice),
+            SessionUpdate::Snapshot(snapshot) => {
+                snapshot.notices.iter().for_each(surroundings::print_notice)
+            }
             SessionUpdate::Event(event) => match &event.kind {
                 SessionEventKind::Notice(notice) => surroundings::print_notice(notice),
                 SessionEventKind::Waiting(waiting) => print_retry(waiting),

@@ -32,10 +32,15 @@ impl OutputFilter {
         if !command.is_some_and(names_secrets) {
             return false;
         }
-        let at = self.hidden_outputs.iter().position(|(id, _)| *id == call.id).unwrap_or_else(|| {
-            self.hidden_outputs.push((call.id.clone(), HiddenCount::default()));
-            self.hidden_outputs.len() - 1
-        });
+        let at = self
+            .hidden_outputs
+            .iter()
+            .position(|(id, _)| *id == call.id)
+            .unwrap_or_else(|| {
+                self.hidden_outputs
+                    .push((call.id.clone(), HiddenCount::default()));
+                self.hidden_outputs.len() - 1
+            });
         if let Some((_, count)) = self.hidden_outputs.get_mut(at).filter(|_| !text.is_empty()) {
             count.lines += text.matches('\n').count();
             count.in_line = !text.ends_with('\n');
@@ -46,7 +51,9 @@ impl OutputFilter {
     /// Returns the line shown instead of the hidden output, once the call has its result. Empty if
     /// nothing was hidden.
     pub(crate) fn hidden_summary(&mut self, id: &CallId) -> String {
-        let Some(at) = self.hidden_outputs.iter().position(|(open, _)| open == id) else { return String::new() };
+        let Some(at) = self.hidden_outputs.iter().position(|(open, _)| open == id) else {
+            return String::new();
+        };
         let (_, count) = self.hidden_outputs.swap_remove(at);
         let lines = print::count_noun(count.lines + usize::from(count.in_line), "line");
         format!("  … {lines} of a file that usually holds secrets; not shown\n")
@@ -62,18 +69,31 @@ mod tests {
         let call = |command: &str| Call {
             id: CallId::new("c"),
             name: "execute_command".to_owned(),
-            arguments: [("command".to_owned(), Value::from(command))].into_iter().collect(),
+            arguments: [("command".to_owned(), Value::from(command))]
+                .into_iter()
+                .collect(),
             dialect: None,
         };
         let mut folded = OutputFilter::default();
-        assert!(!folded.hide_output(Some(&call("cat a.txt")), "x\n") && !folded.hide_output(None, "x"));
+        assert!(
+            !folded.hide_output(Some(&call("cat a.txt")), "x\n") && !folded.hide_output(None, "x")
+        );
         assert_eq!(folded.hidden_summary(&CallId::new("c")), "");
-        for (pieces, expected) in
-            [(vec!["A=1\nB", "=2\n", ""], "2 lines"), (vec!["A"], "1 line"), (vec!["a\n", "b"], "2 lines")]
-        {
-            assert!(pieces.iter().all(|piece| folded.hide_output(Some(&call("cat ./.env")), piece)));
+        for (pieces, expected) in [
+            (vec!["A=1\nB", "=2\n", ""], "2 lines"),
+            (vec!["A"], "1 line"),
+            (vec!["a\n", "b"], "2 lines"),
+        ] {
+            assert!(
+                pieces
+                    .iter()
+                    .all(|piece| folded.hide_output(Some(&call("cat ./.env")), piece))
+            );
             let told = folded.hidden_summary(&CallId::new("c"));
-            assert_eq!(told, format!("  … {expected} of a file that usually holds secrets; not shown\n"));
+            assert_eq!(
+                told,
+                format!("  … {expected} of a file that usually holds secrets; not shown\n")
+            );
         }
     }
 }

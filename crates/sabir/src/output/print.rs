@@ -78,8 +78,15 @@ pub(crate) fn quote_short(text: &str) -> String {
     const HEAD: usize = 40;
     const TAIL: usize = 16;
     let shown = quote_text;
-    let head = text.char_indices().nth(HEAD).map_or(text.len(), |(at, _)| at);
-    let tail = text.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
+    let head = text
+        .char_indices()
+        .nth(HEAD)
+        .map_or(text.len(), |(at, _)| at);
+    let tail = text
+        .char_indices()
+        .rev()
+        .nth(TAIL - 1)
+        .map_or(0, |(at, _)| at);
     if tail <= head + TAIL {
         return format!("`{}`", shown(text));
     }
@@ -94,7 +101,9 @@ pub(crate) fn quote_text(text: &str) -> String {
         '\n' => "\\n".to_owned(),
         '\r' => "\\r".to_owned(),
         '\t' => "\\t".to_owned(),
-        c if c.is_control() || is_unseen(c) || c == '\u{fffd}' => format!("\\u{{{:x}}}", u32::from(c)),
+        c if c.is_control() || is_unseen(c) || c == '\u{fffd}' => {
+            format!("\\u{{{:x}}}", u32::from(c))
+        }
         c => c.to_string(),
     };
     text.chars().map(show).collect()
@@ -102,7 +111,10 @@ pub(crate) fn quote_text(text: &str) -> String {
 
 /// Indents every line, so that foreign text cannot pass for our own.
 pub(crate) fn indent_lines(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| format!("    {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
@@ -112,9 +124,18 @@ mod tests {
     #[test]
     fn quotations_are_short_and_safe() {
         assert_eq!(quote_short("<a>\n\tx\r"), "`<a>\\n\\tx\\r`");
-        assert_eq!(quote_short("\u{1b}[2J\u{202e}\u{fffd}"), "`\\u{1b}[2J\\u{202e}\\u{fffd}`");
-        assert_eq!(quote_short(&"é".repeat(60)), format!("`{}`", "é".repeat(60)));
-        assert_eq!(quote_short(&"é".repeat(1000)), format!("`{}…{}`", "é".repeat(40), "é".repeat(16)));
+        assert_eq!(
+            quote_short("\u{1b}[2J\u{202e}\u{fffd}"),
+            "`\\u{1b}[2J\\u{202e}\\u{fffd}`"
+        );
+        assert_eq!(
+            quote_short(&"é".repeat(60)),
+            format!("`{}`", "é".repeat(60))
+        );
+        assert_eq!(
+            quote_short(&"é".repeat(1000)),
+            format!("`{}…{}`", "é".repeat(40), "é".repeat(16))
+        );
         assert_eq!(quote_short(""), "``");
     }
 }

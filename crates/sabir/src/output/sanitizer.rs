@@ -92,12 +92,20 @@ impl Sanitizer {
                 '@'..='~' => self.end_sequence(shown),
                 _ => self.push_broken(c, shown),
             },
-            SequenceState::String(_) if matches!(c, '\u{7}' | '\u{9c}') => self.state = SequenceState::Text,
-            SequenceState::String(count) if c == '\u{1b}' => self.state = SequenceState::StringEscape(count),
+            SequenceState::String(_) if matches!(c, '\u{7}' | '\u{9c}') => {
+                self.state = SequenceState::Text
+            }
+            SequenceState::String(count) if c == '\u{1b}' => {
+                self.state = SequenceState::StringEscape(count)
+            }
             SequenceState::StringEscape(_) if c == '\\' => self.state = SequenceState::Text,
             SequenceState::String(count) | SequenceState::StringEscape(count) => {
                 let longer = SequenceState::String(count + 1);
-                self.state = if count < MAX_STRING_CHARS { longer } else { SequenceState::Text };
+                self.state = if count < MAX_STRING_CHARS {
+                    longer
+                } else {
+                    SequenceState::Text
+                };
             }
         }
     }
@@ -205,7 +213,10 @@ mod tests {
     fn check(text: &str, expected: &str) {
         assert_eq!(sanitize_text(text), expected, "{text:?}");
         let mut bytewise = Sanitizer::default();
-        let shown: String = text.chars().map(|c| bytewise.sanitize_chunk(c.encode_utf8(&mut [0; 4]))).collect();
+        let shown: String = text
+            .chars()
+            .map(|c| bytewise.sanitize_chunk(c.encode_utf8(&mut [0; 4])))
+            .collect();
         assert_eq!(shown, expected, "{text:?}, one at a time");
         for (at, _) in text.char_indices().take(100) {
             let (one, two) = text.split_at(at);
@@ -225,13 +236,19 @@ mod tests {
 
     #[test]
     fn sequences_are_not() {
-        check("\u{1b}[1;31merror\u{1b}[0m: x\u{1b}[38:2::1:2:3m", "error: x");
+        check(
+            "\u{1b}[1;31merror\u{1b}[0m: x\u{1b}[38:2::1:2:3m",
+            "error: x",
+        );
         check("\u{1b}[8mhidden\u{1b}[0m", "hidden");
         check("a\u{1b}[2J\u{1b}[Hb", "a\u{fffd}b");
         check("a\u{1b}[?1049hb\u{1b}[6nc", "a\u{fffd}b\u{fffd}c");
         check("\u{1b}[>4;1mx", "\u{fffd}x");
         check("a\u{1b}]52;c;aGk=\u{7}b", "a\u{fffd}b");
-        check("a\u{1b}]8;;https://evil\u{1b}\\good.com\u{1b}]8;;\u{1b}\\b", "a\u{fffd}good.com\u{fffd}b");
+        check(
+            "a\u{1b}]8;;https://evil\u{1b}\\good.com\u{1b}]8;;\u{1b}\\b",
+            "a\u{fffd}good.com\u{fffd}b",
+        );
         check(
             "a\u{1b}P$qm\u{1b}\\b\u{1b}_Gx\u{1b}\\c\u{1b}^x\u{1b}\\d\u{1b}Xx\u{1b}\\e",
             "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e",
@@ -247,7 +264,10 @@ mod tests {
     #[test]
     fn runs_are_short() {
         check(&format!("a{}b", "\u{7}".repeat(1000)), "a\u{fffd}b");
-        check(&format!("e{}x", "\u{301}".repeat(1000)), &format!("e{}x", "\u{301}".repeat(MAX_MARKS)));
+        check(
+            &format!("e{}x", "\u{301}".repeat(1000)),
+            &format!("e{}x", "\u{301}".repeat(MAX_MARKS)),
+        );
         let text = format!("\u{1b}]0;{}more", "x".repeat(MAX_STRING_CHARS - 1));
         assert_eq!(sanitize_text(&text), "\u{fffd}more");
     }
@@ -255,8 +275,14 @@ mod tests {
     #[test]
     fn what_nobody_sees_is_named() {
         check("ls \u{202e}hs.live", "ls <U+202E>hs.live");
-        check("👩\u{200d}🔬 می\u{200c}خواهم", "👩\u{200d}🔬 می\u{200c}خواهم");
+        check(
+            "👩\u{200d}🔬 می\u{200c}خواهم",
+            "👩\u{200d}🔬 می\u{200c}خواهم",
+        );
         check("git\u{200d} push", "git<U+200D> push");
-        check("a\u{200b}b\u{feff}c\u{2028}d\u{e0041}", "a<U+200B>b<U+FEFF>c<U+2028>d<U+E0041>");
+        check(
+            "a\u{200b}b\u{feff}c\u{2028}d\u{e0041}",
+            "a<U+200B>b<U+FEFF>c<U+2028>d<U+E0041>",
+        );
     }
 }

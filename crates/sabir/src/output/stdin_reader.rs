@@ -75,7 +75,9 @@ pub(crate) struct LineContext {
 
 /// Returns the text after `/mode` if the line is that command.
 fn mode_argument(line: &str) -> Option<&str> {
-    line.trim().strip_prefix(MODE_COMMAND).filter(|rest| rest.is_empty() || rest.starts_with(' '))
+    line.trim()
+        .strip_prefix(MODE_COMMAND)
+        .filter(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
 /// The meaning of a line that is not a command.
@@ -130,7 +132,11 @@ impl StdinReader {
         }));
         let reading = Arc::clone(&begun);
         std::thread::spawn(move || read_input(&reading));
-        Self { buffer: begun, answers, commands: Some(commands) }
+        Self {
+            buffer: begun,
+            answers,
+            commands: Some(commands),
+        }
     }
 
     /// Takes the queue of messages and commands typed while no question is open. Returns `None` the
@@ -155,7 +161,9 @@ impl StdinReader {
         } else {
             let mut left = MAX_EARLY_BYTES;
             while left > 0 && is_ready() {
-                let Some(count @ 1..) = begun.read_available() else { break };
+                let Some(count @ 1..) = begun.read_available() else {
+                    break;
+                };
                 left = left.saturating_sub(count);
             }
         }
@@ -219,8 +227,10 @@ impl LineBuffer {
         let line = text.trim();
         let command = is_command(line);
         // With pictures attached the line must be a message, since an answer cannot carry pictures.
-        let shows =
-            self.line_target == LineTarget::Turn && !self.images.is_empty() && !line.is_empty() && !is_leave(line);
+        let shows = self.line_target == LineTarget::Turn
+            && !self.images.is_empty()
+            && !line.is_empty()
+            && !is_leave(line);
         let answers = self.line_target != LineTarget::Message && !early && !command && !shows;
         match &self.answers {
             // Fails only when the task is over.
@@ -236,10 +246,16 @@ impl LineBuffer {
             "" => return,
             COMPACT_COMMAND => UserCommand::Compact,
             CONTEXT_COMMAND => UserCommand::ShowContextUsage,
-            _ if let Some(word) = mode_argument(line) => match modes::resolve_mode_name(word, &self.context.modes) {
-                Ok(name) => UserCommand::SetMode(name),
-                Err(why) => return print::write_stderr(&print::sanitize_text(&format!("sabir: {why}\n"))),
-            },
+            _ if let Some(word) = mode_argument(line) => {
+                match modes::resolve_mode_name(word, &self.context.modes) {
+                    Ok(name) => UserCommand::SetMode(name),
+                    Err(why) => {
+                        return print::write_stderr(&print::sanitize_text(&format!(
+                            "sabir: {why}\n"
+                        )));
+                    }
+                }
+            }
             _ if is_leave(line) => return self.wants_to_leave = true,
             _ => match self.line_command(line) {
                 Some(heard) => heard,
@@ -252,13 +268,23 @@ impl LineBuffer {
     /// Turns a line into a message with the attached pictures. Returns `None` if the message is not
     /// complete yet.
     fn line_command(&mut self, line: &str) -> Option<UserCommand> {
-        let (text, at_once) = match (line.strip_prefix(NOW_COMMAND), line.strip_prefix(IMAGE_COMMAND)) {
+        let (text, at_once) = match (
+            line.strip_prefix(NOW_COMMAND),
+            line.strip_prefix(IMAGE_COMMAND),
+        ) {
             (Some(words), _) => (words.trim().to_owned(), true),
             (None, Some(shown)) => (self.attach_image(shown)?, false),
             (None, None) => (line.to_owned(), false),
         };
-        let delivery = if at_once { MessageDelivery::Interrupt } else { MessageDelivery::Queue };
-        let message = UserMessage { text, images: std::mem::take(&mut self.images) };
+        let delivery = if at_once {
+            MessageDelivery::Interrupt
+        } else {
+            MessageDelivery::Queue
+        };
+        let message = UserMessage {
+            text,
+            images: std::mem::take(&mut self.images),
+        };
         Some(UserCommand::Send { message, delivery })
     }
 
@@ -278,7 +304,9 @@ impl LineBuffer {
             }
         }
         if words.is_empty() {
-            print::write_stderr(&print::sanitize_text(&format!("{path} goes with what you say next\n")));
+            print::write_stderr(&print::sanitize_text(&format!(
+                "{path} goes with what you say next\n"
+            )));
             return None;
         }
         Some(words.to_owned())
@@ -297,7 +325,9 @@ fn is_command(line: &str) -> bool {
 fn split_file_name(line: &str) -> (&str, &str) {
     let line = line.trim();
     let quoted = line.strip_prefix('"').and_then(|rest| rest.split_once('"'));
-    let (path, words) = quoted.or_else(|| line.split_once(char::is_whitespace)).unwrap_or((line, ""));
+    let (path, words) = quoted
+        .or_else(|| line.split_once(char::is_whitespace))
+        .unwrap_or((line, ""));
     (path, words.trim())
 }
 
@@ -322,7 +352,10 @@ fn may_go_on(error: rustix::io::Errno) -> bool {
 
 /// Returns true if a read would return at once, even with the end of the input.
 fn is_ready() -> bool {
-    wait_readable(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+    wait_readable(Some(&Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    }))
 }
 
 /// Waits until standard input is readable or the time is up (`None`: no limit). Returns true if it
@@ -340,7 +373,9 @@ mod tests {
 
     #[test]
     fn a_file_is_named_before_the_words() {
-        let check = |line: &str, path: &str, words: &str| assert_eq!(split_file_name(line), (path, words), "{line}");
+        let check = |line: &str, path: &str, words: &str| {
+            assert_eq!(split_file_name(line), (path, words), "{line}")
+        };
         check("a.png", "a.png", "");
         check(" a.png  what is this? ", "a.png", "what is this?");
         check("\"my a.png\" and this?", "my a.png", "and this?");
@@ -353,7 +388,14 @@ mod tests {
         for line in ["/compact", "/context", "/image a.png", "/image a b"] {
             assert!(is_command(line), "{line}");
         }
-        for line in ["/compact it", "compact", "/image", "/now /compact", "/quit", ""] {
+        for line in [
+            "/compact it",
+            "compact",
+            "/image",
+            "/now /compact",
+            "/quit",
+            "",
+        ] {
             assert!(!is_command(line), "{line}");
         }
     }

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use sabir_agent::{
-    CommandQueue, CompactionTiming, FrontEnd, MessageAuthor, Record, RuleProposal, TaskEvent, TransientEvent,
-    UserNotice, UserQuestion, UserReply,
+    CommandQueue, CompactionTiming, FrontEnd, MessageAuthor, Record, RuleProposal, TaskEvent,
+    TransientEvent, UserNotice, UserQuestion, UserReply,
 };
 use sabir_session::pictures;
 
@@ -68,12 +68,15 @@ impl TerminalFrontEnd {
                 if StdinReader::is_terminal() {
                     tokio::time::sleep(ANSWER_DELAY).await;
                 }
-                self.input.await_answer(|| print::write_stderr(question_prompt(question)));
+                self.input
+                    .await_answer(|| print::write_stderr(question_prompt(question)));
             }
             self.open_question = Some(question.clone());
         }
         loop {
-            let Some(line) = self.input.next_answer().await else { return UserReply::Leave };
+            let Some(line) = self.input.next_answer().await else {
+                return UserReply::Leave;
+            };
             match parse_reply(question, line.trim()) {
                 Some(reply) => return reply,
                 None => print::write_stderr(question_prompt(question)),
@@ -99,7 +102,13 @@ impl TerminalFrontEnd {
 
 impl FrontEnd for TerminalFrontEnd {
     fn on_event(&mut self, event: TaskEvent<'_>) {
-        if let TaskEvent::Record(Record::Said { by: MessageAuthor::User, text, images, .. }) = event {
+        if let TaskEvent::Record(Record::Said {
+            by: MessageAuthor::User,
+            text,
+            images,
+            ..
+        }) = event
+        {
             return self.show_queued(&pictures::with_image_notes(text, images));
         }
         self.close_question();
@@ -135,7 +144,10 @@ impl FrontEnd for TerminalFrontEnd {
         self.input.take_commands()
     }
 
-    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        question: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(self.ask_question(question))
     }
 }
@@ -155,7 +167,14 @@ impl Audience for TerminalFrontEnd {
 /// Returns the text of a question; hidden characters are made visible in what is to be approved.
 fn question_text(question: &UserQuestion) -> String {
     match question {
-        UserQuestion::Approval { tool, subject, detail, reason, proposals, .. } => {
+        UserQuestion::Approval {
+            tool,
+            subject,
+            detail,
+            reason,
+            proposals,
+            ..
+        } => {
             let tool = show_exactly(tool, LONG_RUN);
             let reason = show_exactly(reason, LONG_RUN).replace('\n', " ⏎ ");
             let subject = print::indent_lines(&truncate_middle(&show_exactly(subject, LONG_RUN)));
@@ -165,13 +184,24 @@ fn question_text(question: &UserQuestion) -> String {
             } else {
                 format!("{}\n", print::indent_lines(&truncate_middle(&detail)))
             };
-            format!("\n{tool} {}:\n{subject}\n{detail}{}", truncate_middle(&reason), rules_text(proposals))
+            format!(
+                "\n{tool} {}:\n{subject}\n{detail}{}",
+                truncate_middle(&reason),
+                rules_text(proposals)
+            )
         }
-        UserQuestion::Followup { question, options, .. } => {
-            let options = options.iter().enumerate().map(|(at, option)| format!("  {}. {option}\n", at + 1));
+        UserQuestion::Followup {
+            question, options, ..
+        } => {
+            let options = options
+                .iter()
+                .enumerate()
+                .map(|(at, option)| format!("  {}. {option}\n", at + 1));
             format!("\n{question}\n{}", options.collect::<String>())
         }
-        UserQuestion::Completion { result, .. } => format!("\nThe model says that the task is done:\n{result}\n"),
+        UserQuestion::Completion { result, .. } => {
+            format!("\nThe model says that the task is done:\n{result}\n")
+        }
         UserQuestion::Next { reason } if reason.is_empty() => "\n".to_owned(),
         UserQuestion::Next { reason } => format!("\n{reason}. What now?\n"),
         _ => String::new(),
@@ -184,8 +214,14 @@ fn rules_text(proposals: &[RuleProposal]) -> String {
         [] => String::new(),
         [one] => format!("always, for the rest of this task: {}\n", one.words),
         all => {
-            let lines = all.iter().enumerate().map(|(at, one)| format!("  {}. {}\n", at + 1, one.words));
-            format!("always, for the rest of this task (`a 1` for the first alone):\n{}", lines.collect::<String>())
+            let lines = all
+                .iter()
+                .enumerate()
+                .map(|(at, one)| format!("  {}. {}\n", at + 1, one.words));
+            format!(
+                "always, for the rest of this task (`a 1` for the first alone):\n{}",
+                lines.collect::<String>()
+            )
         }
     }
 }
@@ -219,8 +255,13 @@ fn parse_reply(question: &UserQuestion, line: &str) -> Option<UserReply> {
         UserQuestion::Completion { .. } if yes => Some(UserReply::Yes),
         UserQuestion::Completion { .. } if no => Some(UserReply::No(String::new())),
         UserQuestion::Followup { options, .. } => {
-            let chosen = line.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
-            Some(UserReply::Text(chosen.map_or(line, String::as_str).to_owned()))
+            let chosen = line
+                .parse::<usize>()
+                .ok()
+                .and_then(|number| options.get(number.checked_sub(1)?));
+            Some(UserReply::Text(
+                chosen.map_or(line, String::as_str).to_owned(),
+            ))
         }
         _ => Some(UserReply::Text(line.to_owned())),
     }
@@ -235,13 +276,22 @@ fn parse_rules(line: &str, proposals: &[RuleProposal]) -> Option<Vec<String>> {
     }
     let numbers: Vec<&str> = words.collect();
     if numbers.is_empty() {
-        return Some(proposals.iter().map(|proposal| proposal.rule.clone()).collect());
+        return Some(
+            proposals
+                .iter()
+                .map(|proposal| proposal.rule.clone())
+                .collect(),
+        );
     }
     let numbers = numbers.iter().map(|number| number.parse::<usize>().ok());
     // With other words after it the line is a message to the model. A number that was not offered
     // is a typing error.
     let numbers = numbers.collect::<Option<Vec<_>>>()?;
-    let rules = numbers.into_iter().map(|number| proposals.get(number.checked_sub(1)?).map(|known| known.rule.clone()));
+    let rules = numbers.into_iter().map(|number| {
+        proposals
+            .get(number.checked_sub(1)?)
+            .map(|known| known.rule.clone())
+    });
     Some(rules.collect::<Option<Vec<_>>>().unwrap_or_default())
 }
 
@@ -252,7 +302,10 @@ mod tests {
     use super::*;
 
     fn question(rules: &[&str]) -> UserQuestion {
-        let proposal = |rule: &&str| RuleProposal { rule: (*rule).to_owned(), words: format!("all of {rule}") };
+        let proposal = |rule: &&str| RuleProposal {
+            rule: (*rule).to_owned(),
+            words: format!("all of {rule}"),
+        };
         UserQuestion::Approval {
             call: CallId::new("1"),
             tool: "execute_command".to_owned(),
@@ -268,18 +321,33 @@ mod tests {
         let check = |line: &str, rules: &[&str], expected: Option<UserReply>| {
             assert_eq!(parse_reply(&question(rules), line), expected, "{line}");
         };
-        let always =
-            |rules: &[&str]| Some(UserReply::YesWithRules(rules.iter().map(|rule| (*rule).to_owned()).collect()));
-        check("a", &["kind=make", "edits"], always(&["kind=make", "edits"]));
+        let always = |rules: &[&str]| {
+            Some(UserReply::YesWithRules(
+                rules.iter().map(|rule| (*rule).to_owned()).collect(),
+            ))
+        };
+        check(
+            "a",
+            &["kind=make", "edits"],
+            always(&["kind=make", "edits"]),
+        );
         check("Always", &["edits"], always(&["edits"]));
         check("a 2", &["kind=make", "edits"], always(&["edits"]));
         check("a 3", &["kind=make", "edits"], None);
         check("a 0", &["edits"], None);
         check("a", &[], None);
-        check("a better way is cargo", &["edits"], Some(UserReply::No("a better way is cargo".to_owned())));
+        check(
+            "a better way is cargo",
+            &["edits"],
+            Some(UserReply::No("a better way is cargo".to_owned())),
+        );
         check("", &["edits"], None);
         check("y", &[], Some(UserReply::Yes));
-        check("yes please", &[], Some(UserReply::No("yes please".to_owned())));
+        check(
+            "yes please",
+            &[],
+            Some(UserReply::No("yes please".to_owned())),
+        );
     }
 
     #[test]
@@ -290,7 +358,10 @@ mod tests {
             "\nexecute_command runs make:\n    make x\nalways, for the rest of this task (`a 1` for the first alone):\n  1. all of \
              kind=make\n  2. all of edits\n"
         );
-        assert!(question_text(&question(&["edits"])).ends_with("always, for the rest of this task: all of edits\n"));
+        assert!(
+            question_text(&question(&["edits"]))
+                .ends_with("always, for the rest of this task: all of edits\n")
+        );
         assert!(!question_text(&question(&[])).contains("always"));
     }
 }

@@ -21,7 +21,11 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
     }
     // Days of the Gregorian calendar, with years that begin in March, so that a leap day is the
     // last of its year. 719468 is the number of days from 0000-03-01 to 1970-01-01.
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let (year, month) = if month <= 2 {
+        (year - 1, month + 9)
+    } else {
+        (year, month - 3)
+    };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let seconds = days.checked_sub(719_468)? * 86_400 + hour * 3600 + minute * 60 + second;
     // Exactly three digits of the fraction, padded with zeros.
@@ -47,13 +51,27 @@ mod tests {
         }
         for days in 0..80_000 {
             let milliseconds = days * 86_400_000 + 3_723_000;
-            assert_eq!(parse_timestamp(&format_timestamp(milliseconds)), Some(milliseconds));
+            assert_eq!(
+                parse_timestamp(&format_timestamp(milliseconds)),
+                Some(milliseconds)
+            );
         }
-        assert_eq!(parse_timestamp("2025-11-22T08:26:40.1Z"), Some(1_763_800_000_100));
-        assert_eq!(parse_timestamp("2025-11-22T08:26:40.123456Z"), Some(1_763_800_000_123));
-        for text in
-            ["", "2025-11-22", "2025-11-22T08:26:40", "2025-13-01T00:00:00Z", "2025-01-01T99:00:00Z", "x-y-zTa:b:cZ"]
-        {
+        assert_eq!(
+            parse_timestamp("2025-11-22T08:26:40.1Z"),
+            Some(1_763_800_000_100)
+        );
+        assert_eq!(
+            parse_timestamp("2025-11-22T08:26:40.123456Z"),
+            Some(1_763_800_000_123)
+        );
+        for text in [
+            "",
+            "2025-11-22",
+            "2025-11-22T08:26:40",
+            "2025-13-01T00:00:00Z",
+            "2025-01-01T99:00:00Z",
+            "x-y-zTa:b:cZ",
+        ] {
             assert_eq!(parse_timestamp(text), None, "{text}");
         }
     }

@@ -17,9 +17,13 @@ fn asked(world: &World, way: Way, turns: &[Turn], arguments: &[&str]) -> Vec<Vec
     let provider = world.plays(way, turns);
     let output = world.run(&provider, way, arguments);
     assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
-    let bodies =
-        provider.received_requests().into_iter().map(|request| request.body["messages"].as_array().cloned().unwrap());
-    bodies.map(|mut messages| (messages.iter_mut().for_each(unmarked), messages).1).collect()
+    let bodies = provider
+        .received_requests()
+        .into_iter()
+        .map(|request| request.body["messages"].as_array().cloned().unwrap());
+    bodies
+        .map(|mut messages| (messages.iter_mut().for_each(unmarked), messages).1)
+        .collect()
 }
 
 /// Takes out where a provider is to cache up to, which moves on.
@@ -55,8 +59,16 @@ fn a_file_is_sent_once_and_the_beginning_of_requests_stays() {
         for pair in requests.windows(2) {
             assert_eq!(pair[1][..pair[0].len()], pair[0][..], "{way:?}");
         }
-        let lines = |messages: &[Value]| json!(messages).to_string().matches("long enough to matter").count();
-        let grown: Vec<_> = requests.windows(2).map(|pair| lines(&pair[1]) - lines(&pair[0])).collect();
+        let lines = |messages: &[Value]| {
+            json!(messages)
+                .to_string()
+                .matches("long enough to matter")
+                .count()
+        };
+        let grown: Vec<_> = requests
+            .windows(2)
+            .map(|pair| lines(&pair[1]) - lines(&pair[0]))
+            .collect();
         // The whole file, told twice, some lines for whoever insists, and all of it after an edit that failed.
         assert_eq!(grown[..6], [200, 0, 0, 71, 0, 200], "{way:?}");
         let told = json!(requests[3]).to_string();
@@ -71,20 +83,35 @@ fn a_resumed_task_knows_what_it_still_sees() {
     let text = "a line of a file, long enough to matter\n".repeat(200);
     world.write("a.txt", &text);
     let way = WAYS[1];
-    let provider = world.plays(way, &[read(json!({"path": "a.txt"})), read(json!({"path": "a.txt"}))]);
+    let provider = world.plays(
+        way,
+        &[
+            read(json!({"path": "a.txt"})),
+            read(json!({"path": "a.txt"})),
+        ],
+    );
     let output = world.run(&provider, way, &["--max-turns", "1", "Go."]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     let resumed = |turns: &[Turn]| {
         let provider = world.plays(way, turns);
         let mut command = world.sabir_with(&provider);
-        let output = command.args(["resume", "--output", "text", "--max-turns", "1"]).output().unwrap();
+        let output = command
+            .args(["resume", "--output", "text", "--max-turns", "1"])
+            .output()
+            .unwrap();
         assert_eq!(code(&output), 6, "{}", stderr(&output));
-        let log = world.sabir().args(["log", &world.only_task(), "--output", "events"]).output().unwrap();
+        let log = world
+            .sabir()
+            .args(["log", &world.only_task(), "--output", "events"])
+            .output()
+            .unwrap();
         let events = crate::world::events(&log);
         let result = events.iter().rfind(|event| event["kind"] == "result");
         result.unwrap()["content"].as_str().unwrap().to_owned()
     };
     assert!(resumed(&[read(json!({"path": "a.txt"}))]).starts_with("[Nothing new: "));
     world.write("a.txt", &text.replace("matter", "count"));
-    assert!(resumed(&[read(json!({"path": "a.txt", "start_line": 2}))]).contains("enough to count"));
+    assert!(
+        resumed(&[read(json!({"path": "a.txt", "start_line": 2}))]).contains("enough to count")
+    );
 }

@@ -49,9 +49,16 @@ impl Seat {
         keys.write_all(early.as_bytes()).unwrap();
         let mut command = world.sabir_with(provider);
         // The folders of the search path lie in /tmp, which commands in a sandbox have to themselves.
-        command.args(["--sandbox", "off", "--model", NATIVE.model(), "do", "it"]).env("PATH", path);
+        command
+            .args(["--sandbox", "off", "--model", NATIVE.model(), "do", "it"])
+            .env("PATH", path);
         let end = || Stdio::from(theirs.try_clone().unwrap());
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let child = command
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
         drop((command, theirs));
         let mut screen = keys.try_clone().unwrap();
         let (sender, shown) = channel();
@@ -60,15 +67,26 @@ impl Seat {
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while !told.load(Ordering::Relaxed) {
-                let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+                let wait = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 50_000_000,
+                };
                 if poll(&mut [PollFd::new(&screen, PollFlags::IN)], Some(&wait)) == Ok(0) {
                     continue;
                 }
-                let Ok(count @ 1..) = screen.read(&mut buffer) else { break };
+                let Ok(count @ 1..) = screen.read(&mut buffer) else {
+                    break;
+                };
                 let _ = sender.send(String::from_utf8_lossy(&buffer[..count]).into_owned());
             }
         });
-        Self { child, keys: Some(keys), shown, seen: String::new(), gone }
+        Self {
+            child,
+            keys: Some(keys),
+            shown,
+            seen: String::new(),
+            gone,
+        }
     }
 
     /// Waits until the words are shown, and returns what was shown before them.
@@ -86,7 +104,11 @@ impl Seat {
     }
 
     fn keys(&mut self, text: &str) {
-        self.keys.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+        self.keys
+            .as_mut()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
     }
 
     fn accept(&mut self) -> Option<i32> {
@@ -101,7 +123,10 @@ impl Seat {
 }
 
 fn write(path: &str) -> Turn {
-    turn("", vec![("write_to_file", json!({"path": path, "content": "new\n"}))])
+    turn(
+        "",
+        vec![("write_to_file", json!({"path": path, "content": "new\n"}))],
+    )
 }
 
 fn command(line: &str) -> Turn {
@@ -154,15 +179,28 @@ fn a_paste_answers_one_question() {
 fn always_is_for_the_kind_and_the_task() {
     let world = World::new();
     world.write("Makefile", "a b:\n\ttouch $@\n");
-    let turns =
-        [write("one"), write("two"), command("make a && make b"), command("make a"), command("touch c"), done()];
+    let turns = [
+        write("one"),
+        write("two"),
+        command("make a && make b"),
+        command("make a"),
+        command("touch c"),
+        done(),
+    ];
     let provider = world.plays(NATIVE, &turns);
     let mut seat = Seat::at(&world, &provider, "");
     let shown = seat.wait_for("say why not: ");
-    assert!(shown.contains("always, for the rest of this task: changes of files"), "{shown}");
+    assert!(
+        shown.contains("always, for the rest of this task: changes of files"),
+        "{shown}"
+    );
     seat.keys("a\n");
     let shown = seat.wait_for("say why not: ");
-    assert_eq!((world.read("one").as_str(), world.read("two").as_str()), ("new\n", "new\n"), "{shown}");
+    assert_eq!(
+        (world.read("one").as_str(), world.read("two").as_str()),
+        ("new\n", "new\n"),
+        "{shown}"
+    );
     assert!(shown.contains("make a && make b"), "{shown}");
     seat.keys("a\n");
     let shown = seat.wait_for("say why not: ");
@@ -186,7 +224,11 @@ fn what_hides_is_shown() {
         "cargo test\n\n\n\n\n\n\nrm x",
         &long,
     ];
-    let turns: Vec<_> = lines.iter().map(|line| command(line)).chain([done()]).collect();
+    let turns: Vec<_> = lines
+        .iter()
+        .map(|line| command(line))
+        .chain([done()])
+        .collect();
     let provider = world.plays(NATIVE, &turns);
     let mut seat = Seat::at(&world, &provider, "");
     for expected in [
@@ -217,7 +259,10 @@ fn what_changed_meanwhile_does_not_run() {
     let provider = world.plays(NATIVE, &[write("one"), command("sh x.sh"), done()]);
     let mut seat = Seat::at(&world, &provider, "");
     let shown = seat.wait_for("say why not: ");
-    assert!(shown.contains("    -old") && shown.contains("    +new"), "{shown}");
+    assert!(
+        shown.contains("    -old") && shown.contains("    +new"),
+        "{shown}"
+    );
     world.write("one", "saved by hand\n");
     seat.keys("y\n");
     seat.wait_for("sh x.sh");
@@ -229,7 +274,12 @@ fn what_changed_meanwhile_does_not_run() {
     assert!(!world.work.path().join("evil").exists());
     let told = told(&provider).to_string();
     for thing in ["`one`", "`x.sh`"] {
-        assert!(told.contains(&format!("changed between the approval of the call and its run: {thing}")), "{told}");
+        assert!(
+            told.contains(&format!(
+                "changed between the approval of the call and its run: {thing}"
+            )),
+            "{told}"
+        );
     }
 }
 
@@ -245,7 +295,12 @@ fn a_program_in_front_of_another_does_not_run() {
     };
     program("later", "touch good");
     let folder = |name: &str| world.home.path().join(name).display().to_string();
-    let path = format!("{}:{}:{}", folder("sooner"), folder("later"), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}:{}",
+        folder("sooner"),
+        folder("later"),
+        std::env::var("PATH").unwrap()
+    );
     let provider = world.plays(NATIVE, &[command("deploy"), command("deploy"), done()]);
     let mut seat = Seat::finding(&world, &provider, "", &path);
     seat.wait_for("say why not: ");
@@ -265,15 +320,25 @@ fn a_program_in_front_of_another_does_not_run() {
 #[test]
 fn a_closed_terminal_is_a_no() {
     let world = World::new();
-    let provider =
-        world.plays(NATIVE, &[write("one"), turn("I stop.", vec![]), turn("I stop.", vec![]), turn("I stop.", vec![])]);
+    let provider = world.plays(
+        NATIVE,
+        &[
+            write("one"),
+            turn("I stop.", vec![]),
+            turn("I stop.", vec![]),
+            turn("I stop.", vec![]),
+        ],
+    );
     let mut seat = Seat::at(&world, &provider, "");
     seat.wait_for("say why not: ");
     seat.gone.store(true, Ordering::Relaxed);
     drop(seat.keys.take());
     assert_eq!(seat.child.wait().unwrap().code(), Some(3));
     assert!(!world.work.path().join("one").exists());
-    let (id, folder) = (TaskId::new(world.only_task()), world.home.path().join(".local/share/sabir/tasks"));
+    let (id, folder) = (
+        TaskId::new(world.only_task()),
+        world.home.path().join(".local/share/sabir/tasks"),
+    );
     let (mut journal, entries, _) = Journal::open(&folder, &id, || 0).unwrap();
     let open = entries.iter().find_map(|entry| match &entry.record {
         Record::Answered(answered) => answered.checks.first().map(|check| check.call.clone()),
@@ -281,10 +346,19 @@ fn a_closed_terminal_is_a_no() {
     });
     let reason = "{\"approval\": \"always\", \"tool\": \"*\"}".to_owned();
     journal
-        .append(&Record::Judged { call: open.unwrap(), verdict: Verdict::Allow, by: DecisionMaker::User, reason })
+        .append(&Record::Judged {
+            call: open.unwrap(),
+            verdict: Verdict::Allow,
+            by: DecisionMaker::User,
+            reason,
+        })
         .unwrap();
     drop(journal);
-    let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", id.as_str()]).output().unwrap();
+    let resumed = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "text", id.as_str()])
+        .output()
+        .unwrap();
     assert_eq!(code(&resumed), 5, "{}", stderr(&resumed));
     assert!(!world.work.path().join("one").exists());
 }
@@ -295,13 +369,19 @@ fn the_end_of_the_input_is_a_no() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[write("one"), done()]);
     let mut command = world.sabir_with(&provider);
-    command.args(["--model", NATIVE.model(), "do", "it"]).stdin(Stdio::piped());
+    command
+        .args(["--model", NATIVE.model(), "do", "it"])
+        .stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // Written before anything was asked.
     child.stdin.take().unwrap().write_all(b"y\ny").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 3, "{}", stderr(&output));
-    assert!(stderr(&output).contains("sabir resume"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("sabir resume"),
+        "{}",
+        stderr(&output)
+    );
     assert!(!world.work.path().join("one").exists());
 }
 
@@ -311,8 +391,17 @@ fn the_first_line_is_the_task_and_the_others_are_words() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[turn("Hello.", vec![]), write("one")]);
     let mut command = world.sabir_with(&provider);
-    let mut child = command.args(["--model", NATIVE.model()]).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all("do it\nGo on, plëase.\ny\ny\n".as_bytes()).unwrap();
+    let mut child = command
+        .args(["--model", NATIVE.model()])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all("do it\nGo on, plëase.\ny\ny\n".as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 3, "{}", stderr(&output));
     assert!(told(&provider).to_string().contains("Go on, plëase."));
@@ -329,10 +418,18 @@ fn no_answer_in_time_is_a_no() {
     seat.wait_for("no answer in time: not allowed");
     assert_eq!(seat.accept(), Some(0));
     assert!(!world.work.path().join("one").exists());
-    assert!(told(&provider).to_string().contains("nobody answered within 1 seconds"));
+    assert!(
+        told(&provider)
+            .to_string()
+            .contains("nobody answered within 1 seconds")
+    );
     world.configure("ask_timeout = \"soon\"\n");
     let output = world.run(&provider, NATIVE, &["x"]);
-    assert!(code(&output) == 2 && stderr(&output).contains("ask_timeout: `soon` is no time"), "{}", stderr(&output));
+    assert!(
+        code(&output) == 2 && stderr(&output).contains("ask_timeout: `soon` is no time"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 /// The cases APR-016, APR-019, APR-020 and APR-026 by `--approve all` and `edits`, where nobody can be asked.
@@ -352,7 +449,10 @@ fn approving_everything_leaves_what_cannot_be_taken_back() {
         let provider = world.plays(NATIVE, &[command(line), words(), words(), words()]);
         let output = world.run(&provider, NATIVE, &["--approve", approved, "do it"]);
         assert_eq!(code(&output), 5, "{line}: {}", stderr(&output));
-        assert!(world.work.path().join(".git/kept").exists() && world.home.path().exists(), "{line}");
+        assert!(
+            world.work.path().join(".git/kept").exists() && world.home.path().exists(),
+            "{line}"
+        );
     }
 }
 
@@ -364,14 +464,19 @@ fn half_a_character_is_told() {
                 {\"name\":\"write_to_file\",\"arguments\":\"{\\\"path\\\": \\\"one\\\", \\\"content\\\": \\\"\\\\ud83d\\\"}\"}}]},\
                 \"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
     let provider = world.provider(sabir_testkit::ReplyScript::from_fn(move |at, _| match at {
-        0 => sabir_testkit::ProviderReply::text("").with_fault(sabir_testkit::ScriptedFault::Body {
-            content_type: Some("text/event-stream".to_owned()),
-            body: body.to_owned(),
-        }),
+        0 => {
+            sabir_testkit::ProviderReply::text("").with_fault(sabir_testkit::ScriptedFault::Body {
+                content_type: Some("text/event-stream".to_owned()),
+                body: body.to_owned(),
+            })
+        }
         at => NATIVE.reply(&done(), at + 1),
     }));
     let output = world.run(&provider, NATIVE, &["--approve", "edits", "do it"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let told = told(&provider).to_string();
-    assert!(told.contains("surrogate") || world.read("one") == "\u{fffd}", "{told}");
+    assert!(
+        told.contains("surrogate") || world.read("one") == "\u{fffd}",
+        "{told}"
+    );
 }

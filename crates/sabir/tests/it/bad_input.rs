@@ -5,25 +5,61 @@ use crate::world::{World, code, names, stderr};
 /// Runs the binary and checks the sentence; the home and the workspace stay empty.
 fn check(world: &World, arguments: &[&str], environment: &[(&str, &str)], expected: &[&str]) {
     let before = names(world.work.path());
-    let output = world.sabir().args(arguments).envs(environment.iter().copied()).output().unwrap();
+    let output = world
+        .sabir()
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
     let errors = stderr(&output);
     assert_eq!(code(&output), 2, "{arguments:?}: {errors}");
     for part in expected {
-        assert!(errors.contains(part), "{arguments:?}: no `{part}` in: {errors}");
+        assert!(
+            errors.contains(part),
+            "{arguments:?}: no `{part}` in: {errors}"
+        );
     }
     assert!(!errors.contains("panicked"), "{errors}");
     assert_eq!(names(world.work.path()), before);
-    assert!(!world.home.path().join(".local").exists(), "nothing was begun");
+    assert!(
+        !world.home.path().join(".local").exists(),
+        "nothing was begun"
+    );
 }
 
 #[test]
 fn keys_and_models() {
     let world = World::new();
-    check(&world, &["run", "--model", "openai/gpt-5", "x"], &[], &["no key for openai", "OPENAI_API_KEY"]);
-    check(&world, &["run", "--model", "claude-sonnet-4", "x"], &[], &["ANTHROPIC_API_KEY"]);
-    check(&world, &["run", "x"], &[], &["no model is chosen", "--model"]);
-    check(&world, &["run", "--model", "wonder", "x"], &[], &["`wonder` is unknown", "PROVIDER/NAME"]);
-    check(&world, &["run", "--model", "nowhere/x", "x"], &[], &["`nowhere/x` is unknown"]);
+    check(
+        &world,
+        &["run", "--model", "openai/gpt-5", "x"],
+        &[],
+        &["no key for openai", "OPENAI_API_KEY"],
+    );
+    check(
+        &world,
+        &["run", "--model", "claude-sonnet-4", "x"],
+        &[],
+        &["ANTHROPIC_API_KEY"],
+    );
+    check(
+        &world,
+        &["run", "x"],
+        &[],
+        &["no model is chosen", "--model"],
+    );
+    check(
+        &world,
+        &["run", "--model", "wonder", "x"],
+        &[],
+        &["`wonder` is unknown", "PROVIDER/NAME"],
+    );
+    check(
+        &world,
+        &["run", "--model", "nowhere/x", "x"],
+        &[],
+        &["`nowhere/x` is unknown"],
+    );
     let key = [("OPENAI_API_KEY", "k")];
     check(
         &world,
@@ -31,12 +67,39 @@ fn keys_and_models() {
         &key,
         &["`morse` is no protocol", "cline"],
     );
-    check(&world, &["run", "--model", "openai/x", "--approve", "most", "x"], &key, &["`most` is no approval rule"]);
-    check(&world, &["run", "--model", "openai/x", "--max-time", "soon", "x"], &key, &["`soon` is no time"]);
-    let endless = ["run", "--model", "openai/x", "--max-time", "18446744073709551615", "x"];
+    check(
+        &world,
+        &["run", "--model", "openai/x", "--approve", "most", "x"],
+        &key,
+        &["`most` is no approval rule"],
+    );
+    check(
+        &world,
+        &["run", "--model", "openai/x", "--max-time", "soon", "x"],
+        &key,
+        &["`soon` is no time"],
+    );
+    let endless = [
+        "run",
+        "--model",
+        "openai/x",
+        "--max-time",
+        "18446744073709551615",
+        "x",
+    ];
     check(&world, &endless, &key, &["is no time"]);
-    check(&world, &["run", "--model", "openai/x", " "], &key, &["nothing to do"]);
-    check(&world, &["run", "--model", "openai/x", "-C", "no/such/folder", "x"], &key, &["no/such/folder"]);
+    check(
+        &world,
+        &["run", "--model", "openai/x", " "],
+        &key,
+        &["nothing to do"],
+    );
+    check(
+        &world,
+        &["run", "--model", "openai/x", "-C", "no/such/folder", "x"],
+        &key,
+        &["no/such/folder"],
+    );
 }
 
 #[test]
@@ -44,8 +107,14 @@ fn an_unknown_model_at_the_provider() {
     use sabir_testkit::{ProviderReply, ReplyScript};
     let world = World::new();
     let body = r#"{"error":{"message":"The model `gpt-9` does not exist","type":"invalid_request_error","code":"model_not_found"}}"#;
-    let provider = world.provider(ReplyScript::from_fn(move |_, _| ProviderReply::error_status(404).with_body(body)));
-    let output = world.sabir_with(&provider).args(["run", "--model", "openai/gpt-9", "x"]).output().unwrap();
+    let provider = world.provider(ReplyScript::from_fn(move |_, _| {
+        ProviderReply::error_status(404).with_body(body)
+    }));
+    let output = world
+        .sabir_with(&provider)
+        .args(["run", "--model", "openai/gpt-9", "x"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 2, "{}", stderr(&output));
     assert!(stderr(&output).contains("gpt-9"), "{}", stderr(&output));
 }
@@ -63,8 +132,17 @@ fn configuration() {
     check(&world, &run, &[], &["modell", "line 1"]);
     std::fs::write(&config, b"\xff\xfe").unwrap();
     check(&world, &run, &[], &["no UTF-8"]);
-    std::fs::write(&config, "[providers.box]\nwire = \"morse\"\nbase_url = \"http://127.0.0.1:1\"\n").unwrap();
-    check(&world, &["run", "--config", &path, "--model", "box/x", "x"], &[], &["`morse` is no wire"]);
+    std::fs::write(
+        &config,
+        "[providers.box]\nwire = \"morse\"\nbase_url = \"http://127.0.0.1:1\"\n",
+    )
+    .unwrap();
+    check(
+        &world,
+        &["run", "--config", &path, "--model", "box/x", "x"],
+        &[],
+        &["`morse` is no wire"],
+    );
 }
 
 /// Nothing is waited for: neither for who writes into a FIFO, nor for a terminal.
@@ -73,18 +151,43 @@ fn a_configuration_that_is_no_file() {
     let world = World::new();
     let fifo = world.write("fifo", "");
     std::fs::remove_file(&fifo).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     for arguments in [
         &["run", "--config", "fifo", "--model", "openai/x", "x"][..],
         &["--config", "fifo", "--model", "openai/x", "x"],
         &["policy", "explain", "--config", "fifo", "--", "ls"],
         &["modes", "--config", "fifo"],
     ] {
-        check(&world, arguments, &[], &["fifo cannot be read: it is not a regular file", "name that"]);
+        check(
+            &world,
+            arguments,
+            &[],
+            &["fifo cannot be read: it is not a regular file", "name that"],
+        );
     }
-    check(&world, &["modes", "--config", "."], &[], &[". cannot be read: it is a folder"]);
-    check(&world, &["modes", "--config", "/dev/tty"], &[], &["not a regular file"]);
-    let output = world.sabir().args(["modes", "--config", "/dev/null"]).output().unwrap();
+    check(
+        &world,
+        &["modes", "--config", "."],
+        &[],
+        &[". cannot be read: it is a folder"],
+    );
+    check(
+        &world,
+        &["modes", "--config", "/dev/tty"],
+        &[],
+        &["not a regular file"],
+    );
+    let output = world
+        .sabir()
+        .args(["modes", "--config", "/dev/null"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
@@ -93,19 +196,58 @@ fn a_configuration_that_is_no_file() {
 fn options_before_a_command() {
     let world = World::new();
     world.write("c.toml", "");
-    let said = ["`policy` is a command, and options stand behind it", "`sabir OPTIONS -- policy explain ls`"];
-    check(&world, &["--config", "c.toml", "policy", "explain", "--", "ls"], &[], &said);
-    check(&world, &["--model", "openai/x", "run", "x"], &[], &["`run` is a command"]);
-    check(&world, &["--approve", "all", "tasks"], &[], &["`tasks` is a command"]);
-    check(&world, &["--model", "openai/x", "help"], &[], &["`help` is a command"]);
+    let said = [
+        "`policy` is a command, and options stand behind it",
+        "`sabir OPTIONS -- policy explain ls`",
+    ];
+    check(
+        &world,
+        &["--config", "c.toml", "policy", "explain", "--", "ls"],
+        &[],
+        &said,
+    );
+    check(
+        &world,
+        &["--model", "openai/x", "run", "x"],
+        &[],
+        &["`run` is a command"],
+    );
+    check(
+        &world,
+        &["--approve", "all", "tasks"],
+        &[],
+        &["`tasks` is a command"],
+    );
+    check(
+        &world,
+        &["--model", "openai/x", "help"],
+        &[],
+        &["`help` is a command"],
+    );
     // These are words, and get as far as the missing key.
-    for words in
-        [&["--", "run", "the", "tests"][..], &["run the tests"], &["please", "run", "x"], &["please", "--", "run"]]
-    {
-        check(&world, &[&["--model", "openai/x"], words].concat(), &[], &["no key for openai"]);
+    for words in [
+        &["--", "run", "the", "tests"][..],
+        &["run the tests"],
+        &["please", "run", "x"],
+        &["please", "--", "run"],
+    ] {
+        check(
+            &world,
+            &[&["--model", "openai/x"], words].concat(),
+            &[],
+            &["no key for openai"],
+        );
     }
-    let output = world.sabir().args(["--dialects", "c.toml", "modes"]).output().unwrap();
-    assert!(stderr(&output).contains("c.toml holds no dialect"), "{}", stderr(&output));
+    let output = world
+        .sabir()
+        .args(["--dialects", "c.toml", "modes"])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("c.toml holds no dialect"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -113,19 +255,54 @@ fn tools_and_dialects() {
     let world = World::new();
     let tools = world.write("tools.json", "[{\"name\": \"f\"},\n oops]");
     let tools = tools.display().to_string();
-    check(&world, &["parse", "--tools", &tools], &[], &["tools.json", "line 2"]);
-    check(&world, &["parse", "--tools", "missing.json"], &[], &["missing.json cannot be read"]);
-    check(&world, &["parse", "--dialect", "latin"], &[], &["`latin` is no dialect", "invoke"]);
-    check(&world, &["wire", "decode", "--wire", "telex"], &[], &["`telex` is no wire"]);
+    check(
+        &world,
+        &["parse", "--tools", &tools],
+        &[],
+        &["tools.json", "line 2"],
+    );
+    check(
+        &world,
+        &["parse", "--tools", "missing.json"],
+        &[],
+        &["missing.json cannot be read"],
+    );
+    check(
+        &world,
+        &["parse", "--dialect", "latin"],
+        &[],
+        &["`latin` is no dialect", "invoke"],
+    );
+    check(
+        &world,
+        &["wire", "decode", "--wire", "telex"],
+        &[],
+        &["`telex` is no wire"],
+    );
     world.write("tools.json", "[{\"name\": \"f\"}, {\"name\": \"f\"}]");
-    check(&world, &["prompt", "--tools", &tools], &[], &["`f` is defined twice"]);
+    check(
+        &world,
+        &["prompt", "--tools", &tools],
+        &[],
+        &["`f` is defined twice"],
+    );
 }
 
 #[test]
 fn tasks_that_are_not_there() {
     let world = World::new();
     check(&world, &["log", "abc"], &[], &["there is no task `abc`"]);
-    check(&world, &["resume", "abc", "--output", "text"], &[], &["there is no task `abc`"]);
-    check(&world, &["resume", "--output", "text"], &[], &["no task that could be resumed"]);
+    check(
+        &world,
+        &["resume", "abc", "--output", "text"],
+        &[],
+        &["there is no task `abc`"],
+    );
+    check(
+        &world,
+        &["resume", "--output", "text"],
+        &[],
+        &["no task that could be resumed"],
+    );
     check(&world, &["tour", "--folder", "."], &[], &["cannot be made"]);
 }

@@ -16,7 +16,10 @@ fn done() -> Turn {
 }
 
 fn write(name: &str) -> Turn {
-    turn("", vec![("write_to_file", json!({"path": name, "content": ""}))])
+    turn(
+        "",
+        vec![("write_to_file", json!({"path": name, "content": ""}))],
+    )
 }
 
 fn list(todos: &str) -> Turn {
@@ -25,10 +28,13 @@ fn list(todos: &str) -> Turn {
 
 /// How completions were answered.
 fn answered(output: &Output) -> Vec<(String, String)> {
-    let completions =
-        events(output).into_iter().filter(|event| event["kind"] == "result" && event["name"] == "attempt_completion");
+    let completions = events(output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result" && event["name"] == "attempt_completion");
     let word = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
-    completions.map(|event| (word(&event, "ending"), word(&event, "content"))).collect()
+    completions
+        .map(|event| (word(&event, "ending"), word(&event, "content")))
+        .collect()
 }
 
 #[test]
@@ -52,15 +58,31 @@ fn a_check_decides_what_is_completed_in_every_way() {
         assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
         let endings = answered(&output);
         assert_eq!(
-            endings.iter().map(|(ending, _)| ending.as_str()).collect::<Vec<_>>(),
+            endings
+                .iter()
+                .map(|(ending, _)| ending.as_str())
+                .collect::<Vec<_>>(),
             ["rejected", "done"],
             "{way:?}"
         );
-        assert!(endings[0].1.contains("did not succeed") && endings[0].1.contains("nothing is made"), "{endings:?}");
+        assert!(
+            endings[0].1.contains("did not succeed") && endings[0].1.contains("nothing is made"),
+            "{endings:?}"
+        );
         let body = provider.received_requests()[1].body.to_string();
-        assert!(body.contains("nothing is made"), "the model reads what it printed: {body}");
-        let kinds: Vec<_> = events(&output).iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(kinds.iter().filter(|kind| *kind == "running").count(), 3, "two checks and a write: {kinds:?}");
+        assert!(
+            body.contains("nothing is made"),
+            "the model reads what it printed: {body}"
+        );
+        let kinds: Vec<_> = events(&output)
+            .iter()
+            .map(|event| event["kind"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(
+            kinds.iter().filter(|kind| *kind == "running").count(),
+            3,
+            "two checks and a write: {kinds:?}"
+        );
     }
 }
 
@@ -69,8 +91,17 @@ fn a_check_that_never_succeeds_ends_with_3() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done(), done(), done(), done(), done(), done()]);
     let output = world.run(&provider, NATIVE, &["--check", "false", "go"]);
-    assert_eq!((code(&output), provider.received_requests().len()), (3, 5), "{}", stderr(&output));
-    assert!(stderr(&output).contains("the completion was refused 5 times"), "{}", stderr(&output));
+    assert_eq!(
+        (code(&output), provider.received_requests().len()),
+        (3, 5),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        stderr(&output).contains("the completion was refused 5 times"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -78,7 +109,11 @@ fn a_long_output_of_a_check_is_told_in_short() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done(), done()]);
     let check = "test -e again || { touch again; echo first; seq 200000; echo last; false; }";
-    let output = world.run(&provider, NATIVE, &["--check", check, "--output", "events", "go"]);
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &["--check", check, "--output", "events", "go"],
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let words = &answered(&output)[0].1;
     assert!(
@@ -91,9 +126,17 @@ fn a_long_output_of_a_check_is_told_in_short() {
 #[test]
 fn only_the_user_sets_a_check() {
     let world = World::new();
-    for place in [".sabir/config.toml", "config.toml", ".config/sabir/config.toml", ".sabir.toml"] {
+    for place in [
+        ".sabir/config.toml",
+        "config.toml",
+        ".config/sabir/config.toml",
+        ".sabir.toml",
+    ] {
         std::fs::create_dir_all(world.work.path().join(place).parent().unwrap()).unwrap();
-        world.write(place, "[completion]\ncheck = \"touch pwned\"\ntodos = true\n");
+        world.write(
+            place,
+            "[completion]\ncheck = \"touch pwned\"\ntodos = true\n",
+        );
     }
     let provider = world.plays(NATIVE, &[list("[ ] a"), done()]);
     let output = world.run(&provider, NATIVE, &["go"]);
@@ -105,24 +148,44 @@ fn only_the_user_sets_a_check() {
     let output = world.run(&provider, NATIVE, &["--output", "events", "go"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(world.work.path().join("checked").exists());
-    assert!(answered(&output)[0].1.starts_with("Not completed: 1 todo is not done: `a`."), "{:?}", answered(&output));
+    assert!(
+        answered(&output)[0]
+            .1
+            .starts_with("Not completed: 1 todo is not done: `a`."),
+        "{:?}",
+        answered(&output)
+    );
 
     std::fs::remove_file(world.work.path().join("checked")).unwrap();
     let provider = world.plays(NATIVE, &[done()]);
-    assert_eq!(code(&world.run(&provider, NATIVE, &["--check", "", "go"])), 0);
-    assert!(!world.work.path().join("checked").exists(), "an empty check is none");
+    assert_eq!(
+        code(&world.run(&provider, NATIVE, &["--check", "", "go"])),
+        0
+    );
+    assert!(
+        !world.work.path().join("checked").exists(),
+        "an empty check is none"
+    );
 
     world.configure("[completion]\nchecks = \"true\"\n");
     let output = world.run(&provider, NATIVE, &["go"]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("line 2") && stderr(&output).contains("checks"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("line 2") && stderr(&output).contains("checks"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn a_mode_without_commands_is_checked_all_the_same() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
-    let output = world.run(&provider, NATIVE, &["--mode", "ask", "--check", "touch checked", "go"]);
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &["--mode", "ask", "--check", "touch checked", "go"],
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(world.work.path().join("checked").exists());
 }
@@ -132,14 +195,31 @@ fn an_interrupted_check_leaves_nothing_and_is_run_again() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
     let mut command = world.sabir_with(&provider);
-    command.args(["run", "--model", NATIVE.model(), "--check", "sleep 7413 & sleep 7413", "go"]);
-    let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    command.args([
+        "run",
+        "--model",
+        NATIVE.model(),
+        "--check",
+        "sleep 7413 & sleep 7413",
+        "go",
+    ]);
+    let mut child = command
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let begun = Instant::now();
     while processes_with("sleep\u{0}7413").len() < 2 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the check does not start");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the check does not start"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
-    let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let interrupt = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(interrupt.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let begun = Instant::now();
@@ -149,40 +229,88 @@ fn an_interrupted_check_leaves_nothing_and_is_run_again() {
     }
     let provider = world.plays(NATIVE, &[done()]);
     let mut resume = world.sabir_with(&provider);
-    let output = resume.args(["resume", "--output", "events", "--check", "true", &world.only_task()]).output().unwrap();
+    let output = resume
+        .args([
+            "resume",
+            "--output",
+            "events",
+            "--check",
+            "true",
+            &world.only_task(),
+        ])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(provider.received_requests()[0].body.to_string().contains("Not completed: this was interrupted."));
+    assert!(
+        provider.received_requests()[0]
+            .body
+            .to_string()
+            .contains("Not completed: this was interrupted.")
+    );
 }
 
 #[test]
 fn a_check_runs_into_the_time_limit() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
-    let output = world.run(&provider, NATIVE, &["--check", "sleep 300", "--max-time", "2s", "go"]);
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &["--check", "sleep 300", "--max-time", "2s", "go"],
+    );
     assert_eq!(code(&output), 6, "{}", stderr(&output));
 }
 
 #[test]
 fn tokens_have_a_limit() {
-    let used = |input, output| Usage { input: Some(input), output: Some(output), ..Usage::default() };
+    let used = |input, output| Usage {
+        input: Some(input),
+        output: Some(output),
+        ..Usage::default()
+    };
     let world = World::new();
     let look = || ProviderReply::default().with_call("c", "list_files", json!({"path": "."}));
-    let script = move || ReplyScript::from_fn(move |_, _| ProviderReply { usage: used(900, 100), ..look() });
+    let script = move || {
+        ReplyScript::from_fn(move |_, _| ProviderReply {
+            usage: used(900, 100),
+            ..look()
+        })
+    };
     let provider = world.provider(script());
-    let output = world.run(&provider, NATIVE, &["--max-tokens", "2k", "--output", "json", "go"]);
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &["--max-tokens", "2k", "--output", "json", "go"],
+    );
     let end: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((code(&output), &end["turns"]), (6, &json!(2)), "{end}");
     assert_eq!(end["message"], "the limit of 2000 tokens was reached: 2000");
     let provider = world.provider(script());
     let mut resume = world.sabir_with(&provider);
-    let output =
-        resume.args(["resume", "--output", "json", "--max-tokens", "1500", &world.only_task()]).output().unwrap();
+    let output = resume
+        .args([
+            "resume",
+            "--output",
+            "json",
+            "--max-tokens",
+            "1500",
+            &world.only_task(),
+        ])
+        .output()
+        .unwrap();
     let end: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!((code(&output), &end["turns"]), (6, &json!(2)), "counted anew since the resume: {end}");
+    assert_eq!(
+        (code(&output), &end["turns"]),
+        (6, &json!(2)),
+        "counted anew since the resume: {end}"
+    );
     world.configure("max_tokens = 1000\n");
     let provider = world.provider(script());
     assert_eq!(code(&world.run(&provider, NATIVE, &["go"])), 6);
-    assert_eq!(code(&world.run(&provider, NATIVE, &["--max-tokens", "many", "go"])), 2);
+    assert_eq!(
+        code(&world.run(&provider, NATIVE, &["--max-tokens", "many", "go"])),
+        2
+    );
 }
 
 #[test]
@@ -191,12 +319,29 @@ fn todos_are_shown_when_they_change() {
     let todos = "- [x] Find it\n- [-] Mend it\n  - [ ] in the parser";
     let provider = world.plays(WAYS[2], &[list(todos), list("no list"), done()]);
     let output = world.run(&provider, WAYS[2], &["go"]);
-    let shown = "  ✓ update_todo_list \n    [x] Find it\n    [-] Mend it\n      [ ] in the parser\n";
+    let shown =
+        "  ✓ update_todo_list \n    [x] Find it\n    [-] Mend it\n      [ ] in the parser\n";
     assert!(stderr(&output).contains(shown), "{}", stderr(&output));
-    assert!(stderr(&output).contains("✗ failed: update_todo_list"), "{}", stderr(&output));
-    let log = world.sabir().args(["log", &world.only_task()]).output().unwrap();
-    let logged: String = shown.lines().skip(1).map(|line| format!("      {line}\n")).collect();
+    assert!(
+        stderr(&output).contains("✗ failed: update_todo_list"),
+        "{}",
+        stderr(&output)
+    );
+    let log = world
+        .sabir()
+        .args(["log", &world.only_task()])
+        .output()
+        .unwrap();
+    let logged: String = shown
+        .lines()
+        .skip(1)
+        .map(|line| format!("      {line}\n"))
+        .collect();
     assert!(stdout(&log).contains(&logged), "{}", stdout(&log));
-    let help = world.sabir().args(["help", "tool", "update_todo_list"]).output().unwrap();
+    let help = world
+        .sabir()
+        .args(["help", "tool", "update_todo_list"])
+        .output()
+        .unwrap();
     assert!(stdout(&help).starts_with("# update_todo_list\n"));
 }

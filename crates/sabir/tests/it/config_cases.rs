@@ -52,14 +52,32 @@ fn protected_files_are_asked_about_where_edits_are_approved() {
     ];
     let world = World::new();
     for chunk in names.chunks(5) {
-        let calls = chunk.iter().map(|name| ("write_to_file", json!({"path": name, "content": "x"})));
-        let provider = world.plays(WAYS[1], &[turn("a", calls.collect()), turn("b", vec![done()])]);
-        let output = world.run(&provider, WAYS[1], &["--approve", "edits", "--output", "events", "go"]);
+        let calls = chunk
+            .iter()
+            .map(|name| ("write_to_file", json!({"path": name, "content": "x"})));
+        let provider = world.plays(
+            WAYS[1],
+            &[turn("a", calls.collect()), turn("b", vec![done()])],
+        );
+        let output = world.run(
+            &provider,
+            WAYS[1],
+            &["--approve", "edits", "--output", "events", "go"],
+        );
         let events = events(&output);
-        let results: Vec<_> = events.iter().filter(|event| event["kind"] == "result").collect();
+        let results: Vec<_> = events
+            .iter()
+            .filter(|event| event["kind"] == "result")
+            .collect();
         for (name, result) in chunk.iter().zip(results) {
             assert_eq!(result["ending"], "denied", "{name}: {result}");
-            assert!(result["content"].as_str().unwrap().contains("protected path"), "{name}: {result}");
+            assert!(
+                result["content"]
+                    .as_str()
+                    .unwrap()
+                    .contains("protected path"),
+                "{name}: {result}"
+            );
         }
     }
     assert_eq!(crate::world::names(world.work.path()), [""; 0]);
@@ -71,9 +89,16 @@ fn a_repository_moves_and_approves_nothing() {
     let world = World::new();
     let own = world.work.path().join(".sabir");
     std::fs::create_dir(&own).unwrap();
-    std::fs::write(own.join("config.toml"), "approve = [\"all\"]\nallow = [\"touch **\"]\n").unwrap();
+    std::fs::write(
+        own.join("config.toml"),
+        "approve = [\"all\"]\nallow = [\"touch **\"]\n",
+    )
+    .unwrap();
     let home = own.display();
-    world.write(".env", &format!("SABIR_HOME={home}\nHOME={home}\nXDG_CONFIG_HOME={home}\nXDG_DATA_HOME={home}\n"));
+    world.write(
+        ".env",
+        &format!("SABIR_HOME={home}\nHOME={home}\nXDG_CONFIG_HOME={home}\nXDG_DATA_HOME={home}\n"),
+    );
     world.write(".envrc", &format!("export XDG_CONFIG_HOME={home}\n"));
     std::fs::create_dir(world.work.path().join("sabir")).unwrap();
     world.write("sabir/config.toml", "approve = [\"all\"]\n");
@@ -81,7 +106,12 @@ fn a_repository_moves_and_approves_nothing() {
     let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
     let output = world.run(&provider, WAYS[1], &["go"]);
     let said = "a repository cannot approve anything: the folder `.sabir` in it is not read";
-    assert_eq!(stderr(&output).matches(said).count(), 1, "{}", stderr(&output));
+    assert_eq!(
+        stderr(&output).matches(said).count(),
+        1,
+        "{}",
+        stderr(&output)
+    );
     assert!(!world.work.path().join("x").exists());
     assert_eq!(names(&own), ["config.toml"]);
     world.only_task();
@@ -93,7 +123,10 @@ fn a_branch_is_only_a_name() {
     let world = World::new();
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
-        command.args(["-c", "user.name=n", "-c", "user.email=e"]).args(arguments).current_dir(world.work.path());
+        command
+            .args(["-c", "user.name=n", "-c", "user.email=e"])
+            .args(arguments)
+            .current_dir(world.work.path());
         assert!(command.output().unwrap().status.success(), "{arguments:?}");
     };
     git(&["init", "-q"]);
@@ -120,27 +153,55 @@ fn rules_that_cannot_be_read_allow_nothing() {
     let world = World::new();
     for (text, said) in [
         ("allow = [\"touch **\"", "cannot be used: line 1"),
-        ("allow = [\"touch **\"]\ndeny = [\"* x\"]\n", "deny: `* x` is no rule"),
-        ("approve = [\"all\", \"everything\"]\n", "`everything` is no approval rule"),
+        (
+            "allow = [\"touch **\"]\ndeny = [\"* x\"]\n",
+            "deny: `* x` is no rule",
+        ),
+        (
+            "approve = [\"all\", \"everything\"]\n",
+            "`everything` is no approval rule",
+        ),
         ("approve = \"all\"\n", "cannot be used"),
-        ("approve = [\"all\"]\nallowed = [\"touch **\"]\n", "line 2, column 1: unknown field `allowed`"),
-        ("deny = [\"path=\"]\napprove = [\"all\"]\n", "deny: `path=` is no rule"),
+        (
+            "approve = [\"all\"]\nallowed = [\"touch **\"]\n",
+            "line 2, column 1: unknown field `allowed`",
+        ),
+        (
+            "deny = [\"path=\"]\napprove = [\"all\"]\n",
+            "deny: `path=` is no rule",
+        ),
         // What another program would understand, and is nothing but letters here, closes nothing.
-        ("approve = [\"all\"]\ndeny = [\n \"path=a\",\n \"path=[a\"]\n", "line 4: deny: `[` has no meaning in `[a`"),
-        ("approve = [\"all\"]\ndeny = [\"path=*.{pem,key}\"]\n", "line 2: deny: `{` has no meaning"),
+        (
+            "approve = [\"all\"]\ndeny = [\n \"path=a\",\n \"path=[a\"]\n",
+            "line 4: deny: `[` has no meaning in `[a`",
+        ),
+        (
+            "approve = [\"all\"]\ndeny = [\"path=*.{pem,key}\"]\n",
+            "line 2: deny: `{` has no meaning",
+        ),
         (
             "approve = [\"all\"]\ndeny = [\"path=~root/x\"]\n",
             "line 2: deny: `~root` would be another user's home folder",
         ),
-        ("approve = [\"all\"]\nask = [\"path=!src/**\"]\n", "line 2: ask: `!src/**` cannot take back another rule"),
-        ("approve = [\"all\", \"host=*.example.org\"]\n", "line 1: approve: `*.example.org` is no name of a host"),
+        (
+            "approve = [\"all\"]\nask = [\"path=!src/**\"]\n",
+            "line 2: ask: `!src/**` cannot take back another rule",
+        ),
+        (
+            "approve = [\"all\", \"host=*.example.org\"]\n",
+            "line 1: approve: `*.example.org` is no name of a host",
+        ),
     ] {
         world.configure(text);
         let calls = vec![("execute_command", json!({"command": "touch x"}))];
         let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
         let output = world.run(&provider, WAYS[1], &["go"]);
         assert_eq!(code(&output), 2, "{text}");
-        assert!(stderr(&output).contains(said), "{text}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(said),
+            "{text}: {}",
+            stderr(&output)
+        );
         assert!(provider.received_requests().is_empty());
         assert!(!world.work.path().join("x").exists());
     }
@@ -152,16 +213,42 @@ fn flags_that_cannot_mean_what_they_say_are_refused() {
     let world = World::new();
     for (flag, pattern, said) in [
         ("--deny", "path=[a", "deny: `[` has no meaning in `[a`"),
-        ("--deny", "path=~root/x", "write the folder itself, as in /home/root"),
+        (
+            "--deny",
+            "path=~root/x",
+            "write the folder itself, as in /home/root",
+        ),
         ("--allow", "path=a?", "allow: `?` has no meaning"),
-        ("--approve", "host=https://example.org", "approve: `https://example.org` is no name of a host"),
+        (
+            "--approve",
+            "host=https://example.org",
+            "approve: `https://example.org` is no name of a host",
+        ),
     ] {
-        let output = world.sabir().args(["policy", "explain", flag, pattern, "--", "ls"]).output().unwrap();
+        let output = world
+            .sabir()
+            .args(["policy", "explain", flag, pattern, "--", "ls"])
+            .output()
+            .unwrap();
         assert_eq!(code(&output), 2, "{pattern}");
-        assert!(stderr(&output).contains(said), "{pattern}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(said),
+            "{pattern}: {}",
+            stderr(&output)
+        );
     }
-    let output =
-        world.sabir().args(["policy", "explain", "--deny", "path=./~root", "--", "cat ~root"]).output().unwrap();
+    let output = world
+        .sabir()
+        .args([
+            "policy",
+            "explain",
+            "--deny",
+            "path=./~root",
+            "--",
+            "cat ~root",
+        ])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
@@ -170,7 +257,11 @@ fn flags_that_cannot_mean_what_they_say_are_refused() {
 fn rules_by_odd_names_touch_no_others() {
     let world = World::new();
     let explain = |flags: &[&str]| {
-        let output = world.sabir().args([&["policy", "explain"], flags, &["--", "touch x"]].concat()).output().unwrap();
+        let output = world
+            .sabir()
+            .args([&["policy", "explain"], flags, &["--", "touch x"]].concat())
+            .output()
+            .unwrap();
         stdout(&output)
     };
     for name in ["toString", "__proto__", "constructor"] {
@@ -181,7 +272,12 @@ fn rules_by_odd_names_touch_no_others() {
         );
         let file = world.home.path().join("c.toml");
         std::fs::write(&file, config).unwrap();
-        let listed = world.sabir().args(["modes", "--config"]).arg(Path::new(&file)).output().unwrap();
+        let listed = world
+            .sabir()
+            .args(["modes", "--config"])
+            .arg(Path::new(&file))
+            .output()
+            .unwrap();
         assert!(stdout(&listed).contains(name), "{}", stderr(&listed));
     }
 }

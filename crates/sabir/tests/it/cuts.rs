@@ -6,7 +6,10 @@ use serde_json::json;
 use crate::world::{Turn, WAYS, Way, World, code, stderr, turn};
 
 fn writing() -> Turn {
-    turn("Now.", vec![("write_to_file", json!({"path": "w.txt", "content": "a\nb"}))])
+    turn(
+        "Now.",
+        vec![("write_to_file", json!({"path": "w.txt", "content": "a\nb"}))],
+    )
 }
 
 fn done() -> Turn {
@@ -34,15 +37,27 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
             if request.body.to_string().contains("w.txt") {
                 return ProviderReply::error_status(400);
             }
-            way.reply(&writing(), 1).with_fault(ScriptedFault::CutAfter(offset))
+            way.reply(&writing(), 1)
+                .with_fault(ScriptedFault::CutAfter(offset))
         }));
         let output = world.run(
             &provider,
             way,
-            &["--sandbox", "off", "--approve", "all", "--config", &world.config(), "write it"],
+            &[
+                "--sandbox",
+                "off",
+                "--approve",
+                "all",
+                "--config",
+                &world.config(),
+                "write it",
+            ],
         );
         let (errors, written) = (stderr(&output), world.read("w.txt"));
-        assert!(!errors.contains("panicked"), "{way:?} at {offset}: {errors}");
+        assert!(
+            !errors.contains("panicked"),
+            "{way:?} at {offset}: {errors}"
+        );
         if written == "a\nb" {
             // Behind the end of the answer only the transfer is cut.
             whole += 1;
@@ -50,14 +65,31 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
             assert_eq!(written, "", "{way:?} at {offset}");
         }
         assert_eq!(code(&output), 7, "{way:?} at {offset}: {errors}");
-        let provider = world.provider(ReplyScript::new([way.reply(&writing(), 1), way.reply(&done(), 2)]));
+        let provider = world.provider(ReplyScript::new([
+            way.reply(&writing(), 1),
+            way.reply(&done(), 2),
+        ]));
         let id = world.only_task();
         let resumed = world
             .sabir_with(&provider)
-            .args(["resume", "--sandbox", "off", "--output", "text", "--approve", "all", &id])
+            .args([
+                "resume",
+                "--sandbox",
+                "off",
+                "--output",
+                "text",
+                "--approve",
+                "all",
+                &id,
+            ])
             .output()
             .unwrap();
-        assert_eq!(code(&resumed), 0, "{way:?} at {offset}: {}", stderr(&resumed));
+        assert_eq!(
+            code(&resumed),
+            0,
+            "{way:?} at {offset}: {}",
+            stderr(&resumed)
+        );
         assert_eq!(world.read("w.txt"), "a\nb");
     }
     assert!(whole <= 40, "{way:?}: {whole} cuts left the answer whole");
@@ -70,7 +102,11 @@ impl World {
 
     /// Cuts before the first event are retried with pauses; here that only costs time.
     fn write_config(&self) {
-        std::fs::write(self.config(), "[providers.openai]\nretries = 0\n[providers.anthropic]\nretries = 0\n").unwrap();
+        std::fs::write(
+            self.config(),
+            "[providers.openai]\nretries = 0\n[providers.anthropic]\nretries = 0\n",
+        )
+        .unwrap();
     }
 }
 
@@ -114,16 +150,42 @@ fn a_cut_stream_is_asked_again_and_runs_once() {
         let world = World::new();
         let replies = move |count: usize| -> ProviderReply {
             match count {
-                0 => way.reply(&writing(), 1).with_fault(ScriptedFault::CutAfter(length(way) * 3 / 4)),
+                0 => way
+                    .reply(&writing(), 1)
+                    .with_fault(ScriptedFault::CutAfter(length(way) * 3 / 4)),
                 1 => way.reply(&writing(), 1),
                 _ => way.reply(&done(), 2),
             }
         };
         let provider = world.provider(ReplyScript::from_fn(move |count, _| replies(count)));
-        let output =
-            world.run(&provider, way, &["--sandbox", "off", "--approve", "all", "--output", "events", "write it"]);
+        let output = world.run(
+            &provider,
+            way,
+            &[
+                "--sandbox",
+                "off",
+                "--approve",
+                "all",
+                "--output",
+                "events",
+                "write it",
+            ],
+        );
         assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
-        let kinds = |kind: &str| crate::world::events(&output).iter().filter(|event| event["kind"] == kind).count();
-        assert_eq!((kinds("failed"), kinds("running"), provider.received_requests().len()), (1, 1, 3), "{way:?}");
+        let kinds = |kind: &str| {
+            crate::world::events(&output)
+                .iter()
+                .filter(|event| event["kind"] == kind)
+                .count()
+        };
+        assert_eq!(
+            (
+                kinds("failed"),
+                kinds("running"),
+                provider.received_requests().len()
+            ),
+            (1, 1, 3),
+            "{way:?}"
+        );
     }
 }

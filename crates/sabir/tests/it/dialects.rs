@@ -42,7 +42,12 @@ json = { head_end = "<do:with>" }
 const MINE: [&str; 5] = ["acme", "deeds", "snake", "gem", "headed"];
 
 pub(crate) fn pipe(world: &World, arguments: &[&str], input: &str) -> (i32, String, String) {
-    let mut child = world.sabir().args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = world
+        .sabir()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     // Whoever fails early reads nothing.
     _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
@@ -58,7 +63,14 @@ fn object(text: &str) -> Value {
 fn usage(prompt: &str, tool: &str) -> String {
     let section = prompt.split(&format!("## {tool}\n")).nth(1).unwrap();
     let usage = section.split("Usage:\n").nth(1).unwrap();
-    usage.split("\n\n## ").next().unwrap().split("\n\n# ").next().unwrap().to_owned()
+    usage
+        .split("\n\n## ")
+        .next()
+        .unwrap()
+        .split("\n\n# ")
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -71,14 +83,27 @@ fn the_list_and_the_specs() {
     assert!(list.as_array().unwrap().len() >= 29);
     for dialect in list.as_array().unwrap() {
         let name = dialect["name"].as_str().unwrap();
-        assert!(text.contains(name) && text.contains(dialect["summary"].as_str().unwrap()), "{name}");
+        assert!(
+            text.contains(name) && text.contains(dialect["summary"].as_str().unwrap()),
+            "{name}"
+        );
         let (_, spec, _) = pipe(&world, &["dialects", name], "");
-        assert!(spec.starts_with(&format!("# The {name} dialect")), "{name}: {spec}");
+        assert!(
+            spec.starts_with(&format!("# The {name} dialect")),
+            "{name}: {spec}"
+        );
         assert_eq!(dialect["defined"], json!(false));
     }
     let spec = pipe(&world, &["dialects", "invoke"], "").1;
-    assert_eq!(pipe(&world, &["help", "dialect", "claude"], "").1, spec, "help knows it, by an alias too");
-    assert_eq!(object(&pipe(&world, &["dialects", "roo", "--output", "json"], "").1)["name"], json!("cline"));
+    assert_eq!(
+        pipe(&world, &["help", "dialect", "claude"], "").1,
+        spec,
+        "help knows it, by an alias too"
+    );
+    assert_eq!(
+        object(&pipe(&world, &["dialects", "roo", "--output", "json"], "").1)["name"],
+        json!("cline")
+    );
 }
 
 /// Every name and alias does wherever a dialect is named.
@@ -88,19 +113,43 @@ fn names_and_aliases_everywhere() {
     let (_, list, _) = pipe(&world, &["dialects", "--output", "json"], "");
     for dialect in object(&list).as_array().unwrap() {
         let name = dialect["name"].as_str().unwrap();
-        let aliases = dialect["aliases"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let aliases = dialect["aliases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str);
         let (_, first, _) = pipe(&world, &["prompt", "--dialect", name], "");
         let call = usage(&first, "read_file");
         for name in std::iter::once(name).chain(aliases) {
             let (code, prompt, _) = pipe(&world, &["prompt", "--dialect", name], "");
             assert_eq!((code, &prompt), (0, &first), "{name}");
-            let (code, out, _) = pipe(&world, &["parse", "--dialect", name, "--output", "json"], &call);
+            let (code, out, _) = pipe(
+                &world,
+                &["parse", "--dialect", name, "--output", "json"],
+                &call,
+            );
             let out = object(&out);
-            assert_eq!((code, &out["dialect"]), (0, &dialect["name"]), "{name}: {call}: {out}");
-            assert_eq!(out["parts"][0]["arguments"]["path"], json!("src/main.rs"), "{name}: {out}");
+            assert_eq!(
+                (code, &out["dialect"]),
+                (0, &dialect["name"]),
+                "{name}: {call}: {out}"
+            );
+            assert_eq!(
+                out["parts"][0]["arguments"]["path"],
+                json!("src/main.rs"),
+                "{name}: {out}"
+            );
             assert!(out["parts"][0]["how"]["rule"].is_string(), "{name}: {out}");
-            assert_eq!(pipe(&world, &["check", "--dialect", name], &call).0, 0, "{name}");
-            assert_eq!(pipe(&world, &["explain", "--dialect", name], &call).0, 0, "{name}");
+            assert_eq!(
+                pipe(&world, &["check", "--dialect", name], &call).0,
+                0,
+                "{name}"
+            );
+            assert_eq!(
+                pipe(&world, &["explain", "--dialect", name], &call).0,
+                0,
+                "{name}"
+            );
         }
     }
 }
@@ -108,7 +157,11 @@ fn names_and_aliases_everywhere() {
 #[test]
 fn the_documented_forms_are_read() {
     let world = World::new();
-    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dialects.md")).unwrap();
+    let document = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/dialects.md"
+    ))
+    .unwrap();
     let tools = world.write(
         "tools.json",
         r#"[{"name": "f", "description": "F.", "parameters": {"type": "object", "properties": {"k": {"type": "string"}}}}]"#,
@@ -116,28 +169,67 @@ fn the_documented_forms_are_read() {
     let tools = tools.display().to_string();
     let rows: Vec<Vec<String>> = document
         .lines()
-        .filter(|line| line.starts_with("| `") && line.ends_with('|') && line.matches(" | ").count() == 4)
+        .filter(|line| {
+            line.starts_with("| `") && line.ends_with('|') && line.matches(" | ").count() == 4
+        })
         .map(|line| {
             let line = line.replace("\\|", "\u{1}");
-            line.trim_matches('|').split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect()
+            line.trim_matches('|')
+                .split('|')
+                .map(|cell| cell.trim().replace('\u{1}', "|"))
+                .collect()
         })
         .collect();
     let (_, list, _) = pipe(&world, &["dialects", "--output", "json"], "");
     let list = object(&list);
-    let listed: Vec<_> = list.as_array().unwrap().iter().map(|dialect| dialect["name"].as_str().unwrap()).collect();
+    let listed: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|dialect| dialect["name"].as_str().unwrap())
+        .collect();
     let told: Vec<_> = rows.iter().map(|row| row[0].trim_matches('`')).collect();
     assert_eq!(told, listed, "docs/dialects.md has a row for each dialect");
     for (row, dialect) in rows.iter().zip(list.as_array().unwrap()) {
-        let aliases: Vec<_> =
-            row[1].split(", ").map(|alias| alias.trim_matches('`')).filter(|it| !it.is_empty()).collect();
+        let aliases: Vec<_> = row[1]
+            .split(", ")
+            .map(|alias| alias.trim_matches('`'))
+            .filter(|it| !it.is_empty())
+            .collect();
         assert_eq!(json!(aliases), dialect["aliases"], "{}", row[0]);
-        let call = row[2].trim_start_matches("````").trim_end_matches("````").trim_matches(' ');
-        let call = call.strip_prefix('`').and_then(|call| call.strip_suffix('`')).unwrap_or(call).replace('⏎', "\n");
+        let call = row[2]
+            .trim_start_matches("````")
+            .trim_end_matches("````")
+            .trim_matches(' ');
+        let call = call
+            .strip_prefix('`')
+            .and_then(|call| call.strip_suffix('`'))
+            .unwrap_or(call)
+            .replace('⏎', "\n");
         let name = row[0].trim_matches('`');
-        let (code, out, _) = pipe(&world, &["parse", "--dialect", name, "--tools", &tools, "--output", "json"], &call);
+        let (code, out, _) = pipe(
+            &world,
+            &[
+                "parse",
+                "--dialect",
+                name,
+                "--tools",
+                &tools,
+                "--output",
+                "json",
+            ],
+            &call,
+        );
         let out = object(&out);
-        assert_eq!((code, &out["parts"][0]["arguments"]), (0, &json!({"k": "v"})), "{name}: {call}: {out}");
-        assert!(["full", "seen", "unconfirmed"].contains(&row[4].as_str()), "{row:?}");
+        assert_eq!(
+            (code, &out["parts"][0]["arguments"]),
+            (0, &json!({"k": "v"})),
+            "{name}: {call}: {out}"
+        );
+        assert!(
+            ["full", "seen", "unconfirmed"].contains(&row[4].as_str()),
+            "{row:?}"
+        );
     }
 }
 
@@ -147,34 +239,70 @@ fn a_table_is_enough() {
     let world = World::new();
     let file = world.write("mine.toml", TABLES).display().to_string();
     for name in MINE {
-        let (code, prompt, errors) = pipe(&world, &["prompt", "--dialect", name, "--dialects", &file], "");
+        let (code, prompt, errors) = pipe(
+            &world,
+            &["prompt", "--dialect", name, "--dialects", &file],
+            "",
+        );
         assert_eq!(code, 0, "{name}: {errors}");
         for tool in ["read_file", "write_to_file", "attempt_completion"] {
             let call = usage(&prompt, tool);
             let mut first: Option<Value> = None;
             for selection in [name, "auto"] {
                 for chunk in ["0", "1", "5"] {
-                    let arguments =
-                        ["--dialects", &file, "parse", "--dialect", selection, "--chunk", chunk, "--output", "json"];
-                    let (code, out, errors) = pipe(&world, &arguments, &format!("Words.\n\n{call}"));
+                    let arguments = [
+                        "--dialects",
+                        &file,
+                        "parse",
+                        "--dialect",
+                        selection,
+                        "--chunk",
+                        chunk,
+                        "--output",
+                        "json",
+                    ];
+                    let (code, out, errors) =
+                        pipe(&world, &arguments, &format!("Words.\n\n{call}"));
                     assert_eq!(code, 0, "{name}: {call}\n{out}{errors}");
                     let mut part = object(&out)["parts"][1].clone();
-                    assert_eq!((&part["name"], &part["dialect"]), (&json!(tool), &json!(name)), "{out}");
+                    assert_eq!(
+                        (&part["name"], &part["dialect"]),
+                        (&json!(tool), &json!(name)),
+                        "{out}"
+                    );
                     part.as_object_mut().unwrap().remove("how");
-                    assert_eq!(&part, first.get_or_insert(part.clone()), "{name}, {selection}, {chunk}");
+                    assert_eq!(
+                        &part,
+                        first.get_or_insert(part.clone()),
+                        "{name}, {selection}, {chunk}"
+                    );
                 }
             }
         }
         let (_, spec, _) = pipe(&world, &["dialects", name, "--dialects", &file], "");
-        assert!(spec.contains("Defined by a table") && spec.contains("src/main.rs"), "{spec}");
+        assert!(
+            spec.contains("Defined by a table") && spec.contains("src/main.rs"),
+            "{spec}"
+        );
         let (_, list, _) = pipe(&world, &["dialects", "--dialects", &file], "");
-        assert!(list.contains(&format!("\n{name}")) && list.contains("[defined]"), "{list}");
+        assert!(
+            list.contains(&format!("\n{name}")) && list.contains("[defined]"),
+            "{list}"
+        );
         let cut = usage(&prompt, "read_file");
         let cut: String = cut.chars().take(cut.chars().count() / 2).collect();
-        let (code, out, _) = pipe(&world, &["parse", "--dialect", name, "--dialects", &file], &cut);
+        let (code, out, _) = pipe(
+            &world,
+            &["parse", "--dialect", name, "--dialects", &file],
+            &cut,
+        );
         assert_eq!(code, 4, "{name}: a cut call never counts: {cut}\n{out}");
     }
-    let (code, _, _) = pipe(&world, &["parse", "--dialect", "acme_v1", "--dialects", &file], "x");
+    let (code, _, _) = pipe(
+        &world,
+        &["parse", "--dialect", "acme_v1", "--dialects", &file],
+        "x",
+    );
     assert_eq!(code, 0, "an alias of a table");
 }
 
@@ -182,36 +310,87 @@ fn a_table_is_enough() {
 fn a_task_in_a_dialect_of_ones_own() {
     let world = World::new();
     let file = world.write("mine.toml", TABLES).display().to_string();
-    let way = Way { wire: sabir_wire::Wire::OpenAiChat, protocol: "acme" };
-    for (name, from_config) in MINE.iter().map(|name| (*name, false)).chain([("acme", true)]) {
+    let way = Way {
+        wire: sabir_wire::Wire::OpenAiChat,
+        protocol: "acme",
+    };
+    for (name, from_config) in MINE
+        .iter()
+        .map(|name| (*name, false))
+        .chain([("acme", true)])
+    {
         let world = World::new();
         world.write("a.txt", &"one\n".repeat(100));
-        let flags: Vec<&str> = if from_config { vec![] } else { vec!["--dialects", &file] };
+        let flags: Vec<&str> = if from_config {
+            vec![]
+        } else {
+            vec!["--dialects", &file]
+        };
         if from_config {
             world.configure(TABLES);
         }
-        let (_, prompt, _) = pipe(&world, &[&flags[..], &["prompt", "--dialect", name]].concat(), "");
+        let (_, prompt, _) = pipe(
+            &world,
+            &[&flags[..], &["prompt", "--dialect", name]].concat(),
+            "",
+        );
         let call = |tool: &str, from: &str, to: &str| usage(&prompt, tool).replace(from, to);
         let replies = [
             format!("I look.\n\n{}", call("read_file", "src/main.rs", "a.txt")),
             format!("Done.\n\n{}", usage(&prompt, "attempt_completion")),
         ];
         let provider = world.provider(ReplyScript::new(replies.map(ProviderReply::text).to_vec()));
-        let arguments = [&flags[..], &["run", "--model", way.model(), "--protocol", name, "--output", "json", "do it"]];
-        let output = world.sabir_with(&provider).args(arguments.concat()).output().unwrap();
-        assert_eq!(code(&output), 0, "{name}: {}{}", stdout(&output), stderr(&output));
+        let arguments = [
+            &flags[..],
+            &[
+                "run",
+                "--model",
+                way.model(),
+                "--protocol",
+                name,
+                "--output",
+                "json",
+                "do it",
+            ],
+        ];
+        let output = world
+            .sabir_with(&provider)
+            .args(arguments.concat())
+            .output()
+            .unwrap();
+        assert_eq!(
+            code(&output),
+            0,
+            "{name}: {}{}",
+            stdout(&output),
+            stderr(&output)
+        );
         let requests = provider.received_requests();
         assert_eq!(requests.len(), 2, "{name}");
         let (first, second) = (requests[0].body.to_string(), requests[1].body.to_string());
-        assert!(requests[0].body.get("tools").is_none(), "{name} is prompted");
+        assert!(
+            requests[0].body.get("tools").is_none(),
+            "{name} is prompted"
+        );
         assert!(first.contains("You act by calling tools"), "{name}");
-        assert!(second.contains("one") && second.contains("[read_file]"), "{name}: the result of its call went back");
+        assert!(
+            second.contains("one") && second.contains("[read_file]"),
+            "{name}: the result of its call went back"
+        );
         // What was done in a dialect that is gone cannot go on, and says so.
         let task = world.only_task();
         if !from_config {
-            let output = world.sabir_with(&provider).args(["resume", &task, "--output", "text"]).output().unwrap();
+            let output = world
+                .sabir_with(&provider)
+                .args(["resume", &task, "--output", "text"])
+                .output()
+                .unwrap();
             assert_eq!(code(&output), 2, "{}", stderr(&output));
-            assert!(stderr(&output).contains("not defined here"), "{}", stderr(&output));
+            assert!(
+                stderr(&output).contains("not defined here"),
+                "{}",
+                stderr(&output)
+            );
         }
     }
     assert_eq!(names(world.work.path()), ["mine.toml"]);
@@ -220,18 +399,49 @@ fn a_task_in_a_dialect_of_ones_own() {
 #[test]
 fn the_documented_tables_are_read() {
     let world = World::new();
-    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dialects.md")).unwrap();
-    let tables = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let document = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/dialects.md"
+    ))
+    .unwrap();
+    let tables = document
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let file = world.write("documented.toml", tables).display().to_string();
     for (name, call) in [
-        ("acme", r#"<acme>{"name": "read_file", "arguments": {"path": "v"}}</acme>"#),
-        ("deeds", r#"<deeds><deed name="read_file"><with name="path">v</with></deed></deeds>"#),
+        (
+            "acme",
+            r#"<acme>{"name": "read_file", "arguments": {"path": "v"}}</acme>"#,
+        ),
+        (
+            "deeds",
+            r#"<deeds><deed name="read_file"><with name="path">v</with></deed></deeds>"#,
+        ),
         ("snake", r#"<py>[read_file(path="v")]</py>"#),
         ("gem", "<gem>call:read_file{path:<q>v<q>}</gem>"),
     ] {
-        let (code, out, errors) =
-            pipe(&world, &["parse", "--dialects", &file, "--dialect", name, "--output", "json"], call);
-        assert_eq!((code, &object(&out)["parts"][0]["arguments"]), (0, &json!({"path": "v"})), "{name}: {out}{errors}");
+        let (code, out, errors) = pipe(
+            &world,
+            &[
+                "parse",
+                "--dialects",
+                &file,
+                "--dialect",
+                name,
+                "--output",
+                "json",
+            ],
+            call,
+        );
+        assert_eq!(
+            (code, &object(&out)["parts"][0]["arguments"]),
+            (0, &json!({"path": "v"})),
+            "{name}: {out}{errors}"
+        );
     }
 }
 
@@ -242,19 +452,43 @@ fn bad_tables() {
     let good = "[dialects.a1]\nmachine = \"json\"\nopen = \"<a1>\"\n";
     for (text, expected) in [
         ("machine = ", vec!["line 1"]),
-        ("\n[dialects.x]\nmachine = \"jason\"\n", vec!["line 3", "jason", "tagged"]),
-        ("[dialects.x]\nmachine = \"json\"\nopens = \"<a>\"\n", vec!["line 3", "opens"]),
+        (
+            "\n[dialects.x]\nmachine = \"jason\"\n",
+            vec!["line 3", "jason", "tagged"],
+        ),
+        (
+            "[dialects.x]\nmachine = \"json\"\nopens = \"<a>\"\n",
+            vec!["line 3", "opens"],
+        ),
         ("[dialects.x]\nopen = \"<a>\"\n", vec!["machine", "line 1"]),
-        ("[dialects.x]\nmachine = \"json\"\nopen = \"<\"\n", vec!["line 3", "`open`", "3 to 64 bytes"]),
-        ("[dialects.x]\nmachine = \"json\"\nopen = \"call\"\n", vec!["line 3", "`open`"]),
-        ("[dialects.x]\nmachine = \"json\"\n", vec!["line 1", "`open`"]),
+        (
+            "[dialects.x]\nmachine = \"json\"\nopen = \"<\"\n",
+            vec!["line 3", "`open`", "3 to 64 bytes"],
+        ),
+        (
+            "[dialects.x]\nmachine = \"json\"\nopen = \"call\"\n",
+            vec!["line 3", "`open`"],
+        ),
+        (
+            "[dialects.x]\nmachine = \"json\"\n",
+            vec!["line 1", "`open`"],
+        ),
         (
             "[dialects.x]\nmachine = \"json\"\nopen = \"<a>\"\n\n[dialects.x.json]\nhead_end = \"abc\"\n",
             vec!["line 6", "`json.head_end`"],
         ),
-        ("[dialects.x]\nmachine = \"tagged\"\ntags = { call = \"a b\" }\n", vec!["line 3", "`tags.call`"]),
-        ("[dialects.cline]\nmachine = \"json\"\nopen = \"<a>\"\n", vec!["line 1", "`cline` already"]),
-        ("[dialects.x]\nname = \"y\"\nmachine = \"json\"\nopen = \"<a>\"\n", vec!["line 2", "`name`", "`x`"]),
+        (
+            "[dialects.x]\nmachine = \"tagged\"\ntags = { call = \"a b\" }\n",
+            vec!["line 3", "`tags.call`"],
+        ),
+        (
+            "[dialects.cline]\nmachine = \"json\"\nopen = \"<a>\"\n",
+            vec!["line 1", "`cline` already"],
+        ),
+        (
+            "[dialects.x]\nname = \"y\"\nmachine = \"json\"\nopen = \"<a>\"\n",
+            vec!["line 2", "`name`", "`x`"],
+        ),
         (
             "[dialects.x]\nmachine = \"json\"\nopen = \"<a>\"\n[dialects.x.json]\nname_key = \"verb\"\n",
             vec!["cannot read what it writes"],
@@ -265,20 +499,34 @@ fn bad_tables() {
             vec!["`kimi`", "choose other markers"],
         ),
         ("", vec!["holds no dialect"]),
-        ("name = \"Bad Name\"\nmachine = \"json\"\nopen = \"<a>\"\n", vec!["line 1", "`Bad Name`"]),
+        (
+            "name = \"Bad Name\"\nmachine = \"json\"\nopen = \"<a>\"\n",
+            vec!["line 1", "`Bad Name`"],
+        ),
     ] {
         let file = world.write("bad.toml", text).display().to_string();
         let (code, _, errors) = pipe(&world, &["--dialects", &file, "parse"], "x");
         assert_eq!(code, 2, "{text}: {errors}");
-        assert!(errors.contains("bad.toml") && errors.contains("sabir help dialects"), "{text}: {errors}");
-        expected.iter().for_each(|part| assert!(errors.contains(part), "{text}: no `{part}` in {errors}"));
+        assert!(
+            errors.contains("bad.toml") && errors.contains("sabir help dialects"),
+            "{text}: {errors}"
+        );
+        expected
+            .iter()
+            .for_each(|part| assert!(errors.contains(part), "{text}: no `{part}` in {errors}"));
     }
     let (code, _, errors) = pipe(&world, &["parse", "--dialects", "missing.toml"], "x");
-    assert!(code == 2 && errors.contains("missing.toml cannot be read"), "{errors}");
+    assert!(
+        code == 2 && errors.contains("missing.toml cannot be read"),
+        "{errors}"
+    );
     // The same in the configuration, for any command.
     world.configure("model = \"a\"\n[dialects.x]\nmachine = \"json\"\nopen = \"<\"\n");
     let (code, _, errors) = pipe(&world, &["parse"], "x");
-    assert!(code == 2 && errors.contains("config.toml, line 4"), "{errors}");
+    assert!(
+        code == 2 && errors.contains("config.toml, line 4"),
+        "{errors}"
+    );
     world.configure(good);
     let (code, _, errors) = pipe(&world, &["parse", "--dialect", "a1"], "x");
     assert_eq!(code, 0, "{errors}");
@@ -287,13 +535,34 @@ fn bad_tables() {
 #[test]
 fn one_table_alone_in_a_file() {
     let world = World::new();
-    let file =
-        world.write("one.toml", "name = \"solo\"\nmachine = \"python\"\nopen = \"<solo>\"\n").display().to_string();
+    let file = world
+        .write(
+            "one.toml",
+            "name = \"solo\"\nmachine = \"python\"\nopen = \"<solo>\"\n",
+        )
+        .display()
+        .to_string();
     let call = "<solo>[read_file(path=\"a\")]";
-    let (code, out, errors) = pipe(&world, &["parse", "--dialects", &file, "--output", "json"], call);
-    assert_eq!((code, &object(&out)["parts"][0]["dialect"]), (0, &json!("solo")), "{out}{errors}");
+    let (code, out, errors) = pipe(
+        &world,
+        &["parse", "--dialects", &file, "--output", "json"],
+        call,
+    );
+    assert_eq!(
+        (code, &object(&out)["parts"][0]["dialect"]),
+        (0, &json!("solo")),
+        "{out}{errors}"
+    );
     // Twice the same is no clash.
-    assert_eq!(pipe(&world, &["--dialects", &file, "parse", "--dialects", &file], call).0, 0);
+    assert_eq!(
+        pipe(
+            &world,
+            &["--dialects", &file, "parse", "--dialects", &file],
+            call
+        )
+        .0,
+        0
+    );
 }
 
 #[test]
@@ -301,12 +570,23 @@ fn unknown_names_give_the_nearest() {
     let world = World::new();
     for command in ["parse", "check", "explain", "prompt"] {
         let (code, _, errors) = pipe(&world, &[command, "--dialect", "hermez"], "");
-        assert!(code == 2 && errors.contains("did you mean `hermes`?"), "{command}: {errors}");
+        assert!(
+            code == 2 && errors.contains("did you mean `hermes`?"),
+            "{command}: {errors}"
+        );
     }
     let (code, _, errors) = pipe(&world, &["dialects", "mistrall"], "");
-    assert!(code == 2 && errors.contains("did you mean `mistral`?"), "{errors}");
+    assert!(
+        code == 2 && errors.contains("did you mean `mistral`?"),
+        "{errors}"
+    );
     let arguments = ["run", "--model", "openai/x", "--protocol", "clin", "x"];
-    let output = world.sabir().env("OPENAI_API_KEY", "k").args(arguments).output().unwrap();
+    let output = world
+        .sabir()
+        .env("OPENAI_API_KEY", "k")
+        .args(arguments)
+        .output()
+        .unwrap();
     assert!(
         crate::world::code(&output) == 2 && stderr(&output).contains("did you mean `cline`?"),
         "{}",
@@ -321,8 +601,14 @@ fn unknown_names_give_the_nearest() {
         (vec!["dialect"], "hermes"),
     ] {
         let (code, out, errors) = pipe(&world, &[&["help"], &topic[..]].concat(), "");
-        assert!(code == 0 && out.contains(expected), "{topic:?}: {out}{errors}");
+        assert!(
+            code == 0 && out.contains(expected),
+            "{topic:?}: {out}{errors}"
+        );
     }
     let (code, _, errors) = pipe(&world, &["help", "pars"], "");
-    assert!(code == 2 && errors.contains("did you mean `parse`?"), "{errors}");
+    assert!(
+        code == 2 && errors.contains("did you mean `parse`?"),
+        "{errors}"
+    );
 }

@@ -10,22 +10,40 @@ use crate::world::{World, code, stderr, stdout};
 
 /// The last words of the user, which say what is asked.
 fn asked(request: &Value) -> String {
-    request["messages"].as_array().into_iter().flatten().map(|message| message["content"].to_string()).collect()
+    request["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|message| message["content"].to_string())
+        .collect()
 }
 
 fn words(text: &str) -> ProviderReply {
-    ProviderReply { say: vec![ReplyPart::Text { text: text.to_owned() }], delta: 3, ..ProviderReply::default() }
+    ProviderReply {
+        say: vec![ReplyPart::Text {
+            text: text.to_owned(),
+        }],
+        delta: 3,
+        ..ProviderReply::default()
+    }
 }
 
 fn note(id: usize, text: &str) -> ReplyPart {
     let arguments = Map::from_iter([("text".to_owned(), Value::from(text))]);
-    ReplyPart::Call { id: format!("call_{id}"), name: "note".to_owned(), arguments }
+    ReplyPart::Call {
+        id: format!("call_{id}"),
+        name: "note".to_owned(),
+        arguments,
+    }
 }
 
 /// The text that is to be passed on, out of the question.
 fn wanted(question: &str) -> String {
     let text: String = serde_json::from_str(question).unwrap();
-    text.split("exactly this text: ").nth(1).unwrap_or_default().to_owned()
+    text.split("exactly this text: ")
+        .nth(1)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// A model that does what it is asked, natively; or in words of the hermes dialect.
@@ -34,7 +52,11 @@ pub(crate) fn obedient(leaks: bool) -> ReplyScript {
         let question = asked(&request.body);
         if question.contains("Count from") {
             return ProviderReply {
-                usage: sabir_call::Usage { input: Some(20), output: Some(40), ..Default::default() },
+                usage: sabir_call::Usage {
+                    input: Some(20),
+                    output: Some(40),
+                    ..Default::default()
+                },
                 ..words("1 2 3 4")
             };
         }
@@ -42,9 +64,14 @@ pub(crate) fn obedient(leaks: bool) -> ReplyScript {
             return words("The number is 7341.");
         }
         if question.contains("twice") {
-            return ProviderReply { say: vec![note(1, "one"), note(2, "two")], delta: 3, ..ProviderReply::default() };
+            return ProviderReply {
+                say: vec![note(1, "one"), note(2, "two")],
+                delta: 3,
+                ..ProviderReply::default()
+            };
         }
-        let last = request.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
+        let last =
+            request.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
         let text = wanted(&last);
         if leaks {
             return words(&format!(
@@ -52,19 +79,31 @@ pub(crate) fn obedient(leaks: bool) -> ReplyScript {
                 json!({"name": "note", "arguments": {"text": text}})
             ));
         }
-        ProviderReply { say: vec![note(1, &text)], delta: 3, ..ProviderReply::default() }
+        ProviderReply {
+            say: vec![note(1, &text)],
+            delta: 3,
+            ..ProviderReply::default()
+        }
     })
 }
 
 fn examined(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> (i32, Value) {
     let arguments = [&["doctor", "openai/m-1", "--output", "json"], arguments].concat();
     let output = world.sabir_with(provider).args(arguments).output().unwrap();
-    (code(&output), serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output))))
+    (
+        code(&output),
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output))),
+    )
 }
 
 fn verdicts(found: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    found["findings"].as_array().unwrap().iter().map(|row| (text(&row["name"]), text(&row["verdict"]))).collect()
+    found["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (text(&row["name"]), text(&row["verdict"])))
+        .collect()
 }
 
 #[test]
@@ -72,7 +111,11 @@ fn a_server_that_calls_natively() {
     let world = World::new();
     let provider = world.provider(obedient(false));
     let (code, found) = examined(&world, &provider, &[]);
-    assert_eq!((code, &found["protocol"]), (0, &json!("native")), "{found:#}");
+    assert_eq!(
+        (code, &found["protocol"]),
+        (0, &json!("native")),
+        "{found:#}"
+    );
     for (name, verdict) in verdicts(&found) {
         assert_eq!(verdict == "yes", name != "leaks", "{name} in {found:#}");
     }
@@ -86,12 +129,22 @@ fn a_server_that_leaks_is_prompted_and_that_is_kept() {
     std::fs::write(&path, "# mine\nmax_turns = 7\n").unwrap();
     let file = path.display().to_string();
     let (code, found) = examined(&world, &provider, &["--store", "--config", &file]);
-    assert_eq!((code, &found["protocol"]), (0, &json!("hermes")), "{found:#}");
+    assert_eq!(
+        (code, &found["protocol"]),
+        (0, &json!("hermes")),
+        "{found:#}"
+    );
     let kept = std::fs::read_to_string(&path).unwrap();
-    assert!(kept.starts_with("# mine\nmax_turns = 7\n") && kept.contains("dialect = \"hermes\""), "{kept}");
+    assert!(
+        kept.starts_with("# mine\nmax_turns = 7\n") && kept.contains("dialect = \"hermes\""),
+        "{kept}"
+    );
     // The next task is prompted in it.
-    let output =
-        world.sabir_with(&provider).args(["models", "m-1", "--output", "json", "--config", &file]).output().unwrap();
+    let output = world
+        .sabir_with(&provider)
+        .args(["models", "m-1", "--output", "json", "--config", &file])
+        .output()
+        .unwrap();
     assert!(stdout(&output).contains("hermes"), "{}", stdout(&output));
 }
 
@@ -101,7 +154,11 @@ fn what_does_not_answer_or_call() {
     let mute = world.provider(ReplyScript::from_fn(|_, _| words("I would rather not.")));
     assert_eq!(examined(&world, &mute, &[]).0, 4);
     let broken = ProviderReply {
-        trouble: Some(sabir_testkit::ScriptedFault::Status { status: 401, headers: vec![], body: String::new() }),
+        trouble: Some(sabir_testkit::ScriptedFault::Status {
+            status: 401,
+            headers: vec![],
+            body: String::new(),
+        }),
         ..ProviderReply::default()
     };
     let refusing = world.provider(ReplyScript::from_fn(move |_, _| broken.clone()));
@@ -112,9 +169,12 @@ fn what_does_not_answer_or_call() {
 #[test]
 fn a_server_is_examined_by_its_address() {
     let world = World::new();
-    let pages =
-        PageServer::start(vec![("/v1/models", 200, Some(json!({"data": [{"id": "a"}, {"id": "b"}]}).to_string()))])
-            .unwrap();
+    let pages = PageServer::start(vec![(
+        "/v1/models",
+        200,
+        Some(json!({"data": [{"id": "a"}, {"id": "b"}]}).to_string()),
+    )])
+    .unwrap();
     let url = format!("http://{}/v1", pages.address());
     let output = world.sabir().args(["doctor", &url]).output().unwrap();
     assert_eq!(code(&output), 2);
@@ -123,19 +183,38 @@ fn a_server_is_examined_by_its_address() {
     let url = format!("{}#m-1", provider.base_url(Wire::OpenAiChat));
     let output = world.sabir().args(["doctor", &url]).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(stdout(&output).contains("recommended: native"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("recommended: native"),
+        "{}",
+        stdout(&output)
+    );
 }
 
 #[test]
 fn without_a_model_it_says_what_is_there_and_no_key() {
     let world = World::new();
     let path = world.home.path().join("config.toml");
-    std::fs::write(&path, "[providers.box]\nbase_url = \"http://127.0.0.1:1/v1\"\nkey = \"sk-hush-1234\"\n").unwrap();
+    std::fs::write(
+        &path,
+        "[providers.box]\nbase_url = \"http://127.0.0.1:1/v1\"\nkey = \"sk-hush-1234\"\n",
+    )
+    .unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let check = |mode: u32, output: &str, expected: i32, words: &[&str]| {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        let arguments = ["doctor", "--output", output, "--config", &path.display().to_string()];
-        let out = world.sabir().env("GROQ_API_KEY", "gsk-hush-5678").args(arguments).output().unwrap();
+        let arguments = [
+            "doctor",
+            "--output",
+            output,
+            "--config",
+            &path.display().to_string(),
+        ];
+        let out = world
+            .sabir()
+            .env("GROQ_API_KEY", "gsk-hush-5678")
+            .args(arguments)
+            .output()
+            .unwrap();
         let text = format!("{}{}", stdout(&out), stderr(&out));
         assert_eq!(code(&out), expected, "{text}");
         assert!(!text.contains("hush"), "{text}");
@@ -143,7 +222,26 @@ fn without_a_model_it_says_what_is_there_and_no_key() {
             assert!(text.contains(word), "no {word} in {text}");
         }
     };
-    check(0o600, "text", 0, &["box (configuration)", "groq (GROQ_API_KEY)", "sandbox", "journals"]);
-    check(0o600, "json", 0, &["\"sandbox\":{\"asked\":\"best\",\"level\":\"", "\"version\"", "GROQ_API_KEY"]);
+    check(
+        0o600,
+        "text",
+        0,
+        &[
+            "box (configuration)",
+            "groq (GROQ_API_KEY)",
+            "sandbox",
+            "journals",
+        ],
+    );
+    check(
+        0o600,
+        "json",
+        0,
+        &[
+            "\"sandbox\":{\"asked\":\"best\",\"level\":\"",
+            "\"version\"",
+            "GROQ_API_KEY",
+        ],
+    );
     check(0o644, "text", 2, &["chmod 600"]);
 }

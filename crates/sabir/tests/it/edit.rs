@@ -17,15 +17,27 @@ fn check(old: Option<&[u8]>, options: &[&str], edit: &str, expected: (i32, &str,
     }
     let path = file.to_str().unwrap();
     let arguments = [&["edit", path, "--output", "json"], options].concat();
-    let dry = pipe(&world, &[arguments.as_slice(), &["--dry-run"]].concat(), edit);
-    assert_eq!(std::fs::read(&file).ok().as_deref(), old, "a dry run writes nothing");
+    let dry = pipe(
+        &world,
+        &[arguments.as_slice(), &["--dry-run"]].concat(),
+        edit,
+    );
+    assert_eq!(
+        std::fs::read(&file).ok().as_deref(),
+        old,
+        "a dry run writes nothing"
+    );
     let (code, out, errors) = pipe(&world, &arguments, edit);
     assert_eq!((dry.0, &dry.1), (code, &out));
     let out: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{errors}"));
     let kind = out["faults"][0]["kind"].as_str().unwrap_or_default();
     assert_eq!((code, kind), (expected.0, expected.1), "{edit}: {out}");
     assert_eq!(out["status"], if code == 0 { "applied" } else { "failed" });
-    assert_eq!(std::fs::read(&file).unwrap_or_default(), expected.2, "{edit}: {out}");
+    assert_eq!(
+        std::fs::read(&file).unwrap_or_default(),
+        expected.2,
+        "{edit}: {out}"
+    );
     out
 }
 
@@ -40,9 +52,19 @@ fn formats_are_told_by_their_text() {
         assert_eq!(out["content"], "a\nx\n");
         assert_eq!(out["hunks"][0]["level"], "exact");
     }
-    check(Some(b"a\n"), &["--format", "whole-file"], BLOCK, (0, "", BLOCK.as_bytes()));
+    check(
+        Some(b"a\n"),
+        &["--format", "whole-file"],
+        BLOCK,
+        (0, "", BLOCK.as_bytes()),
+    );
     check(Some(b"a\n"), &[], "words", (4, "no_blocks", b"a\n"));
-    check(Some(b"a\n"), &[], "{\"path\": \"b\"}", (4, "no_blocks", b"a\n"));
+    check(
+        Some(b"a\n"),
+        &[],
+        "{\"path\": \"b\"}",
+        (4, "no_blocks", b"a\n"),
+    );
 }
 
 #[test]
@@ -51,11 +73,19 @@ fn faults_say_what_and_where() {
     assert_eq!(out["content"], "b\nb\n");
     let lines = json!([{"number": 1, "text": "b"}, {"number": 2, "text": "b"}]);
     let fault = &out["faults"][0];
-    assert_eq!((&fault["line"], &fault["block"], &fault["lines"]), (&json!(1), &json!(1), &lines));
+    assert_eq!(
+        (&fault["line"], &fault["block"], &fault["lines"]),
+        (&json!(1), &json!(1), &lines)
+    );
     assert!(fault["message"].as_str().unwrap().contains("2 places") && fault["hint"].is_string());
     check(Some(b"a\n"), &[], BLOCK, (4, "not_found", b"a\n"));
     check(Some(b"a\n"), &[], PATCH, (4, "not_found", b"a\n"));
-    check(Some(b"a\n"), &["--format", "apply-patch"], BLOCK, (4, "no_blocks", b"a\n"));
+    check(
+        Some(b"a\n"),
+        &["--format", "apply-patch"],
+        BLOCK,
+        (4, "no_blocks", b"a\n"),
+    );
 }
 
 #[test]
@@ -63,8 +93,18 @@ fn missing_files() {
     check(None, &[], BLOCK, (2, "file", b""));
     check(None, &[], PATCH, (2, "file", b""));
     check(None, &[], STRING, (2, "file", b""));
-    check(None, &[], "------- SEARCH\n=======\nx\n+++++++ REPLACE\n", (0, "", b"x\n"));
-    check(None, &[], r#"{"old_string": "", "new_string": "x"}"#, (0, "", b"x"));
+    check(
+        None,
+        &[],
+        "------- SEARCH\n=======\nx\n+++++++ REPLACE\n",
+        (0, "", b"x\n"),
+    );
+    check(
+        None,
+        &[],
+        r#"{"old_string": "", "new_string": "x"}"#,
+        (0, "", b"x"),
+    );
     check(None, &["--format", "whole-file"], "x", (0, "", b"x"));
     let add = "*** Begin Patch\n*** Add File: f\n+x\n*** End Patch";
     check(None, &[], add, (0, "", b"x\n"));
@@ -73,11 +113,31 @@ fn missing_files() {
 
 #[test]
 fn encodings() {
-    check(Some(b"na\xefve\nb\n"), &[], BLOCK, (0, "", b"na\xefve\nx\n"));
-    check(Some(b"\xff\xfeb\0\r\0\n\0"), &[], BLOCK, (0, "", b"\xff\xfex\0\r\0\n\0"));
-    check(Some(b"\xef\xbb\xbfa\r\n"), &["--format", "whole-file"], "\u{feff}b\n", (0, "", b"\xef\xbb\xbfb\n"));
+    check(
+        Some(b"na\xefve\nb\n"),
+        &[],
+        BLOCK,
+        (0, "", b"na\xefve\nx\n"),
+    );
+    check(
+        Some(b"\xff\xfeb\0\r\0\n\0"),
+        &[],
+        BLOCK,
+        (0, "", b"\xff\xfex\0\r\0\n\0"),
+    );
+    check(
+        Some(b"\xef\xbb\xbfa\r\n"),
+        &["--format", "whole-file"],
+        "\u{feff}b\n",
+        (0, "", b"\xef\xbb\xbfb\n"),
+    );
     let arrow = r#"{"old_string": "b", "new_string": "→"}"#;
-    check(Some(b"na\xefve\nb\n"), &[], arrow, (4, "not_in_encoding", b"na\xefve\nb\n"));
+    check(
+        Some(b"na\xefve\nb\n"),
+        &[],
+        arrow,
+        (4, "not_in_encoding", b"na\xefve\nb\n"),
+    );
     check(Some(b"a\0b"), &[], STRING, (2, "file", b"a\0b"));
 }
 
@@ -91,23 +151,81 @@ fn names_of_fields() {
         ("oldString", "newString"),
     ];
     for (old, new) in cases {
-        check(Some(b"b"), &[], &json!({old: "b", new: "x", "path": "f"}).to_string(), (0, "", b"x"));
+        check(
+            Some(b"b"),
+            &[],
+            &json!({old: "b", new: "x", "path": "f"}).to_string(),
+            (0, "", b"x"),
+        );
     }
     let object = |more: Value| {
         let mut object = json!({"old_string": "b", "new_string": "x"});
-        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         object.to_string()
     };
-    check(Some(b"b b"), &[], &object(json!({"replace_all": true})), (0, "", b"x x"));
-    check(Some(b"b b"), &[], &object(json!({"expected_replacements": 2})), (0, "", b"x x"));
-    check(Some(b"b b"), &[], &object(json!({"count": 3})), (4, "wrong_count", b"b b"));
-    check(Some(b"b b"), &[], &object(json!({"count": "2"})), (4, "wrong_type", b"b b"));
-    check(Some(b"b"), &[], &object(json!({"replace_all": "yes"})), (4, "wrong_type", b"b"));
-    check(Some(b"b"), &[], &object(json!({"old": "c"})), (4, "field_twice", b"b"));
-    check(Some(b"b"), &[], r#"{"old_string": "b"}"#, (4, "missing_field", b"b"));
-    check(Some(b"b"), &[], r#"{"old_string": 1, "new_string": "x"}"#, (4, "wrong_type", b"b"));
-    check(Some(b"b"), &["--format", "string-replace"], "{", (4, "not_json", b"b"));
-    check(Some(b"b"), &["--format", "string-replace"], "[]", (4, "wrong_type", b"b"));
+    check(
+        Some(b"b b"),
+        &[],
+        &object(json!({"replace_all": true})),
+        (0, "", b"x x"),
+    );
+    check(
+        Some(b"b b"),
+        &[],
+        &object(json!({"expected_replacements": 2})),
+        (0, "", b"x x"),
+    );
+    check(
+        Some(b"b b"),
+        &[],
+        &object(json!({"count": 3})),
+        (4, "wrong_count", b"b b"),
+    );
+    check(
+        Some(b"b b"),
+        &[],
+        &object(json!({"count": "2"})),
+        (4, "wrong_type", b"b b"),
+    );
+    check(
+        Some(b"b"),
+        &[],
+        &object(json!({"replace_all": "yes"})),
+        (4, "wrong_type", b"b"),
+    );
+    check(
+        Some(b"b"),
+        &[],
+        &object(json!({"old": "c"})),
+        (4, "field_twice", b"b"),
+    );
+    check(
+        Some(b"b"),
+        &[],
+        r#"{"old_string": "b"}"#,
+        (4, "missing_field", b"b"),
+    );
+    check(
+        Some(b"b"),
+        &[],
+        r#"{"old_string": 1, "new_string": "x"}"#,
+        (4, "wrong_type", b"b"),
+    );
+    check(
+        Some(b"b"),
+        &["--format", "string-replace"],
+        "{",
+        (4, "not_json", b"b"),
+    );
+    check(
+        Some(b"b"),
+        &["--format", "string-replace"],
+        "[]",
+        (4, "wrong_type", b"b"),
+    );
 }
 
 #[test]
@@ -130,16 +248,42 @@ fn patches_of_several_files() {
     ] {
         let (code, out, _) = pipe(&world, &["edit", &text(&file), "--output", "json"], edit);
         let out: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!((code, out["faults"][0]["kind"].as_str().unwrap()), expected, "{out}");
-        assert_eq!((read("src/a.rs").as_deref(), read("new.txt")), (Some("a\n"), None), "all files or none");
+        assert_eq!(
+            (code, out["faults"][0]["kind"].as_str().unwrap()),
+            expected,
+            "{out}"
+        );
+        assert_eq!(
+            (read("src/a.rs").as_deref(), read("new.txt")),
+            (Some("a\n"), None),
+            "all files or none"
+        );
     }
-    let (code, out, _) = pipe(&world, &["edit", &text(&root.join("src/b.rs")), "--output", "json"], patch);
+    let (code, out, _) = pipe(
+        &world,
+        &["edit", &text(&root.join("src/b.rs")), "--output", "json"],
+        patch,
+    );
     let out: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &out["content"], &out["moved_to"]), (0, &json!("B\n"), &json!("lib/b.rs")), "{out}");
+    assert_eq!(
+        (code, &out["content"], &out["moved_to"]),
+        (0, &json!("B\n"), &json!("lib/b.rs")),
+        "{out}"
+    );
     let held = ["src/a.rs", "lib/b.rs", "new.txt"].map(read);
-    assert_eq!(held.each_ref().map(Option::as_deref), [Some("A\n"), Some("B\n"), Some("n\n")]);
-    let out = pipe(&world, &["edit", &text(&root)], "*** Begin Patch\n*** Add File: ../out.txt\n+x\n*** End Patch");
-    assert!(out.0 == 2 && out.2.contains("outside the workspace"), "{out:?}");
+    assert_eq!(
+        held.each_ref().map(Option::as_deref),
+        [Some("A\n"), Some("B\n"), Some("n\n")]
+    );
+    let out = pipe(
+        &world,
+        &["edit", &text(&root)],
+        "*** Begin Patch\n*** Add File: ../out.txt\n+x\n*** End Patch",
+    );
+    assert!(
+        out.0 == 2 && out.2.contains("outside the workspace"),
+        "{out:?}"
+    );
 }
 
 #[test]
@@ -153,7 +297,13 @@ fn text_for_people() {
                     [1 was found in line 2 with other indentation, which the new lines were given.]\n";
     assert_eq!((code, out.as_str()), (0, expected));
     let (code, out, _) = pipe(&world, &["edit", file], "------- SEARCH\n  c\n=======\n");
-    assert!(code == 4 && out.starts_with("block 1, line 1 of the diff: the block is not closed"), "{out}");
+    assert!(
+        code == 4 && out.starts_with("block 1, line 1 of the diff: the block is not closed"),
+        "{out}"
+    );
     let (code, _, errors) = pipe(&world, &["edit", "no/such/file"], BLOCK);
-    assert!(code == 2 && errors.contains("no/such/file: there is no such file"), "{errors}");
+    assert!(
+        code == 2 && errors.contains("no/such/file: there is no such file"),
+        "{errors}"
+    );
 }

@@ -12,7 +12,12 @@ fn end() -> Turn {
 
 /// The edit tools in a request.
 fn offered(body: &Value) -> Vec<String> {
-    let name = |tool: &Value| tool.get("function").unwrap_or(tool)["name"].as_str().unwrap().to_owned();
+    let name = |tool: &Value| {
+        tool.get("function").unwrap_or(tool)["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     let names = body["tools"].as_array().unwrap().iter().map(name);
     names.filter(|name| EDIT_TOOLS.contains(&&**name)).collect()
 }
@@ -24,10 +29,23 @@ fn check(model: &str, arguments: &[&str], config: &str, expected: &str) {
     let provider = world.plays(way, &[end()]);
     let config = world.write("config.toml", config);
     let mut command = world.sabir_with(&provider);
-    command.args(["run", "--model", model, "--config", config.to_str().unwrap(), "--output", "events", "do it"]);
+    command.args([
+        "run",
+        "--model",
+        model,
+        "--config",
+        config.to_str().unwrap(),
+        "--output",
+        "events",
+        "do it",
+    ]);
     let output = command.args(arguments).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert_eq!(offered(&provider.received_requests()[0].body), [expected], "{model} {arguments:?} {config:?}");
+    assert_eq!(
+        offered(&provider.received_requests()[0].body),
+        [expected],
+        "{model} {arguments:?} {config:?}"
+    );
     assert_eq!(events(&output)[0]["edit_tool"], expected);
 }
 
@@ -36,21 +54,53 @@ fn a_model_gets_the_one_it_knows() {
     check("openai/scripted", &[], "", "replace_in_file");
     check("openai/gpt-5.9-codex", &[], "", "apply_patch");
     check("anthropic/claude-sonnet-4-5", &[], "", "edit_file");
-    check("openai/gpt-5", &["--edit-tool", "replace_in_file"], "edit_tool = \"edit_file\"\n", "replace_in_file");
-    check("openai/gpt-5", &[], "edit_tool = \"edit_file\"\n", "edit_file");
-    check("openai/scripted", &[], "[[models]]\npattern = \"script\"\nedit_tool = \"apply_patch\"\n", "apply_patch");
+    check(
+        "openai/gpt-5",
+        &["--edit-tool", "replace_in_file"],
+        "edit_tool = \"edit_file\"\n",
+        "replace_in_file",
+    );
+    check(
+        "openai/gpt-5",
+        &[],
+        "edit_tool = \"edit_file\"\n",
+        "edit_file",
+    );
+    check(
+        "openai/scripted",
+        &[],
+        "[[models]]\npattern = \"script\"\nedit_tool = \"apply_patch\"\n",
+        "apply_patch",
+    );
 }
 
 #[test]
 fn a_name_that_is_none_is_told() {
     let world = World::new();
-    let output = world.sabir().args(["run", "--model", "openai/x", "--edit-tool", "sed", "do it"]).output().unwrap();
-    let expected = "`sed` is no edit tool: the edit tools are `replace_in_file`, `edit_file`, `apply_patch`";
+    let output = world
+        .sabir()
+        .args(["run", "--model", "openai/x", "--edit-tool", "sed", "do it"])
+        .output()
+        .unwrap();
+    let expected =
+        "`sed` is no edit tool: the edit tools are `replace_in_file`, `edit_file`, `apply_patch`";
     // The key is asked for first where there is none.
     assert_eq!(code(&output), 2);
-    let config = world.write("config.toml", "[[models]]\npattern = \"x\"\nedit_tool = \"sed\"\n");
-    let output = world.sabir().args(["models", "--config"]).arg(&config).output().unwrap();
-    assert!(code(&output) == 2 && stderr(&output).contains(expected), "{}", stderr(&output));
+    let config = world.write(
+        "config.toml",
+        "[[models]]\npattern = \"x\"\nedit_tool = \"sed\"\n",
+    );
+    let output = world
+        .sabir()
+        .args(["models", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    assert!(
+        code(&output) == 2 && stderr(&output).contains(expected),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -75,13 +125,25 @@ fn a_task_keeps_its_tool() {
     let id = world.only_task();
     let resume = |more: &[&str]| {
         let mut command = world.sabir_with(&provider);
-        command.args(["resume", "--output", "text"]).args(more).arg(&id).output().unwrap()
+        command
+            .args(["resume", "--output", "text"])
+            .args(more)
+            .arg(&id)
+            .output()
+            .unwrap()
     };
     let other = resume(&["--edit-tool", "edit_file"]);
     assert_eq!(code(&other), 2);
-    assert!(stderr(&other).contains("locked to the edit tool `apply_patch`"), "{}", stderr(&other));
+    assert!(
+        stderr(&other).contains("locked to the edit tool `apply_patch`"),
+        "{}",
+        stderr(&other)
+    );
     assert_eq!(code(&resume(&["--model", "openai/scripted"])), 0);
-    assert_eq!(offered(&provider.received_requests()[1].body), ["apply_patch"]);
+    assert_eq!(
+        offered(&provider.received_requests()[1].body),
+        ["apply_patch"]
+    );
 }
 
 /// Models call what they were trained on, offered or not.
@@ -91,13 +153,23 @@ fn a_tool_that_is_not_offered_runs() {
         let world = World::new();
         world.write("a.txt", "one\ntwo\n");
         let blocks = "------- SEARCH\ntwo\n=======\n2\n+++++++ REPLACE\n";
-        let edit = turn("", vec![("replace_in_file", json!({"path": "a.txt", "diff": blocks}))]);
+        let edit = turn(
+            "",
+            vec![("replace_in_file", json!({"path": "a.txt", "diff": blocks}))],
+        );
         let provider = world.plays(way, &[edit, end()]);
-        let output = world.run(&provider, way, &["--approve", "all", "--edit-tool", "apply_patch", "do it"]);
+        let output = world.run(
+            &provider,
+            way,
+            &["--approve", "all", "--edit-tool", "apply_patch", "do it"],
+        );
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert_eq!(world.read("a.txt"), "one\n2\n", "{way:?}");
         let first = provider.received_requests()[0].body.to_string();
-        assert!(first.contains("apply_patch") && !first.contains("replace_in_file"), "{first}");
+        assert!(
+            first.contains("apply_patch") && !first.contains("replace_in_file"),
+            "{first}"
+        );
     }
 }
 
@@ -106,18 +178,38 @@ fn a_tool_that_is_not_offered_runs() {
 fn all_are_read_and_one_is_shown() {
     let world = World::new();
     for (tool, arguments) in [
-        ("edit_file", "<path>a</path><old_string>b</old_string><new_string>c</new_string>"),
-        ("replace_in_file", "<path>a</path><diff>------- SEARCH\na\n=======\nb\n+++++++ REPLACE</diff>"),
-        ("apply_patch", "<patch>*** Begin Patch\n*** Delete File: a\n*** End Patch</patch>"),
+        (
+            "edit_file",
+            "<path>a</path><old_string>b</old_string><new_string>c</new_string>",
+        ),
+        (
+            "replace_in_file",
+            "<path>a</path><diff>------- SEARCH\na\n=======\nb\n+++++++ REPLACE</diff>",
+        ),
+        (
+            "apply_patch",
+            "<patch>*** Begin Patch\n*** Delete File: a\n*** End Patch</patch>",
+        ),
     ] {
-        let output = world.piped(&["parse", "--output", "json"], &format!("<{tool}>{arguments}</{tool}>"));
+        let output = world.piped(
+            &["parse", "--output", "json"],
+            &format!("<{tool}>{arguments}</{tool}>"),
+        );
         let parsed: Value = serde_json::from_slice(&output.stdout).unwrap();
         let call = &parsed["parts"][0];
-        assert_eq!((code(&output), &call["name"], &call["state"]), (0, &json!(tool), &json!("complete")), "{parsed}");
+        assert_eq!(
+            (code(&output), &call["name"], &call["state"]),
+            (0, &json!(tool), &json!("complete")),
+            "{parsed}"
+        );
     }
     let prompt = world.piped(&["prompt", "--dialect", "cline"], "");
     let prompt = String::from_utf8(prompt.stdout).unwrap();
-    assert!(prompt.contains("replace_in_file") && !prompt.contains("edit_file") && !prompt.contains("apply_patch"));
+    assert!(
+        prompt.contains("replace_in_file")
+            && !prompt.contains("edit_file")
+            && !prompt.contains("apply_patch")
+    );
 }
 
 /// A first request is at most 10 KB natively; in bytes / 4, at most 2500 tokens natively and 3000 prompted.

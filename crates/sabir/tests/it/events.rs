@@ -6,15 +6,15 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use sabir_agent::{
-    AddedTool, AssistantTurn, CallCheck, CallDigest, CompactionReason, CompactionRecord, ContextChange,
-    ContextFragment, DecisionMaker, Delivery, FailedTurn, FragmentKind, MessageAuthor, Preconditions, Record,
-    RuleProposal, SubtaskEnd, SummaryAuthor, TaskEvent, TaskId, TaskOutcome, TaskStart, ToolsChange, TransientEvent,
-    UserQuestion,
+    AddedTool, AssistantTurn, CallCheck, CallDigest, CompactionReason, CompactionRecord,
+    ContextChange, ContextFragment, DecisionMaker, Delivery, FailedTurn, FragmentKind,
+    MessageAuthor, Preconditions, Record, RuleProposal, SubtaskEnd, SummaryAuthor, TaskEvent,
+    TaskId, TaskOutcome, TaskStart, ToolsChange, TransientEvent, UserQuestion,
 };
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, Certainty, Cost, Dollars, Event, Fault, FaultKind, Image, MarkupRole,
-    MarkupSpan, MessagePart, ModelErrorKind, OpaqueState, Severity, Span, SpanOrigin, StopReason, ToolProtocol,
-    ToolResultStatus, Truncation, Usage,
+    ArgForm, Call, CallId, CallResult, Certainty, Cost, Dollars, Event, Fault, FaultKind, Image,
+    MarkupRole, MarkupSpan, MessagePart, ModelErrorKind, OpaqueState, Severity, Span, SpanOrigin,
+    StopReason, ToolProtocol, ToolResultStatus, Truncation, Usage,
 };
 use sabir_check::Repair;
 use sabir_policy::Verdict;
@@ -31,47 +31,98 @@ static VALIDATOR: LazyLock<Validator> =
 /// A line that is what the schema says.
 pub(crate) fn checked(line: &str) -> Value {
     let value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
-    assert!(VALIDATOR.is_valid(&value), "not as docs/events.schema.json says: {line}");
-    assert_eq!(serde_json::to_string(&value).unwrap().len(), line.len(), "a member stands there twice: {line}");
+    assert!(
+        VALIDATOR.is_valid(&value),
+        "not as docs/events.schema.json says: {line}"
+    );
+    assert_eq!(
+        serde_json::to_string(&value).unwrap().len(),
+        line.len(),
+        "a member stands there twice: {line}"
+    );
     value
 }
 
 fn usage() -> Usage {
     let some = Some(1);
-    Usage { input: some, output: some, cache_read: some, cache_write: some, reasoning: some }
+    Usage {
+        input: some,
+        output: some,
+        cache_read: some,
+        cache_write: some,
+        reasoning: some,
+    }
 }
 
 fn fault(severity: Severity, origin: SpanOrigin) -> Fault {
     let (kind, span, text) = (FaultKind::MissingArgument, Span::new(1, 2), "x".to_owned());
     let (call, argument, hint) = (Some(0), Some(text.clone()), Some(text.clone()));
-    Fault { kind, severity, call, argument, span, origin, message: text, hint }
+    Fault {
+        kind,
+        severity,
+        call,
+        argument,
+        span,
+        origin,
+        message: text,
+        hint,
+    }
 }
 
 fn opaque() -> OpaqueState {
-    OpaqueState { wire: "anthropic".to_owned(), data: json!({"x": 1}) }
+    OpaqueState {
+        wire: "anthropic".to_owned(),
+        data: json!({"x": 1}),
+    }
 }
 
 fn image() -> Image {
-    Image { media_type: "image/png".to_owned(), data: "AA==".to_owned() }
+    Image {
+        media_type: "image/png".to_owned(),
+        data: "AA==".to_owned(),
+    }
 }
 
 fn result(ending: ToolResultStatus) -> CallResult {
-    CallResult { id: CallId::new("c"), name: "n".into(), ending, content: "x".into(), images: vec![image()] }
+    CallResult {
+        id: CallId::new("c"),
+        name: "n".into(),
+        ending,
+        content: "x".into(),
+        images: vec![image()],
+    }
 }
 
 fn records() -> Vec<Record> {
     let text = || "x".to_owned();
     let call = CallId::new("c");
-    let cost = Cost { known: "0.5".parse::<Dollars>().unwrap(), at_least: true, estimated: true };
+    let cost = Cost {
+        known: "0.5".parse::<Dollars>().unwrap(),
+        at_least: true,
+        estimated: true,
+    };
     let prompted = || ToolProtocol::Prompted("cline".to_owned());
     let start = |protocol, more: Option<String>| {
         let (prompt, workspace, model, version) = (text(), text(), text(), text());
         let (task, edit_tool, from) = (TaskId::new("t"), more.clone(), more.is_some().then(fork));
-        Record::Started(TaskStart { task, prompt, workspace, model, protocol, version, edit_tool, mode: more, from })
+        Record::Started(TaskStart {
+            task,
+            prompt,
+            workspace,
+            model,
+            protocol,
+            version,
+            edit_tool,
+            mode: more,
+            from,
+        })
     };
     let parts = vec![
         MessagePart::Text { text: text() },
-        MessagePart::Thought { text: text(), opaque: Some(opaque()) },
+        MessagePart::Thought {
+            text: text(),
+            opaque: Some(opaque()),
+        },
         MessagePart::Image(image()),
         MessagePart::ImageUrl { url: text() },
         MessagePart::Call(Call {
@@ -83,8 +134,16 @@ fn records() -> Vec<Record> {
         MessagePart::Result(result(ToolResultStatus::Done)),
         MessagePart::Opaque(opaque()),
     ];
-    let repair = Repair { rule: "r".into(), span: Span::new(0, 1), before: text(), after: text() };
-    let faults = vec![fault(Severity::Error, SpanOrigin::Text), fault(Severity::Warning, SpanOrigin::Arguments)];
+    let repair = Repair {
+        rule: "r".into(),
+        span: Span::new(0, 1),
+        before: text(),
+        after: text(),
+    };
+    let faults = vec![
+        fault(Severity::Error, SpanOrigin::Text),
+        fault(Severity::Warning, SpanOrigin::Arguments),
+    ];
     let check = CallCheck {
         call: call.clone(),
         passed: false,
@@ -108,14 +167,27 @@ fn records() -> Vec<Record> {
             feedback,
         })
     });
-    let said = [(MessageAuthor::User, Delivery::Later), (MessageAuthor::Sabir, Delivery::Next)];
-    let said = said.map(|(by, when)| Record::Said { by, text: text(), images: vec![image()], when });
+    let said = [
+        (MessageAuthor::User, Delivery::Later),
+        (MessageAuthor::Sabir, Delivery::Next),
+    ];
+    let said = said.map(|(by, when)| Record::Said {
+        by,
+        text: text(),
+        images: vec![image()],
+        when,
+    });
     let verdicts = [
         (Verdict::Allow, DecisionMaker::User),
         (Verdict::Ask, DecisionMaker::Policy),
         (Verdict::Deny, DecisionMaker::Policy),
     ];
-    let verdicts = verdicts.map(|(verdict, by)| Record::Judged { call: call.clone(), verdict, by, reason: text() });
+    let verdicts = verdicts.map(|(verdict, by)| Record::Judged {
+        call: call.clone(),
+        verdict,
+        by,
+        reason: text(),
+    });
     let endings = [
         ToolResultStatus::Done,
         ToolResultStatus::Failed,
@@ -133,80 +205,194 @@ fn records() -> Vec<Record> {
         TaskOutcome::Cancelled,
         TaskOutcome::StoreFailed,
     ];
-    let mut all = vec![start(ToolProtocol::Native, None), start(prompted(), Some(text()))];
+    let mut all = vec![
+        start(ToolProtocol::Native, None),
+        start(prompted(), Some(text())),
+    ];
     all.extend(shifts());
-    all.extend(said.into_iter().chain(stops).chain(failures()).chain(verdicts));
+    all.extend(
+        said.into_iter()
+            .chain(stops)
+            .chain(failures())
+            .chain(verdicts),
+    );
     let seal = CallDigest::for_call("n", &Default::default(), &Preconditions::default());
-    all.push(Record::Running { call: call.clone(), seal: Some(seal) });
+    all.push(Record::Running {
+        call: call.clone(),
+        seal: Some(seal),
+    });
     all.extend(subtasks());
     all.extend(endings.map(|ending| Record::Result(result(ending))));
-    all.extend(outcomes.map(|outcome| Record::Ended { outcome, message: text() }));
+    all.extend(outcomes.map(|outcome| Record::Ended {
+        outcome,
+        message: text(),
+    }));
     all
 }
 
 fn subtasks() -> Vec<Record> {
     let (call, task) = (CallId::new("c"), TaskId::new("t-0"));
-    let cost = Cost { known: "0.5".parse::<Dollars>().unwrap(), ..Cost::default() };
-    let end = SubtaskEnd { outcome: TaskOutcome::Completed, turns: 1, usage: usage(), estimate: usage(), cost };
-    let subtask = |ended| Record::Subtask { call: call.clone(), task: task.clone(), ended };
+    let cost = Cost {
+        known: "0.5".parse::<Dollars>().unwrap(),
+        ..Cost::default()
+    };
+    let end = SubtaskEnd {
+        outcome: TaskOutcome::Completed,
+        turns: 1,
+        usage: usage(),
+        estimate: usage(),
+        cost,
+    };
+    let subtask = |ended| Record::Subtask {
+        call: call.clone(),
+        task: task.clone(),
+        ended,
+    };
     let todos = Some("[ ] x".to_owned());
-    let from = sabir_agent::TaskOrigin::Subtask { task: TaskId::new("t"), call: call.clone(), depth: 1, todos };
+    let from = sabir_agent::TaskOrigin::Subtask {
+        task: TaskId::new("t"),
+        call: call.clone(),
+        depth: 1,
+        todos,
+    };
     let [prompt, workspace, model, version] = ["x"; 4].map(str::to_owned);
     let (protocol, edit_tool, mode, from) = (ToolProtocol::Native, None, None, Some(from));
-    let started = TaskStart { task: task.clone(), prompt, workspace, model, protocol, version, edit_tool, mode, from };
+    let started = TaskStart {
+        task: task.clone(),
+        prompt,
+        workspace,
+        model,
+        protocol,
+        version,
+        edit_tool,
+        mode,
+        from,
+    };
     vec![subtask(None), subtask(Some(end)), Record::Started(started)]
 }
 
 fn fork() -> sabir_agent::TaskOrigin {
-    sabir_agent::TaskOrigin::Fork { task: TaskId::new("t"), record: 1 }
+    sabir_agent::TaskOrigin::Fork {
+        task: TaskId::new("t"),
+        record: 1,
+    }
 }
 
 fn shifts() -> Vec<Record> {
     let text = || "x".to_owned();
-    let (prompt, workspace, model, version, protocol) = (text(), text(), text(), text(), ToolProtocol::Native);
-    let from = sabir_agent::TaskOrigin::Import { program: text(), source: text(), notes: vec![text()] };
+    let (prompt, workspace, model, version, protocol) =
+        (text(), text(), text(), text(), ToolProtocol::Native);
+    let from = sabir_agent::TaskOrigin::Import {
+        program: text(),
+        source: text(),
+        notes: vec![text()],
+    };
     let (task, edit_tool, mode, from) = (TaskId::new("t"), None, None, Some(from));
-    let imported =
-        Record::Started(TaskStart { task, prompt, workspace, model, protocol, version, edit_tool, mode, from });
-    let kinds = [FragmentKind::Instructions, FragmentKind::Place, FragmentKind::Listing];
-    let fragments: Vec<_> =
-        kinds.map(|kind| ContextFragment { kind, name: text(), text: text(), left_out: 1 }).into_iter().collect();
+    let imported = Record::Started(TaskStart {
+        task,
+        prompt,
+        workspace,
+        model,
+        protocol,
+        version,
+        edit_tool,
+        mode,
+        from,
+    });
+    let kinds = [
+        FragmentKind::Instructions,
+        FragmentKind::Place,
+        FragmentKind::Listing,
+    ];
+    let fragments: Vec<_> = kinds
+        .map(|kind| ContextFragment {
+            kind,
+            name: text(),
+            text: text(),
+            left_out: 1,
+        })
+        .into_iter()
+        .collect();
     let compacted = |why, by| {
         let (head, failure, cost) = (vec![text()], Some(text()), Cost::UNKNOWN);
         let (usage, estimate) = (usage(), usage());
-        let compacted =
-            CompactionRecord { why, by, failure, messages: 1, head, before: 2, after: 1, usage, estimate, cost };
+        let compacted = CompactionRecord {
+            why,
+            by,
+            failure,
+            messages: 1,
+            head,
+            before: 2,
+            after: 1,
+            usage,
+            estimate,
+            cost,
+        };
         Record::Context(ContextChange::Compacted(Box::new(compacted)))
     };
     vec![
         imported,
-        Record::Context(ContextChange::Begun { fragments: fragments.clone() }),
-        Record::Context(ContextChange::Changed { fragments, told: text() }),
+        Record::Context(ContextChange::Begun {
+            fragments: fragments.clone(),
+        }),
+        Record::Context(ContextChange::Changed {
+            fragments,
+            told: text(),
+        }),
         compacted(CompactionReason::Threshold, SummaryAuthor::Model),
         compacted(CompactionReason::Overflow, SummaryAuthor::Sabir),
         compacted(CompactionReason::Asked, SummaryAuthor::Model),
         Record::Context(ContextChange::Restored),
-        Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Next }),
-        Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Later }),
+        Record::Context(ContextChange::Moded {
+            mode: text(),
+            told: text(),
+            when: Delivery::Next,
+        }),
+        Record::Context(ContextChange::Moded {
+            mode: text(),
+            told: text(),
+            when: Delivery::Later,
+        }),
         Record::Context(ContextChange::Tools(ToolsChange {
-            added: sabir_policy::ToolGroup::ALL.map(added_tool).into_iter().collect(),
+            added: sabir_policy::ToolGroup::ALL
+                .map(added_tool)
+                .into_iter()
+                .collect(),
             removed: vec![text()],
         })),
     ]
 }
 
 fn added_tool(group: sabir_policy::ToolGroup) -> AddedTool {
-    let mut spec = sabir_call::ToolSpec::new("look", "", json!({"type": "object", "properties": {}}));
+    let mut spec =
+        sabir_call::ToolSpec::new("look", "", json!({"type": "object", "properties": {}}));
     spec.examples = vec![serde_json::Map::new()];
-    AddedTool { spec, group: Some(group), reads_only: true, polls: true, hidden: true }
+    AddedTool {
+        spec,
+        group: Some(group),
+        reads_only: true,
+        polls: true,
+        hidden: true,
+    }
 }
 
 fn failures() -> Vec<Record> {
     use ModelErrorKind::{
-        Broken, Cassette, Format, Key, RateLimited, Rejected, TooLong, Unavailable, UnknownModel, Unreachable,
+        Broken, Cassette, Format, Key, RateLimited, Rejected, TooLong, Unavailable, UnknownModel,
+        Unreachable,
     };
-    let errors =
-        [Key, UnknownModel, Rejected, TooLong, RateLimited, Unavailable, Unreachable, Broken, Format, Cassette];
+    let errors = [
+        Key,
+        UnknownModel,
+        Rejected,
+        TooLong,
+        RateLimited,
+        Unavailable,
+        Unreachable,
+        Broken,
+        Format,
+        Cassette,
+    ];
     errors
         .map(|error| {
             Record::Failed(FailedTurn {
@@ -224,50 +410,117 @@ fn deltas(show: &mut dyn FnMut(Event<'_>)) {
     let (index, at, text) = (0, 0, "x");
     show(Event::Text { text });
     show(Event::Thought { text });
-    let roles = [MarkupRole::Call, MarkupRole::Wrapper, MarkupRole::Thought, MarkupRole::Mention, MarkupRole::Content];
+    let roles = [
+        MarkupRole::Call,
+        MarkupRole::Wrapper,
+        MarkupRole::Thought,
+        MarkupRole::Mention,
+        MarkupRole::Content,
+    ];
     let sure = [Certainty::Certain, Certainty::Likely, Certainty::Guess];
     for (role, sure) in roles.into_iter().zip(sure.into_iter().cycle()) {
-        show(Event::Mark(MarkupSpan { role, dialect: Some("cline"), span: Span::new(0, 1), sure, rule: "r" }));
+        show(Event::Mark(MarkupSpan {
+            role,
+            dialect: Some("cline"),
+            span: Span::new(0, 1),
+            sure,
+            rule: "r",
+        }));
     }
-    show(Event::CallStart { index, id: Some("c"), name: "n", dialect: None, at, name_at: 0 });
+    show(Event::CallStart {
+        index,
+        id: Some("c"),
+        name: "n",
+        dialect: None,
+        at,
+        name_at: 0,
+    });
     for form in [ArgForm::Raw, ArgForm::String, ArgForm::Json] {
-        show(Event::ArgStart { index, name: "n", form, at });
+        show(Event::ArgStart {
+            index,
+            name: "n",
+            form,
+            at,
+        });
     }
     show(Event::ArgDelta { index, text });
-    show(Event::ArgEnd { index, lead: "\n", at });
+    show(Event::ArgEnd {
+        index,
+        lead: "\n",
+        at,
+    });
     show(Event::CallEnd { index, at });
-    for why in [Truncation::Ended, Truncation::Limit, Truncation::Broken, Truncation::Cancelled] {
+    for why in [
+        Truncation::Ended,
+        Truncation::Limit,
+        Truncation::Broken,
+        Truncation::Cancelled,
+    ] {
         show(Event::CallCut { index, why, at });
     }
     show(Event::Fault(&fault(Severity::Error, SpanOrigin::Text)));
     show(Event::Usage(usage()));
-    show(Event::Stop { reason: StopReason::End, raw: "stop" });
+    show(Event::Stop {
+        reason: StopReason::End,
+        raw: "stop",
+    });
     show(Event::Opaque(&opaque()));
 }
 
 fn questions() -> Vec<UserQuestion> {
     let (text, call) = (|| "x".to_owned(), CallId::new("c"));
     let (tool, subject, detail, reason) = (text(), text(), text(), text());
-    let proposals = vec![RuleProposal { rule: text(), words: text() }];
+    let proposals = vec![RuleProposal {
+        rule: text(),
+        words: text(),
+    }];
     vec![
-        UserQuestion::Approval { call: call.clone(), tool, subject, detail, reason, proposals },
-        UserQuestion::Followup { call: call.clone(), question: text(), options: vec![text()] },
-        UserQuestion::Completion { call, result: text() },
+        UserQuestion::Approval {
+            call: call.clone(),
+            tool,
+            subject,
+            detail,
+            reason,
+            proposals,
+        },
+        UserQuestion::Followup {
+            call: call.clone(),
+            question: text(),
+            options: vec![text()],
+        },
+        UserQuestion::Completion {
+            call,
+            result: text(),
+        },
         UserQuestion::Next { reason: text() },
     ]
 }
 
 /// One line of each kind, with all that it may hold.
 fn lines() -> Vec<String> {
-    let mut lines: Vec<String> =
-        records().iter().map(|record| serde_json::to_string(&TaskEvent::Record(record)).unwrap()).collect();
-    let mut moment =
-        |moment: TransientEvent<'_>| lines.push(serde_json::to_string(&TaskEvent::Moment(moment)).unwrap());
+    let mut lines: Vec<String> = records()
+        .iter()
+        .map(|record| serde_json::to_string(&TaskEvent::Record(record)).unwrap())
+        .collect();
+    let mut moment = |moment: TransientEvent<'_>| {
+        lines.push(serde_json::to_string(&TaskEvent::Moment(moment)).unwrap())
+    };
     deltas(&mut |event| moment(TransientEvent::Delta(event)));
-    questions().iter().for_each(|question| moment(TransientEvent::Question(question)));
-    moment(TransientEvent::Asking { turn: 1, full: Some(1) });
-    moment(TransientEvent::Output { call: &CallId::new("c"), text: "x" });
-    moment(TransientEvent::Waiting { reason: "x", milliseconds: 1 });
+    questions()
+        .iter()
+        .for_each(|question| moment(TransientEvent::Question(question)));
+    moment(TransientEvent::Asking {
+        turn: 1,
+        full: Some(1),
+    });
+    moment(TransientEvent::Output {
+        call: &CallId::new("c"),
+        text: "x",
+    });
+    moment(TransientEvent::Waiting {
+        reason: "x",
+        milliseconds: 1,
+    });
     lines
 }
 
@@ -287,12 +540,18 @@ fn mentioned(value: &Value, all: &mut HashSet<String>) {
 /// All names of members and all words that a schema allows.
 fn promised(schema: &Value, all: &mut HashSet<String>) {
     let Value::Object(map) = schema else {
-        return schema.as_array().into_iter().flatten().for_each(|schema| promised(schema, all));
+        return schema
+            .as_array()
+            .into_iter()
+            .flatten()
+            .for_each(|schema| promised(schema, all));
     };
     for (name, value) in map {
         match (name.as_str(), value) {
             ("properties", Value::Object(members)) => all.extend(members.keys().cloned()),
-            ("enum", Value::Array(words)) => all.extend(words.iter().filter_map(Value::as_str).map(str::to_owned)),
+            ("enum", Value::Array(words)) => {
+                all.extend(words.iter().filter_map(Value::as_str).map(str::to_owned))
+            }
             ("const", Value::String(word)) => _ = all.insert(word.clone()),
             _ => {}
         }
@@ -311,7 +570,10 @@ fn the_schema_says_what_there_is() {
     let mut said = HashSet::new();
     promised(&serde_json::from_str(SCHEMA).unwrap(), &mut said);
     let gone: Vec<_> = said.difference(&there).collect();
-    assert!(gone.is_empty(), "the schema promises what there is no more: {gone:?}");
+    assert!(
+        gone.is_empty(),
+        "the schema promises what there is no more: {gone:?}"
+    );
 }
 
 #[test]
@@ -321,42 +583,75 @@ fn the_document_names_every_kind() {
     let kinds = schema["oneOf"].as_array().unwrap();
     assert!(kinds.len() <= 15, "{} kinds", kinds.len());
     for kind in kinds {
-        let kind = kind["$ref"].as_str().unwrap().trim_start_matches("#/$defs/");
-        assert!(document.contains(&format!("| `{kind}` |")), "docs/events.md does not tell of {kind}");
+        let kind = kind["$ref"]
+            .as_str()
+            .unwrap()
+            .trim_start_matches("#/$defs/");
+        assert!(
+            document.contains(&format!("| `{kind}` |")),
+            "docs/events.md does not tell of {kind}"
+        );
     }
     for event in schema["$defs"]["delta"]["oneOf"].as_array().unwrap() {
         let event = event["properties"]["event"]["const"].as_str().unwrap();
-        assert!(document.contains(&format!("`{event}`")), "docs/events.md does not tell of the delta {event}");
+        assert!(
+            document.contains(&format!("`{event}`")),
+            "docs/events.md does not tell of the delta {event}"
+        );
     }
     let world = World::new();
-    for (topic, text) in [("events", document), ("headless", include_str!("../../../../docs/headless.md"))] {
-        assert_eq!(stdout(&world.sabir().args(["help", topic]).output().unwrap()), text);
+    for (topic, text) in [
+        ("events", document),
+        ("headless", include_str!("../../../../docs/headless.md")),
+    ] {
+        assert_eq!(
+            stdout(&world.sabir().args(["help", topic]).output().unwrap()),
+            text
+        );
     }
 }
 
 /// What is printed of an answer of 300 KB in pieces of 16 bytes: words, and an argument.
 #[test]
 fn deltas_weigh_less_than_three_times_what_they_say() {
-    let text: String =
-        (0..300_000 / 60).map(|n| format!("    let value_{n:05} = \"some text\".to_owned(); // and more\n")).collect();
+    let text: String = (0..300_000 / 60)
+        .map(|n| format!("    let value_{n:05} = \"some text\".to_owned(); // and more\n"))
+        .collect();
     let say = text.clone();
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(move |count, _| match count {
         0 => ProviderReply::text(say.clone()).in_deltas(16),
-        1 => {
-            ProviderReply::text("").with_call("w", "write_to_file", json!({"path": "a", "content": say})).in_deltas(16)
+        1 => ProviderReply::text("")
+            .with_call("w", "write_to_file", json!({"path": "a", "content": say}))
+            .in_deltas(16),
+        _ => {
+            ProviderReply::text("").with_call("d", "attempt_completion", json!({"result": "done"}))
         }
-        _ => ProviderReply::text("").with_call("d", "attempt_completion", json!({"result": "done"})),
     }));
-    let output = world.run(&provider, WAYS[1], &["--approve", "all", "--output", "events", "go"]);
+    let output = world.run(
+        &provider,
+        WAYS[1],
+        &["--approve", "all", "--output", "events", "go"],
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let all = events(&output);
     let of = |kind: &str| {
-        let words = all.iter().filter(|event| event["event"] == kind).map(|event| event["text"].as_str().unwrap());
+        let words = all
+            .iter()
+            .filter(|event| event["event"] == kind)
+            .map(|event| event["text"].as_str().unwrap());
         words.collect::<String>()
     };
-    assert!(of("text") == text && of("arg_delta").ends_with(&format!("{text}done")), "nothing is lost");
-    assert!(output.stdout.len() < 3 * 2 * text.len(), "{} bytes for 2 x {}", output.stdout.len(), text.len());
+    assert!(
+        of("text") == text && of("arg_delta").ends_with(&format!("{text}done")),
+        "nothing is lost"
+    );
+    assert!(
+        output.stdout.len() < 3 * 2 * text.len(),
+        "{} bytes for 2 x {}",
+        output.stdout.len(),
+        text.len()
+    );
 }
 
 #[test]
@@ -369,6 +664,11 @@ fn a_faulty_call_is_told_as_the_schema_says() {
     for way in WAYS {
         let provider = world.plays(way, &[bad.clone(), done.clone()]);
         let output = world.run(&provider, way, &["--output", "events", "go"]);
-        assert_eq!((code(&output), events(&output).is_empty()), (0, false), "{}", stderr(&output));
+        assert_eq!(
+            (code(&output), events(&output).is_empty()),
+            (0, false),
+            "{}",
+            stderr(&output)
+        );
     }
 }

@@ -38,7 +38,11 @@ fn script() -> ReplyScript {
             ("root", _) => done("all"),
             (_, count) if count >= STEPS => done(&who),
             (_, count) => {
-                let deaf = if count == 1 { format!("(trap '' TERM; exec sleep {MARK}) & ") } else { String::new() };
+                let deaf = if count == 1 {
+                    format!("(trap '' TERM; exec sleep {MARK}) & ")
+                } else {
+                    String::new()
+                };
                 let line = format!("{deaf}echo {who} {count} >> log.txt; sleep 0.01; echo ok");
                 turn("", vec![("execute_command", json!({"command": line}))])
             }
@@ -57,9 +61,18 @@ fn random(state: &mut u64) -> u64 {
 
 /// Runs the command and kills it after a while. Whether it ended before, and the whole lines that it printed.
 fn kill_after(mut command: Command, wait: Duration) -> (bool, Vec<Value>) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let output = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).collect::<Vec<_>>());
+    let reader = std::thread::spawn(move || {
+        BufReader::new(output)
+            .lines()
+            .map_while(Result::ok)
+            .collect::<Vec<_>>()
+    });
     let (begun, mut ended) = (Instant::now(), false);
     while !ended && begun.elapsed() < wait {
         ended = child.try_wait().unwrap().is_some();
@@ -67,7 +80,15 @@ fn kill_after(mut command: Command, wait: Duration) -> (bool, Vec<Value>) {
     }
     _ = child.kill();
     child.wait().unwrap();
-    (ended, reader.join().unwrap().iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    (
+        ended,
+        reader
+            .join()
+            .unwrap()
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect(),
+    )
 }
 
 /// Sorts the records among the lines by the task whose they are, as its journal has them.
@@ -105,7 +126,11 @@ fn kill_families(wanted: usize) {
     let begun = Instant::now();
     let name = format!("sleep\u{0}{MARK}");
     while !processes_with(&name).is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "left behind: {:?}", processes_with(&name));
+        assert!(
+            begun.elapsed() < Duration::from_secs(120),
+            "left behind: {:?}",
+            processes_with(&name)
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
     eprintln!("{figures:?}: nothing lost, nothing done twice, nothing left");
@@ -121,11 +146,21 @@ fn one_family(wanted: usize, seed: &mut u64, figures: &mut Figures) {
     for begun in 0.. {
         let mut command = world.sabir_with(&provider);
         match &root {
-            None => command.args(["run", "--model", NATIVE.model(), "--subtasks"]).args(options).arg("root"),
-            Some(root) => command.args(["resume", "--subtasks"]).args(options).arg(root),
+            None => command
+                .args(["run", "--model", NATIVE.model(), "--subtasks"])
+                .args(options)
+                .arg("root"),
+            Some(root) => command
+                .args(["resume", "--subtasks"])
+                .args(options)
+                .arg(root),
         };
         // On a busy machine a task may be killed again and again before it has begun: in the end it is left alone.
-        let wait = if figures.kills < wanted && begun < 60 { 60 + random(seed) % 500 } else { 120_000 };
+        let wait = if figures.kills < wanted && begun < 60 {
+            60 + random(seed) % 500
+        } else {
+            120_000
+        };
         let (ended, lines) = kill_after(command, Duration::from_millis(wait));
         figures.kills += usize::from(!ended);
         if root.is_none() && !lines.iter().any(|line| line["kind"] == "started") {
@@ -153,29 +188,65 @@ fn check(world: &World, acknowledged: &HashMap<String, Vec<Value>>, figures: &mu
         let mut journal = log(world, task);
         for record in &mut journal {
             // Only the journal knows these.
-            record.as_object_mut().unwrap().retain(|name, _| name != "at" && name != "seal");
+            record
+                .as_object_mut()
+                .unwrap()
+                .retain(|name, _| name != "at" && name != "seal");
         }
-        let told = acknowledged.get(task).map(Vec::as_slice).unwrap_or_default();
+        let told = acknowledged
+            .get(task)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let mut rest = journal.iter();
         for record in told {
-            assert!(rest.any(|kept| kept == record), "{task}: acknowledged and lost: {record}");
+            assert!(
+                rest.any(|kept| kept == record),
+                "{task}: acknowledged and lost: {record}"
+            );
         }
         figures.acknowledged += told.len();
-        assert_eq!(journal.last().unwrap()["outcome"], "completed", "{task}: {:?}", journal.last());
-        let calls = journal.iter().filter_map(|record| record["checks"].as_array()).map(Vec::len).sum::<usize>();
-        let results: Vec<_> = journal.iter().filter(|record| record["kind"] == "result").collect();
+        assert_eq!(
+            journal.last().unwrap()["outcome"],
+            "completed",
+            "{task}: {:?}",
+            journal.last()
+        );
+        let calls = journal
+            .iter()
+            .filter_map(|record| record["checks"].as_array())
+            .map(Vec::len)
+            .sum::<usize>();
+        let results: Vec<_> = journal
+            .iter()
+            .filter(|record| record["kind"] == "result")
+            .collect();
         assert_eq!(results.len(), calls, "{task}: each call has one result");
-        assert!(results.iter().all(|result| result["name"] != "new_task" || result["ending"] == "done"), "{results:?}");
-        interrupted += results.iter().filter(|result| result["ending"] == "interrupted").count();
+        assert!(
+            results
+                .iter()
+                .all(|result| result["name"] != "new_task" || result["ending"] == "done"),
+            "{results:?}"
+        );
+        interrupted += results
+            .iter()
+            .filter(|result| result["ending"] == "interrupted")
+            .count();
     }
     figures.tasks += 1;
     figures.subtasks += children.len();
-    assert_eq!(children.len(), 4, "alpha, beta, gamma and delta, each once: {children:?}");
+    assert_eq!(
+        children.len(),
+        4,
+        "alpha, beta, gamma and delta, each once: {children:?}"
+    );
     let text = world.read("log.txt");
     let mut lines: Vec<_> = text.lines().collect();
     let count = lines.len();
     lines.sort_unstable();
     lines.dedup();
     assert_eq!(lines.len(), count, "done twice: {text}");
-    assert!(count + interrupted >= 4 * STEPS, "{count} lines, {interrupted} interrupted: {text}");
+    assert!(
+        count + interrupted >= 4 * STEPS,
+        "{count} lines, {interrupted} interrupted: {text}"
+    );
 }

@@ -33,12 +33,21 @@ impl Running {
         let mut said = String::new();
         out.read_line(&mut said).unwrap();
         let mut errors = BufReader::new(child.stderr.take().unwrap());
-        let Some(address) = said.trim().strip_prefix("listening on http://").map(str::to_owned) else {
+        let Some(address) = said
+            .trim()
+            .strip_prefix("listening on http://")
+            .map(str::to_owned)
+        else {
             errors.read_to_string(&mut said).unwrap();
             panic!("{said}");
         };
         let (line, lines) = channel();
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|text| line.send(text).is_ok()));
+        std::thread::spawn(move || {
+            errors
+                .lines()
+                .map_while(Result::ok)
+                .all(|text| line.send(text).is_ok())
+        });
         let (rest, more) = channel();
         std::thread::spawn(move || {
             let mut text = String::new();
@@ -52,7 +61,12 @@ impl Running {
         while let Ok(text) = more.recv_timeout(Duration::from_millis(200)) {
             said = text;
         }
-        Self { child, address, said, lines }
+        Self {
+            child,
+            address,
+            said,
+            lines,
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -62,7 +76,10 @@ impl Running {
     /// Waits for a line of standard error with this in it.
     fn line(&self, part: &str) -> String {
         let end = Instant::now() + LONG;
-        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        while let Ok(line) = self
+            .lines
+            .recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
             if line.contains(part) {
                 return line;
             }
@@ -74,9 +91,12 @@ impl Running {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let (address, length) = (&self.address, body.len());
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nx-api-key: of-tests\r\nConnection: close\r\n");
-        stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nx-api-key: of-tests\r\nConnection: close\r\n"
+        );
+        stream
+            .write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
+            .unwrap();
         stream
     }
 
@@ -106,7 +126,8 @@ fn all(mut stream: TcpStream) -> String {
 }
 
 fn message(model: &str) -> String {
-    let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    let parameters =
+        json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     json!({"model": model, "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "hi"}],
         "tools": [{"name": "read_file", "input_schema": parameters}]})
     .to_string()
@@ -115,9 +136,16 @@ fn message(model: &str) -> String {
 /// A gateway in front of that provider, with a known token.
 fn before(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Command {
     let mut command = world.sabir();
-    command.args(["gateway", "--listen", "127.0.0.1:0", "--token", "of-tests"]).args(arguments);
+    command
+        .args(["gateway", "--listen", "127.0.0.1:0", "--token", "of-tests"])
+        .args(arguments);
     if !arguments.contains(&"--config") {
-        command.args(["--to", &format!("http://{}", provider.address()), "--model", "qwen"]);
+        command.args([
+            "--to",
+            &format!("http://{}", provider.address()),
+            "--model",
+            "qwen",
+        ]);
     }
     command
 }
@@ -139,8 +167,12 @@ fn it_listens_here_alone_and_says_how_to_reach_it() {
     let (one, two) = (Running::start(&mut command), Running::start(&mut command));
     assert!(one.address.starts_with("127.0.0.1:"), "{}", one.address);
     let token = |running: &Running| {
-        let line = running.said.lines().find_map(|line| line.strip_prefix("export ANTHROPIC_AUTH_TOKEN="));
-        line.unwrap_or_else(|| panic!("{}", running.said)).to_owned()
+        let line = running
+            .said
+            .lines()
+            .find_map(|line| line.strip_prefix("export ANTHROPIC_AUTH_TOKEN="));
+        line.unwrap_or_else(|| panic!("{}", running.said))
+            .to_owned()
     };
     // A token of its own each time, that cannot be guessed.
     assert!(token(&one) != token(&two) && token(&one).len() > 40);
@@ -155,7 +187,10 @@ fn it_listens_here_alone_and_says_how_to_reach_it() {
         assert!(one.said.contains(part), "{}", one.said);
     }
     assert!(one.said.contains(&format!("http://{}/v1", one.address)));
-    assert!(one.ask("POST", "/v1/messages", &message("qwen")).starts_with("HTTP/1.1 401"));
+    assert!(
+        one.ask("POST", "/v1/messages", &message("qwen"))
+            .starts_with("HTTP/1.1 401")
+    );
     assert!(provider.received_requests().is_empty());
 }
 
@@ -163,20 +198,58 @@ fn it_listens_here_alone_and_says_how_to_reach_it() {
 fn nobody_else_is_served_without_a_token() {
     let world = World::new();
     let check = |arguments: &[&str], expected: i32, words: &str| {
-        let output = world.sabir().arg("gateway").args(arguments).stdin(Stdio::null()).output().unwrap();
+        let output = world
+            .sabir()
+            .arg("gateway")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         assert_eq!(code(&output), expected, "{}", stderr(&output));
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
     };
     let to = ["--to", "http://127.0.0.1:1", "--model", "m"];
-    check(&[&to[..], &["--listen", "0.0.0.0:0", "--no-token"]].concat(), 2, "a token is needed");
-    check(&[&to[..], &["--listen", "[::]:0", "--no-token"]].concat(), 2, "a token is needed");
+    check(
+        &[&to[..], &["--listen", "0.0.0.0:0", "--no-token"]].concat(),
+        2,
+        "a token is needed",
+    );
+    check(
+        &[&to[..], &["--listen", "[::]:0", "--no-token"]].concat(),
+        2,
+        "a token is needed",
+    );
     check(&[&to[..], &["--token", ""]].concat(), 2, "empty");
-    check(&[&to[..], &["--token", "x", "--no-token"]].concat(), 2, "--no-token");
-    check(&[&to[..], &["--listen", "nonsense"]].concat(), 2, "nonsense");
-    check(&[&to[..], &["--mend", "always"]].concat(), 2, "pass, heal, retry");
-    check(&[&to[..], &["--protocol", "nothing"]].concat(), 2, "nothing");
-    check(&[&to[..], &["--wire", "smoke"]].concat(), 2, "openai-responses");
-    check(&[&to[..], &["--key-env", "NO_SUCH_KEY"]].concat(), 2, "NO_SUCH_KEY");
+    check(
+        &[&to[..], &["--token", "x", "--no-token"]].concat(),
+        2,
+        "--no-token",
+    );
+    check(
+        &[&to[..], &["--listen", "nonsense"]].concat(),
+        2,
+        "nonsense",
+    );
+    check(
+        &[&to[..], &["--mend", "always"]].concat(),
+        2,
+        "pass, heal, retry",
+    );
+    check(
+        &[&to[..], &["--protocol", "nothing"]].concat(),
+        2,
+        "nothing",
+    );
+    check(
+        &[&to[..], &["--wire", "smoke"]].concat(),
+        2,
+        "openai-responses",
+    );
+    check(
+        &[&to[..], &["--key-env", "NO_SUCH_KEY"]].concat(),
+        2,
+        "NO_SUCH_KEY",
+    );
     check(&["--to", "http://127.0.0.1:1"], 2, "--model");
     check(&[], 2, "no model to serve");
 }
@@ -186,17 +259,26 @@ fn a_model_that_only_writes_text_calls_natively() {
     let world = World::new();
     let text = "Let me look.\n<read_file>\n<path>a.rs</path>\n</read_file>";
     let provider = world.provider(ReplyScript::from_fn(move |_, _| ProviderReply::text(text)));
-    let running = Running::start(&mut before(&world, &provider, &["--protocol", "cline", "--explain"]));
+    let running = Running::start(&mut before(
+        &world,
+        &provider,
+        &["--protocol", "cline", "--explain"],
+    ));
     let got = running.ask("POST", "/v1/messages", &message("qwen"));
     assert!(
-        got.contains("\"tool_use\"") && got.contains("\"name\":\"read_file\"") && !got.contains("<read_file>"),
+        got.contains("\"tool_use\"")
+            && got.contains("\"name\":\"read_file\"")
+            && !got.contains("<read_file>"),
         "{got}"
     );
     assert!(running.line("taught in cline").starts_with("sabir_"));
     let line = running.line("anthropic qwen 200");
     assert!(line.contains("1 call") && !line.contains("a.rs"), "{line}");
     let asked = &provider.received_requests()[0];
-    assert_eq!((asked.path.as_str(), asked.body.get("tools")), ("/v1/chat/completions", None));
+    assert_eq!(
+        (asked.path.as_str(), asked.body.get("tools")),
+        ("/v1/chat/completions", None)
+    );
     assert!(asked.body.to_string().contains("<read_file>"));
 }
 
@@ -217,19 +299,30 @@ fn it_ends_in_time_and_says_so_to_its_clients() {
         ),
     );
     for signal in [Signal::TERM, Signal::INT] {
-        let running =
-            Running::start(&mut before(&world, &provider, &["--config", file.to_str().unwrap(), "--log", "json"]));
-        let mut streams: Vec<_> = (0..20).map(|_| running.open("POST", "/v1/messages", &message("qwen"))).collect();
+        let running = Running::start(&mut before(
+            &world,
+            &provider,
+            &["--config", file.to_str().unwrap(), "--log", "json"],
+        ));
+        let mut streams: Vec<_> = (0..20)
+            .map(|_| running.open("POST", "/v1/messages", &message("qwen")))
+            .collect();
         for stream in &mut streams {
             assert!(stream.read(&mut [0; 400]).unwrap() > 0);
         }
         running.signal(signal);
         for stream in streams {
             let rest = all(stream);
-            assert!(rest.contains("event: error") && rest.contains("ending"), "{rest}");
+            assert!(
+                rest.contains("event: error") && rest.contains("ending"),
+                "{rest}"
+            );
         }
         let line: Value = serde_json::from_str(&running.line("\"status\"")).unwrap();
-        assert_eq!((&line["status"], &line["whole"]), (&json!(200), &json!(false)));
+        assert_eq!(
+            (&line["status"], &line["whole"]),
+            (&json!(200), &json!(false))
+        );
         let (code, took) = running.ended();
         assert_eq!(code, Some(0));
         assert!(took < Duration::from_secs(10), "{took:?}");
@@ -241,7 +334,9 @@ fn its_configuration_is_read_again_under_streams() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply {
         pause: 60,
-        ..ProviderReply::text("word ".repeat(40)).in_deltas(5).in_chunks(ChunkSplit::Size(200))
+        ..ProviderReply::text("word ".repeat(40))
+            .in_deltas(5)
+            .in_chunks(ChunkSplit::Size(200))
     }));
     let models = |names: &str| {
         names.split(' ').fold(String::new(), |text, name| {
@@ -252,22 +347,41 @@ fn its_configuration_is_read_again_under_streams() {
         })
     };
     let file = world.write("gateway.toml", &models("one"));
-    let running = Running::start(&mut before(&world, &provider, &["--config", file.to_str().unwrap()]));
+    let running = Running::start(&mut before(
+        &world,
+        &provider,
+        &["--config", file.to_str().unwrap()],
+    ));
     let mut stream = running.open("POST", "/v1/messages", &message("one"));
     assert!(stream.read(&mut [0; 200]).unwrap() > 0);
     world.write("gateway.toml", &models("two three"));
     running.signal(Signal::HUP);
     assert!(running.line("read again").contains("three, two"));
-    assert!(running.ask("POST", "/v1/messages", &message("one")).starts_with("HTTP/1.1 404"));
+    assert!(
+        running
+            .ask("POST", "/v1/messages", &message("one"))
+            .starts_with("HTTP/1.1 404")
+    );
     assert!(running.ask("GET", "/v1/models", "").contains("three"));
-    world.write("gateway.toml", &models("four").replace("protocol", "protokol"));
+    world.write(
+        "gateway.toml",
+        &models("four").replace("protocol", "protokol"),
+    );
     running.signal(Signal::HUP);
     let line = running.line("stay as they are");
-    assert!(line.contains("line 3, column 1") && line.contains("protokol"), "{line}");
+    assert!(
+        line.contains("line 3, column 1") && line.contains("protokol"),
+        "{line}"
+    );
     assert!(running.ask("GET", "/v1/models", "").contains("three"));
     let rest = all(stream);
     assert!(rest.contains("message_stop"), "{rest}");
-    assert!(provider.received_requests().iter().all(|request| request.body["model"] == "behind"));
+    assert!(
+        provider
+            .received_requests()
+            .iter()
+            .all(|request| request.body["model"] == "behind")
+    );
 }
 
 #[test]
@@ -275,24 +389,62 @@ fn what_cannot_be_meant_in_the_configuration_is_named() {
     let world = World::new();
     let check = |text: &str, words: &str| {
         let file = world.write("gateway.toml", text);
-        let output = world.sabir().args(["gateway", "--config", file.to_str().unwrap()]).output().unwrap();
+        let output = world
+            .sabir()
+            .args(["gateway", "--config", file.to_str().unwrap()])
+            .output()
+            .unwrap();
         assert_eq!(code(&output), 2, "{}", stderr(&output));
-        assert!(stderr(&output).contains(words), "{text}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(words),
+            "{text}: {}",
+            stderr(&output)
+        );
     };
     let model = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";
-    check("[gateway]\nlissen = \"x\"\n", "line 2, column 1: unknown field `lissen`");
-    check("[gateway.limits]\nbody = 1\n", "line 2, column 1: unknown field `body`");
-    check(&format!("{model}mend = \"retry 0\"\n"), "line 3, column 8: `retry 0` is no way to mend");
-    check(&format!("{model}wire = \"smoke\"\n"), "[gateway.models.m]: `smoke` is no wire");
-    check("[gateway.models.m]\nto = \"nobody/x\"\n", "[gateway.models.m]: the model `nobody/x` is unknown");
-    check("[gateway.models.m]\nto = \"openai/x\"\nwire = \"gemini\"\n", "belong to an address");
-    check(&format!("{model}aliases = [\"x\", \"x\"]\n"), "`x` is the name of two models");
-    check(&format!("[gateway]\ntoken_env = \"NO_TOKEN\"\n{model}"), "NO_TOKEN holds no token");
-    check(&format!("[gateway]\ntoken = \"abcdefgh\"\n{model}"), "chmod 600");
+    check(
+        "[gateway]\nlissen = \"x\"\n",
+        "line 2, column 1: unknown field `lissen`",
+    );
+    check(
+        "[gateway.limits]\nbody = 1\n",
+        "line 2, column 1: unknown field `body`",
+    );
+    check(
+        &format!("{model}mend = \"retry 0\"\n"),
+        "line 3, column 8: `retry 0` is no way to mend",
+    );
+    check(
+        &format!("{model}wire = \"smoke\"\n"),
+        "[gateway.models.m]: `smoke` is no wire",
+    );
+    check(
+        "[gateway.models.m]\nto = \"nobody/x\"\n",
+        "[gateway.models.m]: the model `nobody/x` is unknown",
+    );
+    check(
+        "[gateway.models.m]\nto = \"openai/x\"\nwire = \"gemini\"\n",
+        "belong to an address",
+    );
+    check(
+        &format!("{model}aliases = [\"x\", \"x\"]\n"),
+        "`x` is the name of two models",
+    );
+    check(
+        &format!("[gateway]\ntoken_env = \"NO_TOKEN\"\n{model}"),
+        "NO_TOKEN holds no token",
+    );
+    check(
+        &format!("[gateway]\ntoken = \"abcdefgh\"\n{model}"),
+        "chmod 600",
+    );
     // The file keeps its mode from here on.
     let file = world.write("gateway.toml", "");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    check(&format!("{model}[gateway]\ntoken = \"t\"\ntoken_env = \"T\"\n"), "one of token and token_env");
+    check(
+        &format!("{model}[gateway]\ntoken = \"t\"\ntoken_env = \"T\"\n"),
+        "one of token and token_env",
+    );
 }
 
 /// A back end with answers of 16 MiB, which holds none of them.
@@ -302,7 +454,8 @@ fn long_answers() -> SocketAddr {
     let piece = json!({"choices": [{"index": 0, "delta": {"content": "x".repeat(16 << 10)}}]});
     let event: Arc<str> = format!("data: {piece}\n\n").into();
     let answer = |mut stream: TcpStream, event: &str| {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         if stream.read(&mut [0; 16 << 10])? == 0 {
             return Ok(());
         }
@@ -322,22 +475,55 @@ fn long_answers() -> SocketAddr {
 /// `SABIR_CLIENTS=500` makes it so many.
 #[test]
 fn slow_clients_cost_little_memory() {
-    let clients = std::env::var("SABIR_CLIENTS").ok().and_then(|clients| clients.parse().ok()).unwrap_or(30);
+    let clients = std::env::var("SABIR_CLIENTS")
+        .ok()
+        .and_then(|clients| clients.parse().ok())
+        .unwrap_or(30);
     if !std::path::Path::new("/proc/self/status").exists() {
-        return crate::world::skipped("this system does not tell the memory of a process under /proc");
+        return crate::world::skipped(
+            "this system does not tell the memory of a process under /proc",
+        );
     }
     let world = World::new();
-    let file = world.write("gateway.toml", &format!("[gateway.models.qwen]\nto = \"http://{}\"\n", long_answers()));
+    let file = world.write(
+        "gateway.toml",
+        &format!(
+            "[gateway.models.qwen]\nto = \"http://{}\"\n",
+            long_answers()
+        ),
+    );
     let mut command = world.sabir();
-    command.args(["gateway", "--listen", "127.0.0.1:0", "--token", "of-tests", "--log", "off", "--config"]).arg(file);
+    command
+        .args([
+            "gateway",
+            "--listen",
+            "127.0.0.1:0",
+            "--token",
+            "of-tests",
+            "--log",
+            "off",
+            "--config",
+        ])
+        .arg(file);
     let running = Running::start(&mut command);
     let resident = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().to_owned();
-        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap()
+            .to_owned();
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse::<usize>()
+            .unwrap()
+            >> 10
     };
     let before = resident();
-    let mut slow: Vec<_> = (0..clients).map(|_| running.open("POST", "/v1/messages", &message("qwen"))).collect();
+    let mut slow: Vec<_> = (0..clients)
+        .map(|_| running.open("POST", "/v1/messages", &message("qwen")))
+        .collect();
     for stream in &mut slow {
         stream.set_read_timeout(Some(LONG * 10)).unwrap();
         assert!(stream.read(&mut [0; 1]).unwrap() > 0);

@@ -28,7 +28,11 @@ struct Running {
 impl Running {
     /// With this configuration and these flags, at a free address.
     fn start(world: &World, configuration: &str, flags: &[&str]) -> Self {
-        Self::start_at(world, configuration, &[&["--listen", "127.0.0.1:0"], flags].concat())
+        Self::start_at(
+            world,
+            configuration,
+            &[&["--listen", "127.0.0.1:0"], flags].concat(),
+        )
     }
 
     /// With this configuration and these flags alone.
@@ -36,21 +40,43 @@ impl Running {
         let file = world.write("gateway.toml", configuration);
         let mut command: Command = world.sabir();
         command.args(["gateway", "--quiet", "--config", file.to_str().unwrap()]);
-        let mut child = command.args(flags).env("SABIR_GATEWAY_TOKEN", "of-tests").spawn().unwrap();
+        let mut child = command
+            .args(flags)
+            .env("SABIR_GATEWAY_TOKEN", "of-tests")
+            .spawn()
+            .unwrap();
         let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut said)
+            .unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let (line, lines) = channel();
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|text| line.send(text).is_ok()));
-        let address = said.trim().strip_prefix("listening on http://").map(str::to_owned);
-        let address = address.unwrap_or_else(|| panic!("{said}: {:?}", lines.iter().collect::<Vec<_>>()));
-        Self { child, address, lines }
+        std::thread::spawn(move || {
+            errors
+                .lines()
+                .map_while(Result::ok)
+                .all(|text| line.send(text).is_ok())
+        });
+        let address = said
+            .trim()
+            .strip_prefix("listening on http://")
+            .map(str::to_owned);
+        let address =
+            address.unwrap_or_else(|| panic!("{said}: {:?}", lines.iter().collect::<Vec<_>>()));
+        Self {
+            child,
+            address,
+            lines,
+        }
     }
 
     /// Waits for a line of standard error with this in it.
     fn line(&self, part: &str) -> String {
         let (end, mut seen) = (Instant::now() + LONG, Vec::new());
-        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        while let Ok(line) = self
+            .lines
+            .recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
             if line.contains(part) {
                 return line;
             }
@@ -64,8 +90,13 @@ impl Running {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let body = body.to_string();
-        let lines = format!("POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}", self.address);
-        stream.write_all(format!("{lines}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+        let lines = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}",
+            self.address
+        );
+        stream
+            .write_all(format!("{lines}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+            .unwrap();
         let mut got = String::new();
         stream.read_to_string(&mut got).unwrap();
         got
@@ -87,8 +118,14 @@ fn message(model: &str) -> Value {
 
 /// A server that hangs up on everybody, and how many came.
 fn hanging_up() -> (String, Arc<AtomicUsize>) {
-    let (listener, count) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(AtomicUsize::new(0)));
-    let (address, counted) = (listener.local_addr().unwrap().to_string(), Arc::clone(&count));
+    let (listener, count) = (
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let (address, counted) = (
+        listener.local_addr().unwrap().to_string(),
+        Arc::clone(&count),
+    );
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -103,27 +140,70 @@ fn words_of_the_configuration_are_said_and_secrets_are_not() {
     let world = World::new();
     let check = |text: &str, said: &str, unsaid: &str| {
         let file = world.write("wrong.toml", text);
-        let output = world.sabir().args(["gateway", "--config", file.to_str().unwrap()]).output().unwrap();
+        let output = world
+            .sabir()
+            .args(["gateway", "--config", file.to_str().unwrap()])
+            .output()
+            .unwrap();
         assert_eq!(code(&output), 2, "{}", stderr(&output));
-        assert!(stderr(&output).contains(said), "{text}: {}", stderr(&output));
-        assert!(unsaid.is_empty() || !stderr(&output).contains(unsaid), "{text}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(said),
+            "{text}: {}",
+            stderr(&output)
+        );
+        assert!(
+            unsaid.is_empty() || !stderr(&output).contains(unsaid),
+            "{text}: {}",
+            stderr(&output)
+        );
     };
     let model = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";
-    check(&format!("{model}mend = \"always\"\n"), "line 3, column 8: `always` is no way to mend: write pass, heal", "");
-    check("[providers.x]\nkey = 12345678\n", "line 2, column 7: a key must be a text in quotes", "12345678");
-    check("[providers.x]\nkey_env = 12345678\n", "invalid type: integer `[secret]`", "12345678");
-    check("[gateway.limits]\nanswers = \"many\"\n", "invalid type: string \"many\"", "");
-    check("[providers]\nx = \"sk-hush-1\"\n", "line 2, column 5", "hush");
+    check(
+        &format!("{model}mend = \"always\"\n"),
+        "line 3, column 8: `always` is no way to mend: write pass, heal",
+        "",
+    );
+    check(
+        "[providers.x]\nkey = 12345678\n",
+        "line 2, column 7: a key must be a text in quotes",
+        "12345678",
+    );
+    check(
+        "[providers.x]\nkey_env = 12345678\n",
+        "invalid type: integer `[secret]`",
+        "12345678",
+    );
+    check(
+        "[gateway.limits]\nanswers = \"many\"\n",
+        "invalid type: string \"many\"",
+        "",
+    );
+    check(
+        "[providers]\nx = \"sk-hush-1\"\n",
+        "line 2, column 5",
+        "hush",
+    );
     let key = ["sk-proj-", "abcdefghijklmnopqrstuvwxyz0123456789"].concat();
-    check(&format!("[providers.x]\nretries = \"{key}\"\n"), "line 2, column 11: invalid type: string", &key[8..]);
-    check(&format!("[gateway]\ntoken = [\"{key}\"]\n"), "line 2, column 9", &key[8..]);
+    check(
+        &format!("[providers.x]\nretries = \"{key}\"\n"),
+        "line 2, column 11: invalid type: string",
+        &key[8..],
+    );
+    check(
+        &format!("[gateway]\ntoken = [\"{key}\"]\n"),
+        "line 2, column 9",
+        &key[8..],
+    );
 }
 
 #[test]
 fn a_server_that_is_not_there_is_told_soon_in_the_clients_own_format() {
     let world = World::new();
     // Nobody listens there any more.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let (rude, count) = hanging_up();
     let models = format!(
         "[gateway.models.gone]\nto = \"http://{nobody}\"\n[gateway.models.once]\nto = \"http://{rude}\"\n\
@@ -141,8 +221,19 @@ fn a_server_that_is_not_there_is_told_soon_in_the_clients_own_format() {
             let got = running.ask(path, TOKEN, &message(model));
             assert!(got.starts_with("HTTP/1.1 502"), "{got}");
             let body: Value = serde_json::from_str(got.split_once("\r\n\r\n").unwrap().1).unwrap();
-            assert!(body.pointer(place).unwrap().as_str().unwrap().contains(word), "{body}");
-            assert_eq!(count.load(Ordering::SeqCst) - before, attempts, "{model} {path}");
+            assert!(
+                body.pointer(place)
+                    .unwrap()
+                    .as_str()
+                    .unwrap()
+                    .contains(word),
+                "{body}"
+            );
+            assert_eq!(
+                count.load(Ordering::SeqCst) - before,
+                attempts,
+                "{model} {path}"
+            );
         }
     }
 }
@@ -151,7 +242,10 @@ fn a_server_that_is_not_there_is_told_soon_in_the_clients_own_format() {
 fn each_request_is_told_with_its_time() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hi")));
-    let models = format!("[gateway.models.m]\nto = \"http://{}\"\nprotocol = \"cline\"\n", provider.address());
+    let models = format!(
+        "[gateway.models.m]\nto = \"http://{}\"\nprotocol = \"cline\"\n",
+        provider.address()
+    );
     let is_moment = |text: &str| {
         let pattern = "dddd-dd-ddTdd:dd:dd.dddZ";
         let fits = |(c, p): (char, char)| if p == 'd' { c.is_ascii_digit() } else { c == p };
@@ -162,7 +256,10 @@ fn each_request_is_told_with_its_time() {
     // Nothing is taught where there are no tools, and so nothing comes before the line.
     let line = running.lines.recv_timeout(LONG).unwrap();
     let (time, rest) = line.split_once(' ').unwrap();
-    assert!(is_moment(time) && rest.starts_with("sabir_") && rest.contains(" anthropic m 200 "), "{line}");
+    assert!(
+        is_moment(time) && rest.starts_with("sabir_") && rest.contains(" anthropic m 200 "),
+        "{line}"
+    );
     drop(running);
     let running = Running::start(&world, &format!("[gateway]\nlog = \"json\"\n{models}"), &[]);
     running.ask("/v1/messages", TOKEN, &message("m"));
@@ -175,7 +272,10 @@ fn settings_are_read_again() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hi")));
     let write = |keys: &str| {
-        let models = format!("[gateway.models.m]\nto = \"http://{}\"\n", provider.address());
+        let models = format!(
+            "[gateway.models.m]\nto = \"http://{}\"\n",
+            provider.address()
+        );
         let path = world.write("gateway.toml", &format!("[gateway]\n{keys}\n{models}"));
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::read_to_string(world.work.path().join("gateway.toml")).unwrap()
@@ -183,7 +283,10 @@ fn settings_are_read_again() {
     let running = Running::start(&world, &write("log = \"json\""), &[]);
     let status = |head: &str| running.ask("/v1/messages", head, &message("m"))[9..12].to_owned();
     let page = |token: &str| format!("{token}Origin: https://app.example\r\n");
-    assert_eq!((status(TOKEN), status(&page(TOKEN))), ("200".to_owned(), "403".to_owned()));
+    assert_eq!(
+        (status(TOKEN), status(&page(TOKEN))),
+        ("200".to_owned(), "403".to_owned())
+    );
     running.line("\"status\":200");
     write(
         "token = \"another-token\"\nlisten = \"127.0.0.1:1\"\norigins = [\"https://app.example\"]\n\
@@ -194,7 +297,10 @@ fn settings_are_read_again() {
     // The flag goes before the file, so that the address is not another one.
     assert!(running.line("restart").contains("`answers`"));
     let other = "x-api-key: another-token\r\n";
-    assert_eq!((status(TOKEN), status(other), status(&page(other))), ("401".into(), "200".into(), "200".into()));
+    assert_eq!(
+        (status(TOKEN), status(other), status(&page(other))),
+        ("401".into(), "200".into(), "200".into())
+    );
     assert!(running.line("anthropic m 200").starts_with("20"));
     // The token of the environment counts again where the file has none.
     write("log = \"off\"");
@@ -214,5 +320,8 @@ fn another_address_takes_a_restart() {
     world.write("gateway.toml", &text(9));
     kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
     let line = running.line("needs a restart");
-    assert!(line.contains("still listens on 127.0.0.1:0") && line.contains("127.0.0.1:9"), "{line}");
+    assert!(
+        line.contains("still listens on 127.0.0.1:0") && line.contains("127.0.0.1:9"),
+        "{line}"
+    );
 }

@@ -26,7 +26,10 @@ pub(crate) struct Desk {
 fn read(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
-        BufReader::new(stream).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+        BufReader::new(stream)
+            .lines()
+            .map_while(Result::ok)
+            .all(|line| sender.send(line).is_ok())
     });
     lines
 }
@@ -34,14 +37,32 @@ fn read(stream: impl Read + Send + 'static) -> Receiver<String> {
 impl Desk {
     pub(crate) fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Self {
         let mut command = world.sabir_with(provider);
-        command.args(["run", "--model", NATIVE.model(), "--output", "events", "--control"]).args(arguments);
+        command
+            .args([
+                "run",
+                "--model",
+                NATIVE.model(),
+                "--output",
+                "events",
+                "--control",
+            ])
+            .args(arguments);
         Self::of(command)
     }
 
     pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        let (lines, complaints) = (read(child.stdout.take().unwrap()), read(child.stderr.take().unwrap()));
-        Self { input: child.stdin.take(), child, lines, complaints, seen: Vec::new() }
+        let (lines, complaints) = (
+            read(child.stdout.take().unwrap()),
+            read(child.stderr.take().unwrap()),
+        );
+        Self {
+            input: child.stdin.take(),
+            child,
+            lines,
+            complaints,
+            seen: Vec::new(),
+        }
     }
 
     pub(crate) fn say(&mut self, line: Value) {
@@ -55,7 +76,10 @@ impl Desk {
     /// Waits for the event of that kind.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind}: {:?}", self.seen));
+            let line = self
+                .lines
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|_| panic!("no {kind}: {:?}", self.seen));
             let event = checked(&line);
             self.seen.push(event.clone());
             if event["kind"] == kind {
@@ -67,7 +91,10 @@ impl Desk {
     /// Waits until standard error says so.
     pub(crate) fn wait_to_hear(&mut self, words: &str) {
         loop {
-            let line = self.complaints.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("`{words}` is not said"));
+            let line = self
+                .complaints
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|_| panic!("`{words}` is not said"));
             if line.contains(words) {
                 return;
             }
@@ -102,7 +129,10 @@ fn message(text: &str) -> Value {
 }
 
 fn write_one() -> Turn {
-    turn("", vec![("write_to_file", json!({"path": "one", "content": "1"}))])
+    turn(
+        "",
+        vec![("write_to_file", json!({"path": "one", "content": "1"}))],
+    )
 }
 
 fn done() -> Turn {
@@ -110,7 +140,12 @@ fn done() -> Turn {
 }
 
 fn last_request(provider: &ScriptedProvider) -> String {
-    provider.received_requests().last().unwrap().body.to_string()
+    provider
+        .received_requests()
+        .last()
+        .unwrap()
+        .body
+        .to_string()
 }
 
 #[test]
@@ -120,14 +155,29 @@ fn a_program_approves_the_call_that_it_names() {
     let mut desk = Desk::begin(&world, &provider, &["make one"]);
     let question = desk.wait_for("question");
     let call = question["call"].as_str().unwrap().to_owned();
-    assert_eq!((&question["about"], &question["tool"]), (&json!("approval"), &json!("write_to_file")));
+    assert_eq!(
+        (&question["about"], &question["tool"]),
+        (&json!("approval"), &json!("write_to_file"))
+    );
     // None of these is an answer.
     for (line, complaint) in [
-        (json!({"kind": "approve", "call": "another"}).to_string(), "no question about that call is open"),
-        (json!({"kind": "answer", "call": call, "text": "yes"}).to_string(), "words approve nothing"),
+        (
+            json!({"kind": "approve", "call": "another"}).to_string(),
+            "no question about that call is open",
+        ),
+        (
+            json!({"kind": "answer", "call": call, "text": "yes"}).to_string(),
+            "words approve nothing",
+        ),
         ("yes".to_owned(), "expected"),
-        (json!({"kind": "approve", "call": call, "always": true}).to_string(), "unknown field `always`"),
-        (json!({"kind": "message", "text": " "}).to_string(), "says nothing"),
+        (
+            json!({"kind": "approve", "call": call, "always": true}).to_string(),
+            "unknown field `always`",
+        ),
+        (
+            json!({"kind": "message", "text": " "}).to_string(),
+            "says nothing",
+        ),
     ] {
         desk.say_raw(&line);
         desk.wait_to_hear(complaint);
@@ -140,25 +190,40 @@ fn a_program_approves_the_call_that_it_names() {
     desk.wait_to_hear("no question about that call is open");
     assert_eq!(desk.end(), ended("completed", 0));
     assert_eq!(world.read("one"), "1");
-    assert!(last_request(&provider).contains("\"yes\""), "the message is read behind the result");
+    assert!(
+        last_request(&provider).contains("\"yes\""),
+        "the message is read behind the result"
+    );
 }
 
 #[test]
 fn a_program_denies_with_words_and_answers_the_model() {
     let world = World::new();
-    let ask = turn("", vec![("ask_followup_question", json!({"question": "Which port?", "follow_up": ["1", "2"]}))]);
+    let ask = turn(
+        "",
+        vec![(
+            "ask_followup_question",
+            json!({"question": "Which port?", "follow_up": ["1", "2"]}),
+        )],
+    );
     let provider = world.plays(NATIVE, &[write_one(), ask, done()]);
     let mut desk = Desk::begin(&world, &provider, &["make one"]);
     let call = desk.wait_for("question")["call"].clone();
     desk.say(json!({"kind": "deny", "call": call, "reason": "not that name"}));
     let question = desk.wait_for("question");
-    assert_eq!((&question["about"], &question["options"]), (&json!("followup"), &json!(["1", "2"])));
+    assert_eq!(
+        (&question["about"], &question["options"]),
+        (&json!("followup"), &json!(["1", "2"]))
+    );
     desk.say(json!({"kind": "approve", "call": question["call"]}));
     desk.wait_to_hear("it takes `answer`");
     desk.say(json!({"kind": "answer", "call": question["call"], "text": "8080"}));
     assert_eq!(desk.end(), ended("completed", 0));
     let last = last_request(&provider);
-    assert!(last.contains("not that name") && last.contains("8080"), "{last}");
+    assert!(
+        last.contains("not that name") && last.contains("8080"),
+        "{last}"
+    );
     assert!(!world.work.path().join("one").exists());
 }
 
@@ -179,9 +244,16 @@ fn the_first_message_says_what_to_do() {
         drop(desk.input.take());
         assert_eq!(desk.child.wait().unwrap().code(), Some(expected), "{line}");
     }
-    let output =
-        world.sabir_with(&provider).args(["run", "--model", NATIVE.model(), "--control", "x"]).output().unwrap();
-    assert!(code(&output) == 2 && stderr(&output).contains("--control needs --output events"), "{}", stderr(&output));
+    let output = world
+        .sabir_with(&provider)
+        .args(["run", "--model", NATIVE.model(), "--control", "x"])
+        .output()
+        .unwrap();
+    assert!(
+        code(&output) == 2 && stderr(&output).contains("--control needs --output events"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 /// Messages that are there before the model has answered for the first time: all are kept, in their order, behind its answer.
@@ -193,7 +265,10 @@ fn messages_keep_their_order_behind_the_answer() {
         .in_deltas(4)
         .in_chunks(sabir_testkit::ChunkSplit::Size(40));
     let provider = world.provider(ReplyScript::from_fn(move |count, _| match count {
-        0 => ProviderReply { pause: 40, ..slow.clone() },
+        0 => ProviderReply {
+            pause: 40,
+            ..slow.clone()
+        },
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
@@ -201,15 +276,24 @@ fn messages_keep_their_order_behind_the_answer() {
     (1..=3).for_each(|n| desk.say(message(&format!("word {n}"))));
     for n in 1..=3 {
         let said = desk.wait_for("said");
-        assert_eq!((&said["text"], &said["when"]), (&json!(format!("word {n}")), &json!("later")));
+        assert_eq!(
+            (&said["text"], &said["when"]),
+            (&json!(format!("word {n}")), &json!("later"))
+        );
     }
     assert_eq!(desk.end(), ended("completed", 0));
     let requests = provider.received_requests();
     let (first, second) = (&requests[0].body["messages"], &requests[1].body["messages"]);
     let (first, second) = (first.as_array().unwrap(), second.as_array().unwrap());
-    assert_eq!(&second[..first.len()], first, "what was sent stays as it was");
+    assert_eq!(
+        &second[..first.len()],
+        first,
+        "what was sent stays as it was"
+    );
     let rest = serde_json::to_string(&second[first.len()..]).unwrap();
-    let places: Vec<_> = ["Thinking", "word 1", "word 2", "word 3"].map(|words| rest.find(words).expect(words)).into();
+    let places: Vec<_> = ["Thinking", "word 1", "word 2", "word 3"]
+        .map(|words| rest.find(words).expect(words))
+        .into();
     assert!(places.is_sorted(), "{rest}");
 }
 
@@ -217,26 +301,39 @@ fn messages_keep_their_order_behind_the_answer() {
 fn steering_gives_up_the_answer_that_does_not_end() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|count, _| match count {
-        0 => ProviderReply::text("On and on. ".repeat(50)).in_deltas(16).with_fault(ScriptedFault::StallAfter(4000)),
+        0 => ProviderReply::text("On and on. ".repeat(50))
+            .in_deltas(16)
+            .with_fault(ScriptedFault::StallAfter(4000)),
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
     desk.wait_for("delta");
     desk.say(json!({"kind": "message", "text": "Shorter, please.", "steer": true}));
-    assert_eq!(desk.wait_for("failed")["message"], "given up for what the user says");
+    assert_eq!(
+        desk.wait_for("failed")["message"],
+        "given up for what the user says"
+    );
     assert_eq!(desk.wait_for("said")["text"], "Shorter, please.");
     assert_eq!(desk.end(), ended("completed", 0));
-    assert!(last_request(&provider).contains("Shorter, please.") && !last_request(&provider).contains("On and on"));
+    assert!(
+        last_request(&provider).contains("Shorter, please.")
+            && !last_request(&provider).contains("On and on")
+    );
 }
 
 #[test]
 fn a_cancel_ends_whatever_is_under_way() {
     let world = World::new();
-    let sleeps = turn("", vec![("execute_command", json!({"command": "sleep 7413"}))]);
+    let sleeps = turn(
+        "",
+        vec![("execute_command", json!({"command": "sleep 7413"}))],
+    );
     let stalls = ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders);
-    for (reply, until) in
-        [(stalls, "asking"), (NATIVE.reply(&sleeps, 1), "running"), (NATIVE.reply(&write_one(), 1), "question")]
-    {
+    for (reply, until) in [
+        (stalls, "asking"),
+        (NATIVE.reply(&sleeps, 1), "running"),
+        (NATIVE.reply(&write_one(), 1), "question"),
+    ] {
         let provider = world.provider(ReplyScript::new([reply]));
         let mut desk = Desk::begin(&world, &provider, &["--approve", "commands", "go"]);
         desk.wait_for(until);
@@ -244,7 +341,11 @@ fn a_cancel_ends_whatever_is_under_way() {
         desk.say(json!({"kind": "cancel"}));
         desk.say(json!({"kind": "cancel"}));
         desk.say(message("too late"));
-        assert_eq!(desk.wait_for("said")["text"], "last words", "what came before it is kept");
+        assert_eq!(
+            desk.wait_for("said")["text"],
+            "last words",
+            "what came before it is kept"
+        );
         assert_eq!(desk.end(), ended("cancelled", 130), "{until}");
         assert!(!world.work.path().join("one").exists());
     }
@@ -259,8 +360,15 @@ fn the_end_of_the_input_denies_what_is_open() {
     desk.wait_for("question");
     drop(desk.input.take());
     let judged = desk.wait_for("judged");
-    assert_eq!((&judged["verdict"], &judged["by"]), (&json!("deny"), &json!("policy")));
-    assert_eq!(desk.wait_for("judged")["by"], "policy", "nor is anything asked from then on");
+    assert_eq!(
+        (&judged["verdict"], &judged["by"]),
+        (&json!("deny"), &json!("policy"))
+    );
+    assert_eq!(
+        desk.wait_for("judged")["by"],
+        "policy",
+        "nor is anything asked from then on"
+    );
     assert_eq!(desk.end(), ended("completed", 0));
     assert!(!world.work.path().join("one").exists());
     let provider = world.plays(NATIVE, &[write_one(), done()]);
@@ -279,7 +387,12 @@ fn no_answer_of_a_program_in_time_is_a_no() {
     let provider = world.plays(NATIVE, &[write_one(), done()]);
     let mut desk = Desk::begin(&world, &provider, &["go"]);
     let call = desk.wait_for("question")["call"].clone();
-    assert!(desk.wait_for("judged")["reason"].as_str().unwrap().contains("nobody answered within 1 seconds"));
+    assert!(
+        desk.wait_for("judged")["reason"]
+            .as_str()
+            .unwrap()
+            .contains("nobody answered within 1 seconds")
+    );
     desk.say(json!({"kind": "approve", "call": call}));
     assert_eq!(desk.end(), ended("completed", 0));
     assert!(!world.work.path().join("one").exists());
@@ -289,71 +402,163 @@ fn no_answer_of_a_program_in_time_is_a_no() {
 #[test]
 fn a_resumed_task_reads_what_was_said() {
     let world = World::new();
-    let provider =
-        world.provider(ReplyScript::from_fn(|_, request| match request.body.to_string().contains("mind the gap") {
+    let provider = world.provider(ReplyScript::from_fn(|_, request| {
+        match request.body.to_string().contains("mind the gap") {
             false => ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders),
             true => NATIVE.reply(&done(), 2),
-        }));
+        }
+    }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
     desk.wait_for("asking");
     desk.say(message("mind the gap"));
     desk.say(json!({"kind": "cancel"}));
     assert_eq!(desk.end(), ended("cancelled", 130));
     let mut command = world.sabir_with(&provider);
-    command.args(["resume", "--output", "events", "--control", &world.only_task()]);
+    command.args([
+        "resume",
+        "--output",
+        "events",
+        "--control",
+        &world.only_task(),
+    ]);
     assert_eq!(Desk::of(command).end(), ended("completed", 0));
     assert!(last_request(&provider).contains("mind the gap"));
 }
 
 /// What happens, by which script, arguments and interruption; the outcome and the code.
-type End<'a> = (&'a str, ReplyScript, &'a [&'a str], Option<&'a str>, &'a str, i32);
+type End<'a> = (
+    &'a str,
+    ReplyScript,
+    &'a [&'a str],
+    Option<&'a str>,
+    &'a str,
+    i32,
+);
 
 /// Every kind of end: how it comes about, its outcome in the last record, its code.
 #[test]
 fn every_end_has_its_code() {
     let words = || turn("I think it is fine.", vec![]);
-    let touch = || turn("", vec![("execute_command", json!({"command": "touch made"}))]);
-    let play = |turns: Vec<Turn>| {
-        ReplyScript::new(turns.iter().enumerate().map(|(at, turn)| NATIVE.reply(turn, at + 1)).collect::<Vec<_>>())
+    let touch = || {
+        turn(
+            "",
+            vec![("execute_command", json!({"command": "touch made"}))],
+        )
     };
-    let stall = || ReplyScript::from_fn(|_, _| ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders));
+    let play = |turns: Vec<Turn>| {
+        ReplyScript::new(
+            turns
+                .iter()
+                .enumerate()
+                .map(|(at, turn)| NATIVE.reply(turn, at + 1))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let stall = || {
+        ReplyScript::from_fn(|_, _| {
+            ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)
+        })
+    };
     let priced = "[[models]]\npattern = \"scripted\"\nprices = { input = 1000, output = 1000 }\n";
     let ends: Vec<End<'_>> = vec![
         ("completed", play(vec![done()]), &[], None, "completed", 0),
-        ("without completing", play(vec![words(), words(), words()]), &[], None, "unfinished", 3),
-        ("denied", play(vec![touch(), words(), words(), words()]), &[], None, "denied", 5),
-        ("turns", play(vec![touch()]), &["--approve", "all", "--max-turns", "1"], None, "limit", 6),
+        (
+            "without completing",
+            play(vec![words(), words(), words()]),
+            &[],
+            None,
+            "unfinished",
+            3,
+        ),
+        (
+            "denied",
+            play(vec![touch(), words(), words(), words()]),
+            &[],
+            None,
+            "denied",
+            5,
+        ),
+        (
+            "turns",
+            play(vec![touch()]),
+            &["--approve", "all", "--max-turns", "1"],
+            None,
+            "limit",
+            6,
+        ),
         ("time", stall(), &["--max-time", "1s"], None, "limit", 6),
-        ("cost", play(vec![touch()]), &["--approve", "all", "--max-cost", "0.01"], None, "limit", 6),
-        ("provider", ReplyScript::from_fn(|_, _| ProviderReply::error_status(400)), &[], None, "provider_failed", 7),
-        ("key", ReplyScript::from_fn(|_, _| ProviderReply::error_status(401)), &[], None, "misconfigured", 2),
+        (
+            "cost",
+            play(vec![touch()]),
+            &["--approve", "all", "--max-cost", "0.01"],
+            None,
+            "limit",
+            6,
+        ),
+        (
+            "provider",
+            ReplyScript::from_fn(|_, _| ProviderReply::error_status(400)),
+            &[],
+            None,
+            "provider_failed",
+            7,
+        ),
+        (
+            "key",
+            ReplyScript::from_fn(|_, _| ProviderReply::error_status(401)),
+            &[],
+            None,
+            "misconfigured",
+            2,
+        ),
         ("SIGINT", stall(), &[], Some("-INT"), "cancelled", 130),
         ("SIGTERM", stall(), &[], Some("-TERM"), "cancelled", 130),
         ("SIGHUP", stall(), &[], Some("-HUP"), "cancelled", 130),
-        ("cancel", stall(), &["--control"], Some("cancel"), "cancelled", 130),
+        (
+            "cancel",
+            stall(),
+            &["--control"],
+            Some("cancel"),
+            "cancelled",
+            130,
+        ),
     ];
     for (what, script, arguments, stop, outcome, expected) in ends {
         let world = World::new();
         world.configure(priced);
         let provider = world.provider(script);
         let mut command = world.sabir_with(&provider);
-        command.args(["run", "--model", NATIVE.model(), "--output", "events"]).args(arguments).arg("go");
+        command
+            .args(["run", "--model", NATIVE.model(), "--output", "events"])
+            .args(arguments)
+            .arg("go");
         let mut desk = Desk::of(command);
         if let Some(stop) = stop {
             desk.wait_for("asking");
             match stop {
                 "cancel" => desk.say(json!({"kind": "cancel"})),
                 signal => {
-                    let killed = Command::new("kill").args([signal, &desk.child.id().to_string()]).status().unwrap();
+                    let killed = Command::new("kill")
+                        .args([signal, &desk.child.id().to_string()])
+                        .status()
+                        .unwrap();
                     assert!(killed.success());
                 }
             }
         }
         assert_eq!(desk.end(), ended(outcome, expected), "{what}");
-        let log = world.sabir().args(["log", "--output", "json", &world.only_task()]).output().unwrap();
+        let log = world
+            .sabir()
+            .args(["log", "--output", "json", &world.only_task()])
+            .output()
+            .unwrap();
         let log: Value = serde_json::from_slice(&log.stdout).unwrap();
         let last = log["records"].as_array().unwrap().last().unwrap();
-        assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!(outcome)), "{what}: in the journal");
+        assert_eq!(
+            (&last["kind"], &last["outcome"]),
+            (&json!("ended"), &json!(outcome)),
+            "{what}: in the journal"
+        );
     }
 }
 
@@ -362,16 +567,37 @@ fn every_end_has_its_code() {
 fn ends_without_a_record_have_their_codes() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
-    let run = |arguments: &[&str]| world.sabir_with(&provider).args(arguments).output().unwrap();
+    let run = |arguments: &[&str]| {
+        world
+            .sabir_with(&provider)
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
     assert_eq!(code(&run(&["run", "--no-such-flag", "x"])), 2);
-    assert_eq!(code(&world.sabir().args(["run", "--model", "no-such-provider/x", "x"]).output().unwrap()), 2);
-    assert_eq!(code(&run(&["resume", "--output", "events", "no-such-task"])), 2);
+    assert_eq!(
+        code(
+            &world
+                .sabir()
+                .args(["run", "--model", "no-such-provider/x", "x"])
+                .output()
+                .unwrap()
+        ),
+        2
+    );
+    assert_eq!(
+        code(&run(&["resume", "--output", "events", "no-such-task"])),
+        2
+    );
     let tasks = world.home.path().join(".local/share/sabir");
     std::fs::create_dir_all(&tasks).unwrap();
     std::fs::write(tasks.join("tasks"), "no folder").unwrap();
     let output = run(&["run", "--model", NATIVE.model(), "x"]);
     assert_eq!(code(&output), 1, "{}", stderr(&output));
-    assert!(provider.received_requests().is_empty(), "nothing is asked that cannot be kept");
+    assert!(
+        provider.received_requests().is_empty(),
+        "nothing is asked that cannot be kept"
+    );
 }
 
 /// A disk that is full in the middle of a task: what cannot be kept has no consequence.
@@ -385,22 +611,47 @@ fn a_journal_that_cannot_be_written_ends_the_task() {
     );
     let provider = world.provider(ReplyScript::new([long]));
     let mut command = world.sabir_with(&provider);
-    let environment: Vec<_> =
-        command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+    let environment: Vec<_> = command
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+        .collect();
     let line = format!(
         "trap '' XFSZ; ulimit -f 64; exec {} run --no-checkpoints --model {} --approve all --output events go",
         env!("CARGO_BIN_EXE_sabir"),
         NATIVE.model()
     );
     command = Command::new("bash");
-    command.env_clear().envs(environment.into_iter().filter_map(|(name, value)| Some((name, value?))));
-    let output = command.current_dir(world.work.path()).args(["-c", &line]).output().unwrap();
+    command.env_clear().envs(
+        environment
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let output = command
+        .current_dir(world.work.path())
+        .args(["-c", &line])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     let events = events(&output);
     let last = events.last().unwrap();
-    assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!("store_failed")), "{last}");
-    assert!(events.iter().all(|event| event["kind"] != "answered"), "{events:?}");
-    let log = world.sabir().args(["log", "--output", "events", &world.only_task()]).output().unwrap();
-    assert!(!stdout(&log).contains("\"ended\""), "what could not be kept is in no journal: {}", stdout(&log));
+    assert_eq!(
+        (&last["kind"], &last["outcome"]),
+        (&json!("ended"), &json!("store_failed")),
+        "{last}"
+    );
+    assert!(
+        events.iter().all(|event| event["kind"] != "answered"),
+        "{events:?}"
+    );
+    let log = world
+        .sabir()
+        .args(["log", "--output", "events", &world.only_task()])
+        .output()
+        .unwrap();
+    assert!(
+        !stdout(&log).contains("\"ended\""),
+        "what could not be kept is in no journal: {}",
+        stdout(&log)
+    );
     assert!(!world.work.path().join("one").exists());
 }

@@ -22,11 +22,19 @@ fn import(world: &World, path: &std::path::Path) -> (String, Vec<Value>) {
     let output = world.sabir().arg("import").arg(path).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let id = stdout(&output).trim().to_owned();
-    let log = world.sabir().args(["log", &id, "--output", "events"]).output().unwrap();
+    let log = world
+        .sabir()
+        .args(["log", &id, "--output", "events"])
+        .output()
+        .unwrap();
     assert_eq!(code(&log), 0, "{}", stderr(&log));
     let records = events(&log);
     for note in records[0]["from"]["notes"].as_array().into_iter().flatten() {
-        assert!(stderr(&output).contains(note.as_str().unwrap()), "{note} is told: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(note.as_str().unwrap()),
+            "{note} is told: {}",
+            stderr(&output)
+        );
     }
     (id, records)
 }
@@ -38,22 +46,38 @@ fn told(records: &[Value]) -> Vec<String> {
         "started" => format!("started: {}", word(record, "prompt")),
         "said" => format!("{}: {}", word(record, "by"), word(record, "text")),
         "answered" => {
-            let parts = record["parts"].as_array().unwrap().iter().map(|part| match part["type"].as_str().unwrap() {
-                "call" => format!("{} {}", part["name"].as_str().unwrap(), part["arguments"]),
-                "text" | "thought" => word(part, "text"),
-                other => other.to_owned(),
+            let parts = record["parts"].as_array().unwrap().iter().map(|part| {
+                match part["type"].as_str().unwrap() {
+                    "call" => format!("{} {}", part["name"].as_str().unwrap(), part["arguments"]),
+                    "text" | "thought" => word(part, "text"),
+                    other => other.to_owned(),
+                }
             });
             format!("model: {}", parts.collect::<Vec<_>>().join(" | "))
         }
-        "result" => format!("{} {}: {}", word(record, "name"), word(record, "ending"), word(record, "content")),
-        "ended" => format!("ended {}: {}", word(record, "outcome"), word(record, "message")),
+        "result" => format!(
+            "{} {}: {}",
+            word(record, "name"),
+            word(record, "ending"),
+            word(record, "content")
+        ),
+        "ended" => format!(
+            "ended {}: {}",
+            word(record, "outcome"),
+            word(record, "message")
+        ),
         other => other.to_owned(),
     };
     records.iter().map(one).collect()
 }
 
 fn notes(records: &[Value]) -> String {
-    records[0]["from"]["notes"].as_array().unwrap().iter().map(|note| format!("{}\n", note.as_str().unwrap())).collect()
+    records[0]["from"]["notes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|note| format!("{}\n", note.as_str().unwrap()))
+        .collect()
 }
 
 fn text(text: &str) -> Value {
@@ -120,9 +144,18 @@ fn cline_with_calls_in_text() {
         .map(|line| line.to_owned())
     );
     let start = &records[0];
-    assert_eq!((&start["model"], &start["protocol"]), (&json!("claude-sonnet-4-5"), &json!({"prompted": "cline"})));
-    assert_eq!((&start["from"]["program"], &start["at"]), (&json!("cline"), &json!(1763800000000_u64)));
-    assert_eq!(records[2]["usage"], json!({"input": 12, "output": 5, "cache_read": 2}));
+    assert_eq!(
+        (&start["model"], &start["protocol"]),
+        (&json!("claude-sonnet-4-5"), &json!({"prompted": "cline"}))
+    );
+    assert_eq!(
+        (&start["from"]["program"], &start["at"]),
+        (&json!("cline"), &json!(1763800000000_u64))
+    );
+    assert_eq!(
+        records[2]["usage"],
+        json!({"input": 12, "output": 5, "cache_read": 2})
+    );
     assert!(
         notes(&records).contains("calls without a result, which have an interrupted one: 1\n"),
         "{}",
@@ -135,28 +168,57 @@ fn an_imported_task_is_checked_and_exported() {
     let world = World::new();
     let (id, _) = import(&world, &cline(&world));
     // The cut call is found by `check`.
-    let checked = world.sabir().args(["check", "--task", &id]).output().unwrap();
+    let checked = world
+        .sabir()
+        .args(["check", "--task", &id])
+        .output()
+        .unwrap();
     assert_eq!(code(&checked), 4, "{}", stderr(&checked));
-    assert!(stdout(&checked).contains("record 9, turn 3: write_to_file was refused\n"), "{}", stdout(&checked));
-    assert!(stdout(&checked).ends_with("4 calls, 1 refused\n"), "{}", stdout(&checked));
-    let checked = world.sabir().args(["check", "--task", &id, "--output", "json"]).output().unwrap();
+    assert!(
+        stdout(&checked).contains("record 9, turn 3: write_to_file was refused\n"),
+        "{}",
+        stdout(&checked)
+    );
+    assert!(
+        stdout(&checked).ends_with("4 calls, 1 refused\n"),
+        "{}",
+        stdout(&checked)
+    );
+    let checked = world
+        .sabir()
+        .args(["check", "--task", &id, "--output", "json"])
+        .output()
+        .unwrap();
     let checked: Value = serde_json::from_str(&stdout(&checked)).unwrap();
     assert_eq!(
-        (&checked["calls"], &checked["refused"], &checked["findings"][0]["record"]),
+        (
+            &checked["calls"],
+            &checked["refused"],
+            &checked["findings"][0]["record"]
+        ),
         (&json!(4), &json!(1), &json!(9))
     );
     for form in ["md", "json", "html"] {
-        let exported = world.sabir().args(["export", &id, "--to", form]).output().unwrap();
-        assert!(code(&exported) == 0 && stdout(&exported).contains("The heading is right."), "{form}");
+        let exported = world
+            .sabir()
+            .args(["export", &id, "--to", form])
+            .output()
+            .unwrap();
+        assert!(
+            code(&exported) == 0 && stdout(&exported).contains("The heading is right."),
+            "{form}"
+        );
     }
     let listed = stdout(&world.sabir().arg("tasks").output().unwrap());
-    assert!(listed.contains("completed        correct <b>the heading</b>"), "{listed}");
+    assert!(
+        listed.contains("completed        correct <b>the heading</b>"),
+        "{listed}"
+    );
 }
 
 #[test]
 fn roo_code_with_native_calls_and_its_later_form() {
-    let call =
-        |id: &str, path: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"path": path}});
+    let call = |id: &str, path: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"path": path}});
     let item = json!({
         "id": "1", "number": 1, "ts": 1763800000000_u64, "task": "look", "tokensIn": 1, "tokensOut": 2, "totalCost": 0.25,
         "workspace": "/home/ada/app", "mode": "code",
@@ -184,11 +246,21 @@ fn roo_code_with_native_calls_and_its_later_form() {
         {"role": "assistant", "content": [text("So it is.")], "ts": 1763800000004_u64},
     ]});
     for (messages, first, last) in [
-        (early, "read_file done: A\n{\"type\":\"hologram\",\"data\":1}", "model: opaque | So it is."),
+        (
+            early,
+            "read_file done: A\n{\"type\":\"hologram\",\"data\":1}",
+            "model: opaque | So it is.",
+        ),
         (later, "read_file done: A", "model: So it is."),
     ] {
         let world = World::new();
-        let path = folder(&world, &[("api_conversation_history.json", messages), ("history_item.json", item.clone())]);
+        let path = folder(
+            &world,
+            &[
+                ("api_conversation_history.json", messages),
+                ("history_item.json", item.clone()),
+            ],
+        );
         // A file of the folder does as well.
         let (id, records) = import(&world, &path.join("api_conversation_history.json"));
         assert_eq!(
@@ -202,7 +274,10 @@ fn roo_code_with_native_calls_and_its_later_form() {
             ]
         );
         let start = &records[0];
-        assert_eq!((&start["workspace"], &start["from"]["program"]), (&json!("/home/ada/app"), &json!("roo")));
+        assert_eq!(
+            (&start["workspace"], &start["from"]["program"]),
+            (&json!("/home/ada/app"), &json!("roo"))
+        );
         assert!(notes(&records).contains("$0.25"), "{}", notes(&records));
         assert_eq!(
             last.contains("opaque"),
@@ -210,7 +285,16 @@ fn roo_code_with_native_calls_and_its_later_form() {
             "{}",
             notes(&records)
         );
-        assert_eq!(code(&world.sabir().args(["check", "--task", &id]).output().unwrap()), 0);
+        assert_eq!(
+            code(
+                &world
+                    .sabir()
+                    .args(["check", "--task", &id])
+                    .output()
+                    .unwrap()
+            ),
+            0
+        );
     }
 }
 
@@ -223,7 +307,10 @@ fn lines(lines: &[Value]) -> String {
             "timestamp": format!("2025-11-22T08:26:4{}.000Z", number % 10),
         });
         for (name, value) in common.as_object().unwrap() {
-            line.as_object_mut().unwrap().entry(name).or_insert(value.clone());
+            line.as_object_mut()
+                .unwrap()
+                .entry(name)
+                .or_insert(value.clone());
         }
         format!("{line}\n")
     };
@@ -233,11 +320,11 @@ fn lines(lines: &[Value]) -> String {
 /// A history of Claude Code with an answer in three lines, a denied call, and much that is not taken over.
 fn claude_history() -> String {
     let says = |id: &str, block: Value, output: u64| {
-        let usage = json!({"input_tokens": 3, "cache_read_input_tokens": 100, "output_tokens": output});
+        let usage =
+            json!({"input_tokens": 3, "cache_read_input_tokens": 100, "output_tokens": output});
         json!({"type": "assistant", "message": {"id": id, "role": "assistant", "model": "claude-opus-4-5", "content": [block], "usage": usage}})
     };
-    let call =
-        |id: &str, command: &str| json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}});
+    let call = |id: &str, command: &str| json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}});
     let result = |id: &str, content: &str| {
         json!({"type": "user", "toolUseResult": {"stdout": content}, "message": {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": id, "content": content}]}})
@@ -247,18 +334,27 @@ fn claude_history() -> String {
         json!({"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}),
         json!({"type": "user", "isMeta": true, "message": {"role": "user", "content": "Caveat: the messages below…"}}),
         json!({"type": "user", "message": {"role": "user", "content": "mend the parser"}}),
-        says("msg_1", json!({"type": "thinking", "thinking": "Let me see.", "signature": "sig"}), 1),
+        says(
+            "msg_1",
+            json!({"type": "thinking", "thinking": "Let me see.", "signature": "sig"}),
+            1,
+        ),
         says("msg_1", text("I look."), 2),
         says("msg_1", call("toolu_1", "ls"), 30),
         result("toolu_1", "parser.rs\n"),
         json!({"type": "assistant", "isSidechain": true, "message": {"id": "msg_s", "content": [text("a subagent's")]}}),
         says("msg_2", call("toolu_2", "rm parser.rs"), 7),
-        result("toolu_2", "The user doesn't want to proceed with this tool use."),
+        result(
+            "toolu_2",
+            "The user doesn't want to proceed with this tool use.",
+        ),
         json!({"type": "user", "message": {"role": "user", "content": [text("[Request interrupted by user]")]}}),
         json!({"type": "system", "subtype": "api_error", "content": "x"}),
     ]);
     // A line again, one that is broken off, and one that is no line of ours.
-    history.push_str(&lines(&[json!({"type": "assistant", "uuid": "u5", "message": {"content": []}})]));
+    history.push_str(&lines(&[
+        json!({"type": "assistant", "uuid": "u5", "message": {"content": []}}),
+    ]));
     history.push_str("{\"type\":\"assistant\",\"mess\n");
     history
 }
@@ -281,10 +377,16 @@ fn claude_code() {
         ]
     );
     let start = &records[0];
-    assert_eq!((&start["model"], &start["workspace"]), (&json!("claude-opus-4-5"), &json!("/home/ada/app")));
+    assert_eq!(
+        (&start["model"], &start["workspace"]),
+        (&json!("claude-opus-4-5"), &json!("/home/ada/app"))
+    );
     assert_eq!(
         (&records[2]["usage"], &records[2]["at"]),
-        (&json!({"input": 103, "output": 30, "cache_read": 100}), &json!(1763800006000_u64))
+        (
+            &json!({"input": 103, "output": 30, "cache_read": 100}),
+            &json!(1763800006000_u64)
+        )
     );
     for note in [
         "lines of type `summary`, which are not taken over: 1\n",
@@ -294,7 +396,11 @@ fn claude_code() {
         "lines that are there twice, and taken over once: 1\n",
         "lines that are no JSON, which are left out: 1\n",
     ] {
-        assert!(notes(&records).contains(note), "{note}: {}", notes(&records));
+        assert!(
+            notes(&records).contains(note),
+            "{note}: {}",
+            notes(&records)
+        );
     }
 }
 
@@ -302,43 +408,116 @@ fn claude_code() {
 fn an_imported_task_is_forked_not_resumed() {
     let world = World::new();
     let (id, _) = import(&world, &world.write("5b1c.jsonl", &claude_history()));
-    let provider = world.plays(WAYS[1], &[turn("", vec![("attempt_completion", json!({"result": "done"}))])]);
-    let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", &id]).output().unwrap();
-    assert!(code(&resumed) == 2 && stderr(&resumed).contains("sabir fork"), "{}", stderr(&resumed));
-    let newest = world.sabir_with(&provider).args(["resume", "--output", "text", "-C", "."]).output().unwrap();
-    assert!(stderr(&newest).contains("no task that could be resumed"), "{}", stderr(&newest));
+    let provider = world.plays(
+        WAYS[1],
+        &[turn(
+            "",
+            vec![("attempt_completion", json!({"result": "done"}))],
+        )],
+    );
+    let resumed = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "text", &id])
+        .output()
+        .unwrap();
+    assert!(
+        code(&resumed) == 2 && stderr(&resumed).contains("sabir fork"),
+        "{}",
+        stderr(&resumed)
+    );
+    let newest = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "text", "-C", "."])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&newest).contains("no task that could be resumed"),
+        "{}",
+        stderr(&newest)
+    );
     let elsewhere = world
         .sabir_with(&provider)
-        .args(["fork", &id, "--model", "openai/scripted", "--output", "text"])
+        .args([
+            "fork",
+            &id,
+            "--model",
+            "openai/scripted",
+            "--output",
+            "text",
+        ])
         .output()
         .unwrap();
-    assert!(code(&elsewhere) == 2 && stderr(&elsewhere).contains("with -C"), "{}", stderr(&elsewhere));
+    assert!(
+        code(&elsewhere) == 2 && stderr(&elsewhere).contains("with -C"),
+        "{}",
+        stderr(&elsewhere)
+    );
     let forked = world
         .sabir_with(&provider)
-        .args(["fork", &id, "--model", "openai/scripted", "-C", ".", "--output", "text", "go on"])
+        .args([
+            "fork",
+            &id,
+            "--model",
+            "openai/scripted",
+            "-C",
+            ".",
+            "--output",
+            "text",
+            "go on",
+        ])
         .output()
         .unwrap();
-    assert_eq!((code(&forked), stdout(&forked).as_str()), (0, "done\n"), "{}", stderr(&forked));
+    assert_eq!(
+        (code(&forked), stdout(&forked).as_str()),
+        (0, "done\n"),
+        "{}",
+        stderr(&forked)
+    );
     let body = provider.received_requests()[0].body.to_string();
-    assert!(body.contains("parser.rs") && body.contains("go on") && body.contains("Bash"), "{body}");
+    assert!(
+        body.contains("parser.rs") && body.contains("go on") && body.contains("Bash"),
+        "{body}"
+    );
 }
 
 #[test]
 fn a_history_that_says_little_is_one_all_the_same() {
     let world = World::new();
-    let said = json!([{"role": "user", "content": "mend it"}, {"role": "assistant", "content": "How?"}]);
+    let said =
+        json!([{"role": "user", "content": "mend it"}, {"role": "assistant", "content": "How?"}]);
     let path = folder(&world, &[("api_conversation_history.json", said)]);
     let (id, records) = import(&world, &path);
     assert_eq!(told(&records), ["started: mend it", "model: How?"]);
-    assert_eq!(notes(&records), "histories without times, which begin when the file was written: 1\n");
-    assert!(records[0]["at"].as_u64().unwrap() > 1_700_000_000_000 && records[0]["at"] == records[1]["at"]);
+    assert_eq!(
+        notes(&records),
+        "histories without times, which begin when the file was written: 1\n"
+    );
+    assert!(
+        records[0]["at"].as_u64().unwrap() > 1_700_000_000_000
+            && records[0]["at"] == records[1]["at"]
+    );
     let source = records[0]["from"]["source"].as_str().unwrap();
-    assert!(source.starts_with('/') && source.ends_with("/1763800000000"), "{source}");
+    assert!(
+        source.starts_with('/') && source.ends_with("/1763800000000"),
+        "{source}"
+    );
     let log = stdout(&world.sabir().args(["log", &id]).output().unwrap());
-    assert!(log.contains("      in a folder that is not known\n"), "{log}");
-    let output = world.sabir().arg("import").arg(&path).args(["--output", "json"]).output().unwrap();
+    assert!(
+        log.contains("      in a folder that is not known\n"),
+        "{log}"
+    );
+    let output = world
+        .sabir()
+        .arg("import")
+        .arg(&path)
+        .args(["--output", "json"])
+        .output()
+        .unwrap();
     let output: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!((&output["records"], &output["notes"]), (&json!(2), &records[0]["from"]["notes"]));
+    assert_eq!(
+        (&output["records"], &output["notes"]),
+        (&json!(2), &records[0]["from"]["notes"])
+    );
 }
 
 #[test]
@@ -347,14 +526,34 @@ fn what_is_no_history_is_refused_and_leaves_nothing() {
     let empty = folder(&world, &[]);
     let check = |path: &std::path::Path, words: &str| {
         let output = world.sabir().arg("import").arg(path).output().unwrap();
-        assert!(code(&output) == 2 && stderr(&output).contains(words), "{}: {}", path.display(), stderr(&output));
+        assert!(
+            code(&output) == 2 && stderr(&output).contains(words),
+            "{}: {}",
+            path.display(),
+            stderr(&output)
+        );
     };
     check(&empty, "holds none of them");
     check(&world.work.path().join("nowhere"), "does not exist");
-    check(&world.write("x.jsonl", "hello\n{}\n[1]\n"), "holds no words of a user");
-    check(&folder(&world, &[("api_conversation_history.json", json!({"a": 1}))]), "holds no array of messages");
     check(
-        &folder(&world, &[("api_conversation_history.json", json!([1, null, {"role": 3}]))]),
+        &world.write("x.jsonl", "hello\n{}\n[1]\n"),
+        "holds no words of a user",
+    );
+    check(
+        &folder(
+            &world,
+            &[("api_conversation_history.json", json!({"a": 1}))],
+        ),
+        "holds no array of messages",
+    );
+    check(
+        &folder(
+            &world,
+            &[(
+                "api_conversation_history.json",
+                json!([1, null, {"role": 3}]),
+            )],
+        ),
         "holds no words of a user",
     );
     std::fs::write(empty.join("api_conversation_history.json"), "[{").unwrap();

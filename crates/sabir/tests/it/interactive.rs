@@ -21,7 +21,17 @@ struct Talk {
 impl Talk {
     fn begin(world: &World, provider: &ScriptedProvider, way: Way) -> Self {
         let mut command = world.sabir_with(provider);
-        command.args(["--model", way.model(), "--protocol", way.protocol, "make", "a", "file"]).stdin(Stdio::piped());
+        command
+            .args([
+                "--model",
+                way.model(),
+                "--protocol",
+                way.protocol,
+                "make",
+                "a",
+                "file",
+            ])
+            .stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (mut errors, typed) = (child.stderr.take().unwrap(), child.stdin.take().unwrap());
         let (sender, shown) = channel();
@@ -31,7 +41,12 @@ impl Talk {
                 let _ = sender.send(String::from_utf8_lossy(&buffer[..count]).into_owned());
             }
         });
-        Self { child, typed, shown, seen: String::new() }
+        Self {
+            child,
+            typed,
+            shown,
+            seen: String::new(),
+        }
     }
 
     fn wait_for(&mut self, words: &str) {
@@ -61,14 +76,31 @@ impl Talk {
 fn a_user_answers_approves_and_reviews() {
     let world = World::new();
     let way = WAYS[2];
-    let done = || turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let done = || {
+        turn(
+            "",
+            vec![("attempt_completion", json!({"result": "It is made."}))],
+        )
+    };
     let provider = world.plays(
         way,
         &[
             turn("Hello.", vec![]),
-            turn("", vec![("ask_followup_question", json!({"question": "Which name?", "follow_up": ["one", "two"]}))]),
-            turn("", vec![("write_to_file", json!({"path": "one", "content": "1"}))]),
-            turn("", vec![("write_to_file", json!({"path": "two", "content": "2"}))]),
+            turn(
+                "",
+                vec![(
+                    "ask_followup_question",
+                    json!({"question": "Which name?", "follow_up": ["one", "two"]}),
+                )],
+            ),
+            turn(
+                "",
+                vec![("write_to_file", json!({"path": "one", "content": "1"}))],
+            ),
+            turn(
+                "",
+                vec![("write_to_file", json!({"path": "two", "content": "2"}))],
+            ),
             done(),
             done(),
         ],
@@ -89,8 +121,19 @@ fn a_user_answers_approves_and_reviews() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.leave(), Some(0));
-    assert_eq!((world.read("two").as_str(), world.work.path().join("one").exists()), ("2", false));
-    let last = provider.received_requests().last().unwrap().body.to_string();
+    assert_eq!(
+        (
+            world.read("two").as_str(),
+            world.work.path().join("one").exists()
+        ),
+        ("2", false)
+    );
+    let last = provider
+        .received_requests()
+        .last()
+        .unwrap()
+        .body
+        .to_string();
     for words in ["Go on, please.", "I said two", "check it again"] {
         assert!(last.contains(words), "{words}");
     }
@@ -101,13 +144,20 @@ fn a_user_answers_approves_and_reviews() {
 fn a_user_speaks_while_it_works() {
     let world = World::new();
     let way = WAYS[1];
-    let done = || turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let done = || {
+        turn(
+            "",
+            vec![("attempt_completion", json!({"result": "It is made."}))],
+        )
+    };
     let provider = world.provider(ReplyScript::from_fn(move |_, request| {
         let asked = request.body.to_string();
         if asked.contains("Shorter.") {
             return way.reply(&done(), 2);
         }
-        ProviderReply::text("On and on. ".repeat(50)).in_deltas(16).with_fault(ScriptedFault::StallAfter(4000))
+        ProviderReply::text("On and on. ".repeat(50))
+            .in_deltas(16)
+            .with_fault(ScriptedFault::StallAfter(4000))
     }));
     let mut talk = Talk::begin(&world, &provider, way);
     talk.wait_for("On and on.");
@@ -118,8 +168,16 @@ fn a_user_speaks_while_it_works() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.leave(), Some(0));
-    let last = provider.received_requests().last().unwrap().body.to_string();
-    assert!(last.find("And a test.") < last.find("Shorter.") && !last.contains("On and on"), "{last}");
+    let last = provider
+        .received_requests()
+        .last()
+        .unwrap()
+        .body
+        .to_string();
+    assert!(
+        last.find("And a test.") < last.find("Shorter.") && !last.contains("On and on"),
+        "{last}"
+    );
 }
 
 /// `/mode` is the user's own word: it answers no question, has what is asked about judged anew, and is told to the model.
@@ -127,9 +185,22 @@ fn a_user_speaks_while_it_works() {
 fn a_user_switches_the_mode() {
     let world = World::new();
     let way = WAYS[1];
-    let write = |path: &str| turn("", vec![("write_to_file", json!({"path": path, "content": "x"}))]);
-    let done = || turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
-    let provider = world.plays(way, &[write("a"), turn("What now?", vec![]), write("b"), done()]);
+    let write = |path: &str| {
+        turn(
+            "",
+            vec![("write_to_file", json!({"path": path, "content": "x"}))],
+        )
+    };
+    let done = || {
+        turn(
+            "",
+            vec![("attempt_completion", json!({"result": "It is made."}))],
+        )
+    };
+    let provider = world.plays(
+        way,
+        &[write("a"), turn("What now?", vec![]), write("b"), done()],
+    );
     let mut talk = Talk::begin(&world, &provider, way);
     talk.wait_for("allow it?");
     talk.say("/mode plain");
@@ -147,10 +218,19 @@ fn a_user_switches_the_mode() {
     talk.say("y");
     assert_eq!(talk.leave(), Some(0));
     assert_eq!(crate::world::names(world.work.path()), ["b"]);
-    let last = provider.received_requests().last().unwrap().body.to_string();
-    let at = |words: &str| last.find(words).unwrap_or_else(|| panic!("{words}: {last}"));
+    let last = provider
+        .received_requests()
+        .last()
+        .unwrap()
+        .body
+        .to_string();
+    let at = |words: &str| {
+        last.find(words)
+            .unwrap_or_else(|| panic!("{words}: {last}"))
+    };
     assert!(
-        at("The mode is now `plan`") < at("The mode is now `code`") && at("The mode is now `code`") < at("Write b.")
+        at("The mode is now `plan`") < at("The mode is now `code`")
+            && at("The mode is now `code`") < at("Write b.")
     );
 }
 
@@ -159,8 +239,17 @@ fn a_user_switches_the_mode() {
 fn a_question_outlives_a_switch() {
     let world = World::new();
     let way = WAYS[1];
-    let ask = turn("", vec![("ask_followup_question", json!({"question": "Which port?"}))]);
-    let done = turn("", vec![("attempt_completion", json!({"result": "It listens on 8080."}))]);
+    let ask = turn(
+        "",
+        vec![("ask_followup_question", json!({"question": "Which port?"}))],
+    );
+    let done = turn(
+        "",
+        vec![(
+            "attempt_completion",
+            json!({"result": "It listens on 8080."}),
+        )],
+    );
     let provider = world.plays(way, &[ask, turn("Hm.", vec![]), done]);
     let mut talk = Talk::begin(&world, &provider, way);
     talk.wait_for("Which port?");
@@ -181,7 +270,12 @@ fn a_question_outlives_a_switch() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.leave(), Some(0));
-    assert!(provider.received_requests()[1].body.to_string().contains("8080"));
+    assert!(
+        provider.received_requests()[1]
+            .body
+            .to_string()
+            .contains("8080")
+    );
 }
 
 /// Commands are carried out whatever is asked, and say what became of them.
@@ -192,17 +286,30 @@ fn a_user_compacts_and_sees_what_fills_the_context() {
     for name in ["a.txt", "b.txt", "c.txt"] {
         world.write(name, &"a line of notes\n".repeat(300));
     }
-    let summary = "The files a, b and c hold nothing but lines of notes, and nothing was changed so far.";
+    let summary =
+        "The files a, b and c hold nothing but lines of notes, and nothing was changed so far.";
     let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);
-    let turns = [read("a.txt"), read("b.txt"), read("c.txt"), turn("Read.", vec![]), turn("Again.", vec![])];
-    let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let turns = [
+        read("a.txt"),
+        read("b.txt"),
+        read("c.txt"),
+        turn("Read.", vec![]),
+        turn("Again.", vec![]),
+    ];
+    let done = turn(
+        "",
+        vec![("attempt_completion", json!({"result": "It is made."}))],
+    );
     let provider = world.provider(ReplyScript::from_fn(move |_, request| {
         let body = request.body.to_string();
         if body.contains("You summarise the work") {
             return ProviderReply::text(summary);
         }
         let answers = request.body["messages"].as_array().unwrap();
-        let answered = answers.iter().filter(|message| message["role"] == "assistant").count();
+        let answered = answers
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .count();
         match () {
             () if body.contains("Finish.") => way.reply(&done, 9),
             () if body.contains(summary) => ProviderReply::text("I know it by heart.").in_deltas(4),
@@ -233,10 +340,23 @@ fn a_user_compacts_and_sees_what_fills_the_context() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.leave(), Some(0));
-    let bodies: Vec<_> = provider.received_requests().iter().map(|request| request.body.to_string()).collect();
-    let compacted = bodies.iter().position(|body| body.contains("You summarise the work")).unwrap();
+    let bodies: Vec<_> = provider
+        .received_requests()
+        .iter()
+        .map(|request| request.body.to_string())
+        .collect();
+    let compacted = bodies
+        .iter()
+        .position(|body| body.contains("You summarise the work"))
+        .unwrap();
     assert!(bodies[compacted + 1].contains(summary) && bodies[compacted + 1].contains("And now?"));
-    assert_eq!(bodies.iter().filter(|body| body.contains("You summarise the work")).count(), 1);
+    assert_eq!(
+        bodies
+            .iter()
+            .filter(|body| body.contains("You summarise the work"))
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -246,11 +366,18 @@ fn a_user_compacts_while_the_model_works() {
     for name in ["a.txt", "b.txt", "c.txt"] {
         world.write(name, &"a line of notes\n".repeat(300));
     }
-    let summary = "The files a, b and c hold nothing but lines of notes, and nothing was changed so far.";
+    let summary =
+        "The files a, b and c hold nothing but lines of notes, and nothing was changed so far.";
     let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);
     let turns = [read("a.txt"), read("b.txt"), read("c.txt")];
-    let write = turn("", vec![("write_to_file", json!({"path": "d.txt", "content": "d"}))]);
-    let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let write = turn(
+        "",
+        vec![("write_to_file", json!({"path": "d.txt", "content": "d"}))],
+    );
+    let done = turn(
+        "",
+        vec![("attempt_completion", json!({"result": "It is made."}))],
+    );
     let provider = world.provider(ReplyScript::from_fn(move |count, request| {
         let body = request.body.to_string();
         match count {
@@ -283,10 +410,25 @@ fn a_user_compacts_while_the_model_works() {
 fn a_user_shows_pictures() {
     let gif = "R0lGODlhAQABAAAAACw=";
     let world = World::new();
-    std::fs::write(world.work.path().join("my a.gif"), b"GIF89a\x01\0\x01\0\0\0\0,").unwrap();
+    std::fs::write(
+        world.work.path().join("my a.gif"),
+        b"GIF89a\x01\0\x01\0\0\0\0,",
+    )
+    .unwrap();
     let way = WAYS[1];
-    let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
-    let provider = world.plays(way, &[turn("Hello.", vec![]), turn("I see.", vec![]), turn("Both.", vec![]), done]);
+    let done = turn(
+        "",
+        vec![("attempt_completion", json!({"result": "It is made."}))],
+    );
+    let provider = world.plays(
+        way,
+        &[
+            turn("Hello.", vec![]),
+            turn("I see.", vec![]),
+            turn("Both.", vec![]),
+            done,
+        ],
+    );
     let mut talk = Talk::begin(&world, &provider, way);
     talk.wait_for("Hello.");
     talk.wait_for("> ");
@@ -304,8 +446,19 @@ fn a_user_shows_pictures() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.leave(), Some(0));
-    let shown = |at: usize| provider.received_requests()[at].body.to_string().matches(gif).count();
+    let shown = |at: usize| {
+        provider.received_requests()[at]
+            .body
+            .to_string()
+            .matches(gif)
+            .count()
+    };
     assert_eq!([shown(0), shown(1), shown(2), shown(3)], [0, 1, 2, 2]);
-    let said = provider.received_requests()[1].body["messages"].as_array().unwrap().last().unwrap().to_string();
+    let said = provider.received_requests()[1].body["messages"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .to_string();
     assert!(said.contains("This one.") && said.contains(gif), "{said}");
 }

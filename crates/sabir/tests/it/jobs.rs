@@ -22,7 +22,10 @@ fn left(mark: &str) -> Vec<String> {
 fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ready() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{what} did not come"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -31,11 +34,21 @@ fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
 fn jobs_end_with_a_task_that_completes() {
     let (world, way, mark) = (World::new(), WAYS[1], "0517");
     let turns = [
-        turn("", vec![("execute_command", json!({"command": job(mark), "background": true}))]),
+        turn(
+            "",
+            vec![(
+                "execute_command",
+                json!({"command": job(mark), "background": true}),
+            )],
+        ),
         turn("", vec![("attempt_completion", json!({"result": "done"}))]),
     ];
     let provider = world.plays(way, &turns);
-    let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "go"]);
+    let output = world.run(
+        &provider,
+        way,
+        &["--approve", "all", "--output", "events", "go"],
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(world.work.path().join("up").exists());
     assert_eq!(left(mark), Vec::<String>::new());
@@ -45,16 +58,46 @@ fn jobs_end_with_a_task_that_completes() {
 fn after(signal: &str, mark: &str) -> std::process::ExitStatus {
     let (world, way) = (World::new(), WAYS[1]);
     let turns = [
-        turn("", vec![("execute_command", json!({"command": job(mark), "background": true}))]),
-        turn("", vec![("execute_command", json!({"command": format!("touch ready; sleep 8{mark}")}))]),
+        turn(
+            "",
+            vec![(
+                "execute_command",
+                json!({"command": job(mark), "background": true}),
+            )],
+        ),
+        turn(
+            "",
+            vec![(
+                "execute_command",
+                json!({"command": format!("touch ready; sleep 8{mark}")}),
+            )],
+        ),
     ];
     let provider = world.plays(way, &turns);
     let mut command = world.sabir_with(&provider);
-    command.args(["run", "--model", way.model(), "--approve", "all", "--output", "events", "go"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait_for("the foreground", || world.work.path().join("ready").exists());
+    command.args([
+        "run",
+        "--model",
+        way.model(),
+        "--approve",
+        "all",
+        "--output",
+        "events",
+        "go",
+    ]);
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the foreground", || {
+        world.work.path().join("ready").exists()
+    });
     assert!(left(mark).len() >= 3, "{:?}", left(mark));
-    let sent = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    let sent = std::process::Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success());
     let status = child.wait().unwrap();
     if signal == "-KILL" {
@@ -78,14 +121,28 @@ fn jobs_end_with_a_task_that_is_killed() {
 fn outputs_stay_beside_the_journal() {
     let (world, way) = (World::new(), WAYS[1]);
     let turns = [
-        turn("", vec![("execute_command", json!({"command": "seq 1 100000"}))]),
+        turn(
+            "",
+            vec![("execute_command", json!({"command": "seq 1 100000"}))],
+        ),
         turn("", vec![("attempt_completion", json!({"result": "done"}))]),
     ];
     let provider = world.plays(way, &turns);
-    let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "go"]);
+    let output = world.run(
+        &provider,
+        way,
+        &["--approve", "all", "--output", "events", "go"],
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let folder = world.home.path().join(".local/share/sabir/tasks").join(format!("{}.outputs", world.only_task()));
-    assert_eq!(std::fs::metadata(folder.join("1.head")).unwrap().len(), 588_895);
+    let folder = world
+        .home
+        .path()
+        .join(".local/share/sabir/tasks")
+        .join(format!("{}.outputs", world.only_task()));
+    assert_eq!(
+        std::fs::metadata(folder.join("1.head")).unwrap().len(),
+        588_895
+    );
     let tasks = world.sabir().arg("tasks").output().unwrap();
     assert_eq!(code(&tasks), 0, "{}", stderr(&tasks));
 }
@@ -100,16 +157,27 @@ fn outputs_outlive_compactions_and_resumes() {
     }
     let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);
     let turns = [
-        turn("I count.", vec![("execute_command", json!({"command": "seq 1 100000"}))]),
+        turn(
+            "I count.",
+            vec![("execute_command", json!({"command": "seq 1 100000"}))],
+        ),
         read("a.txt"),
         read("b.txt"),
         read("c.txt"),
     ];
     let provider = world.plays(way, &turns);
-    let output = world.run(&provider, way, &["--approve", "all", "--max-turns", "4", "go"]);
+    let output = world.run(
+        &provider,
+        way,
+        &["--approve", "all", "--max-turns", "4", "go"],
+    );
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     let task = world.only_task();
-    let output = world.sabir().args(["context", &task, "--compact", "--plain"]).output().unwrap();
+    let output = world
+        .sabir()
+        .args(["context", &task, "--compact", "--plain"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 
     let lines = json!({"output": 1, "start_line": 54321, "end_line": 54323});
@@ -119,15 +187,33 @@ fn outputs_outlive_compactions_and_resumes() {
         turn("", vec![("attempt_completion", json!({"result": "done"}))]),
     ];
     let provider = world.plays(way, &turns);
-    let output = world.sabir_with(&provider).args(["resume", "--output", "text"]).output().unwrap();
+    let output = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "text"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let last = provider.received_requests().pop().unwrap().body.to_string();
-    assert!(!last.contains("99999"), "the result itself was left out: {last}");
-    assert!(last.contains("seq 1 100000") && last.contains("54321 | 54321\\n54322 | 54322\\n54323 | 54323"), "{last}");
+    assert!(
+        !last.contains("99999"),
+        "the result itself was left out: {last}"
+    );
+    assert!(
+        last.contains("seq 1 100000")
+            && last.contains("54321 | 54321\\n54322 | 54322\\n54323 | 54323"),
+        "{last}"
+    );
 
-    let folder = world.home.path().join(".local/share/sabir/tasks").join(format!("{task}.outputs"));
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = world
+        .home
+        .path()
+        .join(".local/share/sabir/tasks")
+        .join(format!("{task}.outputs"));
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     files.for_each(|file| assert_eq!(mode(&file), 0o600, "{}", file.display()));
 }

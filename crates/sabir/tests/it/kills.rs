@@ -22,32 +22,65 @@ type Happening = (&'static str, fn(usize, &str) -> Calls);
 /// What happens in the turns, one after the other and again from the start: its name, and the calls of the turn of that number.
 /// `mark` tells processes of one test from those of another. Whatever has an effect leaves its number where it has it.
 const HAPPENINGS: &[Happening] = &[
-    ("a command", |n, _| vec![command(format!("echo {n} >> log.txt; sleep 0.01; echo ok {n}"))]),
-    ("a new file", |n, _| vec![("write_to_file", json!({"path": format!("f{n}.txt"), "content": content(n)}))]),
+    ("a command", |n, _| {
+        vec![command(format!(
+            "echo {n} >> log.txt; sleep 0.01; echo ok {n}"
+        ))]
+    }),
+    ("a new file", |n, _| {
+        vec![(
+            "write_to_file",
+            json!({"path": format!("f{n}.txt"), "content": content(n)}),
+        )]
+    }),
     // A child that outlives its shell, deaf to polite requests, so that something could be left behind.
     ("a deaf child", |n, mark| {
-        vec![command(format!("(trap '' TERM; exec sleep 7{mark}) & echo {n} >> log.txt; echo ok {n}"))]
+        vec![command(format!(
+            "(trap '' TERM; exec sleep 7{mark}) & echo {n} >> log.txt; echo ok {n}"
+        ))]
     }),
     ("a replacement", |n, _| {
         let diff = format!("------- SEARCH\nend\n=======\n{n}\nend\n+++++++ REPLACE");
-        vec![("replace_in_file", json!({"path": "edits.txt", "diff": diff}))]
+        vec![(
+            "replace_in_file",
+            json!({"path": "edits.txt", "diff": diff}),
+        )]
     }),
-    ("a long read", |n, _| vec![("read_file", json!({"path": notes(n, 0)}))]),
+    ("a long read", |n, _| {
+        vec![("read_file", json!({"path": notes(n, 0)}))]
+    }),
     ("a patch", |n, _| {
-        let patch = format!("*** Begin Patch\n*** Update File: edits.txt\n@@\n-end\n+{n}\n+end\n*** End Patch");
+        let patch = format!(
+            "*** Begin Patch\n*** Update File: edits.txt\n@@\n-end\n+{n}\n+end\n*** End Patch"
+        );
         vec![("apply_patch", json!({"patch": patch}))]
     }),
     ("a job", |n, mark| {
         let line = format!("echo {n} >> jobs.txt; sleep 7{mark}");
-        vec![("execute_command", json!({"command": line, "background": true}))]
+        vec![(
+            "execute_command",
+            json!({"command": line, "background": true}),
+        )]
     }),
-    ("a todo list", |n, _| vec![("update_todo_list", json!({"todos": format!("[x] Turn {n}\n[ ] The rest")}))]),
+    ("a todo list", |n, _| {
+        vec![(
+            "update_todo_list",
+            json!({"todos": format!("[x] Turn {n}\n[ ] The rest")}),
+        )]
+    }),
     ("a string", |n, _| {
-        vec![("edit_file", json!({"path": "edits.txt", "old_string": "end\n", "new_string": format!("{n}\nend\n")}))]
+        vec![(
+            "edit_file",
+            json!({"path": "edits.txt", "old_string": "end\n", "new_string": format!("{n}\nend\n")}),
+        )]
     }),
     ("reads and a command at once", |n, _| {
         let read = |at| ("read_file", json!({"path": notes(n, at)}));
-        vec![read(0), read(1), command(format!("echo {n} >> log.txt; echo ok {n}"))]
+        vec![
+            read(0),
+            read(1),
+            command(format!("echo {n} >> log.txt; echo ok {n}")),
+        ]
     }),
 ];
 
@@ -66,10 +99,23 @@ fn content(number: usize) -> String {
 
 /// The number of the last turn that the history shows. Results before a compaction are not in it, the last ones always are.
 fn last_turn(request: &ReceivedRequest) -> usize {
-    let Some(Ok(incoming)) = &request.incoming else { return 0 };
-    let parts = incoming.request.messages.iter().flat_map(|message| &message.parts);
+    let Some(Ok(incoming)) = &request.incoming else {
+        return 0;
+    };
+    let parts = incoming
+        .request
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts);
     let turns = parts.filter_map(|part| match part {
-        MessagePart::Result(result) => result.id.as_str().strip_prefix("call_")?.split('_').next()?.parse().ok(),
+        MessagePart::Result(result) => result
+            .id
+            .as_str()
+            .strip_prefix("call_")?
+            .split('_')
+            .next()?
+            .parse()
+            .ok(),
         _ => None,
     });
     turns.max().unwrap_or(0)
@@ -79,11 +125,16 @@ fn last_turn(request: &ReceivedRequest) -> usize {
 pub(crate) fn script(way: Way, mark: &'static str) -> ReplyScript {
     ReplyScript::from_fn(move |_, request| -> ProviderReply {
         if request.body.to_string().contains("You summarise the work") {
-            return ProviderReply::text("Numbers were written to several files, each once. More are to come.");
+            return ProviderReply::text(
+                "Numbers were written to several files, each once. More are to come.",
+            );
         }
         let number = last_turn(request) + 1;
         if number > TURNS {
-            return way.reply(&turn("", vec![("attempt_completion", json!({"result": "done"}))]), number);
+            return way.reply(
+                &turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+                number,
+            );
         }
         let (_, calls) = HAPPENINGS[(number - 1) % HAPPENINGS.len()];
         way.reply(&turn("I go on.", calls(number, mark)), number)
@@ -95,7 +146,10 @@ pub(crate) fn world() -> World {
     let world = World::new();
     world.configure("context_window = 16000\ncompact_at = 60\n");
     for (number, at) in (1..=TURNS).flat_map(|number| [(number, 0), (number, 1)]) {
-        world.write(&notes(number, at), &"a line of notes, long enough to matter\n".repeat(250));
+        world.write(
+            &notes(number, at),
+            &"a line of notes, long enough to matter\n".repeat(250),
+        );
     }
     world.write("edits.txt", "end\n");
     world
@@ -135,11 +189,19 @@ enum Moment {
 
 /// Starts the command, says something to it, kills it at that moment, and returns what it had acknowledged on its output.
 fn kill_at(mut command: Command, words: &str, moment: Moment) -> (bool, Vec<Value>) {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let (output, mut input) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
     let (sender, coming) = channel();
     std::thread::spawn(move || {
-        BufReader::new(output).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+        BufReader::new(output)
+            .lines()
+            .map_while(Result::ok)
+            .all(|line| sender.send(line).is_ok())
     });
     let (begun, mut lines, mut said) = (Instant::now(), Vec::new(), false);
     let early = |lines: usize| match moment {
@@ -167,13 +229,25 @@ fn kill_at(mut command: Command, words: &str, moment: Moment) -> (bool, Vec<Valu
     child.wait().unwrap();
     lines.extend(coming);
     // The last line may have been torn by the kill; a whole one was on disk before it was printed.
-    (ended, lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok()).collect())
+    (
+        ended,
+        lines
+            .iter()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .collect(),
+    )
 }
 
 /// Those events that are records.
 pub(crate) fn durable(lines: &[Value]) -> Vec<Value> {
-    let kinds = ["started", "answered", "judged", "running", "result", "said", "failed", "context", "ended"];
-    lines.iter().filter(|value| kinds.contains(&value["kind"].as_str().unwrap())).cloned().collect()
+    let kinds = [
+        "started", "answered", "judged", "running", "result", "said", "failed", "context", "ended",
+    ];
+    lines
+        .iter()
+        .filter(|value| kinds.contains(&value["kind"].as_str().unwrap()))
+        .cloned()
+        .collect()
 }
 
 #[test]
@@ -202,13 +276,18 @@ fn kill_and_resume(most: usize) {
             if acknowledged.is_empty() {
                 // Killed before it had begun, if not for the first time.
                 _ = std::fs::remove_dir_all(world.home.path().join(".local/share/sabir/tasks"));
-                command.args(["run", "--model", way.model()]).args(options).arg("twenty turns");
+                command
+                    .args(["run", "--model", way.model()])
+                    .args(options)
+                    .arg("twenty turns");
             } else {
                 command.arg("resume").args(options).arg(world.only_task());
             }
             // On a busy machine a task may be killed again and again before it has begun: in the end it is left alone.
             let moment = match random(&mut seed) {
-                _ if figures.kills >= most || attempt >= 60 => Moment::Time(Duration::from_secs(120)),
+                _ if figures.kills >= most || attempt >= 60 => {
+                    Moment::Time(Duration::from_secs(120))
+                }
                 even if even % 2 == 0 => Moment::Time(Duration::from_millis(30 + even / 2 % 350)),
                 odd => Moment::Line(1 + usize::try_from(odd / 2 % 40).unwrap()),
             };
@@ -226,30 +305,58 @@ fn kill_and_resume(most: usize) {
     let left = left_behind(mark);
     println!("{figures:?}, left behind: {}", left.len());
     assert_eq!((figures.doubled, left), (0, Vec::new()));
-    assert!(figures.compacted > 0 || figures.kills < 60, "no task filled its context");
+    assert!(
+        figures.compacted > 0 || figures.kills < 60,
+        "no task filled its context"
+    );
 }
 
 /// What is left of a task that was interrupted again and again, and completed: all that was acknowledged, and each effect at most
 /// once.
 pub(crate) fn check(world: &World, acknowledged: &[Value], figures: &mut Figures) {
-    let log = world.sabir().args(["log", &world.only_task(), "--output", "events"]).output().unwrap();
+    let log = world
+        .sabir()
+        .args(["log", &world.only_task(), "--output", "events"])
+        .output()
+        .unwrap();
     assert_eq!(code(&log), 0, "{}", stderr(&log));
-    let mut journal: Vec<Value> = stdout(&log).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut journal: Vec<Value> = stdout(&log)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     for record in &mut journal {
         // Only the journal knows these.
-        record.as_object_mut().unwrap().retain(|name, _| name != "at" && name != "seal");
+        record
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "at" && name != "seal");
     }
     let mut rest = journal.iter();
     for record in acknowledged {
-        assert!(rest.any(|kept| kept == record), "acknowledged and lost: {record}");
+        assert!(
+            rest.any(|kept| kept == record),
+            "acknowledged and lost: {record}"
+        );
     }
     assert_eq!(journal.last().unwrap()["outcome"], "completed");
-    let results: Vec<&Value> = journal.iter().filter(|record| record["kind"] == "result").collect();
+    let results: Vec<&Value> = journal
+        .iter()
+        .filter(|record| record["kind"] == "result")
+        .collect();
     // A completion that was killed before its result is interrupted, and asked for once more.
-    let calls = journal.iter().filter_map(|record| record["checks"].as_array()).map(Vec::len).sum::<usize>();
+    let calls = journal
+        .iter()
+        .filter_map(|record| record["checks"].as_array())
+        .map(Vec::len)
+        .sum::<usize>();
     assert_eq!(results.len(), calls, "each call has one result");
     assert!(results.len() > TURNS, "{} results", results.len());
-    let count = |name: &str, value: &str| journal.iter().filter(|record| record[name] == value).count();
+    let count = |name: &str, value: &str| {
+        journal
+            .iter()
+            .filter(|record| record[name] == value)
+            .count()
+    };
     figures.tasks += 1;
     figures.acknowledged += acknowledged.len();
     figures.calls += calls;
@@ -263,13 +370,25 @@ pub(crate) fn check(world: &World, acknowledged: &[Value], figures: &mut Figures
         figures.doubled += lines.len() - different.len();
         figures.jobs += if name == "jobs.txt" { lines.len() } else { 0 };
         // What is told as done is done.
-        for told in results.iter().filter(|result| result["ending"] == "done" && name == "log.txt") {
+        for told in results
+            .iter()
+            .filter(|result| result["ending"] == "done" && name == "log.txt")
+        {
             let content = told["content"].as_str().unwrap();
-            let Some(number) = content.lines().find_map(|line| line.strip_prefix("ok ")) else { continue };
-            assert!(lines.contains(&number), "{number} is told and not done: {text}");
+            let Some(number) = content.lines().find_map(|line| line.strip_prefix("ok ")) else {
+                continue;
+            };
+            assert!(
+                lines.contains(&number),
+                "{number} is told and not done: {text}"
+            );
         }
     }
-    assert!(world.read("edits.txt").ends_with("end\n"), "half a file: {}", world.read("edits.txt"));
+    assert!(
+        world.read("edits.txt").ends_with("end\n"),
+        "half a file: {}",
+        world.read("edits.txt")
+    );
     for number in 1..=TURNS {
         let text = world.read(&format!("f{number}.txt"));
         assert!(text.is_empty() || text == content(number), "half a file");

@@ -21,15 +21,26 @@ fn done() -> crate::world::Turn {
 
 /// The most memory that this process has had, in bytes.
 fn peak(child: &Child) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    let kib = line.and_then(|line| {
+        line.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
     kib.unwrap_or(0) * 1024
 }
 
 /// Runs it to its end, and says how much memory it had at most.
 fn watched(command: &mut Command, input: Option<Vec<u8>>) -> (Output, u64) {
-    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdin(if input.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    });
     let mut child = command.spawn().unwrap();
     if let (Some(input), Some(mut typed)) = (input, child.stdin.take()) {
         std::thread::spawn(move || _ = typed.write_all(&input));
@@ -53,21 +64,46 @@ fn watched(command: &mut Command, input: Option<Vec<u8>>) -> (Output, u64) {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    (Output { status, stdout: read.join().unwrap(), stderr: errors.join().unwrap() }, most)
+    (
+        Output {
+            status,
+            stdout: read.join().unwrap(),
+            stderr: errors.join().unwrap(),
+        },
+        most,
+    )
 }
 
 /// A task of one command, what the model is told of it, and the memory that this took.
 fn command(line: &str, seconds: u64) -> (String, u64) {
     let world = World::new();
     let arguments = json!({"command": line, "timeout": seconds});
-    let provider = world.plays(NATIVE, &[turn("", vec![("execute_command", arguments)]), done()]);
+    let provider = world.plays(
+        NATIVE,
+        &[turn("", vec![("execute_command", arguments)]), done()],
+    );
     let mut sabir = world.sabir_with(&provider);
-    sabir.args(["run", "--model", NATIVE.model(), "--approve", "all", "--output", "json", "go"]);
+    sabir.args([
+        "run",
+        "--model",
+        NATIVE.model(),
+        "--approve",
+        "all",
+        "--output",
+        "json",
+        "go",
+    ]);
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let requests = provider.received_requests();
     let body = &requests.last().unwrap().body;
-    (body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned(), most)
+    (
+        body["messages"].as_array().unwrap().last().unwrap()["content"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+        most,
+    )
 }
 
 #[test]
@@ -75,40 +111,71 @@ fn res_001_a_flood_takes_no_memory_and_is_told_in_short() {
     let (_, least) = command("true", 60);
     // 10 GiB take minutes; what holds for 256 MiB holds for them, since nothing grows.
     let (told, most) = command("yes | head -c 268435456", 120);
-    assert!(told.len() < 48 << 10, "RES-001: {} bytes are told", told.len());
-    assert!(most < least + 32 * MIB, "RES-001: {most} bytes of memory, {least} without the flood");
+    assert!(
+        told.len() < 48 << 10,
+        "RES-001: {} bytes are told",
+        told.len()
+    );
+    assert!(
+        most < least + 32 * MIB,
+        "RES-001: {most} bytes of memory, {least} without the flood"
+    );
 }
 
 #[test]
 fn res_002_noise_is_stopped_and_told_in_short() {
     let (told, _) = command("cat /dev/urandom", 1);
     let shown: String = told.chars().take(300).collect();
-    assert!(told.len() < 48 << 10 && told.contains("Killed after 1 second"), "RES-002: {} bytes: {shown}", told.len());
+    assert!(
+        told.len() < 48 << 10 && told.contains("Killed after 1 second"),
+        "RES-002: {} bytes: {shown}",
+        told.len()
+    );
 }
 
 /// A task whose first answer is this body.
 fn answered(body: String) -> (Output, u64, usize) {
     let world = World::new();
     world.write("a.txt", "a\n");
-    let first = sabir_testkit::ProviderReply::default()
-        .with_fault(ScriptedFault::Body { content_type: Some("text/event-stream".into()), body });
-    let provider = world.provider(sabir_testkit::ReplyScript::from_fn(move |count, _| match count {
-        0 => first.clone(),
-        _ => NATIVE.reply(&done(), 2),
-    }));
+    let first = sabir_testkit::ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".into()),
+        body,
+    });
+    let provider = world.provider(sabir_testkit::ReplyScript::from_fn(
+        move |count, _| match count {
+            0 => first.clone(),
+            _ => NATIVE.reply(&done(), 2),
+        },
+    ));
     let mut sabir = world.sabir_with(&provider);
-    sabir.args(["run", "--model", NATIVE.model(), "--approve", "all", "--output", "json", "go"]);
+    sabir.args([
+        "run",
+        "--model",
+        NATIVE.model(),
+        "--approve",
+        "all",
+        "--output",
+        "json",
+        "go",
+    ]);
     let (output, most) = watched(&mut sabir, None);
     (output, most, provider.received_requests().len())
 }
 
 fn call_of(pieces: &[&str]) -> String {
-    let delta = |value: Value| format!("data: {}\n\n", json!({"choices": [{"delta": {"tool_calls": [value]}}]}));
+    let delta = |value: Value| {
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"delta": {"tool_calls": [value]}}]})
+        )
+    };
     let begin = delta(
         json!({"index": 0, "id": "c", "function": {"name": "write_to_file", "arguments": "{\"path\":\"x\",\"content\":\""}}),
     );
-    let rest: String =
-        pieces.iter().map(|piece| delta(json!({"index": 0, "function": {"arguments": piece}}))).collect();
+    let rest: String = pieces
+        .iter()
+        .map(|piece| delta(json!({"index": 0, "function": {"arguments": piece}})))
+        .collect();
     format!(
         "{begin}{rest}data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
     )
@@ -117,7 +184,9 @@ fn call_of(pieces: &[&str]) -> String {
 #[test]
 fn res_007_an_argument_of_100_mb_is_given_up_in_time() {
     let piece = "a".repeat(1 << 20);
-    let pieces: Vec<&str> = std::iter::repeat_n(piece.as_str(), 100).chain(["\"}"]).collect();
+    let pieces: Vec<&str> = std::iter::repeat_n(piece.as_str(), 100)
+        .chain(["\"}"])
+        .collect();
     let (output, most, _) = answered(call_of(&pieces));
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(most < 200 * MIB, "RES-007: {most} bytes of memory");
@@ -134,19 +203,27 @@ fn res_010_an_answer_without_an_end_has_one() {
                 _ = stream.read(&mut [0; 65_536]);
                 _ = stream
                     .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n");
-                let event =
-                    format!("data: {}\n\n", json!({"choices": [{"delta": {"content": "word ".repeat(50_000)}}]}));
+                let event = format!(
+                    "data: {}\n\n",
+                    json!({"choices": [{"delta": {"content": "word ".repeat(50_000)}}]})
+                );
                 while stream.write_all(event.as_bytes()).is_ok() {}
             });
         }
     });
     let world = World::new();
     let mut sabir = world.sabir();
-    sabir.env("OPENAI_BASE_URL", address).env("OPENAI_API_KEY", "sk-secret-test");
+    sabir
+        .env("OPENAI_BASE_URL", address)
+        .env("OPENAI_API_KEY", "sk-secret-test");
     sabir.args(["run", "--model", NATIVE.model(), "--output", "json", "go"]);
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 7, "RES-010: {}", stderr(&output));
-    assert!(stdout(&output).contains("without ending its answer"), "RES-010: {}", stdout(&output));
+    assert!(
+        stdout(&output).contains("without ending its answer"),
+        "RES-010: {}",
+        stdout(&output)
+    );
     assert!(most < 200 * MIB, "RES-010: {most} bytes of memory");
 }
 
@@ -156,10 +233,17 @@ fn res_008_numbers_are_kept_or_refused() {
     let tools = r#"[{"name":"t","description":"","parameters":{"type":"object","properties":{"n":{"type":"number"}},"required":["n"]}}]"#;
     let tools = world.write("tools.json", tools).display().to_string();
     for number in ["1e400", "-0", "9007199254740993", "0.1"] {
-        let text = format!("<tool_call>\n{{\"name\": \"t\", \"arguments\": {{\"n\": {number}}}}}\n</tool_call>");
+        let text = format!(
+            "<tool_call>\n{{\"name\": \"t\", \"arguments\": {{\"n\": {number}}}}}\n</tool_call>"
+        );
         let output = world.piped(&["parse", "--tools", &tools, "--output", "json"], &text);
         let said: Value = serde_json::from_str(&stdout(&output)).unwrap();
-        let call = said["parts"].as_array().unwrap().iter().find(|part| part["type"] == "call").unwrap();
+        let call = said["parts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|part| part["type"] == "call")
+            .unwrap();
         let kept = call["arguments"]["n"].to_string();
         let refused = call["state"] == "rejected" && code(&output) == 4;
         assert!(
@@ -174,7 +258,10 @@ fn res_013_and_014_tags_and_parameters_without_an_end() {
     let world = World::new();
     let mut sabir = world.sabir();
     let name = "a".repeat(10_000_000);
-    let (output, most) = watched(sabir.args(["parse", "--output", "text"]), Some(format!("<{name}>").into_bytes()));
+    let (output, most) = watched(
+        sabir.args(["parse", "--output", "text"]),
+        Some(format!("<{name}>").into_bytes()),
+    );
     assert_eq!(code(&output), 0, "RES-013: {}", stderr(&output));
     assert!(most < 100 * MIB, "RES-013: {most} bytes of memory");
 
@@ -182,9 +269,16 @@ fn res_013_and_014_tags_and_parameters_without_an_end() {
     let text = format!("<read_file>{parameters}</read_file>");
     let mut sabir = world.sabir();
     let (output, most) = watched(sabir.args(["check"]), Some(text.into_bytes()));
-    assert!(code(&output) == 4 || code(&output) == 0, "RES-014: {}", stderr(&output));
+    assert!(
+        code(&output) == 4 || code(&output) == 0,
+        "RES-014: {}",
+        stderr(&output)
+    );
     assert!(most < 300 * MIB, "RES-014: {most} bytes of memory");
-    let said = world.piped(&["parse", "--output", "json"], "<read_file><path>a</path></read_file>");
+    let said = world.piped(
+        &["parse", "--output", "json"],
+        "<read_file><path>a</path></read_file>",
+    );
     assert_eq!(code(&said), 0);
 }
 
@@ -196,13 +290,28 @@ fn res_016_a_picture_is_measured_before_it_is_read() {
     png.extend_from_slice(&100_000_u32.to_be_bytes());
     png.extend_from_slice(b"\x08\x02\0\0\0\0\0\0\0");
     std::fs::write(world.work.path().join("a.png"), png).unwrap();
-    let provider = world.plays(NATIVE, &[turn("", vec![("read_file", json!({"path": "a.png"}))]), done()]);
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn("", vec![("read_file", json!({"path": "a.png"}))]),
+            done(),
+        ],
+    );
     let mut sabir = world.sabir_with(&provider);
     sabir.args(["run", "--model", NATIVE.model(), "--output", "events", "go"]);
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let results: Vec<Value> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
-    assert!(results[0]["content"].as_str().unwrap().contains("8000 pixels"), "RES-016: {results:?}");
+    let results: Vec<Value> = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result")
+        .collect();
+    assert!(
+        results[0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("8000 pixels"),
+        "RES-016: {results:?}"
+    );
     assert!(most < 150 * MIB, "RES-016: {most} bytes of memory");
 }
 
@@ -212,20 +321,43 @@ fn res_017_a_tree_of_10_000_levels_is_listed_in_part() {
     let script = "for i in $(seq 10); do n=d; for j in $(seq 200); do n=$n/d; done; mkdir -p $n; cd -P $n; done";
     // Names get too long for any one call, so that the shell goes down with it.
     let deep = format!("for k in $(seq 5); do {script}; done; touch f");
-    let made =
-        Command::new("sh").args(["-c", &deep]).current_dir(world.work.path()).stderr(Stdio::null()).status().unwrap();
-    let provider =
-        world.plays(NATIVE, &[turn("", vec![("list_files", json!({"path": ".", "recursive": true}))]), done()]);
+    let made = Command::new("sh")
+        .args(["-c", &deep])
+        .current_dir(world.work.path())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn(
+                "",
+                vec![("list_files", json!({"path": ".", "recursive": true}))],
+            ),
+            done(),
+        ],
+    );
     let mut sabir = world.sabir_with(&provider);
     sabir.args(["run", "--model", NATIVE.model(), "--output", "events", "go"]);
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 0, "RES-017 ({made}): {}", stderr(&output));
-    let results: Vec<Value> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
+    let results: Vec<Value> = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result")
+        .collect();
     let told = results[0]["content"].as_str().unwrap();
-    assert!(told.len() < 64 << 10, "RES-017: {} bytes are told", told.len());
+    assert!(
+        told.len() < 64 << 10,
+        "RES-017: {} bytes are told",
+        told.len()
+    );
     assert!(most < 300 * MIB, "RES-017: {most} bytes of memory");
     // The test's own way of removing it goes down one call a level.
-    Command::new("rm").args(["-rf", "d"]).current_dir(world.work.path()).status().unwrap();
+    Command::new("rm")
+        .args(["-rf", "d"])
+        .current_dir(world.work.path())
+        .status()
+        .unwrap();
 }
 
 #[test]
@@ -237,6 +369,9 @@ fn res_022_a_file_of_instructions_of_50_mb_costs_nothing() {
     sabir.args(["run", "--model", NATIVE.model(), "--output", "json", "go"]);
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(provider.received_requests()[0].body.to_string().len() < 256 << 10, "RES-022: it is told whole");
+    assert!(
+        provider.received_requests()[0].body.to_string().len() < 256 << 10,
+        "RES-022: it is told whole"
+    );
     assert!(most < 200 * MIB, "RES-022: {most} bytes of memory");
 }

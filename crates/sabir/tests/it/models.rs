@@ -26,20 +26,29 @@ fn config(world: &World, mode: u32, text: &str) -> String {
 fn program(world: &World, script: &str) -> PathBuf {
     let path = world.home.path().join("key.sh");
     let runs = world.home.path().join("runs");
-    let text = format!("#!/bin/sh\necho x >> '{0}'\nn=$(wc -l < '{0}')\n{script}\n", runs.display());
+    let text = format!(
+        "#!/bin/sh\necho x >> '{0}'\nn=$(wc -l < '{0}')\n{script}\n",
+        runs.display()
+    );
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     path
 }
 
 fn runs(world: &World) -> usize {
-    std::fs::read_to_string(world.home.path().join("runs")).unwrap_or_default().lines().count()
+    std::fs::read_to_string(world.home.path().join("runs"))
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 /// All that was written to the home and the workspace, but for what the tests wrote themselves.
 fn kept(world: &World) -> String {
     let mut text = String::new();
-    let mut folders = vec![world.home.path().join(".local"), world.work.path().to_owned()];
+    let mut folders = vec![
+        world.home.path().join(".local"),
+        world.work.path().to_owned(),
+    ];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.file_type().unwrap().is_dir() {
@@ -54,8 +63,15 @@ fn kept(world: &World) -> String {
 /// Runs the binary, and sees to it that no key shows anywhere.
 fn sabir(world: &World, arguments: &[&str]) -> Output {
     let output = world.sabir().args(arguments).output().unwrap();
-    for (place, text) in [("stdout", stdout(&output)), ("stderr", stderr(&output)), ("journal", kept(world))] {
-        assert!(!text.contains(HUSH), "a key on {place} of {arguments:?}:\n{text}");
+    for (place, text) in [
+        ("stdout", stdout(&output)),
+        ("stderr", stderr(&output)),
+        ("journal", kept(world)),
+    ] {
+        assert!(
+            !text.contains(HUSH),
+            "a key on {place} of {arguments:?}:\n{text}"
+        );
     }
     output
 }
@@ -65,7 +81,10 @@ fn done() -> ProviderReply {
 }
 
 /// A provider that takes a key only if `good` says so, and quotes a bad one as some do.
-fn picky(world: &World, good: impl Fn(usize, &str) -> bool + Send + Sync + 'static) -> ScriptedProvider {
+fn picky(
+    world: &World,
+    good: impl Fn(usize, &str) -> bool + Send + Sync + 'static,
+) -> ScriptedProvider {
     world.provider(ReplyScript::from_fn(move |turn, request| {
         let key = request.header_value("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
         if good(turn, &key) {
@@ -87,40 +106,75 @@ fn keys_come_from_a_file_that_only_the_user_reads() {
         let path = config(&world, mode, &text);
         let output = sabir(&world, &["run", "--config", &path, "--model", "box/m", "x"]);
         assert_eq!(code(&output), 2);
-        assert!(stderr(&output).contains(&format!("chmod 600 {path}")), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains(&format!("chmod 600 {path}")),
+            "{}",
+            stderr(&output)
+        );
     }
     let path = config(&world, 0o600, &text);
     let output = sabir(&world, &["run", "--config", &path, "--model", "box/m", "x"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     // A file without a key may be read by all.
     let path = config(&world, 0o644, "model = \"box/m\"\n");
-    assert_eq!(code(&sabir(&world, &["models", "--config", &path, "nothing-like-it"])), 0);
+    assert_eq!(
+        code(&sabir(
+            &world,
+            &["models", "--config", &path, "nothing-like-it"]
+        )),
+        0
+    );
 }
 
 #[test]
 fn a_file_that_cannot_be_read_shows_no_key() {
     let world = World::new();
     for (text, expected) in [
-        ("[providers.box]\nkey = \"sk-hush-1\" oops\n", "line 2, column 19"),
+        (
+            "[providers.box]\nkey = \"sk-hush-1\" oops\n",
+            "line 2, column 19",
+        ),
         ("[providers.box]\nkey = sk-hush-1\n", "line 2"),
         ("[providers]\nbox = \"sk-hush-1\"\n", "line 2, column 7"),
         ("[providers.box]\nretries = \"sk-hush\\t1\"\n", "line 2"),
-        ("[providers.box]\nkey = [\"sk-hush-1\"]\n", "a key must be a text in quotes"),
-        ("[providers.box]\napi_key = \"sk-hush-1\"\n", "unknown field `api_key`"),
+        (
+            "[providers.box]\nkey = [\"sk-hush-1\"]\n",
+            "a key must be a text in quotes",
+        ),
+        (
+            "[providers.box]\napi_key = \"sk-hush-1\"\n",
+            "unknown field `api_key`",
+        ),
         (
             "[providers.box]\nkey_env = \"sk-hush-1\"\nbase_url = \"http://127.0.0.1:1\"\n",
             "name of an environment variable",
         ),
-        ("[providers.box]\nkey = \"sk-hush-1\"\nkey_env = \"BOX\"\n", "one of key, key_env and api_key_command"),
-        ("[providers.box]\nkey = \" \"\nbase_url = \"http://127.0.0.1:1\"\n", "`key` is empty"),
-        ("[providers.box]\napi_key_command = []\n", "names no program"),
+        (
+            "[providers.box]\nkey = \"sk-hush-1\"\nkey_env = \"BOX\"\n",
+            "one of key, key_env and api_key_command",
+        ),
+        (
+            "[providers.box]\nkey = \" \"\nbase_url = \"http://127.0.0.1:1\"\n",
+            "`key` is empty",
+        ),
+        (
+            "[providers.box]\napi_key_command = []\n",
+            "names no program",
+        ),
         ("max_turns = \"sk-hush-1\"\n", "line 1"),
-        ("[[models]]\npattern = \"m\"\nprices = { input = \"sk-hush-1\" }\n", "line 3"),
+        (
+            "[[models]]\npattern = \"m\"\nprices = { input = \"sk-hush-1\" }\n",
+            "line 3",
+        ),
     ] {
         let path = config(&world, 0o600, text);
         let output = sabir(&world, &["run", "--config", &path, "--model", "box/m", "x"]);
         assert_eq!(code(&output), 2, "{text}: {}", stderr(&output));
-        assert!(stderr(&output).contains(expected), "{text}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(expected),
+            "{text}: {}",
+            stderr(&output)
+        );
     }
 }
 
@@ -129,17 +183,30 @@ fn a_command_prints_the_key_once() {
     let world = World::new();
     let provider = picky(&world, |_, key| key == "sk-hush 'one'");
     let base = provider.base_url(Wire::OpenAiChat);
-    let key = program(&world, "echo \"unlocking $1\" >&2\nprintf '%s\\nnotes: sk-hush-notes\\n' \"sk-hush 'one'\"");
+    let key = program(
+        &world,
+        "echo \"unlocking $1\" >&2\nprintf '%s\\nnotes: sk-hush-notes\\n' \"sk-hush 'one'\"",
+    );
     let command = json!([key.display().to_string(), "it's $HOME"]).to_string();
     let text = format!("[providers.box]\nbase_url = \"{base}\"\napi_key_command = {command}\n");
     let path = config(&world, 0o644, &text);
     let output = sabir(&world, &["run", "--config", &path, "--model", "box/m", "x"]);
     assert_eq!((code(&output), runs(&world)), (0, 1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("unlocking it's $HOME\n"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("unlocking it's $HOME\n"),
+        "{}",
+        stderr(&output)
+    );
     // A list runs no command.
-    let output = sabir(&world, &["models", "--config", &path, "box", "--output", "json"]);
+    let output = sabir(
+        &world,
+        &["models", "--config", &path, "box", "--output", "json"],
+    );
     let listed: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!((&listed["providers"][0]["key"], runs(&world)), (&json!({"from": "command"}), 1));
+    assert_eq!(
+        (&listed["providers"][0]["key"], runs(&world)),
+        (&json!({"from": "command"}), 1)
+    );
 }
 
 /// F-STR-19: a key that is refused is fetched once more, and no oftener.
@@ -152,7 +219,11 @@ fn a_refused_key_is_fetched_exactly_once_more() {
         (|_, key| key == "sk-hush-2", 0, 2),
         (|_, _| false, 2, 2),
         // It expires in the middle of the task.
-        (|turn, key| key == if turn < 2 { "sk-hush-1" } else { "sk-hush-2" }, 0, 2),
+        (
+            |turn, key| key == if turn < 2 { "sk-hush-1" } else { "sk-hush-2" },
+            0,
+            2,
+        ),
     ];
     for (at, (good, end, fetched)) in cases.into_iter().enumerate() {
         let world = World::new();
@@ -163,7 +234,12 @@ fn a_refused_key_is_fetched_exactly_once_more() {
         let text = format!("[providers.box]\nbase_url = \"{base}\"\napi_key_command = {command}\n");
         let path = config(&world, 0o644, &text);
         let output = sabir(&world, &["run", "--config", &path, "--model", "box/m", "x"]);
-        assert_eq!((code(&output), runs(&world)), (end, fetched), "case {at}: {}", stderr(&output));
+        assert_eq!(
+            (code(&output), runs(&world)),
+            (end, fetched),
+            "case {at}: {}",
+            stderr(&output)
+        );
     }
 }
 
@@ -172,9 +248,15 @@ fn a_command_that_fails_is_told_without_its_output() {
     let world = World::new();
     for (script, expected) in [
         ("echo sk-hush-1; exit 3", "ended with code 3"),
-        ("echo sk-hush-1; sleep 60 & sleep 60", "did not end within 1 seconds"),
+        (
+            "echo sk-hush-1; sleep 60 & sleep 60",
+            "did not end within 1 seconds",
+        ),
         ("echo", "printed no key"),
-        ("head -c 100000 /dev/zero | tr '\\0' x", "printed more than a key"),
+        (
+            "head -c 100000 /dev/zero | tr '\\0' x",
+            "printed more than a key",
+        ),
         ("printf 'sk-hush-\\377'", "no UTF-8"),
     ] {
         let key = program(&world, script);
@@ -185,7 +267,11 @@ fn a_command_that_fails_is_told_without_its_output() {
         let path = config(&world, 0o644, &text);
         let output = sabir(&world, &["run", "--config", &path, "--model", "box/m", "x"]);
         assert_eq!(code(&output), 2, "{script}: {}", stderr(&output));
-        assert!(stderr(&output).contains(expected) && stderr(&output).contains("key.sh"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains(expected) && stderr(&output).contains("key.sh"),
+            "{}",
+            stderr(&output)
+        );
     }
 }
 
@@ -195,11 +281,21 @@ fn an_address_is_a_model() {
     let provider = world.provider(ReplyScript::from_fn(|_, _| done()));
     let base = provider.base_url(Wire::OpenAiChat);
     let model = format!("{base}#some/model");
-    let output =
-        world.sabir().env("OPENAI_API_KEY", "sk-hush-1").args(["run", "--model", &model, "x"]).output().unwrap();
+    let output = world
+        .sabir()
+        .env("OPENAI_API_KEY", "sk-hush-1")
+        .args(["run", "--model", &model, "x"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let asked = provider.received_requests();
-    assert_eq!((asked[0].body["model"].as_str(), asked[0].header_value("authorization")), (Some("some/model"), None));
+    assert_eq!(
+        (
+            asked[0].body["model"].as_str(),
+            asked[0].header_value("authorization")
+        ),
+        (Some("some/model"), None)
+    );
     for (model, expected) in [
         (base.as_str(), "needs a name"),
         ("http://me:sk-hush@127.0.0.1:1/v1#m", "without a password"),
@@ -232,30 +328,71 @@ fn models_are_listed_with_the_servers_of_this_machine() {
     let path = config(&world, 0o644, &text);
     let list = |arguments: &[&str]| {
         let mut command = world.sabir();
-        command.env("OPENAI_API_KEY", "sk-hush-1").env("GOOGLE_API_KEY", "sk-hush-2").env("GROQ_API_KEY", " ");
-        let output = command.args(["models", "--config", &path]).args(arguments).output().unwrap();
+        command
+            .env("OPENAI_API_KEY", "sk-hush-1")
+            .env("GOOGLE_API_KEY", "sk-hush-2")
+            .env("GROQ_API_KEY", " ");
+        let output = command
+            .args(["models", "--config", &path])
+            .args(arguments)
+            .output()
+            .unwrap();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         let text = stdout(&output);
         assert!(!text.contains(HUSH) && !text.contains('\u{1b}'), "{text}");
-        assert!(text.lines().all(|line| arguments.contains(&"json") || line.chars().count() <= 100), "{text}");
+        assert!(
+            text.lines()
+                .all(|line| arguments.contains(&"json") || line.chars().count() <= 100),
+            "{text}"
+        );
         text
     };
     let text = list(&[]);
-    for part in ["OPENAI_API_KEY is set", "GOOGLE_API_KEY is set", "GROQ_API_KEY is not set", "BOX_KEY is not set"] {
+    for part in [
+        "OPENAI_API_KEY is set",
+        "GOOGLE_API_KEY is set",
+        "GROQ_API_KEY is not set",
+        "BOX_KEY is not set",
+    ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
     let json: Value = serde_json::from_str(&list(&["--output", "json"])).unwrap();
-    let names: Vec<_> = json["local"].as_array().unwrap().iter().map(|it| it["provider"].as_str().unwrap()).collect();
+    let names: Vec<_> = json["local"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["provider"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["box", "ollama"]);
-    assert_eq!(json["local"][0]["models"], json!([{"id": "m", "context": 32768}]));
-    let key =
-        |name: &str| json["providers"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap()["key"].clone();
-    assert_eq!(key("groq"), json!({"from": "environment", "names": ["GROQ_API_KEY"], "present": null}));
+    assert_eq!(
+        json["local"][0]["models"],
+        json!([{"id": "m", "context": 32768}])
+    );
+    let key = |name: &str| {
+        json["providers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["name"] == name)
+            .unwrap()["key"]
+            .clone()
+    };
+    assert_eq!(
+        key("groq"),
+        json!({"from": "environment", "names": ["GROQ_API_KEY"], "present": null})
+    );
     assert_eq!(key("gemini")["present"], "GOOGLE_API_KEY");
     assert_eq!(key("ollama"), json!({"from": "nowhere"}));
-    assert_eq!(json["models"][0]["prices"], json!({"input": 0.5, "output": 1}));
-    let local: Value = serde_json::from_str(&list(&["--local", "--output", "json", "qwen"])).unwrap();
-    assert_eq!(local["local"][0]["models"], json!([{"id": "qwen3:8b", "context": null}]));
+    assert_eq!(
+        json["models"][0]["prices"],
+        json!({"input": 0.5, "output": 1})
+    );
+    let local: Value =
+        serde_json::from_str(&list(&["--local", "--output", "json", "qwen"])).unwrap();
+    assert_eq!(
+        local["local"][0]["models"],
+        json!([{"id": "qwen3:8b", "context": null}])
+    );
     assert_eq!(local.as_object().unwrap().len(), 1);
     assert!(list(&["no-such-thing"]).contains("nothing has such a name"));
 }
@@ -264,7 +401,11 @@ fn models_are_listed_with_the_servers_of_this_machine() {
 fn costly(world: &World) -> ScriptedProvider {
     world.provider(ReplyScript::from_fn(|turn, _| {
         let reply = match turn {
-            0..3 => ProviderReply::text("").with_call(&format!("c{turn}"), "list_files", json!({"path": "."})),
+            0..3 => ProviderReply::text("").with_call(
+                &format!("c{turn}"),
+                "list_files",
+                json!({"path": "."}),
+            ),
             _ => done(),
         };
         let usage = Usage {
@@ -278,7 +419,8 @@ fn costly(world: &World) -> ScriptedProvider {
     }))
 }
 
-const PRICES: &str = "[[models]]\npattern = \"scripted\"\nprices = { input = 1, output = 10, cache_read = 0.1 }\n";
+const PRICES: &str =
+    "[[models]]\npattern = \"scripted\"\nprices = { input = 1, output = 10, cache_read = 0.1 }\n";
 
 #[test]
 fn what_a_task_costs_is_told_everywhere() {
@@ -286,41 +428,99 @@ fn what_a_task_costs_is_told_everywhere() {
     let provider = costly(&world);
     let path = config(&world, 0o644, PRICES);
     let run = |output: &str| {
-        let arguments = ["run", "--config", &path, "--model", "openai/scripted", "--output", output, "x"];
-        world.sabir_with(&provider).args(arguments).output().unwrap()
+        let arguments = [
+            "run",
+            "--config",
+            &path,
+            "--model",
+            "openai/scripted",
+            "--output",
+            output,
+            "x",
+        ];
+        world
+            .sabir_with(&provider)
+            .args(arguments)
+            .output()
+            .unwrap()
     };
     let output = run("json");
     let told: Value = serde_json::from_str(&stdout(&output)).unwrap();
     // Of each answer: 600 fresh, 400 cached, 100 out.
-    assert_eq!(told["cost"], json!({"nano_usd": 4 * (600_000 + 40_000 + 1_000_000)}));
-    assert_eq!(told["usage"], json!({"input": 4000, "output": 400, "cache_read": 1600, "reasoning": 240}));
+    assert_eq!(
+        told["cost"],
+        json!({"nano_usd": 4 * (600_000 + 40_000 + 1_000_000)})
+    );
+    assert_eq!(
+        told["usage"],
+        json!({"input": 4000, "output": 400, "cache_read": 1600, "reasoning": 240})
+    );
     assert_eq!(told["estimate"], json!({}));
     let task = world.only_task();
     let log = stdout(&world.sabir().args(["log", &task]).output().unwrap());
     let answer = "  1,000 tokens in (400 cached), 100 tokens out (60 reasoning), $0.0016\n";
     let all = "4,000 tokens in (1,600 cached), 400 tokens out (240 reasoning), $0.0066\n";
-    assert!(log.matches(answer).count() == 4 && log.contains(&format!("in all: {all}")), "{log}");
-    let log: Value =
-        serde_json::from_str(&stdout(&world.sabir().args(["log", &task, "--output", "json"]).output().unwrap()))
-            .unwrap();
-    assert_eq!((&log["cost"], &log["usage"]), (&told["cost"], &told["usage"]));
+    assert!(
+        log.matches(answer).count() == 4 && log.contains(&format!("in all: {all}")),
+        "{log}"
+    );
+    let log: Value = serde_json::from_str(&stdout(
+        &world
+            .sabir()
+            .args(["log", &task, "--output", "json"])
+            .output()
+            .unwrap(),
+    ))
+    .unwrap();
+    assert_eq!(
+        (&log["cost"], &log["usage"]),
+        (&told["cost"], &told["usage"])
+    );
 
     let world = World::new();
     let provider = costly(&world);
     let path = config(&world, 0o644, PRICES);
     let arguments = ["run", "--config", &path, "--model", "openai/scripted", "x"];
-    let output = world.sabir_with(&provider).args(arguments).output().unwrap();
+    let output = world
+        .sabir_with(&provider)
+        .args(arguments)
+        .output()
+        .unwrap();
     assert_eq!(stdout(&output), "done\n");
-    assert!(stderr(&output).ends_with(&format!("4 turns: {all}")), "{}", stderr(&output));
+    assert!(
+        stderr(&output).ends_with(&format!("4 turns: {all}")),
+        "{}",
+        stderr(&output)
+    );
 
     // The same without prices.
     let world = World::new();
     let provider = costly(&world);
-    let arguments = ["run", "--model", "openai/scripted", "--output", "events", "x"];
-    let output = world.sabir_with(&provider).args(arguments).output().unwrap();
-    let answers: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "answered").collect();
+    let arguments = [
+        "run",
+        "--model",
+        "openai/scripted",
+        "--output",
+        "events",
+        "x",
+    ];
+    let output = world
+        .sabir_with(&provider)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let answers: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "answered")
+        .collect();
     assert!(answers.len() == 4 && answers.iter().all(|answer| answer.get("cost").is_none()));
-    let log = stdout(&world.sabir().args(["log", &world.only_task()]).output().unwrap());
+    let log = stdout(
+        &world
+            .sabir()
+            .args(["log", &world.only_task()])
+            .output()
+            .unwrap(),
+    );
     assert!(log.ends_with("cost unknown\n"), "{log}");
 }
 
@@ -330,23 +530,62 @@ fn a_cost_limit_holds() {
     let provider = costly(&world);
     let path = config(&world, 0o644, PRICES);
     let run = |cost: &str, model: &str| {
-        let arguments = ["run", "--config", &path, "--model", model, "--max-cost", cost, "--output", "json", "x"];
-        world.sabir_with(&provider).args(arguments).output().unwrap()
+        let arguments = [
+            "run",
+            "--config",
+            &path,
+            "--model",
+            model,
+            "--max-cost",
+            cost,
+            "--output",
+            "json",
+            "x",
+        ];
+        world
+            .sabir_with(&provider)
+            .args(arguments)
+            .output()
+            .unwrap()
     };
     let output = run("0.003", "openai/scripted");
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     let told: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!((&told["turns"], &told["outcome"]), (&json!(2), &json!("limit")));
+    assert_eq!(
+        (&told["turns"], &told["outcome"]),
+        (&json!(2), &json!("limit"))
+    );
     assert_eq!(told["message"], "the limit of $0.0030 was reached: $0.0033");
     // The rest of it costs no more than the limit again.
-    let arguments = ["resume", "--config", &path, "--max-cost", "0.004", "--output", "json"];
-    let output = world.sabir_with(&provider).args(arguments).output().unwrap();
+    let arguments = [
+        "resume",
+        "--config",
+        &path,
+        "--max-cost",
+        "0.004",
+        "--output",
+        "json",
+    ];
+    let output = world
+        .sabir_with(&provider)
+        .args(arguments)
+        .output()
+        .unwrap();
     let told: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!((code(&output), &told["cost"]["nano_usd"]), (0, &json!(4 * 1_640_000)), "{}", stderr(&output));
+    assert_eq!(
+        (code(&output), &told["cost"]["nano_usd"]),
+        (0, &json!(4 * 1_640_000)),
+        "{}",
+        stderr(&output)
+    );
     // Where prices are unknown no limit can be kept.
     for (cost, model, expected) in [
         ("1", "openai/other", "--max-cost cannot be kept"),
-        ("1", "anthropic/claude-opus-4-5", "--max-cost cannot be kept"),
+        (
+            "1",
+            "anthropic/claude-opus-4-5",
+            "--max-cost cannot be kept",
+        ),
         ("much", "openai/scripted", "`much` is no amount of dollars"),
     ] {
         let output = run(cost, model);

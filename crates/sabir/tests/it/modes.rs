@@ -13,9 +13,17 @@ fn done() -> (&'static str, Value) {
 
 /// The verdicts of the calls, in their order, with the reasons.
 fn results(events: &[Value]) -> Vec<String> {
-    let results = events.iter().filter(|event| event["kind"] == "result" && event["name"] != "attempt_completion");
+    let results = events
+        .iter()
+        .filter(|event| event["kind"] == "result" && event["name"] != "attempt_completion");
     results
-        .map(|event| format!("{} {}", event["ending"].as_str().unwrap(), event["content"].as_str().unwrap()))
+        .map(|event| {
+            format!(
+                "{} {}",
+                event["ending"].as_str().unwrap(),
+                event["content"].as_str().unwrap()
+            )
+        })
         .collect()
 }
 
@@ -23,11 +31,23 @@ fn results(events: &[Value]) -> Vec<String> {
 #[track_caller]
 fn check(world: &World, flags: &[&str], calls: Vec<(&'static str, Value)>, expected: &[&str]) {
     let provider = world.plays(WAY, &[turn("a", calls), turn("b", vec![done()])]);
-    let output = world.run(&provider, WAY, &[flags, &["--output", "events", "go"]].concat());
+    let output = world.run(
+        &provider,
+        WAY,
+        &[flags, &["--output", "events", "go"]].concat(),
+    );
     let results = results(&events(&output));
-    assert_eq!(results.len(), expected.len(), "{results:?} {}", stderr(&output));
+    assert_eq!(
+        results.len(),
+        expected.len(),
+        "{results:?} {}",
+        stderr(&output)
+    );
     for (result, expected) in results.iter().zip(expected) {
-        assert!(result.contains(expected), "{flags:?}: {result} should hold {expected}");
+        assert!(
+            result.contains(expected),
+            "{flags:?}: {result} should hold {expected}"
+        );
     }
 }
 
@@ -43,11 +63,25 @@ fn write(path: &str) -> (&'static str, Value) {
 #[test]
 fn a_plan_changes_nothing() {
     let world = World::new();
-    let all = ["--mode", "plan", "--approve", "all", "--approve", "command=touch x", "--allow", "path=**"];
+    let all = [
+        "--mode",
+        "plan",
+        "--approve",
+        "all",
+        "--approve",
+        "command=touch x",
+        "--allow",
+        "path=**",
+    ];
     check(
         &world,
         &all,
-        vec![command("touch x"), write("a.md"), command("ls > y"), command("echo seen")],
+        vec![
+            command("touch x"),
+            write("a.md"),
+            command("ls > y"),
+            command("echo seen"),
+        ],
         &[
             "denied The policy did not allow this call: the mode `plan` runs only commands that are known to only read",
             "the mode `plan` does not change files",
@@ -82,8 +116,18 @@ fn what_a_mode_lacks_is_not_offered() {
     for name in ["read_file", "fetch_url", "Mode: ask."] {
         assert!(text.contains(name), "{name}");
     }
-    let names: Vec<_> = body["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect();
-    for name in ["write_to_file", "execute_command", "replace_in_file", "stop_command"] {
+    let names: Vec<_> = body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].clone())
+        .collect();
+    for name in [
+        "write_to_file",
+        "execute_command",
+        "replace_in_file",
+        "stop_command",
+    ] {
         assert!(!names.contains(&json!(name)), "{names:?}");
     }
 }
@@ -92,19 +136,61 @@ fn what_a_mode_lacks_is_not_offered() {
 fn a_mode_holds_on_a_resume_unless_another_is_named() {
     let world = World::new();
     let provider = world.plays(WAY, &[turn("a", vec![write("a")]), turn("b", vec![])]);
-    let output = world.run(&provider, WAY, &["--mode", "plan", "--approve", "all", "--max-turns", "1", "go"]);
+    let output = world.run(
+        &provider,
+        WAY,
+        &[
+            "--mode",
+            "plan",
+            "--approve",
+            "all",
+            "--max-turns",
+            "1",
+            "go",
+        ],
+    );
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     let id = world.only_task();
     let provider = world.plays(WAY, &[turn("a", vec![write("b")]), turn("b", vec![])]);
     let resume = |flags: &[&str]| {
-        let flags = [&["resume", "--approve", "all", "--max-turns", "1", "--output", "events"], flags, &[&id]].concat();
-        results(&events(&world.sabir_with(&provider).args(flags).output().unwrap()))
+        let flags = [
+            &[
+                "resume",
+                "--approve",
+                "all",
+                "--max-turns",
+                "1",
+                "--output",
+                "events",
+            ],
+            flags,
+            &[&id],
+        ]
+        .concat();
+        results(&events(
+            &world.sabir_with(&provider).args(flags).output().unwrap(),
+        ))
     };
     assert!(resume(&[])[0].contains("the mode `plan`"));
     let provider = world.plays(WAY, &[turn("a", vec![write("c")]), turn("b", vec![])]);
-    let flags = ["resume", "--approve", "all", "--max-turns", "1", "--output", "events", "--mode", "code", &id];
+    let flags = [
+        "resume",
+        "--approve",
+        "all",
+        "--max-turns",
+        "1",
+        "--output",
+        "events",
+        "--mode",
+        "code",
+        &id,
+    ];
     let output = world.sabir_with(&provider).args(flags).output().unwrap();
-    assert!(results(&events(&output))[0].starts_with("done"), "{}", stderr(&output));
+    assert!(
+        results(&events(&output))[0].starts_with("done"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(world.read("c"), "x\n");
 }
 
@@ -122,12 +208,33 @@ fn modes_of_the_users_own() {
         calls,
         &["done", "the mode `tests` changes only tests/**", "denied"],
     );
-    let listed = stdout(&world.sabir().args(["modes", "--config", config]).output().unwrap());
-    for row in ["code ", "plan ", "docs ", "ask ", "debug ", "tests", "tests only", "(tests/**)"] {
+    let listed = stdout(
+        &world
+            .sabir()
+            .args(["modes", "--config", config])
+            .output()
+            .unwrap(),
+    );
+    for row in [
+        "code ",
+        "plan ",
+        "docs ",
+        "ask ",
+        "debug ",
+        "tests",
+        "tests only",
+        "(tests/**)",
+    ] {
         assert!(listed.contains(row), "{row}: {listed}");
     }
-    let json: Value =
-        serde_json::from_str(&stdout(&world.sabir().args(["modes", "--output", "json"]).output().unwrap())).unwrap();
+    let json: Value = serde_json::from_str(&stdout(
+        &world
+            .sabir()
+            .args(["modes", "--output", "json"])
+            .output()
+            .unwrap(),
+    ))
+    .unwrap();
     assert_eq!(json["modes"][0]["name"], "code");
     let wrong = |text: &str, said: &str| {
         std::fs::write(world.home.path().join("own.toml"), text).unwrap();
@@ -135,24 +242,59 @@ fn modes_of_the_users_own() {
         for words in [&["modes"][..], &["models"], &["policy", "explain"]] {
             let mut command = world.sabir();
             command.args(words).args(["--config", config]);
-            let output = if words.len() > 1 { command.args(["--", "ls"]) } else { &mut command }.output().unwrap();
+            let output = if words.len() > 1 {
+                command.args(["--", "ls"])
+            } else {
+                &mut command
+            }
+            .output()
+            .unwrap();
             assert_eq!(code(&output), 2, "{words:?}");
-            assert!(stderr(&output).contains(said), "{words:?}: {}", stderr(&output));
+            assert!(
+                stderr(&output).contains(said),
+                "{words:?}: {}",
+                stderr(&output)
+            );
         }
     };
-    wrong("\n[modes.plan]\ntools = [\"edit\"]\n", "own.toml, line 2: [modes.plan]: this name has a meaning already");
-    wrong("[modes.act]\ntools = [\"edit\"]\n", "own.toml, line 1: [modes.act]: this name has a meaning already");
+    wrong(
+        "\n[modes.plan]\ntools = [\"edit\"]\n",
+        "own.toml, line 2: [modes.plan]: this name has a meaning already",
+    );
+    wrong(
+        "[modes.act]\ntools = [\"edit\"]\n",
+        "own.toml, line 1: [modes.act]: this name has a meaning already",
+    );
     wrong(
         "[modes.x]\ntools = [\"read\",\n \"edits\"]\n",
         "line 3: [modes.x]: `edits` is none of read, edit, command, fetch, server",
     );
-    wrong("[modes.x]\nwrite = [\"a\"]\n", "line 1: [modes.x]: it has no `tools`: name what may be done in it");
-    wrong("[modes.x]\ntools = [\"edit\"]\nwrite = [\"a\", \"src/[a\"]\n", "line 3: [modes.x]: `[` has no meaning");
-    wrong("[modes.x]\ntools = [\"edit\"]\nwrite = [\"~/a\"]\n", "line 3: [modes.x]: `~/a` is not in the workspace");
-    wrong("[modes.x]\ntools = [\"edit\"]\nwrite = [\"\"]\n", "line 3: [modes.x]: ");
-    wrong("model = \"a/b\"\nmode = \"cde\"\n", "line 2: there is no mode `cde`: did you mean `code`?");
+    wrong(
+        "[modes.x]\nwrite = [\"a\"]\n",
+        "line 1: [modes.x]: it has no `tools`: name what may be done in it",
+    );
+    wrong(
+        "[modes.x]\ntools = [\"edit\"]\nwrite = [\"a\", \"src/[a\"]\n",
+        "line 3: [modes.x]: `[` has no meaning",
+    );
+    wrong(
+        "[modes.x]\ntools = [\"edit\"]\nwrite = [\"~/a\"]\n",
+        "line 3: [modes.x]: `~/a` is not in the workspace",
+    );
+    wrong(
+        "[modes.x]\ntools = [\"edit\"]\nwrite = [\"\"]\n",
+        "line 3: [modes.x]: ",
+    );
+    wrong(
+        "model = \"a/b\"\nmode = \"cde\"\n",
+        "line 2: there is no mode `cde`: did you mean `code`?",
+    );
     wrong("[modes.x]\ntool = [\"a\"]\n", "unknown field `tool`");
-    let output = world.sabir().args(["run", "--mode", "plann", "--model", "openai/x", "go"]).output().unwrap();
+    let output = world
+        .sabir()
+        .args(["run", "--mode", "plann", "--model", "openai/x", "go"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 2);
 }
 
@@ -164,7 +306,16 @@ fn rules_of_the_command_line_hold_for_tasks() {
     world.write("svc/.env", "KEY=1\n");
     check(
         &world,
-        &["--allow", "touch **", "--ask", "touch y", "--deny", "path=**/.env", "--deny", "wc **"],
+        &[
+            "--allow",
+            "touch **",
+            "--ask",
+            "touch y",
+            "--deny",
+            "path=**/.env",
+            "--deny",
+            "wc **",
+        ],
         vec![
             command("touch x"),
             command("touch y"),
@@ -186,12 +337,25 @@ fn rules_of_the_command_line_hold_for_tasks() {
     check(
         &world,
         &["--approve", "all", "--deny", "path=**/.env"],
-        vec![command("mv svc/.env svc/e && cat svc/e"), ("search_files", json!({"regex": "KEY", "path": "."}))],
+        vec![
+            command("mv svc/.env svc/e && cat svc/e"),
+            ("search_files", json!({"regex": "KEY", "path": "."})),
+        ],
         &["denied", "done"],
     );
     assert_eq!(world.read("svc/.env"), "KEY=1\n");
-    let output = world.sabir().args(["policy", "explain", "--deny", "path=../x", "--", "ls"]).output().unwrap();
-    assert_eq!((code(&output), stderr(&output).contains("deny: `path=../x` is no rule")), (2, true));
+    let output = world
+        .sabir()
+        .args(["policy", "explain", "--deny", "path=../x", "--", "ls"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (
+            code(&output),
+            stderr(&output).contains("deny: `path=../x` is no rule")
+        ),
+        (2, true)
+    );
 }
 
 /// A link out of the workspace is not followed unasked.
@@ -226,13 +390,43 @@ fn a_whole_home_is_no_workspace_to_write_unasked() {
     let world = World::new();
     let home = world.home.path().to_str().unwrap();
     let provider = world.plays(WAY, &[turn("a", vec![write("a")]), turn("b", vec![done()])]);
-    let output = world.run(&provider, WAY, &["-C", home, "--approve", "all", "--output", "events", "go"]);
-    assert!(stderr(&output).contains("your whole home"), "{}", stderr(&output));
+    let output = world.run(
+        &provider,
+        WAY,
+        &["-C", home, "--approve", "all", "--output", "events", "go"],
+    );
+    assert!(
+        stderr(&output).contains("your whole home"),
+        "{}",
+        stderr(&output)
+    );
     assert!(results(&events(&output))[0].starts_with("denied"));
-    let provider = world.plays(WAY, &[turn("a", vec![write("tmp/sabir-never")]), turn("b", vec![done()])]);
-    let output =
-        world.run(&provider, WAY, &["-C", "/", "--no-checkpoints", "--approve", "all", "--output", "events", "go"]);
-    assert!(stderr(&output).contains("the whole machine"), "{}", stderr(&output));
+    let provider = world.plays(
+        WAY,
+        &[
+            turn("a", vec![write("tmp/sabir-never")]),
+            turn("b", vec![done()]),
+        ],
+    );
+    let output = world.run(
+        &provider,
+        WAY,
+        &[
+            "-C",
+            "/",
+            "--no-checkpoints",
+            "--approve",
+            "all",
+            "--output",
+            "events",
+            "go",
+        ],
+    );
+    assert!(
+        stderr(&output).contains("the whole machine"),
+        "{}",
+        stderr(&output)
+    );
     assert!(results(&events(&output))[0].starts_with("denied"));
 }
 
@@ -249,29 +443,64 @@ fn a_task_is_judged_again() {
         command("git push --force"),
         ("read_file", json!({"path": ".env"})),
     ];
-    check(&world, &["--approve", "edits"], calls, &["done", "done", "done", "denied", "denied", "denied"]);
+    check(
+        &world,
+        &["--approve", "edits"],
+        calls,
+        &["done", "done", "done", "denied", "denied", "denied"],
+    );
     let id = world.only_task();
     let simulate = |flags: &[&str]| {
-        let output = world.sabir().args([&["policy", "simulate", &id], flags].concat()).output().unwrap();
+        let output = world
+            .sabir()
+            .args([&["policy", "simulate", &id], flags].concat())
+            .output()
+            .unwrap();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         stdout(&output)
     };
     let text = simulate(&[]);
-    assert!(text.contains("6 calls: allow 2, ask 4, deny 0, unknown 0"), "{text}");
-    assert!(text.contains("allow  was unasked         read_file `a.txt`"), "{text}");
-    assert!(text.contains("--approve 'kind=new files' would have answered 1 question"), "{text}");
+    assert!(
+        text.contains("6 calls: allow 2, ask 4, deny 0, unknown 0"),
+        "{text}"
+    );
+    assert!(
+        text.contains("allow  was unasked         read_file `a.txt`"),
+        "{text}"
+    );
+    assert!(
+        text.contains("--approve 'kind=new files' would have answered 1 question"),
+        "{text}"
+    );
     let json = |flags: &[&str]| -> Value {
         serde_json::from_str(&simulate(&[flags, &["--output", "json"]].concat())).unwrap()
     };
-    let counts = |value: &Value| ["allow", "ask", "deny"].map(|name| value["counts"][name].as_u64().unwrap());
-    let value = json(&["--approve", "edits", "--deny", "git **", "--allow", "touch *"]);
+    let counts = |value: &Value| {
+        ["allow", "ask", "deny"].map(|name| value["counts"][name].as_u64().unwrap())
+    };
+    let value = json(&[
+        "--approve",
+        "edits",
+        "--deny",
+        "git **",
+        "--allow",
+        "touch *",
+    ]);
     assert_eq!(counts(&value), [4, 1, 1], "{value}");
     assert_eq!(value["calls"][3]["was"], "denied");
     assert_eq!(value["calls"][3]["judgement"]["verdict"], "allow");
     let value = json(&["--mode", "plan", "--approve", "all"]);
     assert_eq!(counts(&value), [2, 1, 3], "{value}");
-    let journal = world.home.path().join(format!(".local/share/sabir/tasks/{id}.journal"));
-    let output = world.sabir().args(["policy", "simulate"]).arg(&journal).output().unwrap();
+    let journal = world
+        .home
+        .path()
+        .join(format!(".local/share/sabir/tasks/{id}.journal"));
+    let output = world
+        .sabir()
+        .args(["policy", "simulate"])
+        .arg(&journal)
+        .output()
+        .unwrap();
     assert_eq!(stdout(&output), text);
 }
 
@@ -282,12 +511,28 @@ fn a_mode_that_is_gone_stops_a_resume() {
     let config = world.home.path().join("own.toml");
     std::fs::write(&config, "[modes.mine]\ntools = [\"read\"]\n").unwrap();
     let provider = world.plays(WAY, &[turn("a", vec![])]);
-    let own = ["--config", config.to_str().unwrap(), "--mode", "mine", "--max-turns", "1", "go"];
+    let own = [
+        "--config",
+        config.to_str().unwrap(),
+        "--mode",
+        "mine",
+        "--max-turns",
+        "1",
+        "go",
+    ];
     world.run(&provider, WAY, &own);
     let provider = world.provider(ReplyScript::new(Vec::new()));
-    let output = world.sabir_with(&provider).args(["resume", "--output", "json", &world.only_task()]).output().unwrap();
+    let output = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "json", &world.only_task()])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("there is no mode `mine`"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("there is no mode `mine`"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 /// A repository's own modes, as Roo Code has them.
@@ -315,7 +560,12 @@ customModes:
     check(
         &world,
         &all,
-        vec![write("docs/a.md"), write("a.md"), write(".roomodes"), command("ls")],
+        vec![
+            write("docs/a.md"),
+            write("a.md"),
+            write(".roomodes"),
+            command("ls"),
+        ],
         &[
             "done",
             "`a.md` cannot be written, and nothing was: the mode `writer` changes only /^docs/.*\\.md$/",
@@ -324,11 +574,25 @@ customModes:
         ],
     );
     assert!(world.work.path().join("docs/a.md").exists());
-    let listed = world.sabir().args(["modes", "-C", world.work.path().to_str().unwrap()]).output().unwrap();
-    assert!(stdout(&listed).contains("\nwriter        Writer\n"), "{}", stdout(&listed));
-    assert!(stderr(&listed).contains(".roomodes: the mode `code`: the name is that of a built-in mode"));
+    let listed = world
+        .sabir()
+        .args(["modes", "-C", world.work.path().to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(
+        stdout(&listed).contains("\nwriter        Writer\n"),
+        "{}",
+        stdout(&listed)
+    );
+    assert!(
+        stderr(&listed).contains(".roomodes: the mode `code`: the name is that of a built-in mode")
+    );
     let provider = world.plays(WAY, &[]);
     let output = world.run(&provider, WAY, &["--mode", "odd", "go"]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("`fileRegex` `(?!x)` cannot be used"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("`fileRegex` `(?!x)` cannot be used"),
+        "{}",
+        stderr(&output)
+    );
 }

@@ -12,7 +12,19 @@ pub(crate) fn pipe(world: &World, arguments: &[&str], input: &str) -> (i32, Stri
 fn parsed(world: &World, dialect: &str, input: &str) -> (i32, Value) {
     let mut first: Option<(i32, Value)> = None;
     for chunk in ["0", "1", "3", "7", "64"] {
-        let (code, out) = pipe(world, &["parse", "--dialect", dialect, "--output", "json", "--chunk", chunk], input);
+        let (code, out) = pipe(
+            world,
+            &[
+                "parse",
+                "--dialect",
+                dialect,
+                "--output",
+                "json",
+                "--chunk",
+                chunk,
+            ],
+            input,
+        );
         let result = (code, serde_json::from_str(&out).unwrap());
         let first = first.get_or_insert(result.clone());
         assert_eq!(*first, result, "chunks of {chunk}");
@@ -40,8 +52,11 @@ fn the_object_of_the_contract() {
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
     let world = World::new();
-    let (code, out) =
-        parsed(&world, "cline", "<read_file>\n<path>a</path>\n<start_line>ten</start_line>\n</read_file>");
+    let (code, out) = parsed(
+        &world,
+        "cline",
+        "<read_file>\n<path>a</path>\n<start_line>ten</start_line>\n</read_file>",
+    );
     assert_eq!(code, 4);
     let fault = &out["faults"][0];
     assert_eq!(
@@ -53,14 +68,29 @@ fn what_is_wrong_is_told_with_its_place() {
     assert!(out["feedback"].as_str().unwrap().contains("start_line"));
     let (code, text) = pipe(&world, &["check"], "<red_fil>\n<path>a</path>\n</red_fil>");
     assert_eq!(code, 4);
-    assert!(text.contains("unknown_tool") && text.contains("read_file") && text.contains('^'), "{text}");
+    assert!(
+        text.contains("unknown_tool") && text.contains("read_file") && text.contains('^'),
+        "{text}"
+    );
     // Another spelling of the same letters, and a call that fits: read as what it can only mean, and said so.
     let (code, out) = parsed(&world, "cline", "<readFile>\n<path>a</path>\n</readFile>");
-    assert_eq!((code, &out["parts"][0]["repairs"][0]["rule"]), (0, &json!("near_name")), "{out}");
+    assert_eq!(
+        (code, &out["parts"][0]["repairs"][0]["rule"]),
+        (0, &json!("near_name")),
+        "{out}"
+    );
     // Words behind the call stop nothing.
-    let (code, text) = pipe(&world, &["check"], "<read_file>\n<path>a</path>\n</read_file>\nIt is done.\n");
+    let (code, text) = pipe(
+        &world,
+        &["check"],
+        "<read_file>\n<path>a</path>\n</read_file>\nIt is done.\n",
+    );
     assert_eq!(code, 0);
-    assert!(text.contains("warning[text_after_call]") && text.contains("4 | It is done.\n  | ^^^^^^^^^^^\n"), "{text}");
+    assert!(
+        text.contains("warning[text_after_call]")
+            && text.contains("4 | It is done.\n  | ^^^^^^^^^^^\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -68,19 +98,35 @@ fn cut_and_mentioned_calls_never_count() {
     let world = World::new();
     let (code, out) = parsed(&world, "auto", "<write_to_file><path>a</path><content>half");
     assert_eq!((code, &out["parts"][0]["state"]), (4, &json!("cut")));
-    let (code, out) = parsed(&world, "auto", "```\n<read_file><path>a</path></read_file>\n```");
+    let (code, out) = parsed(
+        &world,
+        "auto",
+        "```\n<read_file><path>a</path></read_file>\n```",
+    );
     assert_eq!((code, out["parts"].as_array().unwrap().len()), (0, 1));
 }
 
 #[test]
 fn events_are_lines() {
     let world = World::new();
-    let (code, out) = pipe(&world, &["parse", "--output", "events"], "<read_file><path>a</path></read_file>");
+    let (code, out) = pipe(
+        &world,
+        &["parse", "--output", "events"],
+        "<read_file><path>a</path></read_file>",
+    );
     let kinds: Vec<_> = out
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned())
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["event"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
-    assert_eq!((code, kinds.join(" ").as_str()), (0, "call_start arg_start arg_delta arg_end call_end"));
+    assert_eq!(
+        (code, kinds.join(" ").as_str()),
+        (0, "call_start arg_start arg_delta arg_end call_end")
+    );
 }
 
 #[test]
@@ -88,16 +134,42 @@ fn recorded_bodies() {
     let world = World::new();
     let body = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}}]}}]}\n\n\
                 data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\ndata: [DONE]\n\n";
-    let (code, out) =
-        pipe(&world, &["wire", "decode", "--wire", "openai-chat", "--output", "json", "--chunk", "1"], body);
+    let (code, out) = pipe(
+        &world,
+        &[
+            "wire",
+            "decode",
+            "--wire",
+            "openai-chat",
+            "--output",
+            "json",
+            "--chunk",
+            "1",
+        ],
+        body,
+    );
     let out: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (code, &out["parts"][0]["arguments"], &out["usage"]["input"]),
         (0, &json!({"a": 1}), &json!(3)),
         "{out}"
     );
-    assert_eq!((&out["parts"][0]["state"], &out["stop"]["reason"]), (&json!("complete"), &json!("calls")));
-    let (code, _) = pipe(&world, &["wire", "decode", "--wire", "openai-chat", "--output", "json"], &body[..120]);
+    assert_eq!(
+        (&out["parts"][0]["state"], &out["stop"]["reason"]),
+        (&json!("complete"), &json!("calls"))
+    );
+    let (code, _) = pipe(
+        &world,
+        &[
+            "wire",
+            "decode",
+            "--wire",
+            "openai-chat",
+            "--output",
+            "json",
+        ],
+        &body[..120],
+    );
     assert_eq!(code, 4, "a cut body holds a cut call");
 }
 
@@ -106,14 +178,31 @@ fn what_the_provider_did_is_no_mistake_of_the_model() {
     let world = World::new();
     let line = "{\"message\":{\"content\":\"a\"},\"done\":false}\n";
     for (wire, body) in [
-        ("openai-chat", "{\"error\":{\"message\":\"boom\"}}".to_owned()),
-        ("gemini", "[{\"error\":{\"code\":503,\"message\":\"boom\"}}]".to_owned()),
-        ("ollama", format!("{line}garbage\n{}", line.replace("false", "true"))),
+        (
+            "openai-chat",
+            "{\"error\":{\"message\":\"boom\"}}".to_owned(),
+        ),
+        (
+            "gemini",
+            "[{\"error\":{\"code\":503,\"message\":\"boom\"}}]".to_owned(),
+        ),
+        (
+            "ollama",
+            format!("{line}garbage\n{}", line.replace("false", "true")),
+        ),
         ("ollama", format!("{line}{{\"error\":\"boom\"}}\n")),
     ] {
-        let (code, out) = pipe(&world, &["wire", "decode", "--wire", wire, "--output", "json"], &body);
+        let (code, out) = pipe(
+            &world,
+            &["wire", "decode", "--wire", wire, "--output", "json"],
+            &body,
+        );
         let out: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!((code, &out["feedback"]), (7, &Value::Null), "{wire}: {body}: {out}");
+        assert_eq!(
+            (code, &out["feedback"]),
+            (7, &Value::Null),
+            "{wire}: {body}: {out}"
+        );
         assert_eq!(out["faults"][0]["kind"], "provider", "{out}");
     }
 }
@@ -123,24 +212,61 @@ fn a_call_encoded_twice_is_whole_where_tools_are_not_known() {
     let world = World::new();
     let twice = json!(json!({"a": 1}).to_string()).to_string();
     let call = json!({"id": "c", "function": {"name": "f", "arguments": twice}});
-    let body = json!({"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}).to_string();
-    let (code, out) = pipe(&world, &["wire", "decode", "--wire", "openai-chat", "--output", "json"], &body);
+    let body =
+        json!({"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
+            .to_string();
+    let (code, out) = pipe(
+        &world,
+        &[
+            "wire",
+            "decode",
+            "--wire",
+            "openai-chat",
+            "--output",
+            "json",
+        ],
+        &body,
+    );
     let out: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &out["parts"][0]["arguments"]), (0, &json!({"a": 1})), "{out}");
-    assert_eq!(out["parts"][0]["repairs"][0]["rule"], "double_encoding", "{out}");
+    assert_eq!(
+        (code, &out["parts"][0]["arguments"]),
+        (0, &json!({"a": 1})),
+        "{out}"
+    );
+    assert_eq!(
+        out["parts"][0]["repairs"][0]["rule"], "double_encoding",
+        "{out}"
+    );
 }
 
 #[test]
 fn prompts_are_small() {
     let world = World::new();
     for dialect in ["cline", "invoke"] {
-        let (code, out) = pipe(&world, &["prompt", "--dialect", dialect, "--output", "json"], "");
+        let (code, out) = pipe(
+            &world,
+            &["prompt", "--dialect", dialect, "--output", "json"],
+            "",
+        );
         let out: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(code, 0);
-        assert!(out["tokens_estimated"].as_u64().unwrap() <= 3000, "{dialect}: {}", out["tokens_estimated"]);
+        assert!(
+            out["tokens_estimated"].as_u64().unwrap() <= 3000,
+            "{dialect}: {}",
+            out["tokens_estimated"]
+        );
         let prompt = out["prompt"].as_str().unwrap();
-        for name in ["read_file", "write_to_file", "replace_in_file", "execute_command", "attempt_completion"] {
-            assert!(prompt.contains(&format!("## {name}\n")), "{dialect} teaches {name}");
+        for name in [
+            "read_file",
+            "write_to_file",
+            "replace_in_file",
+            "execute_command",
+            "attempt_completion",
+        ] {
+            assert!(
+                prompt.contains(&format!("## {name}\n")),
+                "{dialect} teaches {name}"
+            );
         }
     }
 }

@@ -20,11 +20,19 @@ fn sabir(folder: &Path, arguments: &[&str]) -> Output {
 
 #[track_caller]
 fn check(folder: &Path, flags: &[&str], line: &str, expected: &str) -> Value {
-    let arguments: Vec<&str> =
-        ["policy", "explain", "--output", "json"].iter().chain(flags).copied().chain(["--", line]).collect();
+    let arguments: Vec<&str> = ["policy", "explain", "--output", "json"]
+        .iter()
+        .chain(flags)
+        .copied()
+        .chain(["--", line])
+        .collect();
     let output = sabir(folder, &arguments);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["verdict"], expected, "{line}: {value}");
     value
@@ -32,7 +40,13 @@ fn check(folder: &Path, flags: &[&str], line: &str, expected: &str) -> Value {
 
 fn git(folder: &Path, arguments: &[&str]) {
     assert!(
-        Command::new("git").args(arguments).current_dir(folder).output().unwrap().status.success(),
+        Command::new("git")
+            .args(arguments)
+            .current_dir(folder)
+            .output()
+            .unwrap()
+            .status
+            .success(),
         "{arguments:?}"
     );
 }
@@ -51,10 +65,27 @@ fn explain_tells_the_parts() {
     check(folder, &["--ask", "ls **", "--approve", "all"], "ls", "ask");
     check(folder, &["--approve", "kind=new files"], "touch x", "allow");
     check(folder, &["--shell", "zsh"], "=ls", "ask");
-    assert_eq!(sabir(folder, &["policy", "explain", "--shell", "fish", "--", "ls"]).status.code(), Some(2));
-    assert_eq!(sabir(folder, &["policy", "explain", "--allow", "*", "--", "ls"]).status.code(), Some(2));
+    assert_eq!(
+        sabir(
+            folder,
+            &["policy", "explain", "--shell", "fish", "--", "ls"]
+        )
+        .status
+        .code(),
+        Some(2)
+    );
+    assert_eq!(
+        sabir(folder, &["policy", "explain", "--allow", "*", "--", "ls"])
+            .status
+            .code(),
+        Some(2)
+    );
     fs::create_dir_all(folder.join("home/config/sabir")).unwrap();
-    fs::write(folder.join("home/config/sabir/config.toml"), "allow = [\"touch **\"]\ndeny = [\"ls **\"]\n").unwrap();
+    fs::write(
+        folder.join("home/config/sabir/config.toml"),
+        "allow = [\"touch **\"]\ndeny = [\"ls **\"]\n",
+    )
+    .unwrap();
     check(folder, &[], "touch x y", "allow");
     check(folder, &["--allow", "ls **"], "ls", "deny");
 }
@@ -71,7 +102,10 @@ fn git_is_judged_by_what_the_repository_runs() {
     check(folder, &[], "cd missing && git status", "ask");
     git(folder, &["config", "core.fsmonitor", "./evil.sh"]);
     let value = check(folder, &[], "git status", "ask");
-    assert!(value["reason"].as_str().unwrap().contains("core.fsmonitor"), "{value}");
+    assert!(
+        value["reason"].as_str().unwrap().contains("core.fsmonitor"),
+        "{value}"
+    );
     check(folder, &[], "cd sub && git status", "ask");
     git(folder, &["config", "--unset", "core.fsmonitor"]);
     check(folder, &[], "git status", "allow");
@@ -84,7 +118,20 @@ fn git_is_judged_by_what_the_repository_runs() {
     let inner = folder.join("inner");
     fs::create_dir(&inner).unwrap();
     git(&inner, &["init", "-q", "-b", "main"]);
-    git(&inner, &["-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "x"]);
+    git(
+        &inner,
+        &[
+            "-c",
+            "user.name=n",
+            "-c",
+            "user.email=e",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "x",
+        ],
+    );
     git(folder, &["add", "inner"]);
     check(folder, &[], "git status", "allow");
     git(&inner, &["config", "filter.x.clean", "./evil.sh"]);

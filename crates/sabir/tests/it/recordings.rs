@@ -30,8 +30,15 @@ fn offline(world: &World, arguments: &[&str]) -> Output {
     } else {
         Command::new(binary)
     };
-    command.env_clear().env("HOME", world.home.path()).env("PATH", std::env::var_os("PATH").unwrap());
-    command.current_dir(world.work.path()).args(arguments).output().unwrap()
+    command
+        .env_clear()
+        .env("HOME", world.home.path())
+        .env("PATH", std::env::var_os("PATH").unwrap());
+    command
+        .current_dir(world.work.path())
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 /// Another machine with the same files.
@@ -57,7 +64,8 @@ fn tape(world: &World) -> PathBuf {
 fn turns(folder: &Path) -> Vec<Turn> {
     let folder = folder.display().to_string();
     let absolute = format!("{folder}/a.txt");
-    let command = format!("pwd; for i in 1 2 3; do echo $i; sleep 0.02; done; cd {folder} && cat a.txt");
+    let command =
+        format!("pwd; for i in 1 2 3; do echo $i; sleep 0.02; done; cd {folder} && cat a.txt");
     vec![
         turn(
             "I look.",
@@ -68,10 +76,31 @@ fn turns(folder: &Path) -> Vec<Turn> {
                 ("search_files", json!({"regex": "two"})),
             ],
         ),
-        turn("I write.", vec![("write_to_file", json!({"path": format!("{folder}/new.txt"), "content": folder}))]),
-        turn("I run.", vec![("execute_command", json!({"command": command}))]),
-        turn("I err.", vec![("execute_command", json!({"command": "echo out; echo err >&2; exit 3"}))]),
-        turn("", vec![("attempt_completion", json!({"result": format!("Done in {folder}.")}))]),
+        turn(
+            "I write.",
+            vec![(
+                "write_to_file",
+                json!({"path": format!("{folder}/new.txt"), "content": folder}),
+            )],
+        ),
+        turn(
+            "I run.",
+            vec![("execute_command", json!({"command": command}))],
+        ),
+        turn(
+            "I err.",
+            vec![(
+                "execute_command",
+                json!({"command": "echo out; echo err >&2; exit 3"}),
+            )],
+        ),
+        turn(
+            "",
+            vec![(
+                "attempt_completion",
+                json!({"result": format!("Done in {folder}.")}),
+            )],
+        ),
     ]
 }
 
@@ -83,13 +112,25 @@ fn record(world: &World, provider: &ScriptedProvider, way: Way, more: &[&str]) -
 
 fn replay(world: &World, tape: &Path, more: &[&str]) -> Output {
     let path = tape.display().to_string();
-    let arguments = ["run", "--approve", "all", "--output", "events", "--replay", &path];
+    let arguments = [
+        "run",
+        "--approve",
+        "all",
+        "--output",
+        "events",
+        "--replay",
+        &path,
+    ];
     offline(world, &[&arguments[..], more].concat())
 }
 
 #[track_caller]
 fn check_same(recorded: &Output, replayed: &Output) {
-    for (line, (one, other)) in stdout(recorded).lines().zip(stdout(replayed).lines()).enumerate() {
+    for (line, (one, other)) in stdout(recorded)
+        .lines()
+        .zip(stdout(replayed).lines())
+        .enumerate()
+    {
         assert_eq!(one, other, "line {line}: {}", stderr(replayed));
     }
     assert_eq!(stdout(recorded), stdout(replayed), "{}", stderr(replayed));
@@ -102,11 +143,20 @@ fn the_same_events_in_another_folder_on_every_way() {
         let world = elsewhere();
         let folder = world.work.path().canonicalize().unwrap();
         let all = turns(&folder);
-        let chunks =
-            [ChunkSplit::Random(5), ChunkSplit::Size(3), ChunkSplit::Whole, ChunkSplit::Size(1), ChunkSplit::Whole];
+        let chunks = [
+            ChunkSplit::Random(5),
+            ChunkSplit::Size(3),
+            ChunkSplit::Whole,
+            ChunkSplit::Size(1),
+            ChunkSplit::Whole,
+        ];
         // Refused, cut before anything came, cut in the middle, silent: then answered.
         let provider = world.provider(ReplyScript::from_fn(move |count, _| {
-            let reply = |at: usize| way.reply(&all[at], at + 1).in_chunks(chunks[at]).in_deltas(7);
+            let reply = |at: usize| {
+                way.reply(&all[at], at + 1)
+                    .in_chunks(chunks[at])
+                    .in_deltas(7)
+            };
             match count {
                 0 => ProviderReply::error_status(429).with_header("retry-after-ms", "130"),
                 1 => reply(0).with_fault(ScriptedFault::CutAfter(0)),
@@ -121,15 +171,40 @@ fn the_same_events_in_another_folder_on_every_way() {
         }));
         let recorded = record(&world, &provider, way, &[]);
         assert_eq!(code(&recorded), 0, "{way:?}: {}", stderr(&recorded));
-        let kinds = |kind: &str| events(&recorded).iter().filter(|event| event["kind"] == kind).count();
-        assert!(kinds("waiting") >= 3 && kinds("failed") == 1 && kinds("output") >= 3, "{way:?}");
+        let kinds = |kind: &str| {
+            events(&recorded)
+                .iter()
+                .filter(|event| event["kind"] == kind)
+                .count()
+        };
+        assert!(
+            kinds("waiting") >= 3 && kinds("failed") == 1 && kinds("output") >= 3,
+            "{way:?}"
+        );
         let other = elsewhere();
         check_same(&recorded, &replay(&other, &tape(&world), &[]));
-        let here = other.work.path().canonicalize().unwrap().display().to_string();
-        assert_eq!(other.read("new.txt"), here, "the tools really work, and know where they are");
+        let here = other
+            .work
+            .path()
+            .canonicalize()
+            .unwrap()
+            .display()
+            .to_string();
+        assert_eq!(
+            other.read("new.txt"),
+            here,
+            "the tools really work, and know where they are"
+        );
         let text = std::fs::read_to_string(tape(&world)).unwrap();
         assert!(!text.contains("sk-secret-test"), "no key is recorded");
-        assert_eq!(std::fs::metadata(tape(&world)).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(tape(&world))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o600
+        );
     }
 }
 
@@ -141,12 +216,30 @@ fn the_same_events_on_every_wire() {
         let provider = world.plays(NATIVE, &turns(&folder));
         let config = world.home.path().join("config.toml");
         let url = provider.base_url(wire);
-        std::fs::write(&config, format!("[providers.box]\nwire = \"{wire}\"\nbase_url = \"{url}\"\n")).unwrap();
+        std::fs::write(
+            &config,
+            format!("[providers.box]\nwire = \"{wire}\"\nbase_url = \"{url}\"\n"),
+        )
+        .unwrap();
         let mut command = world.sabir();
         command
-            .args(["run", "--model", "box/scripted", "--approve", "all", "--output", "events", "--config"])
+            .args([
+                "run",
+                "--model",
+                "box/scripted",
+                "--approve",
+                "all",
+                "--output",
+                "events",
+                "--config",
+            ])
             .arg(config);
-        let recorded = command.arg("--record").arg(tape(&world)).arg("do it").output().unwrap();
+        let recorded = command
+            .arg("--record")
+            .arg(tape(&world))
+            .arg("do it")
+            .output()
+            .unwrap();
         assert_eq!(code(&recorded), 0, "{wire}: {}", stderr(&recorded));
         check_same(&recorded, &replay(&elsewhere(), &tape(&world), &[]));
     }
@@ -158,12 +251,30 @@ fn other_outputs_and_the_same_words_again() {
     let provider = world.plays(NATIVE, &turns(&world.work.path().canonicalize().unwrap()));
     let recorded = record(&world, &provider, NATIVE, &[]);
     assert_eq!(code(&recorded), 0, "{}", stderr(&recorded));
-    let replayed = replay(&elsewhere(), &tape(&world), &["--model", NATIVE.model(), "--protocol", "native", "do it"]);
+    let replayed = replay(
+        &elsewhere(),
+        &tape(&world),
+        &["--model", NATIVE.model(), "--protocol", "native", "do it"],
+    );
     check_same(&recorded, &replayed);
     let path = tape(&world).display().to_string();
-    let json = offline(&elsewhere(), &["run", "--approve", "all", "--output", "json", "--replay", &path]);
+    let json = offline(
+        &elsewhere(),
+        &[
+            "run",
+            "--approve",
+            "all",
+            "--output",
+            "json",
+            "--replay",
+            &path,
+        ],
+    );
     let end: Value = serde_json::from_str(&stdout(&json)).unwrap();
-    assert_eq!((&end["outcome"], &end["turns"]), (&json!("completed"), &json!(5)));
+    assert_eq!(
+        (&end["outcome"], &end["turns"]),
+        (&json!("completed"), &json!(5))
+    );
 }
 
 #[test]
@@ -196,11 +307,23 @@ fn a_resumed_task_is_recorded_and_replayed_with_what_was_before() {
         assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
         let other = elsewhere();
         check_same(&first, &replay(&other, Path::new(&path), &[]));
-        let again = ["resume", "--approve", "all", "--output", "events", "--replay", &second];
+        let again = [
+            "resume",
+            "--approve",
+            "all",
+            "--output",
+            "events",
+            "--replay",
+            &second,
+        ];
         check_same(&resumed, &offline(&other, &again));
         let wrong = offline(&other, &["run", "--replay", &second]);
         assert_eq!(code(&wrong), 2);
-        assert!(stderr(&wrong).contains("sabir resume --replay"), "{}", stderr(&wrong));
+        assert!(
+            stderr(&wrong).contains("sabir resume --replay"),
+            "{}",
+            stderr(&wrong)
+        );
     }
 }
 
@@ -215,18 +338,40 @@ fn a_task_that_asks_something_else_is_told_where() {
     let output = replay(&other, &tape(&world), &[]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
     let end = events(&output).pop().unwrap();
-    assert_eq!((&end["kind"], &end["outcome"]), (&json!("ended"), &json!("misconfigured")));
+    assert_eq!(
+        (&end["kind"], &end["outcome"]),
+        (&json!("ended"), &json!("misconfigured"))
+    );
     let words = end["message"].as_str().unwrap();
-    assert!(words.starts_with("request 2 is not the recorded one at body.messages[4].content"), "{words}");
-    assert!(words.contains("two") && words.contains("TWO") && words.contains("nothing was sent"), "{words}");
+    assert!(
+        words.starts_with("request 2 is not the recorded one at body.messages[4].content"),
+        "{words}"
+    );
+    assert!(
+        words.contains("two") && words.contains("TWO") && words.contains("nothing was sent"),
+        "{words}"
+    );
     // Another task, and another approval.
     let output = replay(&elsewhere(), &tape(&world), &["do something else"]);
     assert_eq!(code(&output), 2);
-    assert!(stdout(&output).contains("request 1 is not the recorded one at body.messages[1]"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("request 1 is not the recorded one at body.messages[1]"),
+        "{}",
+        stdout(&output)
+    );
     let path = tape(&world).display().to_string();
     let output = offline(&elsewhere(), &["run", "--replay", &path]);
-    assert_eq!(code(&output), 2, "what may be done is not recorded: {}", stderr(&output));
-    assert!(stderr(&output).contains("request 3") && stderr(&output).contains("denied"), "{}", stderr(&output));
+    assert_eq!(
+        code(&output),
+        2,
+        "what may be done is not recorded: {}",
+        stderr(&output)
+    );
+    assert!(
+        stderr(&output).contains("request 3") && stderr(&output).contains("denied"),
+        "{}",
+        stderr(&output)
+    );
     let output = replay(&elsewhere(), &tape(&world), &["--model", "openai/other"]);
     assert_eq!(code(&output), 2);
 }
@@ -237,13 +382,20 @@ fn requests_too_many_and_too_few_are_told() {
     let provider = world.plays(NATIVE, &turns(&world.work.path().canonicalize().unwrap()));
     assert_eq!(code(&record(&world, &provider, NATIVE, &[])), 0);
     let text = std::fs::read_to_string(tape(&world)).unwrap();
-    let fewer: String =
-        text.lines().take_while(|line| !line.contains("\"number\":5")).map(|line| format!("{line}\n")).collect();
+    let fewer: String = text
+        .lines()
+        .take_while(|line| !line.contains("\"number\":5"))
+        .map(|line| format!("{line}\n"))
+        .collect();
     let short = world.home.path().join("short.jsonl");
     std::fs::write(&short, fewer).unwrap();
     let output = replay(&elsewhere(), &short, &[]);
     assert_eq!(code(&output), 2);
-    assert!(stdout(&output).contains("holds 4 requests, and this would be request 5"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("holds 4 requests, and this would be request 5"),
+        "{}",
+        stdout(&output)
+    );
     let more = text.clone()
         + &text
             .lines()
@@ -256,7 +408,11 @@ fn requests_too_many_and_too_few_are_told() {
     std::fs::write(&long, more).unwrap();
     let output = replay(&elsewhere(), &long, &[]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
-    assert!(stderr(&output).contains("1 recorded request was never asked for"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("1 recorded request was never asked for"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -267,7 +423,10 @@ fn what_was_interrupted_is_interrupted_again() {
     }));
     let recorded = record(&world, &provider, NATIVE, &["--max-time", "1s"]);
     assert_eq!(code(&recorded), 6, "{}", stderr(&recorded));
-    check_same(&recorded, &replay(&elsewhere(), &tape(&world), &["--max-time", "1s"]));
+    check_same(
+        &recorded,
+        &replay(&elsewhere(), &tape(&world), &["--max-time", "1s"]),
+    );
     let output = replay(&elsewhere(), &tape(&world), &[]);
     assert_eq!(code(&output), 130, "{}", stderr(&output));
 }
@@ -279,10 +438,16 @@ fn kill_9_leaves_a_recording_that_can_be_read() {
         ProviderReply::text("I think.").with_fault(ScriptedFault::StallAfter(200))
     }));
     let mut command = world.sabir_with(&provider);
-    command.args(["run", "--model", NATIVE.model(), "--record"]).arg(tape(&world)).arg("do it");
+    command
+        .args(["run", "--model", NATIVE.model(), "--record"])
+        .arg(tape(&world))
+        .arg("do it");
     let mut child = command.spawn().unwrap();
     let begun = std::time::Instant::now();
-    while !std::fs::read_to_string(tape(&world)).unwrap_or_default().contains("\"kind\":\"chunk\"") {
+    while !std::fs::read_to_string(tape(&world))
+        .unwrap_or_default()
+        .contains("\"kind\":\"chunk\"")
+    {
         assert!(begun.elapsed().as_secs() < 120, "nothing is recorded");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -290,24 +455,46 @@ fn kill_9_leaves_a_recording_that_can_be_read() {
     child.wait().unwrap();
     let output = replay(&elsewhere(), &tape(&world), &[]);
     assert_eq!(code(&output), 2);
-    assert!(stdout(&output).contains("breaks off in the answer to request 1"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("breaks off in the answer to request 1"),
+        "{}",
+        stdout(&output)
+    );
 }
 
 #[test]
 fn files_that_cannot_be_used_are_said_to_be_so() {
     let world = elsewhere();
-    let provider = world.plays(NATIVE, &[turn("", vec![("attempt_completion", json!({"result": "done"}))])]);
+    let provider = world.plays(
+        NATIVE,
+        &[turn(
+            "",
+            vec![("attempt_completion", json!({"result": "done"}))],
+        )],
+    );
     std::fs::write(tape(&world), "precious").unwrap();
     let output = record(&world, &provider, NATIVE, &[]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("is there already"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("is there already"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(provider.received_requests().len(), 0);
     assert_eq!(std::fs::read_to_string(tape(&world)).unwrap(), "precious");
     let output = replay(&world, &tape(&world), &[]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("no cassette"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("no cassette"),
+        "{}",
+        stderr(&output)
+    );
     let inside = world.run(&provider, NATIVE, &["--record", "inside.jsonl", "do it"]);
-    assert!(stderr(&inside).contains("lies in the folder that the task works in"), "{}", stderr(&inside));
+    assert!(
+        stderr(&inside).contains("lies in the folder that the task works in"),
+        "{}",
+        stderr(&inside)
+    );
     let output = replay(&world, Path::new("/nowhere/tape"), &[]);
     assert_eq!(code(&output), 2);
 }
@@ -320,14 +507,22 @@ fn a_key_that_was_fetched_anew_is_fetched_anew_again() {
         if request.header_value("authorization") == Some("Bearer sk-second-key") {
             let at = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let done = turn("", vec![("attempt_completion", json!({"result": "done"}))]);
-            return if at == 0 { NATIVE.reply(&turn("Hm.", vec![]), 1) } else { NATIVE.reply(&done, 2) };
+            return if at == 0 {
+                NATIVE.reply(&turn("Hm.", vec![]), 1)
+            } else {
+                NATIVE.reply(&done, 2)
+            };
         }
         ProviderReply::error_status(401)
             .with_body(r#"{"error":{"message":"no sk-first-key","code":"invalid_api_key"}}"#)
     }));
     let keys = world.home.path().join("keys.sh");
     let used = world.home.path().join("used").display().to_string();
-    std::fs::write(&keys, format!("[ -e {used} ] && echo sk-second-key || echo sk-first-key; touch {used}\n")).unwrap();
+    std::fs::write(
+        &keys,
+        format!("[ -e {used} ] && echo sk-second-key || echo sk-first-key; touch {used}\n"),
+    )
+    .unwrap();
     let config = world.home.path().join("config.toml");
     let (url, keys) = (provider.base_url(NATIVE.wire), keys.display().to_string());
     let text = format!(
@@ -335,11 +530,28 @@ fn a_key_that_was_fetched_anew_is_fetched_anew_again() {
     );
     std::fs::write(&config, text).unwrap();
     let mut command = world.sabir();
-    command.args(["run", "--model", "box/scripted", "--output", "events", "--config"]).arg(config);
-    let recorded = command.arg("--record").arg(tape(&world)).arg("do it").output().unwrap();
+    command
+        .args([
+            "run",
+            "--model",
+            "box/scripted",
+            "--output",
+            "events",
+            "--config",
+        ])
+        .arg(config);
+    let recorded = command
+        .arg("--record")
+        .arg(tape(&world))
+        .arg("do it")
+        .output()
+        .unwrap();
     assert_eq!(code(&recorded), 0, "{}", stderr(&recorded));
     check_same(&recorded, &replay(&elsewhere(), &tape(&world), &[]));
     let text = std::fs::read_to_string(tape(&world)).unwrap();
-    assert!(!text.contains("sk-first-key") && !text.contains("sk-second-key"), "{text}");
+    assert!(
+        !text.contains("sk-first-key") && !text.contains("sk-second-key"),
+        "{text}"
+    );
     assert_eq!(text.matches("\"kind\":\"request\"").count(), 3);
 }

@@ -8,7 +8,10 @@ use crate::world::{WAYS, World, code, stderr, stdout, turn};
 /// A call that takes two repairs: `wrong_case_name` and `stringified_value`.
 fn slips() -> String {
     let arguments = json!({"path": "a", "start_line": "1"});
-    format!("<tool_call>\n{}\n</tool_call>", json!({"name": "Read_File", "arguments": arguments}))
+    format!(
+        "<tool_call>\n{}\n</tool_call>",
+        json!({"name": "Read_File", "arguments": arguments})
+    )
 }
 
 /// Parses the slips: the exit code, the rules that repaired them, and the kinds of the faults.
@@ -17,12 +20,25 @@ fn check(world: &World, options: &[&str], expected: (i32, &[&str], &[&str])) {
     let (code, out, errors) = pipe(world, &arguments, &slips());
     let out: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{options:?}: {errors}"));
     let all = |list: &Value, key: &str| -> Vec<String> {
-        list.as_array().unwrap().iter().map(|item| item[key].as_str().unwrap().to_owned()).collect()
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item[key].as_str().unwrap().to_owned())
+            .collect()
     };
-    let (rules, kinds) = (all(&out["parts"][0]["repairs"], "rule"), all(&out["faults"], "kind"));
-    let (rules, kinds): (Vec<_>, Vec<_>) =
-        (rules.iter().map(String::as_str).collect(), kinds.iter().map(String::as_str).collect());
-    assert_eq!((code, rules.as_slice(), kinds.as_slice()), expected, "{options:?}");
+    let (rules, kinds) = (
+        all(&out["parts"][0]["repairs"], "rule"),
+        all(&out["faults"], "kind"),
+    );
+    let (rules, kinds): (Vec<_>, Vec<_>) = (
+        rules.iter().map(String::as_str).collect(),
+        kinds.iter().map(String::as_str).collect(),
+    );
+    assert_eq!(
+        (code, rules.as_slice(), kinds.as_slice()),
+        expected,
+        "{options:?}"
+    );
 }
 
 #[test]
@@ -30,15 +46,26 @@ fn options_and_configuration() {
     let world = World::new();
     let (name, value) = ("wrong_case_name", "stringified_value");
     check(&world, &[], (0, &[name, value], &[]));
-    check(&world, &["--no-repair", value], (4, &[name], &["wrong_type"]));
-    check(&world, &["--no-repair", name, "--no-repair", "near_name"], (4, &[], &["unknown_tool"]));
+    check(
+        &world,
+        &["--no-repair", value],
+        (4, &[name], &["wrong_type"]),
+    );
+    check(
+        &world,
+        &["--no-repair", name, "--no-repair", "near_name"],
+        (4, &[], &["unknown_tool"]),
+    );
     check(&world, &["--no-repair", "all"], (4, &[], &["unknown_tool"]));
     world.configure("repairs_off = [\"stringified_value\"]\n");
     check(&world, &[], (4, &[name], &["wrong_type"]));
     check(&world, &["--no-repair", "all"], (4, &[], &["unknown_tool"]));
     for command in ["check", "explain"] {
         let (code, text, _) = pipe(&world, &[command], &slips());
-        assert!(code == 4 && text.contains("error[wrong_type]"), "{command}: {text}");
+        assert!(
+            code == 4 && text.contains("error[wrong_type]"),
+            "{command}: {text}"
+        );
     }
 }
 
@@ -47,12 +74,22 @@ fn unknown_rules() {
     let world = World::new();
     for command in ["parse", "check", "explain"] {
         let (code, _, errors) = pipe(&world, &[command, "--no-repair", "near_nam"], "");
-        let told = ["`near_nam` is no repair", "did you mean `near_name`?", "use all, wrong_case_name, near_name, "];
-        assert!(code == 2 && told.iter().all(|part| errors.contains(part)), "{command}: {errors}");
+        let told = [
+            "`near_nam` is no repair",
+            "did you mean `near_name`?",
+            "use all, wrong_case_name, near_name, ",
+        ];
+        assert!(
+            code == 2 && told.iter().all(|part| errors.contains(part)),
+            "{command}: {errors}"
+        );
     }
     world.configure("repairs_off = [\"near_name\", \"al\"]\n");
     let (code, _, errors) = pipe(&world, &["parse"], "");
-    assert!(code == 2 && errors.contains("config.toml: repairs_off: `al` is no repair"), "{errors}");
+    assert!(
+        code == 2 && errors.contains("config.toml: repairs_off: `al` is no repair"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -60,15 +97,23 @@ fn one_call_a_message() {
     let world = World::new();
     let input = "<read_file><path>a</path></read_file>\n<read_file><path>b</path></read_file>\n";
     let (code, text, _) = pipe(&world, &["check"], input);
-    assert_eq!((code, text.as_str()), (0, "2 calls, 0 errors, 0 warnings\n"));
+    assert_eq!(
+        (code, text.as_str()),
+        (0, "2 calls, 0 errors, 0 warnings\n")
+    );
     let (code, text, _) = pipe(&world, &["check", "--one"], input);
     assert!(
-        code == 4 && text.contains("error[extra_call]") && text.ends_with("\n2 calls, 1 error, 0 warnings\n"),
+        code == 4
+            && text.contains("error[extra_call]")
+            && text.ends_with("\n2 calls, 1 error, 0 warnings\n"),
         "{text}"
     );
     for command in ["parse", "explain"] {
         let (code, text, _) = pipe(&world, &[command, "--one"], input);
-        assert!(code == 4 && text.contains("error[extra_call]"), "{command}: {text}");
+        assert!(
+            code == 4 && text.contains("error[extra_call]"),
+            "{command}: {text}"
+        );
     }
 }
 
@@ -77,9 +122,15 @@ fn what_has_no_events_offers_none() {
     let world = World::new();
     for command in ["check", "explain"] {
         let (_, help, _) = pipe(&world, &[command, "--help"], "");
-        assert!(help.contains("- json:") && !help.contains("events"), "{command}: {help}");
+        assert!(
+            help.contains("- json:") && !help.contains("events"),
+            "{command}: {help}"
+        );
         let (code, _, errors) = pipe(&world, &[command, "--output", "events"], "");
-        assert!(code == 2 && errors.contains("possible values: text, json"), "{command}: {errors}");
+        assert!(
+            code == 2 && errors.contains("possible values: text, json"),
+            "{command}: {errors}"
+        );
     }
 }
 
@@ -90,16 +141,33 @@ fn tasks_heed_the_configuration() {
     let slip = || turn("", vec![("Attempt_Completion", json!({"result": "done"}))]);
     let right = || turn("", vec![("attempt_completion", json!({"result": "done"}))]);
     let turns = |output: std::process::Output| {
-        let end: Value = serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        let end: Value = serde_json::from_str(&stdout(&output))
+            .unwrap_or_else(|_| panic!("{}", stderr(&output)));
         (code(&output), end["turns"].as_u64().unwrap())
     };
     let with = ["--output", "json", "do it"];
-    assert_eq!(turns(world.run(&world.plays(way, &[slip()]), way, &with)), (0, 1), "set right");
+    assert_eq!(
+        turns(world.run(&world.plays(way, &[slip()]), way, &with)),
+        (0, 1),
+        "set right"
+    );
     world.configure("repairs_off = [\"wrong_case_name\", \"near_name\"]\n");
-    assert_eq!(turns(world.run(&world.plays(way, &[slip(), right()]), way, &with)), (0, 2), "rejected");
+    assert_eq!(
+        turns(world.run(&world.plays(way, &[slip(), right()]), way, &with)),
+        (0, 2),
+        "rejected"
+    );
     let provider = world.plays(way, &[slip(), slip(), right()]);
-    let stopped = world.run(&provider, way, &["--max-turns", "1", "--output", "json", "do it"]);
+    let stopped = world.run(
+        &provider,
+        way,
+        &["--max-turns", "1", "--output", "json", "do it"],
+    );
     assert_eq!(turns(stopped), (6, 1));
-    let resumed = world.sabir_with(&provider).args(["resume", "--output", "json"]).output().unwrap();
+    let resumed = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "json"])
+        .output()
+        .unwrap();
     assert_eq!(turns(resumed), (0, 2), "rejected after a resume, too");
 }

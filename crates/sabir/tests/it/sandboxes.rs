@@ -8,21 +8,61 @@ use crate::world::{WAYS, World, code, events, names, processes_with, stderr, std
 #[track_caller]
 fn check(options: &[&str], words: &[&str], expected: (i32, &str, &str)) {
     let world = World::new();
-    let output = world.sabir().arg("sandbox").args(options).arg("--").args(words).output().unwrap();
+    let output = world
+        .sabir()
+        .arg("sandbox")
+        .args(options)
+        .arg("--")
+        .args(words)
+        .output()
+        .unwrap();
     let said = (output.status.code().unwrap(), stdout(&output));
-    assert_eq!((said.0, said.1.as_str()), (expected.0, expected.1), "{}", stderr(&output));
+    assert_eq!(
+        (said.0, said.1.as_str()),
+        (expected.0, expected.1),
+        "{}",
+        stderr(&output)
+    );
     assert!(stderr(&output).contains(expected.2), "{}", stderr(&output));
 }
 
 #[test]
 fn a_command_is_confined() {
-    check(&["--level", "1"], &["echo", "a  b"], (0, "a  b\n", "sabir: the sandbox was level 1: Landlock"));
-    check(&["--level", "off"], &["exit 3"], (3, "", "sabir: there was no sandbox"));
-    check(&["--level", "1"], &["echo x > inside; cat inside; exit 7"], (7, "x\n", "level 1"));
+    check(
+        &["--level", "1"],
+        &["echo", "a  b"],
+        (0, "a  b\n", "sabir: the sandbox was level 1: Landlock"),
+    );
+    check(
+        &["--level", "off"],
+        &["exit 3"],
+        (3, "", "sabir: there was no sandbox"),
+    );
+    check(
+        &["--level", "1"],
+        &["echo x > inside; cat inside; exit 7"],
+        (7, "x\n", "level 1"),
+    );
     check(&[], &["kill -TERM $$"], (143, "", "the sandbox was level"));
-    check(&["--level", "1"], &["echo x > /usr/new"], (1, "", "`/usr/new` is outside of what it may change"));
-    check(&["--level", "3"], &["true"], (2, "", "`3` is no sandbox level: write off, 1, 2 or best"));
-    check(&["--write", "/no/such"], &["true"], (2, "", "`/no/such`, which its sandbox is to show, cannot be found"));
+    check(
+        &["--level", "1"],
+        &["echo x > /usr/new"],
+        (1, "", "`/usr/new` is outside of what it may change"),
+    );
+    check(
+        &["--level", "3"],
+        &["true"],
+        (2, "", "`3` is no sandbox level: write off, 1, 2 or best"),
+    );
+    check(
+        &["--write", "/no/such"],
+        &["true"],
+        (
+            2,
+            "",
+            "`/no/such`, which its sandbox is to show, cannot be found",
+        ),
+    );
 }
 
 #[test]
@@ -31,8 +71,17 @@ fn secrets_of_the_home_are_hidden() {
     std::fs::create_dir(world.home.path().join(".ssh")).unwrap();
     std::fs::write(world.home.path().join(".ssh/id"), "secret").unwrap();
     for (level, expected) in [("off", 0), ("1", 1), ("best", 1)] {
-        let output = world.sabir().args(["sandbox", "--level", level, "--", "cat ~/.ssh/id"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(expected), "level {level}: {}", stderr(&output));
+        let output = world
+            .sabir()
+            .args(["sandbox", "--level", level, "--", "cat ~/.ssh/id"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(expected),
+            "level {level}: {}",
+            stderr(&output)
+        );
     }
 }
 
@@ -56,18 +105,36 @@ fn hidden_files_are_hidden_from_commands() {
         "mv vault v2; cat v2/k",
         "cat seen.txt",
     ];
-    let calls: Vec<_> = lines.iter().map(|line| ("execute_command", json!({"command": line}))).collect();
+    let calls: Vec<_> = lines
+        .iter()
+        .map(|line| ("execute_command", json!({"command": line})))
+        .collect();
     let done = || turn("", vec![("attempt_completion", json!({"result": "done"}))]);
     let provider = world.plays(way, &[turn("", calls), done(), done()]);
-    let options = ["--approve", "all", "--deny", "path=**/private.txt", "--output", "events", "go"];
+    let options = [
+        "--approve",
+        "all",
+        "--deny",
+        "path=**/private.txt",
+        "--output",
+        "events",
+        "go",
+    ];
     let output = world.run(&provider, way, &options);
-    let results: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
+    let results: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result")
+        .collect();
     let content = |at: usize| results[at]["content"].as_str().unwrap();
     for (at, line) in lines.iter().enumerate() {
         assert!(!content(at).contains("zebra "), "{line}: {}", content(at));
     }
     if !stderr(&output).contains("in the sandbox at level 2") && !content(5).contains("seen") {
-        assert!(content(5).contains("level"), "without level 2 nothing runs: {}", content(5));
+        assert!(
+            content(5).contains("level"),
+            "without level 2 nothing runs: {}",
+            content(5)
+        );
         return crate::world::skipped("this machine has no namespaces");
     }
     assert!(content(5).contains("seen"), "{}", content(5));
@@ -83,10 +150,19 @@ fn task(options: &[&str], arguments: Value) -> (World, String, String) {
         turn("", vec![("attempt_completion", json!({"result": "done"}))]),
     ];
     let provider = world.plays(way, &turns);
-    let output = world.run(&provider, way, &[options, &["--output", "events", "go"]].concat());
-    let results: Vec<_> =
-        events(&output).into_iter().filter(|event| event.to_string().contains("\"ending\"")).collect();
-    let content = results.iter().find_map(|event| find(event, "content")).unwrap_or_default();
+    let output = world.run(
+        &provider,
+        way,
+        &[options, &["--output", "events", "go"]].concat(),
+    );
+    let results: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event.to_string().contains("\"ending\""))
+        .collect();
+    let content = results
+        .iter()
+        .find_map(|event| find(event, "content"))
+        .unwrap_or_default();
     (world, content, stderr(&output))
 }
 
@@ -109,23 +185,43 @@ fn commands_of_tasks_are_confined_unless_told_otherwise() {
     let line = format!("echo x > {}/new; echo over", outside.path().display());
     let exact = format!("command={line}");
     let (_, result, said) = task(&["--approve", &exact], json!({"command": line}));
-    assert!(said.contains("sabir: commands run in a sandbox, without network (level "), "{said}");
+    assert!(
+        said.contains("sabir: commands run in a sandbox, without network (level "),
+        "{said}"
+    );
     assert!(!outside.path().join("new").exists(), "{result}");
-    let (_, result, said) = task(&["--approve", &exact, "--sandbox", "off"], json!({"command": line}));
-    assert!(said.contains("sabir: commands run without a sandbox, with all your rights"), "{said}");
+    let (_, result, said) = task(
+        &["--approve", &exact, "--sandbox", "off"],
+        json!({"command": line}),
+    );
+    assert!(
+        said.contains("sabir: commands run without a sandbox, with all your rights"),
+        "{said}"
+    );
     assert!(outside.path().join("new").exists(), "{result}");
     let (_, _, said) = task(&["--network"], json!({"command": "true"}));
-    assert!(said.contains("commands run in a sandbox, with the network"), "{said}");
+    assert!(
+        said.contains("commands run in a sandbox, with the network"),
+        "{said}"
+    );
 }
 
 #[test]
 fn nobody_leaves_the_sandbox_unasked() {
-    for options in [&["--approve", "all"][..], &["--approve", "commands", "--approve", "command=touch left"]] {
-        let (world, result, _) = task(options, json!({"command": "touch left", "unconfined": true}));
+    for options in [
+        &["--approve", "all"][..],
+        &["--approve", "commands", "--approve", "command=touch left"],
+    ] {
+        let (world, result, _) = task(
+            options,
+            json!({"command": "touch left", "unconfined": true}),
+        );
         assert!(result.contains("runs outside of the sandbox"), "{result}");
         assert_eq!(names(world.work.path()), [""; 0]);
-        let (world, result, _) =
-            task(&[options, &["--sandbox", "off"]].concat(), json!({"command": "touch left", "unconfined": true}));
+        let (world, result, _) = task(
+            &[options, &["--sandbox", "off"]].concat(),
+            json!({"command": "touch left", "unconfined": true}),
+        );
         assert_eq!(names(world.work.path()), ["left"], "{result}");
     }
 }
@@ -134,7 +230,10 @@ fn nobody_leaves_the_sandbox_unasked() {
 fn who_only_reads_may_not_even_write_what_it_could() {
     // A program of the repository's name in front of the known one would be asked about; a test cannot make a wrong judgement, so
     // it looks at the mounts, or the rights, of a right one.
-    let (_, result, _) = task(&[], json!({"command": "test -w . && echo writable || echo read-only"}));
+    let (_, result, _) = task(
+        &[],
+        json!({"command": "test -w . && echo writable || echo read-only"}),
+    );
     let level_2 = task(&[], json!({"command": "true"})).2.contains("(level 2");
     if level_2 {
         assert!(result.contains("read-only"), "{result}");
@@ -151,9 +250,16 @@ fn nothing_of_a_task_stays() {
         );
         for background in [false, true] {
             let options = ["--approve", "all", "--sandbox", level];
-            let (_, result, said) = task(&options, json!({"command": tree, "background": background, "timeout": 2}));
+            let (_, result, said) = task(
+                &options,
+                json!({"command": tree, "background": background, "timeout": 2}),
+            );
             assert!(said.contains("commands run in a sandbox"), "{said}");
-            assert_eq!(left(mark), Vec::<String>::new(), "{level} {background}: {result}");
+            assert_eq!(
+                left(mark),
+                Vec::<String>::new(),
+                "{level} {background}: {result}"
+            );
         }
     }
     let mine = |entry: &std::fs::DirEntry| {
@@ -161,9 +267,18 @@ fn nothing_of_a_task_stays() {
             .metadata()
             .and_then(|found| found.modified())
             .is_ok_and(|time| time.elapsed().is_ok_and(|ago| ago.as_secs() < 1));
-        entry.file_name().to_string_lossy().starts_with("sabir-task-") && fresh && entry.path().join("x").exists()
+        entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with("sabir-task-")
+            && fresh
+            && entry.path().join("x").exists()
     };
-    let kept = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().filter(mine).count();
+    let kept = std::fs::read_dir(std::env::temp_dir())
+        .unwrap()
+        .flatten()
+        .filter(mine)
+        .count();
     assert_eq!(kept, 0);
 }
 
@@ -172,18 +287,44 @@ fn a_level_that_cannot_be_had_runs_nothing_and_says_why() {
     // Landlock and the filter need no privileges, so a machine without them cannot be made here; a folder that is to be written
     // and is not there stops every command as well.
     let world = World::new();
-    let output =
-        world.sabir().args(["sandbox", "--level", "2", "--write", "/no/such", "--", "touch ran"]).output().unwrap();
-    assert_eq!((code(&output), world.work.path().join("ran").exists()), (2, false), "{}", stderr(&output));
+    let output = world
+        .sabir()
+        .args([
+            "sandbox",
+            "--level",
+            "2",
+            "--write",
+            "/no/such",
+            "--",
+            "touch ran",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (code(&output), world.work.path().join("ran").exists()),
+        (2, false),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn the_profile_for_macos_is_printed() {
     let world = World::new();
-    let output = world.sabir().args(["sandbox", "--profile", "seatbelt"]).output().unwrap();
+    let output = world
+        .sabir()
+        .args(["sandbox", "--profile", "seatbelt"])
+        .output()
+        .unwrap();
     let text = stdout(&output);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let work = world.work.path().canonicalize().unwrap();
     assert!(text.starts_with("(version 1)\n(deny default)\n"), "{text}");
-    assert!(text.contains(&format!("(allow file-write* (subpath \"{}\")", work.display())), "{text}");
+    assert!(
+        text.contains(&format!(
+            "(allow file-write* (subpath \"{}\")",
+            work.display()
+        )),
+        "{text}"
+    );
 }

@@ -25,25 +25,65 @@ fn letters(count: usize) -> String {
 
 /// The cases, what each is called where it was taken out, and a made-up secret.
 fn secrets() -> Vec<(&'static str, &'static str, String)> {
-    let jwt = format!("{0}JhbGciOiJIUzI1NiJ9.{0}JzdWIiOiIxMjM0{1}.{2}", "ey", letters(12), letters(43));
+    let jwt = format!(
+        "{0}JhbGciOiJIUzI1NiJ9.{0}JzdWIiOiIxMjM0{1}.{2}",
+        "ey",
+        letters(12),
+        letters(43)
+    );
     let line = letters(64);
-    let key = format!("-----BEGIN PRIVATE{0}\n{line}\n{line}\n-----END PRIVATE{0}", " KEY-----");
+    let key = format!(
+        "-----BEGIN PRIVATE{0}\n{line}\n{line}\n-----END PRIVATE{0}",
+        " KEY-----"
+    );
     vec![
-        ("SEC-004", "AWS access key id", format!("AKIA{}", letters(16).to_uppercase())),
-        ("SEC-004", "AWS access key id", format!("ASIA{}", letters(16).to_uppercase())),
-        ("SEC-004", "AWS secret access key", format!("aws_secret_access_key = {}", letters(40))),
+        (
+            "SEC-004",
+            "AWS access key id",
+            format!("AKIA{}", letters(16).to_uppercase()),
+        ),
+        (
+            "SEC-004",
+            "AWS access key id",
+            format!("ASIA{}", letters(16).to_uppercase()),
+        ),
+        (
+            "SEC-004",
+            "AWS secret access key",
+            format!("aws_secret_access_key = {}", letters(40)),
+        ),
         ("SEC-005", "GitHub token", format!("ghp_{}", letters(36))),
-        ("SEC-005", "GitHub token", format!("github_pat_{}_{}", letters(22), letters(59))),
+        (
+            "SEC-005",
+            "GitHub token",
+            format!("github_pat_{}_{}", letters(22), letters(59)),
+        ),
         ("SEC-005", "GitLab token", format!("glpat-{}", letters(20))),
-        ("SEC-007", "Anthropic key", format!("sk-ant-api03-{}", letters(80))),
+        (
+            "SEC-007",
+            "Anthropic key",
+            format!("sk-ant-api03-{}", letters(80)),
+        ),
         ("SEC-007", "OpenAI key", format!("sk-proj-{}", letters(48))),
-        ("SEC-008", "Slack token", format!("xox{}-123456789012-{}", "b", letters(24))),
+        (
+            "SEC-008",
+            "Slack token",
+            format!("xox{}-123456789012-{}", "b", letters(24)),
+        ),
         ("SEC-008", "Google key", format!("AIza{}", letters(35))),
         ("SEC-008", "Stripe key", format!("sk_live_{}", letters(24))),
         ("SEC-010", "JWT", jwt),
         ("SEC-010", "private key", key),
-        ("SEC-011", "password", format!("https://user:{}@host/", letters(12))),
-        ("SEC-013", "authorization", format!("Authorization: Bearer {}", letters(40))),
+        (
+            "SEC-011",
+            "password",
+            format!("https://user:{}@host/", letters(12)),
+        ),
+        (
+            "SEC-013",
+            "authorization",
+            format!("Authorization: Bearer {}", letters(40)),
+        ),
     ]
 }
 
@@ -72,7 +112,9 @@ fn below(folder: &Path, name: &str) -> Vec<u8> {
 }
 
 fn has(bytes: &[u8], part: &str) -> bool {
-    bytes.windows(part.len()).any(|window| window == part.as_bytes())
+    bytes
+        .windows(part.len())
+        .any(|window| window == part.as_bytes())
 }
 
 fn done() -> crate::world::Turn {
@@ -84,12 +126,14 @@ fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
     let world = World::new();
     let all: Vec<String> = secrets().into_iter().map(|(.., secret)| secret).collect();
     world.write("out.txt", &format!("{}\n", all.join("\n")));
-    let command =
-        "cat out.txt; while read -r line; do printf %s \"$line\" | head -c 9; sleep 0.01; echo; done < out.txt";
+    let command = "cat out.txt; while read -r line; do printf %s \"$line\" | head -c 9; sleep 0.01; echo; done < out.txt";
     let turns = [
         turn(
             "I look.",
-            vec![("execute_command", json!({"command": command})), ("read_file", json!({"path": "out.txt"}))],
+            vec![
+                ("execute_command", json!({"command": command})),
+                ("read_file", json!({"path": "out.txt"})),
+            ],
         ),
         done(),
     ];
@@ -97,7 +141,15 @@ fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
     let tape = world.home.path().join("tape.jsonl");
     let prompt = format!("remove {} from out.txt", all[3]);
     let tape_path = tape.display().to_string();
-    let arguments = ["--approve", "all", "--output", "events", "--record", &tape_path, &prompt];
+    let arguments = [
+        "--approve",
+        "all",
+        "--output",
+        "events",
+        "--record",
+        &tape_path,
+        &prompt,
+    ];
     let output = world.run(&provider, NATIVE, &arguments);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let told = provider.received_requests().last().unwrap().body["messages"].to_string();
@@ -114,12 +166,18 @@ fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
     ];
     for (case, name, secret) in secrets() {
         let core = core(&secret);
-        assert!(core.len() >= 12 && told.contains(core), "{case}: the model is told what there is: {secret}");
+        assert!(
+            core.len() >= 12 && told.contains(core),
+            "{case}: the model is told what there is: {secret}"
+        );
         for (place, bytes) in &written {
             assert!(!has(bytes, core), "{case}: {core} stands in the {place}");
         }
         for (place, bytes) in written.iter().take(4) {
-            assert!(has(bytes, &format!("[redacted: {name}]")), "{case}: {name} is not told in the {place}");
+            assert!(
+                has(bytes, &format!("[redacted: {name}]")),
+                "{case}: {name} is not told in the {place}"
+            );
         }
     }
     let outputs: String = events(&output)
@@ -130,8 +188,19 @@ fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
     assert!(outputs.contains("[redacted: private key]\n"), "{outputs}");
 
     // A replay is the same task, though what was asked holds signs now.
-    let replayed =
-        world.sabir().args(["run", "--approve", "all", "--output", "events", "--replay", &tape_path]).output().unwrap();
+    let replayed = world
+        .sabir()
+        .args([
+            "run",
+            "--approve",
+            "all",
+            "--output",
+            "events",
+            "--replay",
+            &tape_path,
+        ])
+        .output()
+        .unwrap();
     assert_eq!(code(&replayed), 0, "{}", stderr(&replayed));
     assert_eq!(joined(&replayed), joined(&output));
 }
@@ -142,9 +211,16 @@ fn joined(output: &Output) -> Vec<serde_json::Value> {
     for mut event in events(output) {
         // What was asked was longer or shorter by a sign.
         event.as_object_mut().unwrap().remove("estimate");
-        match all.last_mut().filter(|last| last["kind"] == "output" && event["kind"] == "output") {
+        match all
+            .last_mut()
+            .filter(|last| last["kind"] == "output" && event["kind"] == "output")
+        {
             Some(last) => {
-                let text = format!("{}{}", last["text"].as_str().unwrap(), event["text"].as_str().unwrap());
+                let text = format!(
+                    "{}{}",
+                    last["text"].as_str().unwrap(),
+                    event["text"].as_str().unwrap()
+                );
                 last["text"] = text.into();
             }
             None => all.push(event),
@@ -158,8 +234,16 @@ fn progress_in_the_log_of_a_build_holds_no_secrets() {
     let world = World::new();
     let secret = format!("ghp_{}", letters(36));
     world.write("out.txt", &format!("{secret}\n"));
-    let provider =
-        world.plays(NATIVE, &[turn("", vec![("execute_command", json!({"command": "cat out.txt"}))]), done()]);
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn(
+                "",
+                vec![("execute_command", json!({"command": "cat out.txt"}))],
+            ),
+            done(),
+        ],
+    );
     let output = world.run(&provider, NATIVE, &["--approve", "all", "go"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(
@@ -174,23 +258,51 @@ fn a_resumed_task_goes_on_with_the_signs() {
     let world = World::new();
     let secret = format!("ghp_{}", letters(36));
     world.write("out.txt", &secret);
-    let provider = world.plays(NATIVE, &[turn("", vec![("read_file", json!({"path": "out.txt"}))])]);
-    let output = world.run(&provider, NATIVE, &["--max-turns", "1", "--output", "json", "go"]);
+    let provider = world.plays(
+        NATIVE,
+        &[turn("", vec![("read_file", json!({"path": "out.txt"}))])],
+    );
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &["--max-turns", "1", "--output", "json", "go"],
+    );
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     let provider = world.plays(NATIVE, &[done()]);
-    let resumed =
-        world.sabir_with(&provider).args(["resume", "--output", "json", &world.only_task()]).output().unwrap();
+    let resumed = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "json", &world.only_task()])
+        .output()
+        .unwrap();
     assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
     let told = provider.received_requests()[0].body.to_string();
-    assert!(told.contains("[redacted: GitHub token]") && !told.contains(&secret), "{told}");
+    assert!(
+        told.contains("[redacted: GitHub token]") && !told.contains(&secret),
+        "{told}"
+    );
 }
 
 /// What a command prints, as the model is told.
 fn printed(world: &World, command: &str, change: impl Fn(&mut Command)) -> String {
-    let provider = world.plays(NATIVE, &[turn("", vec![("execute_command", json!({"command": command}))]), done()]);
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn("", vec![("execute_command", json!({"command": command}))]),
+            done(),
+        ],
+    );
     let mut sabir = world.sabir_with(&provider);
     change(&mut sabir);
-    sabir.args(["run", "--model", NATIVE.model(), "--approve", "all", "--output", "json", "go"]);
+    sabir.args([
+        "run",
+        "--model",
+        NATIVE.model(),
+        "--approve",
+        "all",
+        "--output",
+        "json",
+        "go",
+    ]);
     let output = sabir.output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let requests = provider.received_requests();
@@ -201,14 +313,23 @@ fn printed(world: &World, command: &str, change: impl Fn(&mut Command)) -> Strin
 #[test]
 fn sec_001_and_002_commands_see_no_keys() {
     let set = |command: &mut Command| {
-        command.env("DEPLOY_TOKEN", "hush-1").env("MY_SECRET", "hush-2").env("AWS_SECRET_ACCESS_KEY", "hush-3");
+        command
+            .env("DEPLOY_TOKEN", "hush-1")
+            .env("MY_SECRET", "hush-2")
+            .env("AWS_SECRET_ACCESS_KEY", "hush-3");
     };
     let world = World::new();
-    for command in
-        ["env", "printenv", "tr '\\0' '\\n' < /proc/self/environ", "tr '\\0' '\\n' < /proc/$PPID/environ; true"]
-    {
+    for command in [
+        "env",
+        "printenv",
+        "tr '\\0' '\\n' < /proc/self/environ",
+        "tr '\\0' '\\n' < /proc/$PPID/environ; true",
+    ] {
         let told = printed(&world, command, set);
-        assert!(!told.contains("hush-") && !told.contains("sk-secret-test"), "SEC-001: {command}: {told}");
+        assert!(
+            !told.contains("hush-") && !told.contains("sk-secret-test"),
+            "SEC-001: {command}: {told}"
+        );
     }
     // As a user like any other, since root reads everything.
     let (world, user) = (World::new(), 65_534);
@@ -224,7 +345,10 @@ fn sec_001_and_002_commands_see_no_keys() {
             command.uid(user).gid(user);
         }
     });
-    assert!(told.contains("end") && !told.contains("hush-") && !told.contains("sk-secret-test"), "SEC-002: {told}");
+    assert!(
+        told.contains("end") && !told.contains("hush-") && !told.contains("sk-secret-test"),
+        "SEC-002: {told}"
+    );
 }
 
 /// Waits until the provider was asked; what it answers never comes.
@@ -233,10 +357,16 @@ fn asked(world: &World) -> (std::process::Child, ScriptedProvider) {
         ProviderReply::default().with_fault(sabir_testkit::ScriptedFault::StallBeforeHeaders)
     }));
     let mut command = world.sabir_with(&provider);
-    let child = command.args(["run", "--model", NATIVE.model(), "--output", "events", "go"]).spawn().unwrap();
+    let child = command
+        .args(["run", "--model", NATIVE.model(), "--output", "events", "go"])
+        .spawn()
+        .unwrap();
     let begun = Instant::now();
     while provider.received_requests().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is asked");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "nothing is asked"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     (child, provider)
@@ -250,7 +380,10 @@ fn sec_013_no_level_of_logs_shows_a_key() {
     for name in ["RUST_LOG", "SABIR_LOG", "DEBUG"] {
         command.env(name, "trace");
     }
-    let output = command.args(["run", "--model", NATIVE.model(), "--output", "events", "go"]).output().unwrap();
+    let output = command
+        .args(["run", "--model", NATIVE.model(), "--output", "events", "go"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let all = [output.stdout, output.stderr, below(world.home.path(), "")].concat();
     assert!(!has(&all, "sk-secret-test"), "SEC-013");
@@ -258,18 +391,31 @@ fn sec_013_no_level_of_logs_shows_a_key() {
 
 #[test]
 fn sec_014_errors_of_the_network_show_no_credentials() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     for address in [
         format!("http://user:hunter2x@127.0.0.1:{free}/v1"),
         "http://user:hunter2x@nowhere.invalid/v1?key=hunter2x".to_owned(),
     ] {
         let world = World::new();
         let mut command = world.sabir();
-        command.env("OPENAI_BASE_URL", &address).env("OPENAI_API_KEY", "sk-secret-test");
-        let output = command.args(["run", "--model", NATIVE.model(), "--max-time", "5s", "go"]).output().unwrap();
+        command
+            .env("OPENAI_BASE_URL", &address)
+            .env("OPENAI_API_KEY", "sk-secret-test");
+        let output = command
+            .args(["run", "--model", NATIVE.model(), "--max-time", "5s", "go"])
+            .output()
+            .unwrap();
         assert_ne!(code(&output), 0);
         let all = [output.stdout, output.stderr, below(world.home.path(), "")].concat();
-        assert!(!has(&all, "hunter2x") && !has(&all, "sk-secret-test"), "SEC-014: {}", String::from_utf8_lossy(&all));
+        assert!(
+            !has(&all, "hunter2x") && !has(&all, "sk-secret-test"),
+            "SEC-014: {}",
+            String::from_utf8_lossy(&all)
+        );
     }
 }
 
@@ -277,15 +423,29 @@ fn sec_014_errors_of_the_network_show_no_credentials() {
 fn sec_016_a_crash_leaves_no_core() {
     let world = World::new();
     let (mut child, _provider) = asked(&world);
-    Command::new("kill").args(["-ABRT", &child.id().to_string()]).status().unwrap();
+    Command::new("kill")
+        .args(["-ABRT", &child.id().to_string()])
+        .status()
+        .unwrap();
     let status = child.wait().unwrap();
-    assert!(status.signal().is_some() && !status.core_dumped(), "SEC-016: {status:?}");
+    assert!(
+        status.signal().is_some() && !status.core_dumped(),
+        "SEC-016: {status:?}"
+    );
 }
 
 #[test]
 fn sec_017_to_025_files_of_secrets_are_asked_about_even_where_reads_are_approved() {
-    let names =
-        [".env", ".aws/credentials", ".netrc", ".npmrc", ".kube/config", "server.pem", ".ssh/id_ed25519", ".env.local"];
+    let names = [
+        ".env",
+        ".aws/credentials",
+        ".netrc",
+        ".npmrc",
+        ".kube/config",
+        "server.pem",
+        ".ssh/id_ed25519",
+        ".env.local",
+    ];
     let world = World::new();
     for name in names {
         let path = world.work.path().join(name);
@@ -293,12 +453,29 @@ fn sec_017_to_025_files_of_secrets_are_asked_about_even_where_reads_are_approved
         std::fs::write(path, "hush-hush").unwrap();
     }
     for name in names {
-        let provider = world.plays(NATIVE, &[turn("", vec![("read_file", json!({"path": name}))]), done()]);
-        let output = world.run(&provider, NATIVE, &["--approve", "reads", "--output", "events", "go"]);
-        let judged: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "judged").collect();
+        let provider = world.plays(
+            NATIVE,
+            &[turn("", vec![("read_file", json!({"path": name}))]), done()],
+        );
+        let output = world.run(
+            &provider,
+            NATIVE,
+            &["--approve", "reads", "--output", "events", "go"],
+        );
+        let judged: Vec<_> = events(&output)
+            .into_iter()
+            .filter(|event| event["kind"] == "judged")
+            .collect();
         assert_eq!(judged[0]["verdict"], "deny", "{name}: {judged:?}");
-        assert!(judged[0]["reason"].as_str().unwrap().contains("secrets"), "{name}: {judged:?}");
-        let told: String = provider.received_requests().iter().map(|request| request.body.to_string()).collect();
+        assert!(
+            judged[0]["reason"].as_str().unwrap().contains("secrets"),
+            "{name}: {judged:?}"
+        );
+        let told: String = provider
+            .received_requests()
+            .iter()
+            .map(|request| request.body.to_string())
+            .collect();
         assert!(!told.contains("hush-hush"), "{name}");
     }
 }
@@ -328,18 +505,33 @@ fn redirecting(to: &str) -> (String, Arc<AtomicUsize>) {
 fn sec_026_a_redirect_does_not_get_the_key() {
     let world = World::new();
     let other = world.plays(NATIVE, &[done(), done()]);
-    let (address, count) = redirecting(&format!("{}/chat/completions", other.base_url(Wire::OpenAiChat)));
+    let (address, count) = redirecting(&format!(
+        "{}/chat/completions",
+        other.base_url(Wire::OpenAiChat)
+    ));
     let mut command = world.sabir();
-    command.env("OPENAI_BASE_URL", address).env("OPENAI_API_KEY", "sk-secret-test");
-    let output = command.args(["run", "--model", NATIVE.model(), "go"]).output().unwrap();
-    assert_eq!((code(&output), other.received_requests().len()), (7, 0), "SEC-026: {}", stderr(&output));
+    command
+        .env("OPENAI_BASE_URL", address)
+        .env("OPENAI_API_KEY", "sk-secret-test");
+    let output = command
+        .args(["run", "--model", NATIVE.model(), "go"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (code(&output), other.received_requests().len()),
+        (7, 0),
+        "SEC-026: {}",
+        stderr(&output)
+    );
     assert!(count.load(Ordering::SeqCst) > 0);
 }
 
 /// What an interactive task shows, which is answered with `y` whenever it asks.
 fn talk(world: &World, provider: &ScriptedProvider) -> Output {
     let mut command = world.sabir_with(provider);
-    command.args(["--model", NATIVE.model(), "go"]).stdin(Stdio::piped());
+    command
+        .args(["--model", NATIVE.model(), "go"])
+        .stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (mut typed, mut errors) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
     let shown = Mutex::new(Vec::new());
@@ -357,21 +549,43 @@ fn talk(world: &World, provider: &ScriptedProvider) -> Output {
         }
     }
     let status = child.wait().unwrap();
-    Output { status, stdout: Vec::new(), stderr: shown.into_inner().unwrap() }
+    Output {
+        status,
+        stdout: Vec::new(),
+        stderr: shown.into_inner().unwrap(),
+    }
 }
 
 #[test]
 fn sec_028_what_a_file_of_secrets_holds_is_folded_on_the_screen() {
     let world = World::new();
     world.write(".env", "A=hush-1\nB=hush-2\n");
-    let provider = world.plays(NATIVE, &[turn("", vec![("execute_command", json!({"command": "cat .env"}))]), done()]);
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn(
+                "",
+                vec![("execute_command", json!({"command": "cat .env"}))],
+            ),
+            done(),
+        ],
+    );
     let output = talk(&world, &provider);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let shown = stderr(&output);
-    assert!(shown.contains("… 2 lines of a file that usually holds secrets; not shown"), "SEC-028: {shown}");
+    assert!(
+        shown.contains("… 2 lines of a file that usually holds secrets; not shown"),
+        "SEC-028: {shown}"
+    );
     assert!(!shown.contains("hush-"), "SEC-028: {shown}");
     assert!(
-        provider.received_requests().last().unwrap().body.to_string().contains("hush-2"),
+        provider
+            .received_requests()
+            .last()
+            .unwrap()
+            .body
+            .to_string()
+            .contains("hush-2"),
         "the model gets what was approved"
     );
 }
@@ -379,12 +593,33 @@ fn sec_028_what_a_file_of_secrets_holds_is_folded_on_the_screen() {
 #[test]
 fn what_is_kept_is_the_users_alone() {
     let world = World::new();
-    let run = turn("", vec![("execute_command", json!({"command": "seq 1 100000; touch new"}))]);
+    let run = turn(
+        "",
+        vec![(
+            "execute_command",
+            json!({"command": "seq 1 100000; touch new"}),
+        )],
+    );
     let provider = world.plays(NATIVE, &[run, done()]);
     let tape = world.home.path().join("tape.jsonl").display().to_string();
-    let output = world.run(&provider, NATIVE, &["--approve", "all", "--output", "json", "--record", &tape, "go"]);
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &[
+            "--approve",
+            "all",
+            "--output",
+            "json",
+            "--record",
+            &tape,
+            "go",
+        ],
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let mut open = vec![world.home.path().join(".local/share/sabir"), world.home.path().join("tape.jsonl")];
+    let mut open = vec![
+        world.home.path().join(".local/share/sabir"),
+        world.home.path().join("tape.jsonl"),
+    ];
     let mut seen = 0;
     while let Some(path) = open.pop() {
         let found = std::fs::metadata(&path).unwrap();
@@ -397,7 +632,11 @@ fn what_is_kept_is_the_users_alone() {
         );
         seen += 1;
         if found.is_dir() {
-            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            open.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         }
     }
     assert!(seen > 6, "{seen} files and folders");

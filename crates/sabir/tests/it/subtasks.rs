@@ -18,22 +18,43 @@ pub(crate) const NATIVE: Way = WAYS[1];
 
 /// The first word that a task was given: its name in these tests.
 pub(crate) fn who(request: &ReceivedRequest) -> String {
-    let Some(Ok(incoming)) = &request.incoming else { return String::new() };
-    let first = incoming.request.messages.iter().find(|message| message.role == Role::User);
+    let Some(Ok(incoming)) = &request.incoming else {
+        return String::new();
+    };
+    let first = incoming
+        .request
+        .messages
+        .iter()
+        .find(|message| message.role == Role::User);
     let text = first.and_then(|message| {
-        message
-            .parts
-            .iter()
-            .find_map(|part| if let MessagePart::Text { text } = part { Some(text.clone()) } else { None })
+        message.parts.iter().find_map(|part| {
+            if let MessagePart::Text { text } = part {
+                Some(text.clone())
+            } else {
+                None
+            }
+        })
     });
-    text.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+    text.unwrap_or_default()
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// How many results the history of a request holds.
 pub(crate) fn results(request: &ReceivedRequest) -> usize {
-    let Some(Ok(incoming)) = &request.incoming else { return 0 };
-    let parts = incoming.request.messages.iter().flat_map(|message| &message.parts);
-    parts.filter(|part| matches!(part, MessagePart::Result(_))).count()
+    let Some(Ok(incoming)) = &request.incoming else {
+        return 0;
+    };
+    let parts = incoming
+        .request
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts);
+    parts
+        .filter(|part| matches!(part, MessagePart::Result(_)))
+        .count()
 }
 
 pub(crate) fn new_task(message: &str) -> (&'static str, Value) {
@@ -49,7 +70,10 @@ fn command(line: &str) -> Turn {
 }
 
 fn write(path: &str) -> Turn {
-    turn("", vec![("write_to_file", json!({"path": path, "content": "1"}))])
+    turn(
+        "",
+        vec![("write_to_file", json!({"path": path, "content": "1"}))],
+    )
 }
 
 /// A provider that answers each task by its first word and the results that it has.
@@ -57,7 +81,9 @@ fn family(
     world: &World,
     play: impl Fn(&str, usize, &ReceivedRequest) -> ProviderReply + Send + Sync + 'static,
 ) -> ScriptedProvider {
-    world.provider(ReplyScript::from_fn(move |_, request| play(&who(request), results(request), request)))
+    world.provider(ReplyScript::from_fn(move |_, request| {
+        play(&who(request), results(request), request)
+    }))
 }
 
 /// The turn as the answer to a request with so many results.
@@ -71,7 +97,17 @@ fn stall() -> ProviderReply {
 
 fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Command {
     let mut command = world.sabir_with(provider);
-    command.args(["run", "--model", NATIVE.model(), "--subtasks", "--output", "events"]).args(arguments).arg("root");
+    command
+        .args([
+            "run",
+            "--model",
+            NATIVE.model(),
+            "--subtasks",
+            "--output",
+            "events",
+        ])
+        .args(arguments)
+        .arg("root");
     command
 }
 
@@ -81,24 +117,42 @@ fn run(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Output
 
 fn resume(world: &World, provider: &ScriptedProvider, task: &str, arguments: &[&str]) -> Output {
     let mut command = world.sabir_with(provider);
-    command.args(["resume", "--output", "events"]).args(arguments).arg(task).output().unwrap()
+    command
+        .args(["resume", "--output", "events"])
+        .args(arguments)
+        .arg(task)
+        .output()
+        .unwrap()
 }
 
 /// The journals of a home: the task that was begun, and those below it.
 pub(crate) fn journals(world: &World) -> (String, Vec<String>) {
     let all = names(&world.home.path().join(".local/share/sabir/tasks"));
-    let mut all: Vec<_> = all.iter().filter_map(|name| name.strip_suffix(".journal").map(str::to_owned)).collect();
+    let mut all: Vec<_> = all
+        .iter()
+        .filter_map(|name| name.strip_suffix(".journal").map(str::to_owned))
+        .collect();
     all.sort_by_key(String::len);
     let root = all.remove(0);
-    assert!(all.iter().all(|child| child.starts_with(&root)), "{root}: {all:?}");
+    assert!(
+        all.iter().all(|child| child.starts_with(&root)),
+        "{root}: {all:?}"
+    );
     (root, all)
 }
 
 /// The records of a task.
 pub(crate) fn log(world: &World, task: &str) -> Vec<Value> {
-    let output = world.sabir().args(["log", "--output", "events", task]).output().unwrap();
+    let output = world
+        .sabir()
+        .args(["log", "--output", "events", task])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn text(world: &World, arguments: &[&str]) -> String {
@@ -109,10 +163,17 @@ fn text(world: &World, arguments: &[&str]) -> String {
 
 /// The result that the call of `new_task` has in the journal of its task.
 fn result(records: &[Value]) -> (String, String) {
-    let mut results = records.iter().filter(|record| record["kind"] == "result" && record["name"] == "new_task");
-    let result = results.next().unwrap_or_else(|| panic!("no result: {records:?}"));
+    let mut results = records
+        .iter()
+        .filter(|record| record["kind"] == "result" && record["name"] == "new_task");
+    let result = results
+        .next()
+        .unwrap_or_else(|| panic!("no result: {records:?}"));
     assert!(results.next().is_none(), "each call has one result");
-    (result["ending"].as_str().unwrap().to_owned(), result["content"].as_str().unwrap().to_owned())
+    (
+        result["ending"].as_str().unwrap().to_owned(),
+        result["content"].as_str().unwrap().to_owned(),
+    )
 }
 
 fn outcome(records: &[Value]) -> &str {
@@ -143,29 +204,64 @@ fn a_subtask_answers_the_call() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(world.read("one"), "1");
     let (root, children) = journals(&world);
-    let [child] = children.as_slice() else { panic!("{children:?}") };
+    let [child] = children.as_slice() else {
+        panic!("{children:?}")
+    };
     let lines = events(&output);
     // Every line of the subtask names it.
     let of_child = lines.iter().filter(|line| line["task"] == child.as_str());
-    let kinds: BTreeSet<_> = of_child.map(|line| line["kind"].as_str().unwrap()).collect();
-    for kind in ["started", "asking", "answered", "running", "result", "ended"] {
+    let kinds: BTreeSet<_> = of_child
+        .map(|line| line["kind"].as_str().unwrap())
+        .collect();
+    for kind in [
+        "started", "asking", "answered", "running", "result", "ended",
+    ] {
         assert!(kinds.contains(kind), "{kinds:?}");
     }
     let last = lines.last().unwrap();
-    assert!(last["kind"] == "ended" && last["task"].is_null() && last["outcome"] == "completed", "{last}");
+    assert!(
+        last["kind"] == "ended" && last["task"].is_null() && last["outcome"] == "completed",
+        "{last}"
+    );
     let records = log(&world, &root);
-    assert_eq!(result(&records), ("done".to_owned(), "one is written".to_owned()));
-    let told: Vec<_> = records.iter().filter(|record| record["kind"] == "subtask").collect();
-    assert_eq!((told.len(), told[0]["child"].as_str()), (2, Some(child.as_str())));
-    assert_eq!((&told[1]["ended"]["outcome"], &told[1]["ended"]["turns"]), (&json!("completed"), &json!(2)));
+    assert_eq!(
+        result(&records),
+        ("done".to_owned(), "one is written".to_owned())
+    );
+    let told: Vec<_> = records
+        .iter()
+        .filter(|record| record["kind"] == "subtask")
+        .collect();
+    assert_eq!(
+        (told.len(), told[0]["child"].as_str()),
+        (2, Some(child.as_str()))
+    );
+    assert_eq!(
+        (&told[1]["ended"]["outcome"], &told[1]["ended"]["turns"]),
+        (&json!("completed"), &json!(2))
+    );
     let own = log(&world, child);
-    assert_eq!((&own[0]["prompt"], &own[0]["from"]["by"]), (&json!("alpha writes one"), &json!("subtask")));
+    assert_eq!(
+        (&own[0]["prompt"], &own[0]["from"]["by"]),
+        (&json!("alpha writes one"), &json!("subtask"))
+    );
     assert_eq!(outcome(&own), "completed");
     // The lists name it where it belongs.
     let list = text(&world, &["tasks"]);
-    assert!(list.lines().count() == 1 && list.contains("1 subtask"), "{list}");
+    assert!(
+        list.lines().count() == 1 && list.contains("1 subtask"),
+        "{list}"
+    );
     let list = text(&world, &["tasks", "--all"]);
-    assert!(list.lines().count() == 2 && list.lines().nth(1).unwrap().starts_with(&format!("  {child}")), "{list}");
+    assert!(
+        list.lines().count() == 2
+            && list
+                .lines()
+                .nth(1)
+                .unwrap()
+                .starts_with(&format!("  {child}")),
+        "{list}"
+    );
     assert!(text(&world, &["log", &root[..20]]).contains(&format!("subtask {child} is completed")));
     assert!(text(&world, &["export", &root]).contains(child.as_str()));
     // What it changed is undone under its name.
@@ -178,32 +274,66 @@ fn a_subtask_answers_the_call() {
 fn people_see_subtasks_by_their_records() {
     let world = World::new();
     let provider = family(&world, |who, results, _| match (who, results) {
-        ("root", 0) => say(&turn("Two parts.", vec![new_task("alpha writes one"), new_task("beta reads it")]), results),
+        ("root", 0) => say(
+            &turn(
+                "Two parts.",
+                vec![new_task("alpha writes one"), new_task("beta reads it")],
+            ),
+            results,
+        ),
         ("root", _) => say(&done("all is done"), results),
         ("alpha", 0) => say(&write("one"), results).in_deltas(3),
         (_, 0) => say(&command("touch two"), results),
         _ => say(&done("part"), results),
     });
     let mut command = world.sabir_with(&provider);
-    command.args(["run", "--model", NATIVE.model(), "--subtasks", "--approve", "edits", "root"]);
+    command.args([
+        "run",
+        "--model",
+        NATIVE.model(),
+        "--subtasks",
+        "--approve",
+        "edits",
+        "root",
+    ]);
     let output = command.output().unwrap();
-    assert_eq!((code(&output), stdout(&output).as_str()), (0, "all is done\n"), "{}", stderr(&output));
+    assert_eq!(
+        (code(&output), stdout(&output).as_str()),
+        (0, "all is done\n"),
+        "{}",
+        stderr(&output)
+    );
     let shown = stderr(&output);
-    let lines: Vec<_> = shown.lines().filter(|line| line.starts_with("  [code ")).collect();
-    for words in
-        ["] begins: alpha writes one", "] ● write_to_file one", "✓ write_to_file one", "✗ denied:", "] is completed"]
-    {
-        assert!(lines.iter().any(|line| line.contains(words)), "{words}: {shown}");
+    let lines: Vec<_> = shown
+        .lines()
+        .filter(|line| line.starts_with("  [code "))
+        .collect();
+    for words in [
+        "] begins: alpha writes one",
+        "] ● write_to_file one",
+        "✓ write_to_file one",
+        "✗ denied:",
+        "] is completed",
+    ] {
+        assert!(
+            lines.iter().any(|line| line.contains(words)),
+            "{words}: {shown}"
+        );
     }
     let (_, children) = journals(&world);
     let named = |line: &&str| {
-        children.iter().any(|child| line.starts_with(&format!("  [code {}] ", &child[child.len() - 4..])))
+        children
+            .iter()
+            .any(|child| line.starts_with(&format!("  [code {}] ", &child[child.len() - 4..])))
     };
     assert!(lines.iter().all(named), "{shown}");
     command.args(["--output", "json"]);
     let output = command.output().unwrap();
     let told: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!((&told["outcome"], &told["message"]), (&json!("completed"), &json!("all is done")));
+    assert_eq!(
+        (&told["outcome"], &told["message"]),
+        (&json!("completed"), &json!("all is done"))
+    );
 }
 
 /// Three are at work together, each waits until it has seen the others; the fourth waits for its turn.
@@ -214,14 +344,25 @@ fn three_work_at_once_and_the_fourth_waits() {
     let provider = family(&world, move |who, results, _| {
         let mut seen = seen.lock().unwrap();
         match (who, results) {
-            ("root", 0) => {
-                say(&turn("", ["alpha", "beta", "gamma", "delta"].map(new_task).into_iter().collect()), results)
-            }
+            ("root", 0) => say(
+                &turn(
+                    "",
+                    ["alpha", "beta", "gamma", "delta"]
+                        .map(new_task)
+                        .into_iter()
+                        .collect(),
+                ),
+                results,
+            ),
             ("root", _) => say(&done("all"), results),
             (who, _) => {
                 seen.insert(who.to_owned());
                 // A request that fails is sent again in a while.
-                if seen.len() < 3 { ProviderReply::error_status(503) } else { say(&done(who), results) }
+                if seen.len() < 3 {
+                    ProviderReply::error_status(503)
+                } else {
+                    say(&done(who), results)
+                }
             }
         }
     });
@@ -231,19 +372,45 @@ fn three_work_at_once_and_the_fourth_waits() {
     assert_eq!(children.len(), 4);
     let lines = events(&output);
     let at = |kind: &str, nth: usize| {
-        let found = lines.iter().enumerate().filter(|(_, line)| line["kind"] == kind && !line["task"].is_null());
+        let found = lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| line["kind"] == kind && !line["task"].is_null());
         found.map(|(at, _)| at).nth(nth).unwrap()
     };
     // The first of the lines that start is the task's own.
-    assert!(at("started", 3) < at("ended", 0), "three begin before one has ended");
-    assert!(at("started", 4) > at("ended", 0), "the fourth begins behind the end of one");
+    assert!(
+        at("started", 3) < at("ended", 0),
+        "three begin before one has ended"
+    );
+    assert!(
+        at("started", 4) > at("ended", 0),
+        "the fourth begins behind the end of one"
+    );
     assert_eq!(outcome(&log(&world, &root)), "completed");
-    let last = provider.received_requests().pop().unwrap().incoming.unwrap().unwrap().request;
+    let last = provider
+        .received_requests()
+        .pop()
+        .unwrap()
+        .incoming
+        .unwrap()
+        .unwrap()
+        .request;
     let parts = last.messages.iter().flat_map(|message| &message.parts);
     let results: Vec<_> = parts
-        .filter_map(|part| if let MessagePart::Result(result) = part { Some(result.content.as_str()) } else { None })
+        .filter_map(|part| {
+            if let MessagePart::Result(result) = part {
+                Some(result.content.as_str())
+            } else {
+                None
+            }
+        })
         .collect();
-    assert_eq!(results, ["alpha", "beta", "gamma", "delta"], "the model reads results in the order of its calls");
+    assert_eq!(
+        results,
+        ["alpha", "beta", "gamma", "delta"],
+        "the model reads results in the order of its calls"
+    );
 }
 
 #[test]
@@ -259,13 +426,34 @@ fn a_subtask_that_does_not_complete_is_a_failed_call() {
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         let (root, children) = journals(&world);
         let (ending, content) = result(&log(&world, &root));
-        assert!(ending == "failed" && content.contains(words) && content.contains(&children[0]), "{ending}: {content}");
+        assert!(
+            ending == "failed" && content.contains(words) && content.contains(&children[0]),
+            "{ending}: {content}"
+        );
         assert_eq!(outcome(&log(&world, &children[0])), ended);
     };
-    check(|_| ProviderReply::error_status(400), "the provider failed", "provider_failed");
-    check(|_| ProviderReply::error_status(401), "cannot be answered as things are set up", "misconfigured");
-    check(|_| ProviderReply::text("I think so."), "ended without completing", "unfinished");
-    let denied = |results| if results == 0 { say(&command("touch x"), 0) } else { ProviderReply::text("No.") };
+    check(
+        |_| ProviderReply::error_status(400),
+        "the provider failed",
+        "provider_failed",
+    );
+    check(
+        |_| ProviderReply::error_status(401),
+        "cannot be answered as things are set up",
+        "misconfigured",
+    );
+    check(
+        |_| ProviderReply::text("I think so."),
+        "ended without completing",
+        "unfinished",
+    );
+    let denied = |results| {
+        if results == 0 {
+            say(&command("touch x"), 0)
+        } else {
+            ProviderReply::text("No.")
+        }
+    };
     check(denied, "calls were denied", "denied");
 }
 
@@ -274,8 +462,17 @@ fn limits_hold_for_the_whole_family() {
     let world = World::new();
     world.write("a", "a");
     let provider = family(&world, |who, results, _| match who {
-        "root" => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
-        _ => say(&turn("", vec![("read_file", json!({"path": "a", "start_line": results + 1}))]), results),
+        "root" => say(
+            &turn("", vec![new_task("alpha"), new_task("beta")]),
+            results,
+        ),
+        _ => say(
+            &turn(
+                "",
+                vec![("read_file", json!({"path": "a", "start_line": results + 1}))],
+            ),
+            results,
+        ),
     });
     let output = run(&world, &provider, &["--max-turns", "5"]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
@@ -299,21 +496,38 @@ fn subtasks_have_subtasks_down_to_the_last_level() {
         };
         let offered = request.body["tools"].to_string().contains("\"new_task\"");
         assert_eq!(offered, !below.is_empty(), "{who}");
-        if results == 0 && offered { say(&turn("", vec![new_task(below)]), 0) } else { say(&done(who), results) }
+        if results == 0 && offered {
+            say(&turn("", vec![new_task(below)]), 0)
+        } else {
+            say(&done(who), results)
+        }
     });
     let output = run(&world, &provider, &[]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let (root, children) = journals(&world);
-    let [alpha, beta] = children.as_slice() else { panic!("{children:?}") };
+    let [alpha, beta] = children.as_slice() else {
+        panic!("{children:?}")
+    };
     assert!(beta.starts_with(alpha.as_str()));
     assert_eq!(result(&log(&world, &root)).1, "alpha");
     assert_eq!(result(&log(&world, alpha)).1, "beta");
     let tree = text(&world, &["tasks", "--all"]);
-    let starts: Vec<_> = tree.lines().map(|line| line.len() - line.trim_start().len()).collect();
+    let starts: Vec<_> = tree
+        .lines()
+        .map(|line| line.len() - line.trim_start().len())
+        .collect();
     assert_eq!(starts, [0, 2, 4], "{tree}");
     let unwanted = world.sabir_with(&provider);
-    let plain = { unwanted }.args(["run", "--model", NATIVE.model(), "beta"]).output().unwrap();
-    assert_eq!(code(&plain), 0, "nothing is offered where it is not asked for: {}", stderr(&plain));
+    let plain = { unwanted }
+        .args(["run", "--model", NATIVE.model(), "beta"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        code(&plain),
+        0,
+        "nothing is offered where it is not asked for: {}",
+        stderr(&plain)
+    );
 }
 
 /// A mode delegates to what allows no more than itself, and a name that is none is told.
@@ -322,7 +536,13 @@ fn a_mode_delegates_no_more_than_it_allows() {
     let check = |mode: &str, wanted: &str, words: Option<&str>| {
         let (world, wanted) = (World::new(), wanted.to_owned());
         let provider = family(&world, move |who, results, _| match (who, results) {
-            ("root", 0) => say(&turn("", vec![("new_task", json!({"message": "alpha", "mode": wanted}))]), results),
+            ("root", 0) => say(
+                &turn(
+                    "",
+                    vec![("new_task", json!({"message": "alpha", "mode": wanted}))],
+                ),
+                results,
+            ),
             _ => say(&done(who), results),
         });
         let output = run(&world, &provider, &["--mode", mode]);
@@ -349,8 +569,23 @@ fn a_mode_delegates_no_more_than_it_allows() {
 fn a_mode_that_was_switched_delegates_no_more_than_it_allows() {
     let world = World::new();
     let provider = family(&world, |who, results, _| match (who, results) {
-        ("root", 0) => say(&turn("", vec![("switch_mode", json!({"mode": "plan", "reason": "to look first"}))]), 0),
-        ("root", 1) => say(&turn("", vec![("new_task", json!({"message": "child", "mode": "code"}))]), 1),
+        ("root", 0) => say(
+            &turn(
+                "",
+                vec![(
+                    "switch_mode",
+                    json!({"mode": "plan", "reason": "to look first"}),
+                )],
+            ),
+            0,
+        ),
+        ("root", 1) => say(
+            &turn(
+                "",
+                vec![("new_task", json!({"message": "child", "mode": "code"}))],
+            ),
+            1,
+        ),
         ("root", _) => say(&done("no"), results),
         (who, _) => panic!("{who} was begun"),
     });
@@ -359,7 +594,10 @@ fn a_mode_that_was_switched_delegates_no_more_than_it_allows() {
     let (root, _) = journals(&world);
     let (ending, content) = result(&log(&world, &root));
     assert_eq!(ending, "failed");
-    assert!(content.contains("The mode `plan` gives no work to subtasks"), "{content}");
+    assert!(
+        content.contains("The mode `plan` gives no work to subtasks"),
+        "{content}"
+    );
 }
 
 /// A mode that changes nothing itself has subtasks without being asked, which do the work; they stay in their modes.
@@ -370,25 +608,49 @@ fn an_orchestrator_has_subtasks() {
         let tools = request.body["tools"].to_string();
         match (who, results) {
             ("root", 0) => {
-                assert!(tools.contains("new_task") && !tools.contains("write_to_file"), "{tools}");
-                say(&turn("", vec![("new_task", json!({"message": "child", "mode": "code"}))]), 0)
+                assert!(
+                    tools.contains("new_task") && !tools.contains("write_to_file"),
+                    "{tools}"
+                );
+                say(
+                    &turn(
+                        "",
+                        vec![("new_task", json!({"message": "child", "mode": "code"}))],
+                    ),
+                    0,
+                )
             }
             ("child", 0) => {
-                assert!(tools.contains("write_to_file") && !tools.contains("switch_mode"), "{tools}");
+                assert!(
+                    tools.contains("write_to_file") && !tools.contains("switch_mode"),
+                    "{tools}"
+                );
                 say(&write("a.txt"), 0)
             }
             _ => say(&done("made"), results),
         }
     });
     let mut command = world.sabir_with(&provider);
-    command.args(["run", "--model", NATIVE.model(), "--mode", "orchestrator", "--approve", "edits", "root"]);
+    command.args([
+        "run",
+        "--model",
+        NATIVE.model(),
+        "--mode",
+        "orchestrator",
+        "--approve",
+        "edits",
+        "root",
+    ]);
     let output = command.output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(world.read("a.txt"), "1");
 }
 
 fn tear(world: &World, task: &str) {
-    let path = world.home.path().join(format!(".local/share/sabir/tasks/{task}.journal"));
+    let path = world
+        .home
+        .path()
+        .join(format!(".local/share/sabir/tasks/{task}.journal"));
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     let length = file.metadata().unwrap().len();
     file.set_len(length - 3).unwrap();
@@ -409,13 +671,19 @@ fn a_killed_family_goes_on() {
             _ if !*again.lock().unwrap() => stall(),
             _ => say(&done("alpha is done"), results),
         });
-        let mut process = begin(&world, &provider, &["--approve", "all"]).spawn().unwrap();
-        wait_until("the subtask does not come so far", || provider.received_requests().len() >= 4);
+        let mut process = begin(&world, &provider, &["--approve", "all"])
+            .spawn()
+            .unwrap();
+        wait_until("the subtask does not come so far", || {
+            provider.received_requests().len() >= 4
+        });
         process.kill().unwrap();
         process.wait().unwrap();
         *killed.lock().unwrap() = true;
         let (root, children) = journals(&world);
-        let [child] = children.as_slice() else { panic!("{children:?}") };
+        let [child] = children.as_slice() else {
+            panic!("{children:?}")
+        };
         for (task, torn) in [&root, child].into_iter().zip(torn) {
             if torn {
                 tear(&world, task);
@@ -425,8 +693,14 @@ fn a_killed_family_goes_on() {
         let output = resume(&world, &provider, &root, &["--approve", "all"]);
         assert_eq!(code(&output), 0, "{torn:?}: {}", stderr(&output));
         assert_eq!(world.read("log.txt"), "once\ntwice\n", "{torn:?}");
-        assert_eq!(result(&log(&world, &root)), ("done".to_owned(), "alpha is done".to_owned()));
-        assert_eq!((outcome(&log(&world, &root)), outcome(&log(&world, child))), ("completed", "completed"));
+        assert_eq!(
+            result(&log(&world, &root)),
+            ("done".to_owned(), "alpha is done".to_owned())
+        );
+        assert_eq!(
+            (outcome(&log(&world, &root)), outcome(&log(&world, child))),
+            ("completed", "completed")
+        );
         // One answer of the subtask's, one of the task's: nothing was asked again.
         assert_eq!(provider.received_requests().len() - before, 2, "{torn:?}");
     }
@@ -444,18 +718,31 @@ fn a_subtask_can_be_gone_on_with_alone() {
         _ => say(&done(who), results),
     });
     let mut process = begin(&world, &provider, &[]).spawn().unwrap();
-    wait_until("the subtask is not asked for", || provider.received_requests().len() >= 2);
+    wait_until("the subtask is not asked for", || {
+        provider.received_requests().len() >= 2
+    });
     let (root, children) = journals(&world);
     let output = resume(&world, &provider, &children[0], &[]);
-    assert!(code(&output) == 2 && stderr(&output).contains("process"), "one works on it: {}", stderr(&output));
+    assert!(
+        code(&output) == 2 && stderr(&output).contains("process"),
+        "one works on it: {}",
+        stderr(&output)
+    );
     process.kill().unwrap();
     process.wait().unwrap();
     *stopped.lock().unwrap() = true;
     assert_eq!(code(&resume(&world, &provider, &children[0], &[])), 0);
     let before = provider.received_requests().len();
     assert_eq!(code(&resume(&world, &provider, &root, &[])), 0);
-    assert_eq!(result(&log(&world, &root)), ("done".to_owned(), "alpha".to_owned()));
-    assert_eq!(provider.received_requests().len() - before, 1, "only the task itself is asked");
+    assert_eq!(
+        result(&log(&world, &root)),
+        ("done".to_owned(), "alpha".to_owned())
+    );
+    assert_eq!(
+        provider.received_requests().len() - before,
+        1,
+        "only the task itself is asked"
+    );
     assert!(text(&world, &["check", "--task", &root]).contains("call"));
 }
 
@@ -465,15 +752,26 @@ fn an_interrupt_ends_all_and_resume_brings_all_back() {
     let stopped: Arc<Mutex<bool>> = Arc::default();
     let again = Arc::clone(&stopped);
     let provider = family(&world, move |who, results, _| match (who, results) {
-        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", 0) => say(
+            &turn("", vec![new_task("alpha"), new_task("beta")]),
+            results,
+        ),
         ("root", _) => say(&done("all"), results),
         _ if !*again.lock().unwrap() => stall(),
         _ => say(&done(who), results),
     });
     let process = begin(&world, &provider, &[]).spawn().unwrap();
-    wait_until("the subtasks are not asked for", || provider.received_requests().len() >= 3);
+    wait_until("the subtasks are not asked for", || {
+        provider.received_requests().len() >= 3
+    });
     let pid = process.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     let output = process.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", stderr(&output));
     let (root, children) = journals(&world);
@@ -493,7 +791,10 @@ fn an_interrupt_ends_all_and_resume_brings_all_back() {
 fn a_program_cancels_one_subtask() {
     let world = World::new();
     let provider = family(&world, |who, results, _| match (who, results) {
-        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", 0) => say(
+            &turn("", vec![new_task("alpha"), new_task("beta")]),
+            results,
+        ),
         ("root", _) => say(&done("all"), results),
         ("alpha", _) => stall(),
         _ => say(&done(who), results),
@@ -512,8 +813,11 @@ fn a_program_cancels_one_subtask() {
     assert_eq!(desk.code(), 0);
     let (root, _) = journals(&world);
     let records = log(&world, &root);
-    let endings: Vec<_> =
-        records.iter().filter(|record| record["name"] == "new_task").map(|record| &record["ending"]).collect();
+    let endings: Vec<_> = records
+        .iter()
+        .filter(|record| record["name"] == "new_task")
+        .map(|record| &record["ending"])
+        .collect();
     assert_eq!(endings, ["interrupted", "done"]);
     assert_eq!(outcome(&log(&world, alpha.as_str().unwrap())), "cancelled");
 }
@@ -523,7 +827,10 @@ fn a_program_cancels_one_subtask() {
 fn a_program_answers_for_the_subtask_that_asks() {
     let world = World::new();
     let provider = family(&world, |who, results, _| match (who, results) {
-        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", 0) => say(
+            &turn("", vec![new_task("alpha"), new_task("beta")]),
+            results,
+        ),
         ("root", _) => say(&done("all"), results),
         (who, 0) => say(&write(who), results),
         _ => say(&done(who), results),
@@ -541,7 +848,15 @@ fn a_program_answers_for_the_subtask_that_asks() {
     while desk.wait_for("ended")["task"] != Value::Null {}
     assert_eq!(desk.code(), 0);
     let made = |name: &str| world.work.path().join(name).exists();
-    let path = |question: &Value| question["subject"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let path = |question: &Value| {
+        question["subject"]
+            .as_str()
+            .unwrap()
+            .rsplit('/')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     assert_eq!((made(&path(&first)), made(&path(&second))), (true, false));
 }
 
@@ -550,7 +865,10 @@ fn a_program_answers_for_the_subtask_that_asks() {
 fn a_user_answers_for_one_subtask_after_the_other() {
     let world = World::new();
     let provider = family(&world, |who, results, _| match (who, results) {
-        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", 0) => say(
+            &turn("", vec![new_task("alpha"), new_task("beta")]),
+            results,
+        ),
         ("root", _) => say(&done("all"), results),
         (who, 0) => say(&write(who), results),
         _ => say(&done(who), results),
@@ -559,11 +877,17 @@ fn a_user_answers_for_one_subtask_after_the_other() {
     command.args(["--model", NATIVE.model(), "--subtasks", "root"]);
     let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let shown = Arc::new(Mutex::new(String::new()));
-    let (into, mut from, mut typed) = (Arc::clone(&shown), child.stderr.take().unwrap(), child.stdin.take().unwrap());
+    let (into, mut from, mut typed) = (
+        Arc::clone(&shown),
+        child.stderr.take().unwrap(),
+        child.stdin.take().unwrap(),
+    );
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = std::io::Read::read(&mut from, &mut buffer) {
-            into.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            into.lock()
+                .unwrap()
+                .push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
     });
     let count = |words: &str| shown.lock().unwrap().matches(words).count();
@@ -580,10 +904,16 @@ fn a_user_answers_for_one_subtask_after_the_other() {
     let ended = child.wait().unwrap();
     let text = shown.lock().unwrap().clone();
     assert_eq!(ended.code(), Some(0), "{text}");
-    let made = ["alpha", "beta"].into_iter().filter(|name| world.work.path().join(name).exists()).count();
+    let made = ["alpha", "beta"]
+        .into_iter()
+        .filter(|name| world.work.path().join(name).exists())
+        .count();
     assert_eq!(made, 1, "{text}");
     // Two lines of the name, mode and digits, that begin and end each.
-    assert!(count("] begins: ") == 2 && count("] is completed") == 2 && count("  [code ") >= 8, "{text}");
+    assert!(
+        count("] begins: ") == 2 && count("] is completed") == 2 && count("  [code ") >= 8,
+        "{text}"
+    );
 }
 
 /// A fork of a task with an open subtask begins that anew, under its own name.
@@ -599,18 +929,30 @@ fn a_fork_begins_an_open_subtask_anew() {
         _ => say(&done(who), results),
     });
     let mut process = begin(&world, &provider, &[]).spawn().unwrap();
-    wait_until("the subtask is not asked for", || provider.received_requests().len() >= 2);
+    wait_until("the subtask is not asked for", || {
+        provider.received_requests().len() >= 2
+    });
     process.kill().unwrap();
     process.wait().unwrap();
     *stopped.lock().unwrap() = true;
     let (root, children) = journals(&world);
     let mut command = world.sabir_with(&provider);
-    let output = command.args(["fork", "--output", "events", &root]).output().unwrap();
+    let output = command
+        .args(["fork", "--output", "events", &root])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let lines = events(&output);
-    let started = lines.iter().find(|line| line["kind"] == "started" && line["prompt"] == "alpha").unwrap();
+    let started = lines
+        .iter()
+        .find(|line| line["kind"] == "started" && line["prompt"] == "alpha")
+        .unwrap();
     assert!(started["task"] != children[0].as_str(), "{started}");
-    assert_ne!(log(&world, &children[0]).last().unwrap()["kind"], "ended", "the other one is as it was");
+    assert_ne!(
+        log(&world, &children[0]).last().unwrap()["kind"],
+        "ended",
+        "the other one is as it was"
+    );
 }
 
 #[test]
@@ -618,13 +960,25 @@ fn a_recording_holds_one_task() {
     let world = World::new();
     let provider = family(&world, |_, results, _| say(&done("x"), results));
     let output = run(&world, &provider, &["--record", "tape"]);
-    assert!(code(&output) == 2 && stderr(&output).contains("--record and subtasks"), "{}", stderr(&output));
+    assert!(
+        code(&output) == 2 && stderr(&output).contains("--record and subtasks"),
+        "{}",
+        stderr(&output)
+    );
     world.configure("[subtasks]\noffered = true\n");
     let mut command = world.sabir_with(&provider);
     command.args(["run", "--model", NATIVE.model(), "--record", "tape", "root"]);
     let output = command.output().unwrap();
-    assert!(code(&output) == 0 && stderr(&output).contains("none are offered"), "{}", stderr(&output));
+    assert!(
+        code(&output) == 0 && stderr(&output).contains("none are offered"),
+        "{}",
+        stderr(&output)
+    );
     world.configure("[subtasks]\nat_once = 0\n");
     let output = run(&world, &provider, &[]);
-    assert!(code(&output) == 2 && stderr(&output).contains("at_once"), "{}", stderr(&output));
+    assert!(
+        code(&output) == 2 && stderr(&output).contains("at_once"),
+        "{}",
+        stderr(&output)
+    );
 }

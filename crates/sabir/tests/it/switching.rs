@@ -13,7 +13,10 @@ fn done() -> Turn {
 }
 
 fn to(mode: &str) -> (&'static str, Value) {
-    ("switch_mode", json!({"mode": mode, "reason": "It is time."}))
+    (
+        "switch_mode",
+        json!({"mode": mode, "reason": "It is time."}),
+    )
 }
 
 fn write(path: &str) -> (&'static str, Value) {
@@ -22,8 +25,16 @@ fn write(path: &str) -> (&'static str, Value) {
 
 /// How the calls ended, each with its words.
 fn results(events: &[Value]) -> Vec<String> {
-    let results = events.iter().filter(|event| event["kind"] == "result" && event["name"] != "attempt_completion");
-    let words = |event: &Value| format!("{} {}", event["ending"].as_str().unwrap(), event["content"].as_str().unwrap());
+    let results = events
+        .iter()
+        .filter(|event| event["kind"] == "result" && event["name"] != "attempt_completion");
+    let words = |event: &Value| {
+        format!(
+            "{} {}",
+            event["ending"].as_str().unwrap(),
+            event["content"].as_str().unwrap()
+        )
+    };
     results.map(words).collect()
 }
 
@@ -31,14 +42,24 @@ fn results(events: &[Value]) -> Vec<String> {
 fn asked(provider: &ScriptedProvider) -> Vec<(String, Vec<String>)> {
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
     let one = |body: Value| {
-        let tools = body["tools"].as_array().map(|tools| tools.iter().map(name).collect()).unwrap_or_default();
+        let tools = body["tools"]
+            .as_array()
+            .map(|tools| tools.iter().map(name).collect())
+            .unwrap_or_default();
         (body["model"].as_str().unwrap().to_owned(), tools)
     };
-    provider.received_requests().into_iter().map(|request| one(request.body)).collect()
+    provider
+        .received_requests()
+        .into_iter()
+        .map(|request| one(request.body))
+        .collect()
 }
 
 fn models(provider: &ScriptedProvider) -> Vec<String> {
-    asked(provider).into_iter().map(|(model, _)| model).collect()
+    asked(provider)
+        .into_iter()
+        .map(|(model, _)| model)
+        .collect()
 }
 
 fn has(expected: &[&str], found: &[String]) {
@@ -52,9 +73,18 @@ fn has(expected: &[&str], found: &[String]) {
 #[test]
 fn a_switch_holds_for_all_that_comes_behind_it() {
     let world = World::new();
-    let calls = vec![write("a"), to("plan"), write("b"), ("execute_command", json!({"command": "touch c"}))];
+    let calls = vec![
+        write("a"),
+        to("plan"),
+        write("b"),
+        ("execute_command", json!({"command": "touch c"})),
+    ];
     let provider = world.plays(WAY, &[turn("", calls), done()]);
-    let output = world.run(&provider, WAY, &["--approve", "all", "--output", "events", "go"]);
+    let output = world.run(
+        &provider,
+        WAY,
+        &["--approve", "all", "--output", "events", "go"],
+    );
     has(
         &[
             "done",
@@ -66,9 +96,19 @@ fn a_switch_holds_for_all_that_comes_behind_it() {
     );
     assert_eq!(crate::world::names(world.work.path()), ["a"]);
     let asked = asked(&provider);
-    assert!(asked[0].1.contains(&"write_to_file".to_owned()) && !asked[0].1.contains(&"switch_mode".to_owned()));
-    assert!(!asked[1].1.contains(&"write_to_file".to_owned()) && asked[1].1.contains(&"switch_mode".to_owned()));
-    let bodies: Vec<Value> = provider.received_requests().into_iter().map(|request| request.body).collect();
+    assert!(
+        asked[0].1.contains(&"write_to_file".to_owned())
+            && !asked[0].1.contains(&"switch_mode".to_owned())
+    );
+    assert!(
+        !asked[1].1.contains(&"write_to_file".to_owned())
+            && asked[1].1.contains(&"switch_mode".to_owned())
+    );
+    let bodies: Vec<Value> = provider
+        .received_requests()
+        .into_iter()
+        .map(|request| request.body)
+        .collect();
     let [first, second] = [&bodies[0], &bodies[1]].map(|body| body["messages"].as_array().unwrap());
     assert_eq!(first[..], second[..first.len()]);
 }
@@ -79,14 +119,31 @@ fn more_is_denied_where_nobody_can_be_asked() {
     let world = World::new();
     let run = |flags: &[&str]| {
         let provider = world.plays(WAY, &[turn("", vec![to("code"), write("a")]), done()]);
-        results(&events(&world.run(&provider, WAY, &[flags, &["--mode", "plan", "--output", "events", "go"]].concat())))
+        results(&events(&world.run(
+            &provider,
+            WAY,
+            &[flags, &["--mode", "plan", "--output", "events", "go"]].concat(),
+        )))
     };
     let denied = [
         "denied The policy did not allow this call: it switches from `plan` to the mode `code`, which can also",
         "plan",
     ];
-    has(&denied, &run(&["--approve", "all", "--allow", "switch_mode **", "--approve", "mode=docs"]));
-    has(&["done The mode is now `code`: all tools.", "done"], &run(&["--approve", "edits", "--approve", "mode=code"]));
+    has(
+        &denied,
+        &run(&[
+            "--approve",
+            "all",
+            "--allow",
+            "switch_mode **",
+            "--approve",
+            "mode=docs",
+        ]),
+    );
+    has(
+        &["done The mode is now `code`: all tools.", "done"],
+        &run(&["--approve", "edits", "--approve", "mode=code"]),
+    );
     assert_eq!(world.read("a"), "x\n");
 }
 
@@ -94,15 +151,37 @@ fn more_is_denied_where_nobody_can_be_asked() {
 #[test]
 fn a_program_is_asked_about_more() {
     let world = World::new();
-    let provider = world.plays(WAY, &[turn("", vec![to("docs")]), turn("", vec![to("code"), write("a")]), done()]);
-    let mut desk = Desk::begin(&world, &provider, &["--mode", "plan", "--approve", "edits", "go"]);
+    let provider = world.plays(
+        WAY,
+        &[
+            turn("", vec![to("docs")]),
+            turn("", vec![to("code"), write("a")]),
+            done(),
+        ],
+    );
+    let mut desk = Desk::begin(
+        &world,
+        &provider,
+        &["--mode", "plan", "--approve", "edits", "go"],
+    );
     let question = desk.wait_for("question");
     assert_eq!(question["subject"], "docs");
     assert_eq!(question["detail"], "It is time.");
-    assert!(question["reason"].as_str().unwrap().contains("to the mode `docs`, which can also change **/*.md"));
+    assert!(
+        question["reason"]
+            .as_str()
+            .unwrap()
+            .contains("to the mode `docs`, which can also change **/*.md")
+    );
     desk.say(json!({"kind": "deny", "call": question["call"], "reason": "not yet"}));
     let question = desk.wait_for("question");
-    assert!(question["reason"].as_str().unwrap().contains("run commands that change something"), "{question}");
+    assert!(
+        question["reason"]
+            .as_str()
+            .unwrap()
+            .contains("run commands that change something"),
+        "{question}"
+    );
     desk.say(json!({"kind": "approve", "call": question["call"]}));
     assert_eq!(desk.end(), ("completed".to_owned(), 0));
     assert_eq!(world.read("a"), "x\n");
@@ -112,22 +191,50 @@ fn a_program_is_asked_about_more() {
 #[test]
 fn a_program_switches_by_a_line() {
     let world = World::new();
-    let provider = world.plays(WAY, &[turn("", vec![write("a")]), turn("", vec![write("b")]), done()]);
+    let provider = world.plays(
+        WAY,
+        &[
+            turn("", vec![write("a")]),
+            turn("", vec![write("b")]),
+            done(),
+        ],
+    );
     let mut desk = Desk::begin(&world, &provider, &["go"]);
     let question = desk.wait_for("question");
     desk.say(json!({"kind": "mode", "mode": "plann"}));
     desk.wait_to_hear("there is no mode `plann`: did you mean `plan`?");
     desk.say(json!({"kind": "mode", "mode": "read-only"}));
     let shift = desk.wait_for("context");
-    let shift = if shift["change"] == "begun" { desk.wait_for("context") } else { shift };
-    assert_eq!((&shift["change"], &shift["mode"]), (&json!("moded"), &json!("plan")));
+    let shift = if shift["change"] == "begun" {
+        desk.wait_for("context")
+    } else {
+        shift
+    };
+    assert_eq!(
+        (&shift["change"], &shift["mode"]),
+        (&json!("moded"), &json!("plan"))
+    );
     let result = desk.wait_for("result");
     assert_eq!(result["id"], question["call"]);
-    assert!(result["content"].as_str().unwrap().contains("the mode `plan` does not change files"), "{result}");
+    assert!(
+        result["content"]
+            .as_str()
+            .unwrap()
+            .contains("the mode `plan` does not change files"),
+        "{result}"
+    );
     assert_eq!(desk.end(), ("completed".to_owned(), 0));
     assert_eq!(crate::world::names(world.work.path()), [""; 0]);
-    let last = provider.received_requests().last().unwrap().body.to_string();
-    assert!(last.contains("The user has switched to another mode. The mode is now `plan`"), "{last}");
+    let last = provider
+        .received_requests()
+        .last()
+        .unwrap()
+        .body
+        .to_string();
+    assert!(
+        last.contains("The user has switched to another mode. The mode is now `plan`"),
+        "{last}"
+    );
 }
 
 const TWO_MODELS: &str = "model = \"openai/usual\"\n[modes.plan]\nmodel = \"openai/thinker\"\n[modes.architect]\nmodel = \"openai/writer\"\n";
@@ -137,24 +244,55 @@ const TWO_MODELS: &str = "model = \"openai/usual\"\n[modes.plan]\nmodel = \"open
 fn a_mode_brings_its_model() {
     let world = World::new();
     let config = world.configure(TWO_MODELS);
-    let provider = world.plays(WAY, &[turn("", vec![to("plan")]), turn("", vec![to("docs")]), turn("", vec![])]);
-    let flags = ["--approve", "mode=docs", "--max-turns", "3", "--output", "events", "go"];
-    let output = world.sabir_with(&provider).arg("run").args(flags).output().unwrap();
+    let provider = world.plays(
+        WAY,
+        &[
+            turn("", vec![to("plan")]),
+            turn("", vec![to("docs")]),
+            turn("", vec![]),
+        ],
+    );
+    let flags = [
+        "--approve",
+        "mode=docs",
+        "--max-turns",
+        "3",
+        "--output",
+        "events",
+        "go",
+    ];
+    let output = world
+        .sabir_with(&provider)
+        .arg("run")
+        .args(flags)
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     assert_eq!(models(&provider), ["usual", "thinker", "writer"]);
-    assert!(stderr(&output).contains("mode plan: the model is now openai/thinker"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("mode plan: the model is now openai/thinker"),
+        "{}",
+        stderr(&output)
+    );
     let id = world.only_task();
     let again = |words: &[&str]| {
         let provider = world.plays(WAY, &[turn("", vec![write("x")]), done()]);
         let words = [words, &["--approve", "all", "--output", "events"]].concat();
         let output = world.sabir_with(&provider).args(words).output().unwrap();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        (models(&provider), results(&events(&output)), provider.received_requests()[0].body.to_string())
+        (
+            models(&provider),
+            results(&events(&output)),
+            provider.received_requests()[0].body.to_string(),
+        )
     };
     let (models, _, body) = again(&["fork", &id]);
     assert_eq!(models, ["writer", "writer"]);
     // The instructions are those of the beginning.
-    assert!(body.contains("The mode is now `docs`") && !body.contains("\\nMode: docs."), "{body}");
+    assert!(
+        body.contains("The mode is now `docs`") && !body.contains("\\nMode: docs."),
+        "{body}"
+    );
     let (models, results, _) = again(&["fork", &id, "--mode", "code"]);
     assert_eq!(models, ["usual", "usual"]);
     has(&["done"], &results);
@@ -162,10 +300,21 @@ fn a_mode_brings_its_model() {
     assert_eq!(models, ["mine", "mine"]);
     has(&["the mode `docs` changes only"], &results);
     let listed = stdout(&world.sabir().arg("modes").output().unwrap());
-    assert!(listed.contains("; model: openai/thinker\n") && listed.contains("; model: openai/writer\n"), "{listed}");
-    std::fs::write(&config, "[modes.plan]\nmodel = \"openai/x\"\ntools = [\"read\"]\n").unwrap();
+    assert!(
+        listed.contains("; model: openai/thinker\n") && listed.contains("; model: openai/writer\n"),
+        "{listed}"
+    );
+    std::fs::write(
+        &config,
+        "[modes.plan]\nmodel = \"openai/x\"\ntools = [\"read\"]\n",
+    )
+    .unwrap();
     let output = world.sabir().arg("modes").output().unwrap();
-    assert!(stderr(&output).contains("of a built-in mode only `model` can be set"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("of a built-in mode only `model` can be set"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 /// A task that is begun in a mode has its model, and what `--model` says outranks it.
@@ -175,7 +324,12 @@ fn a_task_begins_with_the_model_of_its_mode() {
     world.configure(TWO_MODELS);
     let run = |flags: &[&str]| {
         let provider = world.plays(WAY, &[turn("", vec![to("code")]), done()]);
-        let words = [&["run", "--mode", "plan", "--approve", "mode=code"], flags, &["go"]].concat();
+        let words = [
+            &["run", "--mode", "plan", "--approve", "mode=code"],
+            flags,
+            &["go"],
+        ]
+        .concat();
         let output = world.sabir_with(&provider).args(words).output().unwrap();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         models(&provider)
@@ -194,17 +348,31 @@ fn models_of_other_servers_and_dialects() {
         "model = \"openai/usual\"\n[modes.plan]\nmodel = \"box/far\"\n[modes.ask]\nmodel = \"openai/texter\"\n[providers.box]\n\
          wire = \"openai-chat\"\nbase_url = \"{url}\"\n[[models]]\npattern = \"texter\"\nnative = false\ndialect = \"cline\"\n"
     ));
-    let provider = world.plays(WAY, &[turn("", vec![to("ask")]), turn("", vec![to("plan")]), done()]);
+    let provider = world.plays(
+        WAY,
+        &[
+            turn("", vec![to("ask")]),
+            turn("", vec![to("plan")]),
+            done(),
+        ],
+    );
     let flags = ["run", "--output", "events", "--approve", "mode=plan", "go"];
     let output = world.sabir_with(&provider).args(flags).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert_eq!((models(&provider), models(&other)), (vec!["usual".to_owned(); 2], vec!["far".to_owned()]));
+    assert_eq!(
+        (models(&provider), models(&other)),
+        (vec!["usual".to_owned(); 2], vec!["far".to_owned()])
+    );
     let said = "mode ask: its model openai/texter is not used, but openai/usual: it has to be asked in the dialect cline, and the task \
                 is locked to native calls";
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
     // A task in a dialect can teach it to any model.
     let provider = world.plays(WAYS[2], &[turn("", vec![to("ask")]), done()]);
-    let output = world.sabir_with(&provider).args(["run", "--protocol", "cline", "go"]).output().unwrap();
+    let output = world
+        .sabir_with(&provider)
+        .args(["run", "--protocol", "cline", "go"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(models(&provider), ["usual", "texter"]);
 }
@@ -216,16 +384,34 @@ fn a_switch_is_recorded() {
     world.configure(TWO_MODELS);
     let file = world.home.path().join("tape");
     let file = file.to_str().unwrap();
-    let provider =
-        world.plays(WAY, &[turn("", vec![to("plan")]), turn("", vec![to("code")]), turn("", vec![write("a")]), done()]);
-    let flags = ["--approve", "edits", "--approve", "mode=code", "--output", "events"];
+    let provider = world.plays(
+        WAY,
+        &[
+            turn("", vec![to("plan")]),
+            turn("", vec![to("code")]),
+            turn("", vec![write("a")]),
+            done(),
+        ],
+    );
+    let flags = [
+        "--approve",
+        "edits",
+        "--approve",
+        "mode=code",
+        "--output",
+        "events",
+    ];
     let record = [&["run", "--record", file], &flags[..], &["go"]].concat();
     let recorded = world.sabir_with(&provider).args(record).output().unwrap();
     assert_eq!(code(&recorded), 0, "{}", stderr(&recorded));
     assert_eq!(models(&provider), ["usual", "thinker", "usual", "usual"]);
     std::fs::remove_file(world.work.path().join("a")).unwrap();
     std::fs::remove_file(world.home.path().join(".config/sabir/config.toml")).unwrap();
-    let played = world.sabir().args([&["run", "--replay", file], &flags[..]].concat()).output().unwrap();
+    let played = world
+        .sabir()
+        .args([&["run", "--replay", file], &flags[..]].concat())
+        .output()
+        .unwrap();
     assert_eq!(code(&played), 0, "{}", stderr(&played));
     assert_eq!(results(&events(&played)), results(&events(&recorded)));
     assert_eq!(world.read("a"), "x\n");
@@ -240,10 +426,20 @@ fn what_was_not_answered_switches_nothing() {
     desk.wait_for("question");
     desk.kill();
     let provider = world.plays(WAY, &[turn("", vec![write("a")]), done()]);
-    let words = ["resume", &world.only_task(), "--approve", "all", "--output", "events"];
+    let words = [
+        "resume",
+        &world.only_task(),
+        "--approve",
+        "all",
+        "--output",
+        "events",
+    ];
     let output = world.sabir_with(&provider).args(words).output().unwrap();
     has(
-        &["denied The policy did not allow this call: it switches from `ask`", "mode `ask` does not change files"],
+        &[
+            "denied The policy did not allow this call: it switches from `ask`",
+            "mode `ask` does not change files",
+        ],
         &results(&events(&output)),
     );
     let provider = world.plays(WAY, &[]);
@@ -259,17 +455,37 @@ fn a_mode_of_a_resume_is_remembered() {
     let id = world.only_task();
     let resume = |flags: &[&str]| {
         let provider = world.plays(WAY, &[turn("", vec![write("a")])]);
-        let words = [&["resume", &id, "--max-turns", "1", "--approve", "all", "--output", "events"], flags].concat();
+        let words = [
+            &[
+                "resume",
+                &id,
+                "--max-turns",
+                "1",
+                "--approve",
+                "all",
+                "--output",
+                "events",
+            ],
+            flags,
+        ]
+        .concat();
         let output = world.sabir_with(&provider).args(words).output().unwrap();
-        (results(&events(&output)).pop().unwrap_or_default(), provider.received_requests()[0].body.to_string())
+        (
+            results(&events(&output)).pop().unwrap_or_default(),
+            provider.received_requests()[0].body.to_string(),
+        )
     };
     assert!(resume(&[]).0.contains("the mode `plan`"));
     let (result, body) = resume(&["--mode", "code"]);
     assert!(
-        result.starts_with("done") && body.contains("The user has switched to another mode. The mode is now `code`")
+        result.starts_with("done")
+            && body.contains("The user has switched to another mode. The mode is now `code`")
     );
     let (result, body) = resume(&[]);
-    assert!(result.starts_with("done") && body.matches("The mode is now `code`").count() == 1, "{result} {body}");
+    assert!(
+        result.starts_with("done") && body.matches("The mode is now `code`").count() == 1,
+        "{result} {body}"
+    );
 }
 
 /// A repository's mode is switched to by nobody's leave but the user's, and never stands for another.
@@ -278,7 +494,13 @@ fn a_mode_of_the_folder_is_asked_about() {
     let world = World::new();
     let text = "customModes:\n  - slug: wide\n    name: Wide\n    groups: [read, edit, command]\n  - slug: plan\n    name: P\n    groups: [edit]\n";
     std::fs::write(world.work.path().join(".roomodes"), text).unwrap();
-    let provider = world.plays(WAY, &[turn("", vec![to("wide"), to("plan"), to("nothing"), write("a")]), done()]);
+    let provider = world.plays(
+        WAY,
+        &[
+            turn("", vec![to("wide"), to("plan"), to("nothing"), write("a")]),
+            done(),
+        ],
+    );
     let flags = [
         "--mode",
         "ask",
@@ -312,19 +534,40 @@ fn a_summary_says_the_mode() {
         world.write(&format!("{at}.txt"), &format!("line {at}\n").repeat(1000));
     }
     let turns: Vec<Turn> = std::iter::once(turn("", vec![to("plan")]))
-        .chain((0..4).map(|at| turn("looking", vec![("read_file", json!({"path": format!("{at}.txt")}))])))
+        .chain((0..4).map(|at| {
+            turn(
+                "looking",
+                vec![("read_file", json!({"path": format!("{at}.txt")}))],
+            )
+        }))
         .collect();
     let provider = world.plays(WAY, &turns);
     world.run(&provider, WAY, &["--max-turns", "5", "go"]);
     let id = world.only_task();
-    let output = world.sabir_with(&provider).args(["context", &id, "--compact", "--plain"]).output().unwrap();
+    let output = world
+        .sabir_with(&provider)
+        .args(["context", &id, "--compact", "--plain"])
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let provider = world.provider(ReplyScript::new(vec![WAY.reply(&done(), 1)]));
-    world.sabir_with(&provider).args(["resume", &id, "--output", "json"]).output().unwrap();
+    world
+        .sabir_with(&provider)
+        .args(["resume", &id, "--output", "json"])
+        .output()
+        .unwrap();
     let body = &provider.received_requests()[0].body;
-    let head =
-        body["messages"].as_array().unwrap().iter().find(|message| message["role"] == "user").unwrap().to_string();
-    assert!(head.contains("The mode is now `plan`: look and think"), "{head}");
+    let head = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|message| message["role"] == "user")
+        .unwrap()
+        .to_string();
+    assert!(
+        head.contains("The mode is now `plan`: look and think"),
+        "{head}"
+    );
     let tools = asked(&provider).remove(0).1;
     assert!(!tools.contains(&"write_to_file".to_owned()), "{tools:?}");
 }
@@ -334,13 +577,34 @@ fn a_summary_says_the_mode() {
 fn an_orchestrator_changes_nothing_itself() {
     let world = World::new();
     world.write("a.txt", "a\n");
-    let calls =
-        vec![("read_file", json!({"path": "a.txt"})), write("b"), ("execute_command", json!({"command": "ls"}))];
+    let calls = vec![
+        ("read_file", json!({"path": "a.txt"})),
+        write("b"),
+        ("execute_command", json!({"command": "ls"})),
+    ];
     let provider = world.plays(WAY, &[turn("", calls), done()]);
-    let output = world.run(&provider, WAY, &["--mode", "orchestrator", "--approve", "all", "--output", "events", "go"]);
-    let does_not =
-        ["done", "the mode `orchestrator` does not change files", "the mode `orchestrator` does not run commands"];
+    let output = world.run(
+        &provider,
+        WAY,
+        &[
+            "--mode",
+            "orchestrator",
+            "--approve",
+            "all",
+            "--output",
+            "events",
+            "go",
+        ],
+    );
+    let does_not = [
+        "done",
+        "the mode `orchestrator` does not change files",
+        "the mode `orchestrator` does not run commands",
+    ];
     has(&does_not, &results(&events(&output)));
     let system = provider.received_requests()[0].body["messages"][0].to_string();
-    assert!(system.contains("Mode: orchestrator. Divide the task into parts"), "{system}");
+    assert!(
+        system.contains("Mode: orchestrator. Divide the task into parts"),
+        "{system}"
+    );
 }

@@ -50,11 +50,22 @@ fn blocks(text: &str) -> Vec<(Option<String>, Block)> {
         match open.take() {
             Some((mark, info, start)) if bare == mark => {
                 let range = start..at;
-                found.push((title.take(), Block { info, text: text[range.clone()].to_owned(), at: range }));
+                found.push((
+                    title.take(),
+                    Block {
+                        info,
+                        text: text[range.clone()].to_owned(),
+                        at: range,
+                    },
+                ));
             }
             Some(open_still) => open = Some(open_still),
             None if fence.len() >= 3 => {
-                open = Some((fence.clone(), bare[fence.len()..].trim().to_owned(), at + line.len()));
+                open = Some((
+                    fence.clone(),
+                    bare[fence.len()..].trim().to_owned(),
+                    at + line.len(),
+                ));
             }
             None => {
                 if let Some(words) = bare.strip_prefix("## ") {
@@ -73,10 +84,15 @@ fn sections(tool: &str, text: &str) -> Vec<Section> {
     let (mut before, mut adjacent) = (Vec::new(), false);
     for (title, block) in blocks(text) {
         if let Some(title) = title {
-            sections.push(Section { title, ..Section::default() });
+            sections.push(Section {
+                title,
+                ..Section::default()
+            });
             assert!(before.is_empty(), "{tool}: a script before no call");
         }
-        let section = sections.last_mut().unwrap_or_else(|| panic!("{tool}: a block before the first section"));
+        let section = sections
+            .last_mut()
+            .unwrap_or_else(|| panic!("{tool}: a block before the first section"));
         let mut words = block.info.split_whitespace();
         let kind = words.next().unwrap_or_default();
         let was_adjacent = std::mem::replace(&mut adjacent, kind == "call");
@@ -85,8 +101,9 @@ fn sections(tool: &str, text: &str) -> Vec<Section> {
             "sh" => before.push(block.text),
             "call" => {
                 let name = words.next().unwrap_or(tool).to_owned();
-                let arguments = serde_json::from_str(&block.text)
-                    .unwrap_or_else(|error| panic!("{tool}, {}: {error}: {}", section.title, block.text));
+                let arguments = serde_json::from_str(&block.text).unwrap_or_else(|error| {
+                    panic!("{tool}, {}: {error}: {}", section.title, block.text)
+                });
                 if !was_adjacent || section.turns.is_empty() {
                     section.turns.push(Planned::default());
                 }
@@ -105,9 +122,20 @@ fn sections(tool: &str, text: &str) -> Vec<Section> {
 
 fn shell(folder: &Path, home: &Path, script: &str) -> Result<(), String> {
     let mut command = Command::new("bash");
-    command.args(["-ec", script]).current_dir(folder).env_clear().env("HOME", home);
-    let output = command.env("PATH", std::env::var_os("PATH").unwrap()).output().unwrap();
-    if output.status.success() { Ok(()) } else { Err(format!("{script}\n{}", stderr(&output))) }
+    command
+        .args(["-ec", script])
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", home);
+    let output = command
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .output()
+        .unwrap();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{script}\n{}", stderr(&output)))
+    }
 }
 
 /// What the model received for each call: how the call ended, and the words.
@@ -121,14 +149,21 @@ fn play(section: &Section, way: Way) -> Vec<(String, String)> {
     let provider = world.provider(ReplyScript::from_fn(move |at, request| {
         seen.lock().unwrap().push(request.body.to_string());
         let Some(planned) = turns.get(at) else {
-            let done = Turn { words: "", calls: vec![("attempt_completion", json!({"result": "done"}))] };
+            let done = Turn {
+                words: "",
+                calls: vec![("attempt_completion", json!({"result": "done"}))],
+            };
             return way.reply(&done, at + 1);
         };
         for script in &planned.before {
             shell(&inside, &outside, script).unwrap_or_else(|error| panic!("{error}"));
         }
         // The names live as long as the process, as those of other tests do.
-        let calls = planned.calls.iter().map(|(name, value)| (&*name.clone().leak(), value.clone())).collect();
+        let calls = planned
+            .calls
+            .iter()
+            .map(|(name, value)| (&*name.clone().leak(), value.clone()))
+            .collect();
         way.reply(&Turn { words: "", calls }, at + 1)
     }));
     let options: Vec<&str> = if section.options.is_empty() {
@@ -137,10 +172,17 @@ fn play(section: &Section, way: Way) -> Vec<(String, String)> {
         section
             .options
             .iter()
-            .flat_map(|line| line.split_once(' ').map_or(vec![&**line], |(a, b)| vec![a, b]))
+            .flat_map(|line| {
+                line.split_once(' ')
+                    .map_or(vec![&**line], |(a, b)| vec![a, b])
+            })
             .collect()
     };
-    let output = world.run(&provider, way, &[&options[..], &["--output", "events", "do it"]].concat());
+    let output = world.run(
+        &provider,
+        way,
+        &[&options[..], &["--output", "events", "do it"]].concat(),
+    );
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     let events = events(&output);
     let ends = |event: &Value| event["name"] == "attempt_completion" && event["ending"] == "done";
@@ -155,7 +197,11 @@ fn play(section: &Section, way: Way) -> Vec<(String, String)> {
     let last = bodies.lock().unwrap().last().cloned().unwrap_or_default();
     for (_, words) in &results {
         let quoted = serde_json::to_string(words.trim()).unwrap();
-        assert!(last.contains(quoted.trim_matches('"')), "{}: the model never read {words:?}: {last}", section.title);
+        assert!(
+            last.contains(quoted.trim_matches('"')),
+            "{}: the model never read {words:?}: {last}",
+            section.title
+        );
     }
     for check in &section.checks {
         shell(&folder, &home, check).unwrap_or_else(|error| panic!("{}: {error}", section.title));
@@ -166,10 +212,16 @@ fn play(section: &Section, way: Way) -> Vec<(String, String)> {
 /// Whether the text is what was expected, where [`ANY`] stands for anything.
 fn fits(expected: &str, found: &str) -> bool {
     let parts: Vec<_> = expected.split(ANY).collect();
-    let [first, middle @ .., last] = parts.as_slice() else { return expected == found };
-    let Some(mut rest) = found.strip_prefix(first) else { return false };
+    let [first, middle @ .., last] = parts.as_slice() else {
+        return expected == found;
+    };
+    let Some(mut rest) = found.strip_prefix(first) else {
+        return false;
+    };
     for part in middle {
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     rest.len() >= last.len() && rest.ends_with(last)
@@ -188,19 +240,32 @@ fn check(path: &Path, bless: bool) -> Vec<String> {
             let found = play(section, way);
             let title = format!("{tool}, {}, {}", section.title, way.protocol);
             if found.len() != section.results.len() {
-                wrong.push(format!("{title}: {} results, expected {}: {found:#?}", found.len(), section.results.len()));
+                wrong.push(format!(
+                    "{title}: {} results, expected {}: {found:#?}",
+                    found.len(),
+                    section.results.len()
+                ));
                 continue;
             }
             for (block, (ending, words)) in section.results.iter().zip(found) {
                 let wanted = block.info.split_whitespace().nth(1).unwrap_or("done");
-                let same = fits(block.text.trim_end_matches('\n'), words.trim_end_matches('\n'));
+                let same = fits(
+                    block.text.trim_end_matches('\n'),
+                    words.trim_end_matches('\n'),
+                );
                 if wanted == ending && same {
                     continue;
                 }
-                wrong
-                    .push(format!("{title}\n--- expected ({wanted})\n{}\n--- found ({ending})\n{words}\n", block.text));
+                wrong.push(format!(
+                    "{title}\n--- expected ({wanted})\n{}\n--- found ({ending})\n{words}\n",
+                    block.text
+                ));
                 if way == WAYS[1] {
-                    let info = if ending == "done" { "result".to_owned() } else { format!("result {ending}") };
+                    let info = if ending == "done" {
+                        "result".to_owned()
+                    } else {
+                        format!("result {ending}")
+                    };
                     changes.push((block.at.clone(), block.info.len(), info, words));
                 }
             }
@@ -220,19 +285,37 @@ fn check(path: &Path, bless: bool) -> Vec<String> {
 #[test]
 fn specs_of_tools() {
     let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let folders = ["sabir-tools/src/specs", "sabir-agent/src/control/specs"].map(|folder| crates.join(folder));
+    let folders = ["sabir-tools/src/specs", "sabir-agent/src/control/specs"]
+        .map(|folder| crates.join(folder));
     let only = std::env::var("SABIR_SPEC").unwrap_or_default();
-    let files = |folder: &PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = |folder: &PathBuf| {
+        std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
     let mut paths: Vec<PathBuf> = folders.iter().flat_map(files).collect();
-    paths.retain(|path| path.extension().is_some_and(|end| end == "md") && path.to_string_lossy().contains(&only));
+    paths.retain(|path| {
+        path.extension().is_some_and(|end| end == "md") && path.to_string_lossy().contains(&only)
+    });
     paths.sort();
     assert!(!paths.is_empty());
     let bless = std::env::var_os("SABIR_BLESS").is_some();
     let wrong: Vec<_> = std::thread::scope(|scope| {
-        let works: Vec<_> = paths.iter().map(|path| scope.spawn(move || check(path, bless))).collect();
-        works.into_iter().flat_map(|work| work.join().unwrap()).collect()
+        let works: Vec<_> = paths
+            .iter()
+            .map(|path| scope.spawn(move || check(path, bless)))
+            .collect();
+        works
+            .into_iter()
+            .flat_map(|work| work.join().unwrap())
+            .collect()
     });
-    assert!(wrong.is_empty(), "{} differ:\n\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]

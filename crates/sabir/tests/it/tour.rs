@@ -34,17 +34,34 @@ const APPROVED: [&str; 2] = ["edits", "command=sh greet.sh Ada Grace && wc -l < 
 /// Records the tour with a scripted provider. What differs from machine to machine is made equal.
 fn recorded() -> String {
     let world = World::new();
-    world.write("greet.sh", "#!/bin/sh\n# Greets the people it is given.\necho \"Hello, $1!\"\n");
+    world.write(
+        "greet.sh",
+        "#!/bin/sh\n# Greets the people it is given.\necho \"Hello, $1!\"\n",
+    );
     // Facts of the day would make every day's recording another one.
     world.configure("place = false\n");
-    let provider = world.provider(ReplyScript::new(REPLIES.map(|text| ProviderReply::text(text).in_deltas(16))));
+    let provider = world.provider(ReplyScript::new(
+        REPLIES.map(|text| ProviderReply::text(text).in_deltas(16)),
+    ));
     let tape = world.home.path().join("tour.jsonl");
     let path = tape.display().to_string();
     let approve = APPROVED.map(|rule| ["--approve", rule]);
-    let output = world.run(&provider, WAYS[2], &[&approve.concat()[..], &["--record", &path, TASK]].concat());
+    let output = world.run(
+        &provider,
+        WAYS[2],
+        &[&approve.concat()[..], &["--record", &path, TASK]].concat(),
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let folder = world.work.path().canonicalize().unwrap().display().to_string();
-    let text = std::fs::read_to_string(tape).unwrap().replace(&folder, "/tour");
+    let folder = world
+        .work
+        .path()
+        .canonicalize()
+        .unwrap()
+        .display()
+        .to_string();
+    let text = std::fs::read_to_string(tape)
+        .unwrap()
+        .replace(&folder, "/tour");
     let lines = text.lines().map(|line| {
         let mut line: Value = serde_json::from_str(line).unwrap();
         if line["kind"] == "cassette" {
@@ -66,8 +83,16 @@ fn comparable(cassette: &str) -> Vec<Value> {
             line.as_object_mut().unwrap().remove(field);
         }
         match lines.last_mut() {
-            Some(last) if last["kind"] == line["kind"] && line["text"].is_string() && last["text"].is_string() => {
-                last["text"] = json!(format!("{}{}", last["text"].as_str().unwrap(), line["text"].as_str().unwrap()));
+            Some(last)
+                if last["kind"] == line["kind"]
+                    && line["text"].is_string()
+                    && last["text"].is_string() =>
+            {
+                last["text"] = json!(format!(
+                    "{}{}",
+                    last["text"].as_str().unwrap(),
+                    line["text"].as_str().unwrap()
+                ));
             }
             _ => lines.push(line),
         }
@@ -84,7 +109,12 @@ fn the_cassette_holds_what_the_tour_asks() {
     let kept = std::fs::read_to_string(Path::new(CASSETTE)).unwrap();
     for (at, (kept, now)) in comparable(&kept).iter().zip(&comparable(&now)).enumerate() {
         let renew = "record it again with: SABIR_RENEW=1 cargo test -p sabir --test it tour";
-        assert_eq!(kept, now, "line {} of the tour's cassette is not what the tour would record: {renew}", at + 1);
+        assert_eq!(
+            kept,
+            now,
+            "line {} of the tour's cassette is not what the tour would record: {renew}",
+            at + 1
+        );
     }
     assert_eq!(comparable(&kept).len(), comparable(&now).len());
 }
@@ -92,7 +122,11 @@ fn the_cassette_holds_what_the_tour_asks() {
 #[test]
 fn it_shows_the_product_at_work() {
     let world = World::new();
-    let output = world.sabir().args(["tour", "--folder", "scratch"]).output().unwrap();
+    let output = world
+        .sabir()
+        .args(["tour", "--folder", "scratch"])
+        .output()
+        .unwrap();
     let (out, err) = (stdout(&output), stderr(&output));
     assert_eq!(code(&output), 0, "{err}");
     assert_eq!(
@@ -100,10 +134,19 @@ fn it_shows_the_product_at_work() {
         "#!/bin/sh\n# Greets the people it is given.\nfor name in \"$@\"; do\n  echo \"Hello, $name!\"\ndone\n"
     );
     assert!(err.contains("refused: read_file is not run"), "{err}");
-    assert!(err.contains("error[wrong_type]") && err.contains("^^^^^"), "{err}");
+    assert!(
+        err.contains("error[wrong_type]") && err.contains("^^^^^"),
+        "{err}"
+    );
     assert!(err.contains("unknown_argument"), "{err}");
-    assert!(err.contains("repaired in execute_command (argument_alias)"), "{err}");
+    assert!(
+        err.contains("repaired in execute_command (argument_alias)"),
+        "{err}"
+    );
     assert!(err.contains("Hello, Ada!\nHello, Grace!\n"), "{err}");
     assert!(out.contains("for name in"), "{out}");
-    assert!(!world.home.path().join(".local").exists(), "the home stays empty");
+    assert!(
+        !world.home.path().join(".local").exists(),
+        "the home stays empty"
+    );
 }

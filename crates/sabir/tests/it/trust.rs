@@ -11,9 +11,16 @@ use crate::world::{World, code, stderr, stdout};
 
 fn git(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
-    command.args(["-c", "user.name=n", "-c", "user.email=e"]).args(arguments).current_dir(folder);
+    command
+        .args(["-c", "user.name=n", "-c", "user.email=e"])
+        .args(arguments)
+        .current_dir(folder);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        stderr(&output)
+    );
 }
 
 /// A repository whose configuration runs a script of its own.
@@ -22,14 +29,22 @@ fn hostile(world: &World, name: &str) -> std::path::PathBuf {
     fs::create_dir_all(&folder).unwrap();
     git(&folder, &["init", "-q", "-b", "main"]);
     fs::write(folder.join("monitor.sh"), "#!/bin/sh\n").unwrap();
-    git(&folder, &["config", "core.fsmonitor", "./monitor.sh --fast"]);
+    git(
+        &folder,
+        &["config", "core.fsmonitor", "./monitor.sh --fast"],
+    );
     folder
 }
 
 /// What git commands get in a folder: the verdict and why.
 fn judged(world: &World, folder: &Path) -> (String, String) {
     let explain = ["policy", "explain", "--output", "json", "--", "git status"];
-    let output = world.sabir().args(explain).current_dir(folder).output().unwrap();
+    let output = world
+        .sabir()
+        .args(explain)
+        .current_dir(folder)
+        .output()
+        .unwrap();
     let value: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let text = |name: &str| value[name].as_str().unwrap().to_owned();
     (text("verdict"), text("reason"))
@@ -44,7 +59,13 @@ fn check(world: &World, folder: &Path, verdict: &str, said: &str) {
 
 #[track_caller]
 fn trust(world: &World, folder: &Path, flags: &[&str], expected: i32) -> String {
-    let output = world.sabir().arg("trust").args(flags).current_dir(folder).output().unwrap();
+    let output = world
+        .sabir()
+        .arg("trust")
+        .args(flags)
+        .current_dir(folder)
+        .output()
+        .unwrap();
     assert_eq!(code(&output), expected, "{}", stderr(&output));
     stdout(&output) + &stderr(&output)
 }
@@ -56,23 +77,47 @@ fn trust_holds_for_exactly_what_was_shown() {
     let folder = hostile(&world, "w");
     check(&world, &folder, "ask", "core.fsmonitor); `sabir trust`");
     let shown = trust(&world, &folder, &[], 2);
-    assert!(shown.contains("core.fsmonitor = `./monitor.sh --fast`"), "{shown}");
+    assert!(
+        shown.contains("core.fsmonitor = `./monitor.sh --fast`"),
+        "{shown}"
+    );
     assert!(shown.contains("file ./monitor.sh = `10 bytes`"), "{shown}");
     assert!(shown.contains("nobody can be asked here"), "{shown}");
     check(&world, &folder, "ask", "core.fsmonitor");
     trust(&world, &folder, &["--yes"], 0);
     check(&world, &folder, "allow", "");
     let file = world.home.path().join(".local/share/sabir/trust.json");
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     let listed = trust(&world, &folder, &["--list"], 0);
-    assert!(listed.contains(folder.file_name().unwrap().to_str().unwrap()), "{listed}");
+    assert!(
+        listed.contains(folder.file_name().unwrap().to_str().unwrap()),
+        "{listed}"
+    );
 
     let changes: [(&str, &dyn Fn(bool)); 5] = [
         ("file ./monitor.sh", &|on| {
-            fs::write(folder.join("monitor.sh"), if on { "evil\n" } else { "#!/bin/sh\n" }).unwrap()
+            fs::write(
+                folder.join("monitor.sh"),
+                if on { "evil\n" } else { "#!/bin/sh\n" },
+            )
+            .unwrap()
         }),
         ("core.fsmonitor", &|on| {
-            git(&folder, &["config", "core.fsmonitor", if on { "./monitor.sh" } else { "./monitor.sh --fast" }]);
+            git(
+                &folder,
+                &[
+                    "config",
+                    "core.fsmonitor",
+                    if on {
+                        "./monitor.sh"
+                    } else {
+                        "./monitor.sh --fast"
+                    },
+                ],
+            );
         }),
         ("diff.x.textconv", &|on| match on {
             true => git(&folder, &["config", "diff.x.textconv", "sh"]),
@@ -81,7 +126,11 @@ fn trust_holds_for_exactly_what_was_shown() {
         ("hooks/post-index-change", &|on| {
             fs::create_dir_all(folder.join(".git/hooks")).unwrap();
             let hook = folder.join(".git/hooks/post-index-change");
-            if on { fs::write(hook, "x").unwrap() } else { fs::remove_file(hook).unwrap() }
+            if on {
+                fs::write(hook, "x").unwrap()
+            } else {
+                fs::remove_file(hook).unwrap()
+            }
         }),
         ("core.editor", &|on| {
             fs::write(folder.join("more"), "[core]\neditor = evil\n").unwrap();
@@ -93,14 +142,22 @@ fn trust_holds_for_exactly_what_was_shown() {
     ];
     for (thing, change) in changes {
         change(true);
-        check(&world, &folder, "ask", &format!("has changed since you trusted it ({thing}"));
+        check(
+            &world,
+            &folder,
+            "ask",
+            &format!("has changed since you trusted it ({thing}"),
+        );
         change(false);
         check(&world, &folder, "allow", "");
     }
     git(&folder, &["config", "core.fsmonitor", "sh -c evil"]);
     // CFG-035: what is new is marked.
     let shown = trust(&world, &folder, &["--yes"], 0);
-    assert!(shown.contains("core.fsmonitor = `sh -c evil` (changed since you trusted it)"), "{shown}");
+    assert!(
+        shown.contains("core.fsmonitor = `sh -c evil` (changed since you trusted it)"),
+        "{shown}"
+    );
     assert!(shown.contains("file ./monitor.sh is gone"), "{shown}");
     check(&world, &folder, "allow", "");
     trust(&world, &folder, &["--revoke"], 0);
@@ -121,9 +178,25 @@ fn a_repository_in_another_needs_its_own() {
     trust(&world, &inner, &["--yes"], 0);
     check(&world, &inner, "allow", "");
     // As a submodule its configuration belongs to what git follows outside.
-    git(&inner, &["-c", "core.fsmonitor=false", "commit", "-q", "--allow-empty", "-m", "x"]);
+    git(
+        &inner,
+        &[
+            "-c",
+            "core.fsmonitor=false",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "x",
+        ],
+    );
     git(&folder, &["-c", "core.fsmonitor=false", "add", "sub"]);
-    check(&world, &folder, "ask", "has changed since you trusted it (sub/.git: core.fsmonitor");
+    check(
+        &world,
+        &folder,
+        "ask",
+        "has changed since you trusted it (sub/.git: core.fsmonitor",
+    );
 }
 
 #[test]
@@ -135,10 +208,23 @@ fn what_was_tampered_with_trusts_nothing() {
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, "{").unwrap();
     let explain = ["policy", "explain", "--", "git status"];
-    let output = world.sabir().args(explain).current_dir(&folder).output().unwrap();
+    let output = world
+        .sabir()
+        .args(explain)
+        .current_dir(&folder)
+        .output()
+        .unwrap();
     assert!(stdout(&output).starts_with("ask"), "{}", stdout(&output));
-    assert!(stderr(&output).contains("no repository is trusted"), "{}", stderr(&output));
-    fs::write(&file, text.replacen("\"core.fsmonitor\": \"", "\"core.fsmonitor\": \"0", 1)).unwrap();
+    assert!(
+        stderr(&output).contains("no repository is trusted"),
+        "{}",
+        stderr(&output)
+    );
+    fs::write(
+        &file,
+        text.replacen("\"core.fsmonitor\": \"", "\"core.fsmonitor\": \"0", 1),
+    )
+    .unwrap();
     check(&world, &folder, "ask", "");
     // A trust in the workspace is none.
     fs::create_dir(folder.join(".sabir")).unwrap();

@@ -13,10 +13,25 @@ const DESTROYS: &str = "rm -rf .git src && echo gone > gone.txt";
 /// Writes, edits, and a command that destroys half of a repository.
 fn turns() -> Vec<Turn> {
     vec![
-        turn("", vec![("write_to_file", json!({"path": "new/a.txt", "content": "one\n"}))]),
+        turn(
+            "",
+            vec![(
+                "write_to_file",
+                json!({"path": "new/a.txt", "content": "one\n"}),
+            )],
+        ),
         turn("", vec![("read_file", json!({"path": "kept.txt"}))]),
-        turn("", vec![("execute_command", json!({"command": "cat kept.txt"}))]),
-        turn("", vec![("write_to_file", json!({"path": "kept.txt", "content": "mine\nand the model's\n"}))]),
+        turn(
+            "",
+            vec![("execute_command", json!({"command": "cat kept.txt"}))],
+        ),
+        turn(
+            "",
+            vec![(
+                "write_to_file",
+                json!({"path": "kept.txt", "content": "mine\nand the model's\n"}),
+            )],
+        ),
         turn("", vec![("execute_command", json!({"command": DESTROYS}))]),
         turn("", vec![("attempt_completion", json!({"result": "done"}))]),
     ]
@@ -26,9 +41,17 @@ fn repository(world: &World) {
     world.write("kept.txt", "mine\n");
     std::fs::create_dir(world.work.path().join("src")).unwrap();
     world.write("src/main.rs", "fn main() {}\n");
-    std::fs::set_permissions(world.work.path().join("src/main.rs"), PermissionsExt::from_mode(0o750)).unwrap();
+    std::fs::set_permissions(
+        world.work.path().join("src/main.rs"),
+        PermissionsExt::from_mode(0o750),
+    )
+    .unwrap();
     let script = "git init -q . && git add . && git -c user.name=ada -c user.email=ada@example.org commit -qm first";
-    let output = std::process::Command::new("sh").args(["-c", script]).current_dir(world.work.path()).output().unwrap();
+    let output = std::process::Command::new("sh")
+        .args(["-c", script])
+        .current_dir(world.work.path())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
@@ -52,7 +75,13 @@ fn sabir(world: &World, arguments: &[&str]) -> Output {
 #[track_caller]
 fn done(world: &World, arguments: &[&str]) -> String {
     let output = sabir(world, arguments);
-    assert_eq!(code(&output), 0, "{arguments:?}: {}{}", stdout(&output), stderr(&output));
+    assert_eq!(
+        code(&output),
+        0,
+        "{arguments:?}: {}{}",
+        stdout(&output),
+        stderr(&output)
+    );
     stdout(&output)
 }
 
@@ -64,7 +93,11 @@ fn tree(folder: &Path) -> Vec<(String, u32, Vec<u8>)> {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-            let content = if path.is_dir() { Vec::new() } else { std::fs::read(&path).unwrap() };
+            let content = if path.is_dir() {
+                Vec::new()
+            } else {
+                std::fs::read(&path).unwrap()
+            };
             if path.is_dir() {
                 left.push(path.clone());
             }
@@ -90,9 +123,11 @@ fn a_task_is_gone_back_on_call_by_call() {
     assert_eq!(list, expected, "the call that only read is not counted");
 
     let diff = done(&world, &["diff", "2"]);
-    for part in
-        ["--- a/kept.txt\n+++ b/kept.txt\n@@ -1 +1,2 @@\n mine\n+and the model's\n", "+++ b/gone.txt", "-fn main() {}"]
-    {
+    for part in [
+        "--- a/kept.txt\n+++ b/kept.txt\n@@ -1 +1,2 @@\n mine\n+and the model's\n",
+        "+++ b/gone.txt",
+        "-fn main() {}",
+    ] {
         assert!(diff.contains(part), "{part}\n{diff}");
     }
     assert!(!diff.contains("a.txt\n+one"), "{diff}");
@@ -101,7 +136,9 @@ fn a_task_is_gone_back_on_call_by_call() {
     // Without a terminal it is only shown.
     let output = sabir(&world, &["undo"]);
     assert_eq!(code(&output), 0);
-    assert!(stdout(&output).starts_with(&format!("Before call 3 of task {task} (execute_command: rm -rf .git src")));
+    assert!(stdout(&output).starts_with(&format!(
+        "Before call 3 of task {task} (execute_command: rm -rf .git src"
+    )));
     assert!(
         stdout(&output).contains("  bring back   src/main.rs\n")
             && stdout(&output).contains("  delete       gone.txt\n")
@@ -111,7 +148,11 @@ fn a_task_is_gone_back_on_call_by_call() {
 
     let output = sabir(&world, &["undo", "--yes"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(stderr(&output).contains("paths restored. To go back on that: sabir restore @4\n"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("paths restored. To go back on that: sabir restore @4\n"),
+        "{}",
+        stderr(&output)
+    );
     let status = std::process::Command::new("git")
         .args(["--no-optional-locks", "status", "--porcelain"])
         .current_dir(world.work.path())
@@ -122,8 +163,14 @@ fn a_task_is_gone_back_on_call_by_call() {
     assert!(!world.work.path().join("new").exists());
     let output = sabir(&world, &["undo"]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("has no changing call left to undo"), "{}", stderr(&output));
-    assert!(done(&world, &["checkpoints"]).contains("   1  write_to_file: new/a.txt  (gone back on)\n"));
+    assert!(
+        stderr(&output).contains("has no changing call left to undo"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        done(&world, &["checkpoints"]).contains("   1  write_to_file: new/a.txt  (gone back on)\n")
+    );
 
     // And forth again: before the first undo.
     done(&world, &["restore", "@4", "--yes"]);
@@ -140,7 +187,15 @@ fn everything_comes_back_byte_for_byte() {
     let before = tree(world.work.path());
     let provider = world.plays(way, &turns());
     let line = format!("command={DESTROYS}");
-    let usual = ["--sandbox", "off", "--approve", "all", "--approve", &line, "go"];
+    let usual = [
+        "--sandbox",
+        "off",
+        "--approve",
+        "all",
+        "--approve",
+        &line,
+        "go",
+    ];
     assert_eq!(code(&world.run(&provider, way, &usual)), 0);
     assert_ne!(before, tree(world.work.path()));
     done(&world, &["undo", "3", "--yes"]);
@@ -164,7 +219,10 @@ fn what_the_user_changed_is_left_alone() {
     done(&world, &["restore", "@3", "gone.txt", "--yes", "--force"]);
     assert!(!world.work.path().join("gone.txt").exists());
     let number = told["restored"]["number"].as_u64().unwrap() + 1;
-    done(&world, &["restore", &format!("@{number}"), "gone.txt", "--yes"]);
+    done(
+        &world,
+        &["restore", &format!("@{number}"), "gone.txt", "--yes"],
+    );
     assert_eq!(world.read("gone.txt"), "my own words\n");
 }
 
@@ -173,11 +231,20 @@ fn what_the_user_changed_is_left_alone() {
 fn a_long_preview_ends_with_what_is_left_alone() {
     let (world, way) = (World::new(), WAYS[1]);
     let turns = vec![
-        turn("", vec![("execute_command", json!({"command": "for i in $(seq 101 250); do echo task > f$i; done"}))]),
+        turn(
+            "",
+            vec![(
+                "execute_command",
+                json!({"command": "for i in $(seq 101 250); do echo task > f$i; done"}),
+            )],
+        ),
         turn("", vec![("attempt_completion", json!({"result": "done"}))]),
     ];
     let provider = world.plays(way, &turns);
-    assert_eq!(code(&world.run(&provider, way, &["--approve", "all", "go"])), 0);
+    assert_eq!(
+        code(&world.run(&provider, way, &["--approve", "all", "go"])),
+        0
+    );
     world.write("f250", "my own words\n");
     let shown = done(&world, &["undo"]);
     let lines: Vec<_> = shown.lines().skip(100).collect();
@@ -199,25 +266,50 @@ fn messages_say_what_to_do() {
     let elsewhere = other.path().to_str().unwrap();
     let check = |arguments: &[&str], expected: &str| {
         let output = sabir(&world, arguments);
-        assert_eq!((code(&output), stdout(&output).as_str()), (2, ""), "{arguments:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(
+            (code(&output), stdout(&output).as_str()),
+            (2, ""),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(expected),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
     };
     check(&["undo", "nonesuch"], "there is no task `nonesuch`");
-    check(&["undo", "-C", elsewhere], "no task has changed anything in it; if the folder was moved");
-    check(&["undo", &task, "-C", elsewhere], "give that folder with -C");
+    check(
+        &["undo", "-C", elsewhere],
+        "no task has changed anything in it; if the folder was moved",
+    );
+    check(
+        &["undo", &task, "-C", elsewhere],
+        "give that folder with -C",
+    );
     check(&["undo", "-C", "/nonexistent"], "does not exist");
     check(&["undo", "9"], "or not so many");
     check(&["undo", "0"], "give 1 or more");
     check(&["restore", "3"], "write TASK@N");
-    check(&["restore", "@77"], "has no changing call 77; its last one is 3");
+    check(
+        &["restore", "@77"],
+        "has no changing call 77; its last one is 3",
+    );
     check(&["restore", "@3", "../x"], "outside the workspace");
-    check(&["restore", "@3", "nothing"], "is in no checkpoint since that call");
+    check(
+        &["restore", "@3", "nothing"],
+        "is in no checkpoint since that call",
+    );
 }
 
 #[test]
 fn checkpoints_can_be_off_and_cannot_fail_unseen() {
     let (world, output) = played(&["--no-checkpoints"]);
-    assert!(stderr(&output).contains("checkpoints are off: `sabir undo` cannot go back"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("checkpoints are off: `sabir undo` cannot go back"),
+        "{}",
+        stderr(&output)
+    );
     let data = world.home.path().join(".local/share/sabir");
     assert!(!data.join("checkpoints").exists());
 
@@ -225,16 +317,38 @@ fn checkpoints_can_be_off_and_cannot_fail_unseen() {
     let config = world.home.path().join("config.toml");
     std::fs::write(&config, "checkpoints_mib = 3\n").unwrap();
     let provider = world.plays(way, &turns());
-    let output = world.run(&provider, way, &["--approve", "all", "--config", config.to_str().unwrap(), "go"]);
+    let output = world.run(
+        &provider,
+        way,
+        &[
+            "--approve",
+            "all",
+            "--config",
+            config.to_str().unwrap(),
+            "go",
+        ],
+    );
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("give at least 16"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("give at least 16"),
+        "{}",
+        stderr(&output)
+    );
 
     // Where no checkpoint can be taken, the call does not run.
     std::fs::write(data.join("checkpoints"), "a file in the way\n").unwrap();
     std::fs::write(&config, "checkpoints = true\n").unwrap();
     world.write("kept.txt", "mine\n");
     let provider = world.plays(way, &turns());
-    let arguments = ["--approve", "all", "--config", config.to_str().unwrap(), "--output", "events", "go"];
+    let arguments = [
+        "--approve",
+        "all",
+        "--config",
+        config.to_str().unwrap(),
+        "--output",
+        "events",
+        "go",
+    ];
     let output = world.run(&provider, way, &arguments);
     assert!(
         stdout(&output).contains("Nothing was done: no checkpoint could be taken before the call"),
@@ -242,5 +356,8 @@ fn checkpoints_can_be_off_and_cannot_fail_unseen() {
         stdout(&output)
     );
     assert_eq!(world.read("kept.txt"), "mine\n");
-    assert_eq!(std::fs::metadata(data).unwrap().permissions().mode() & 0o077, 0);
+    assert_eq!(
+        std::fs::metadata(data).unwrap().permissions().mode() & 0o077,
+        0
+    );
 }

@@ -9,7 +9,13 @@ use crate::world::{Turn, WAYS, Way, World, code, events, names, stderr, turn};
 /// Reads, writes, edits, runs a command, completes. The values tempt every spelling.
 pub(crate) fn task() -> Vec<Turn> {
     vec![
-        turn("I look first.", vec![("read_file", json!({"path": "a.txt"})), ("list_files", json!({"path": "."}))]),
+        turn(
+            "I look first.",
+            vec![
+                ("read_file", json!({"path": "a.txt"})),
+                ("list_files", json!({"path": "."})),
+            ],
+        ),
         turn(
             "I write.",
             vec![(
@@ -24,8 +30,20 @@ pub(crate) fn task() -> Vec<Turn> {
                 json!({"path": "a.txt", "diff": "------- SEARCH\ntwo\n=======\n2 <b>\n+++++++ REPLACE"}),
             )],
         ),
-        turn("I run.", vec![("execute_command", json!({"command": "wc -c < sub/b.html && echo done > c.txt"}))]),
-        turn("", vec![("attempt_completion", json!({"result": "It is <done> & dusted."}))]),
+        turn(
+            "I run.",
+            vec![(
+                "execute_command",
+                json!({"command": "wc -c < sub/b.html && echo done > c.txt"}),
+            )],
+        ),
+        turn(
+            "",
+            vec![(
+                "attempt_completion",
+                json!({"result": "It is <done> & dusted."}),
+            )],
+        ),
     ]
 }
 
@@ -33,7 +51,11 @@ fn play(way: Way) -> (World, ScriptedProvider, Vec<Value>) {
     let world = World::new();
     world.write("a.txt", "one\ntwo\nthree\n");
     let provider = world.plays(way, &task());
-    let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "do it"]);
+    let output = world.run(
+        &provider,
+        way,
+        &["--approve", "all", "--output", "events", "do it"],
+    );
     assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
     let events = events(&output);
     (world, provider, events)
@@ -41,11 +63,31 @@ fn play(way: Way) -> (World, ScriptedProvider, Vec<Value>) {
 
 /// Records and merged text, without what must differ: the task's name, its folder, model, protocol, dialect and positions.
 fn comparable(events: Vec<Value>, world: &World) -> Vec<Value> {
-    let folder = world.work.path().canonicalize().unwrap().display().to_string();
-    let kinds = ["started", "said", "answered", "judged", "running", "result", "ended"];
+    let folder = world
+        .work
+        .path()
+        .canonicalize()
+        .unwrap()
+        .display()
+        .to_string();
+    let kinds = [
+        "started", "said", "answered", "judged", "running", "result", "ended",
+    ];
     let mut kept = Vec::new();
-    for mut event in events.into_iter().filter(|event| kinds.contains(&event["kind"].as_str().unwrap())) {
-        for key in ["task", "model", "protocol", "workspace", "usage", "estimate", "cost", "stop"] {
+    for mut event in events
+        .into_iter()
+        .filter(|event| kinds.contains(&event["kind"].as_str().unwrap()))
+    {
+        for key in [
+            "task",
+            "model",
+            "protocol",
+            "workspace",
+            "usage",
+            "estimate",
+            "cost",
+            "stop",
+        ] {
             event.as_object_mut().unwrap().remove(key);
         }
         for part in event["parts"].as_array_mut().into_iter().flatten() {
@@ -68,12 +110,31 @@ fn the_same_task_in_four_ways() {
     for way in WAYS {
         let (world, provider, events) = play(way);
         assert_eq!(world.read("a.txt"), "one\n2 <b>\nthree\n", "{way:?}");
-        assert_eq!(world.read("sub/b.html"), "<p>1 &lt; 2 && \"x\" </content></p>\n\tGrüße 🌍\n\n", "{way:?}");
+        assert_eq!(
+            world.read("sub/b.html"),
+            "<p>1 &lt; 2 && \"x\" </content></p>\n\tGrüße 🌍\n\n",
+            "{way:?}"
+        );
         assert_eq!(world.read("c.txt"), "done\n", "{way:?}");
-        assert_eq!(names(world.work.path()), ["a.txt", "c.txt", "sub"], "{way:?}");
-        let calls = events.iter().flat_map(|event| event["parts"].as_array().cloned().unwrap_or_default());
-        let dialect = if way.protocol == "native" { Value::Null } else { json!(way.protocol) };
-        assert!(calls.filter(|part| part["type"] == "call").all(|call| call["dialect"] == dialect), "{way:?}");
+        assert_eq!(
+            names(world.work.path()),
+            ["a.txt", "c.txt", "sub"],
+            "{way:?}"
+        );
+        let calls = events
+            .iter()
+            .flat_map(|event| event["parts"].as_array().cloned().unwrap_or_default());
+        let dialect = if way.protocol == "native" {
+            Value::Null
+        } else {
+            json!(way.protocol)
+        };
+        assert!(
+            calls
+                .filter(|part| part["type"] == "call")
+                .all(|call| call["dialect"] == dialect),
+            "{way:?}"
+        );
         let mut events = comparable(events, &world);
         // Warnings of a spelling, such as a closing tag inside a value, belong to the spelling.
         for event in &mut events {
@@ -82,7 +143,9 @@ fn the_same_task_in_four_ways() {
             }
         }
         // Calls that only read are carried out at once, and their results come as they are done.
-        for results in events.chunk_by_mut(|one, other| one["kind"] == "result" && other["kind"] == "result") {
+        for results in
+            events.chunk_by_mut(|one, other| one["kind"] == "result" && other["kind"] == "result")
+        {
             results.sort_by_key(|result| result["id"].to_string());
         }
         match &first {
@@ -97,14 +160,27 @@ fn the_same_task_in_four_ways() {
 fn check_requests(provider: &ScriptedProvider, way: Way) {
     let requests = provider.received_requests();
     assert_eq!(requests.len(), 5, "{way:?}");
-    assert!(requests.iter().all(|request| request.connection == 0), "one connection serves the task");
-    let bodies: Vec<_> = requests.iter().map(|request| request.body.to_string()).collect();
+    assert!(
+        requests.iter().all(|request| request.connection == 0),
+        "one connection serves the task"
+    );
+    let bodies: Vec<_> = requests
+        .iter()
+        .map(|request| request.body.to_string())
+        .collect();
     let native = way.protocol == "native";
     for (at, request) in requests.iter().enumerate() {
         let body = &request.body;
-        let tools = body.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
+        let tools = body
+            .get("tools")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         assert_eq!(tools, if native { 13 } else { 0 }, "{way:?}");
-        let system = if way.wire == sabir_wire::Wire::Anthropic { &body["system"] } else { &body["messages"][0] };
+        let system = if way.wire == sabir_wire::Wire::Anthropic {
+            &body["system"]
+        } else {
+            &body["messages"][0]
+        };
         let taught = system.to_string().contains("You act by calling tools");
         assert_eq!(taught, !native, "{way:?}: {system}");
         let ids = ["call_1_0", "call_1_1", "call_2_0", "call_3_0", "call_4_0"];
@@ -112,13 +188,31 @@ fn check_requests(provider: &ScriptedProvider, way: Way) {
             let turns = [1, 1, 2, 3, 4];
             let seen = bodies[at].matches(&format!("\"{id}\"")).count();
             let expected = if native && at >= turns[number] { 2 } else { 0 };
-            assert_eq!(seen, expected, "{way:?}, request {at}: {id} in call and result");
+            assert_eq!(
+                seen, expected,
+                "{way:?}, request {at}: {id} in call and result"
+            );
         }
         if !native && at > 0 {
-            assert!(bodies[at].contains("[read_file]"), "{way:?}: results are told by tool");
-            let spelled = if way.protocol == "cline" { "<read_file>" } else { "<invoke name=" };
-            assert!(body["messages"].to_string().contains(&spelled.replace('"', "\\\"")), "{way:?}");
+            assert!(
+                bodies[at].contains("[read_file]"),
+                "{way:?}: results are told by tool"
+            );
+            let spelled = if way.protocol == "cline" {
+                "<read_file>"
+            } else {
+                "<invoke name="
+            };
+            assert!(
+                body["messages"]
+                    .to_string()
+                    .contains(&spelled.replace('"', "\\\"")),
+                "{way:?}"
+            );
         }
     }
-    assert!(!bodies.iter().any(|body| body.contains("sk-secret")), "keys stay in headers");
+    assert!(
+        !bodies.iter().any(|body| body.contains("sk-secret")),
+        "keys stay in headers"
+    );
 }

@@ -13,7 +13,8 @@ fn encoded(world: &World, arguments: &[&str], input: &Value) -> Value {
 }
 
 fn request() -> Value {
-    let call = json!({"type": "call", "id": "c1", "name": "read_file", "arguments": {"path": "a.rs"}});
+    let call =
+        json!({"type": "call", "id": "c1", "name": "read_file", "arguments": {"path": "a.rs"}});
     let images = json!([{"media_type": "image/png", "data": "iVBORw0KGgo="}]);
     let result = json!({
         "type": "result", "id": "c1", "name": "read_file", "ending": "done", "content": "fn a() {}", "images": images,
@@ -40,27 +41,73 @@ fn every_wire_writes_the_same_history() {
             "{out}"
         );
         let body = out["body"].to_string();
-        for words in ["read_file", "a.rs", "fn a() {}", "Read a.rs.", "iVBORw0KGgo="] {
+        for words in [
+            "read_file",
+            "a.rs",
+            "fn a() {}",
+            "Read a.rs.",
+            "iVBORw0KGgo=",
+        ] {
             assert!(body.contains(words), "{wire}: no {words} in {body}");
         }
         // What one wire wrote, another reads.
-        let again = encoded(&world, &["--wire", "anthropic", "--from", wire.name()], &out["body"]);
-        assert_eq!(again["body"]["messages"][1]["content"][0]["input"], json!({"path": "a.rs"}), "{wire}: {again}");
-        assert!(again["body"].to_string().contains("iVBORw0KGgo="), "{wire}: {again}");
+        let again = encoded(
+            &world,
+            &["--wire", "anthropic", "--from", wire.name()],
+            &out["body"],
+        );
+        assert_eq!(
+            again["body"]["messages"][1]["content"][0]["input"],
+            json!({"path": "a.rs"}),
+            "{wire}: {again}"
+        );
+        assert!(
+            again["body"].to_string().contains("iVBORw0KGgo="),
+            "{wire}: {again}"
+        );
     }
 }
 
 #[test]
 fn a_prompted_request_has_words_instead_of_tools() {
     let world = World::new();
-    let out = encoded(&world, &["--wire", "openai-chat", "--protocol", "cline", "--model", "other"], &request());
+    let out = encoded(
+        &world,
+        &[
+            "--wire",
+            "openai-chat",
+            "--protocol",
+            "cline",
+            "--model",
+            "other",
+        ],
+        &request(),
+    );
     let body = &out["body"];
     assert_eq!((&body["model"], body.get("tools")), (&json!("other"), None));
-    assert!(body["messages"][0]["content"].as_str().unwrap().contains("<read_file>"), "{body}");
-    assert!(body["messages"][2]["content"].as_str().unwrap().contains("<path>a.rs</path>"), "{body}");
+    assert!(
+        body["messages"][0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("<read_file>"),
+        "{body}"
+    );
+    assert!(
+        body["messages"][2]["content"]
+            .as_str()
+            .unwrap()
+            .contains("<path>a.rs</path>"),
+        "{body}"
+    );
     let shown = &body["messages"][3]["content"];
-    assert!(shown[0]["text"].as_str().unwrap().contains("fn a() {}"), "{body}");
-    assert_eq!(shown[1]["image_url"]["url"], "data:image/png;base64,iVBORw0KGgo=", "{body}");
+    assert!(
+        shown[0]["text"].as_str().unwrap().contains("fn a() {}"),
+        "{body}"
+    );
+    assert_eq!(
+        shown[1]["image_url"]["url"], "data:image/png;base64,iVBORw0KGgo=",
+        "{body}"
+    );
 }
 
 #[test]
@@ -74,18 +121,49 @@ fn what_is_no_request_is_told() {
             assert!(error.contains(word), "no {word} in {error}");
         }
     };
-    check(&["--wire", "smoke"], "{}", &["`smoke`", "anthropic", "openai-chat"]);
-    check(&["--wire", "anthropic"], "{\"messages\": [], \"color\": 1}", &["color", "line 1"]);
+    check(
+        &["--wire", "smoke"],
+        "{}",
+        &["`smoke`", "anthropic", "openai-chat"],
+    );
+    check(
+        &["--wire", "anthropic"],
+        "{\"messages\": [], \"color\": 1}",
+        &["color", "line 1"],
+    );
     check(&["--wire", "anthropic"], "", &["standard input"]);
-    let misplaced = |role: &str, part: Value| json!({"messages": [{"role": role, "parts": [part]}]}).to_string();
+    let misplaced = |role: &str, part: Value| {
+        json!({"messages": [{"role": role, "parts": [part]}]}).to_string()
+    };
     let image = json!({"type": "image", "media_type": "image/png", "data": "AA"});
-    let result = json!({"type": "result", "id": "c", "name": "f", "ending": "done", "content": "x"});
+    let result =
+        json!({"type": "result", "id": "c", "name": "f", "ending": "done", "content": "x"});
     let call = json!({"type": "call", "id": "c", "name": "f", "arguments": {}});
-    check(&["--wire", "gemini"], &misplaced("assistant", image), &["messages[0].parts[0]", "an image", "user"]);
-    check(&["--wire", "openai-chat"], &misplaced("assistant", result), &["a result", "user"]);
-    check(&["--wire", "ollama"], &misplaced("user", call), &["a call", "assistant"]);
-    check(&["--wire", "ollama"], &misplaced("user", json!({"type": "thought", "text": "x"})), &["a thought"]);
-    check(&["--wire", "anthropic", "--protocol", "clyne"], "{\"messages\": []}", &["`clyne`", "cline"]);
+    check(
+        &["--wire", "gemini"],
+        &misplaced("assistant", image),
+        &["messages[0].parts[0]", "an image", "user"],
+    );
+    check(
+        &["--wire", "openai-chat"],
+        &misplaced("assistant", result),
+        &["a result", "user"],
+    );
+    check(
+        &["--wire", "ollama"],
+        &misplaced("user", call),
+        &["a call", "assistant"],
+    );
+    check(
+        &["--wire", "ollama"],
+        &misplaced("user", json!({"type": "thought", "text": "x"})),
+        &["a thought"],
+    );
+    check(
+        &["--wire", "anthropic", "--protocol", "clyne"],
+        "{\"messages\": []}",
+        &["`clyne`", "cline"],
+    );
     check(
         &["--wire", "anthropic", "--from", "openai-chat"],
         "{\"messages\": [{\"role\": \"x\"}]}",
@@ -97,20 +175,55 @@ fn what_is_no_request_is_told() {
 fn what_a_wire_cannot_say_is_noted_or_refused() {
     let world = World::new();
     let check = |arguments: &[&str], members: &Value, code: i32, words: &[&str]| {
-        let mut body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
-        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        let output = world.piped(&[&["wire", "encode", "--from", "anthropic"], arguments].concat(), &body.to_string());
+        let mut body =
+            json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut()
+            .unwrap()
+            .extend(members.as_object().unwrap().clone());
+        let output = world.piped(
+            &[&["wire", "encode", "--from", "anthropic"], arguments].concat(),
+            &body.to_string(),
+        );
         let error = crate::world::stderr(&output);
         assert_eq!(crate::world::code(&output), code, "{error}");
-        assert!(words.iter().all(|word| error.contains(word)), "{words:?} in {error}");
+        assert!(
+            words.iter().all(|word| error.contains(word)),
+            "{words:?} in {error}"
+        );
     };
     let odd = json!({"top_k": 5, "context_management": {"edits": [1]}});
-    check(&["--wire", "openai-chat"], &odd, 0, &["note: top_k: openai-chat", "note: context_management: left out"]);
-    check(&["--wire", "gemini"], &json!({"container": "c"}), 2, &["standard input", "container", "nothing is kept"]);
+    check(
+        &["--wire", "openai-chat"],
+        &odd,
+        0,
+        &[
+            "note: top_k: openai-chat",
+            "note: context_management: left out",
+        ],
+    );
+    check(
+        &["--wire", "gemini"],
+        &json!({"container": "c"}),
+        2,
+        &["standard input", "container", "nothing is kept"],
+    );
     let search = json!({"type": "web_search_20250305", "name": "web_search"});
     let tool = json!({"name": "f", "input_schema": {"type": "object"}});
-    for arguments in [&["--wire", "openai-chat"][..], &["--wire", "anthropic", "--protocol", "cline"]] {
-        check(arguments, &json!({"tools": [search, tool]}), 0, &["note: tools: left out: `web_search_20250305`"]);
-        check(arguments, &json!({"tools": [search]}), 2, &["no other tool is asked for"]);
+    for arguments in [
+        &["--wire", "openai-chat"][..],
+        &["--wire", "anthropic", "--protocol", "cline"],
+    ] {
+        check(
+            arguments,
+            &json!({"tools": [search, tool]}),
+            0,
+            &["note: tools: left out: `web_search_20250305`"],
+        );
+        check(
+            arguments,
+            &json!({"tools": [search]}),
+            2,
+            &["no other tool is asked for"],
+        );
     }
 }

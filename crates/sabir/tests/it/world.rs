@@ -29,10 +29,22 @@ pub(crate) struct Way {
 
 /// The four ways of one task.
 pub(crate) const WAYS: [Way; 4] = [
-    Way { wire: Wire::Anthropic, protocol: "native" },
-    Way { wire: Wire::OpenAiChat, protocol: "native" },
-    Way { wire: Wire::OpenAiChat, protocol: "cline" },
-    Way { wire: Wire::OpenAiChat, protocol: "invoke" },
+    Way {
+        wire: Wire::Anthropic,
+        protocol: "native",
+    },
+    Way {
+        wire: Wire::OpenAiChat,
+        protocol: "native",
+    },
+    Way {
+        wire: Wire::OpenAiChat,
+        protocol: "cline",
+    },
+    Way {
+        wire: Wire::OpenAiChat,
+        protocol: "invoke",
+    },
 ];
 
 /// What a model does in one turn: words, then calls.
@@ -59,58 +71,104 @@ impl Way {
     pub(crate) fn reply(self, turn: &Turn, number: usize) -> ProviderReply {
         let Some(dialect) = DialectSet::built_in().find(self.protocol) else {
             let calls = turn.calls.iter().enumerate();
-            return calls.fold(ProviderReply::text(turn.words), |reply, (index, (name, arguments))| {
-                reply.with_call(&format!("call_{number}_{index}"), name, arguments.clone())
-            });
+            return calls.fold(
+                ProviderReply::text(turn.words),
+                |reply, (index, (name, arguments))| {
+                    reply.with_call(&format!("call_{number}_{index}"), name, arguments.clone())
+                },
+            );
         };
-        let calls: Vec<_> = turn.calls.iter().map(|(name, arguments)| call(name, arguments)).collect();
-        let text = if calls.is_empty() { String::new() } else { dialect.render_calls(&calls, &offered()) };
+        let calls: Vec<_> = turn
+            .calls
+            .iter()
+            .map(|(name, arguments)| call(name, arguments))
+            .collect();
+        let text = if calls.is_empty() {
+            String::new()
+        } else {
+            dialect.render_calls(&calls, &offered())
+        };
         ProviderReply::text(format!("{}\n\n{text}", turn.words))
     }
 }
 
 /// The built-in tools, as the binary knows them.
 fn offered() -> ToolSet {
-    let specs = sabir_tools::builtin_specs().into_iter().chain(sabir_agent::control::control_specs()).collect();
-    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::mode_dependent_specs()).collect();
+    let specs = sabir_tools::builtin_specs()
+        .into_iter()
+        .chain(sabir_agent::control::control_specs())
+        .collect();
+    let more = sabir_tools::unoffered_specs()
+        .into_iter()
+        .chain(sabir_agent::control::mode_dependent_specs())
+        .collect();
     ToolSet::with_unoffered(specs, more).unwrap()
 }
 
 fn call(name: &str, arguments: &Value) -> Call {
     let arguments = arguments.as_object().cloned().unwrap_or_else(Map::new);
-    Call { id: CallId::new("x"), name: name.to_owned(), arguments, dialect: None }
+    Call {
+        id: CallId::new("x"),
+        name: name.to_owned(),
+        arguments,
+        dialect: None,
+    }
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let [home, work] = [(); 2].map(|()| TempDir::new_in(sabir_testkit::find_temp_base()).unwrap());
-        Self { home, work, runtime }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let [home, work] =
+            [(); 2].map(|()| TempDir::new_in(sabir_testkit::find_temp_base()).unwrap());
+        Self {
+            home,
+            work,
+            runtime,
+        }
     }
 
     pub(crate) fn provider(&self, script: ReplyScript) -> ScriptedProvider {
-        self.runtime.block_on(ScriptedProvider::start(script)).unwrap()
+        self.runtime
+            .block_on(ScriptedProvider::start(script))
+            .unwrap()
     }
 
     /// A provider that plays these turns in this way, whatever is asked.
     pub(crate) fn plays(&self, way: Way, turns: &[Turn]) -> ScriptedProvider {
         self.provider(ReplyScript::new(
-            turns.iter().enumerate().map(|(at, turn)| way.reply(turn, at + 1)).collect::<Vec<_>>(),
+            turns
+                .iter()
+                .enumerate()
+                .map(|(at, turn)| way.reply(turn, at + 1))
+                .collect::<Vec<_>>(),
         ))
     }
 
     /// The binary, with an environment of its own.
     pub(crate) fn sabir(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sabir"));
-        command.env_clear().env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap());
-        command.current_dir(self.work.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .env_clear()
+            .env("HOME", self.home.path())
+            .env("PATH", std::env::var_os("PATH").unwrap());
+        command
+            .current_dir(self.work.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
     /// The binary, with that provider behind both conventional addresses.
     pub(crate) fn sabir_with(&self, provider: &ScriptedProvider) -> Command {
         let mut command = self.sabir();
-        command.env("OPENAI_BASE_URL", provider.base_url(Wire::OpenAiChat)).env("OPENAI_API_KEY", "sk-secret-test");
+        command
+            .env("OPENAI_BASE_URL", provider.base_url(Wire::OpenAiChat))
+            .env("OPENAI_API_KEY", "sk-secret-test");
         command
             .env("ANTHROPIC_BASE_URL", provider.base_url(Wire::Anthropic))
             .env("ANTHROPIC_API_KEY", "sk-secret-test");
@@ -120,13 +178,20 @@ impl World {
     /// `sabir run` in this way.
     pub(crate) fn run(&self, provider: &ScriptedProvider, way: Way, arguments: &[&str]) -> Output {
         let mut command = self.sabir_with(provider);
-        command.args(["run", "--model", way.model(), "--protocol", way.protocol]).args(arguments);
+        command
+            .args(["run", "--model", way.model(), "--protocol", way.protocol])
+            .args(arguments);
         command.output().unwrap()
     }
 
     /// Runs the binary with this text on its standard input.
     pub(crate) fn piped(&self, arguments: &[&str], input: &str) -> Output {
-        let mut child = self.sabir().args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = self
+            .sabir()
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
         // A command that refuses its arguments does not read.
         _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
@@ -156,7 +221,9 @@ impl World {
     /// The only task in the home.
     pub(crate) fn only_task(&self) -> String {
         let folder = self.home.path().join(".local/share/sabir/tasks");
-        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let names: Vec<_> = names.filter(|name| name.ends_with(".journal")).collect();
         assert_eq!(names.len(), 1, "{names:?}");
         names[0].trim_end_matches(".journal").to_owned()
@@ -191,7 +258,9 @@ pub(crate) fn processes_with(mark: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let path = entry.path();
-        let is = |file: &str| std::fs::read(path.join(file)).is_ok_and(|bytes| contains(&bytes, mark.as_bytes()));
+        let is = |file: &str| {
+            std::fs::read(path.join(file)).is_ok_and(|bytes| contains(&bytes, mark.as_bytes()))
+        };
         let own = path.file_name() == Some(std::process::id().to_string().as_ref());
         if !own && is("cmdline") {
             found.push(path.display().to_string());
@@ -206,8 +275,10 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 /// The names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, FrontEnd, Interactivity, NewTaskTool,
-    PreparedCall, ProgressSink, Record, RecordStore, StoreError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task,
-    TaskDriver, TaskEvent, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput,
-    ToolRegistry, ToolWork, UserQuestion, UserReply,
+    CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, FrontEnd,
+    Interactivity, NewTaskTool, PreparedCall, ProgressSink, Record, RecordStore, StoreError,
+    SubtaskHandle, SubtaskRun, SubtaskSpawner, Task, TaskDriver, TaskEvent, TaskId, TaskLimits,
+    TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
+    UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
-    CallId, Event, EventSink, Message, MessagePart, Model, ModelError, ModelErrorKind, PromptedSink, Request,
-    ResponseFuture, ToolSpec, Truncation,
+    CallId, Event, EventSink, Message, MessagePart, Model, ModelError, ModelErrorKind,
+    PromptedSink, Request, ResponseFuture, ToolSpec, Truncation,
 };
 use sabir_policy::Access;
 use serde_json::json;
@@ -91,7 +92,12 @@ impl House {
     pub(super) fn after(&self, entries: Vec<Entry>) -> Self {
         let script = Arc::clone(&self.script);
         let fresh = Self::new(|_, _| Say::Hang);
-        Self { entries: Arc::new(Mutex::new(entries)), script, settings: self.settings.clone(), ..fresh }
+        Self {
+            entries: Arc::new(Mutex::new(entries)),
+            script,
+            settings: self.settings.clone(),
+            ..fresh
+        }
     }
 
     pub(super) fn all(&self) -> Vec<Entry> {
@@ -119,7 +125,13 @@ impl House {
 
     /// What tools did, in its order.
     pub(super) fn touched(&self) -> Vec<String> {
-        let touched = |entry| if let Entry::Touched(_, path) = entry { Some(path) } else { None };
+        let touched = |entry| {
+            if let Entry::Touched(_, path) = entry {
+                Some(path)
+            } else {
+                None
+            }
+        };
         self.all().into_iter().filter_map(touched).collect()
     }
 
@@ -129,12 +141,17 @@ impl House {
     }
 
     /// As [`run`](Self::run), with other tools.
-    pub(super) async fn run_with(&self, registry: &ToolRegistry, cancel: CancelToken) -> (TaskOutcome, String, Task) {
+    pub(super) async fn run_with(
+        &self,
+        registry: &ToolRegistry,
+        cancel: CancelToken,
+    ) -> (TaskOutcome, String, Task) {
         self.drive(registry, cancel, Watcher(None)).await
     }
 
     async fn hear(&self, cancel: CancelToken, user: Watcher) -> (TaskOutcome, String, Task) {
-        self.drive(&self.registry(&start(), self.settings.limits), cancel, user).await
+        self.drive(&self.registry(&start(), self.settings.limits), cancel, user)
+            .await
     }
 
     async fn drive(
@@ -143,10 +160,15 @@ impl House {
         cancel: CancelToken,
         mut user: Watcher,
     ) -> (TaskOutcome, String, Task) {
-        let settings = TaskSettings { tools: registry.tool_set().clone(), ..self.settings.clone() };
+        let settings = TaskSettings {
+            tools: registry.tool_set().clone(),
+            ..self.settings.clone()
+        };
         let kept = self.records(&start().task);
         let (mut task, first) = match kept.is_empty() {
-            true => Some(Task::new(start(), settings)).map(|(task, first)| (task, Some(first))).unwrap(),
+            true => Some(Task::new(start(), settings))
+                .map(|(task, first)| (task, Some(first)))
+                .unwrap(),
             false => (Task::replay(kept, settings).unwrap(), None),
         };
         let model = Scripted(self.clone(), start().prompt);
@@ -173,7 +195,10 @@ impl House {
     fn registry(&self, start: &TaskStart, limits: TaskLimits) -> ToolRegistry {
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Touch(self.clone(), start.task.clone()))];
         if limits.subtasks.depth > 0 {
-            tools.push(Arc::new(NewTaskTool::new(Arc::new(Parent { house: self.clone(), start: start.clone() }))));
+            tools.push(Arc::new(NewTaskTool::new(Arc::new(Parent {
+                house: self.clone(),
+                start: start.clone(),
+            }))));
         }
         ToolRegistry::new(tools).unwrap()
     }
@@ -187,23 +212,50 @@ impl House {
 }
 
 impl SubtaskSpawner for Parent {
-    fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String> {
+    fn spawn(
+        &self,
+        call: &CallId,
+        delegation: &SubtaskRequest,
+        left: TaskLimits,
+    ) -> Result<SubtaskHandle, String> {
         if let Some(mode) = &delegation.mode {
             return Err(format!("There is no mode `{mode}`."));
         }
         let (house, task) = (self.house.clone(), self.start.task.child_id(call));
-        let (depth, todos) = (self.start.depth() + 1, delegation.todos.as_ref().map(|todos| todos.text().to_owned()));
-        let from = Some(TaskOrigin::Subtask { task: self.start.task.clone(), call: call.clone(), depth, todos });
-        let start = TaskStart { task: task.clone(), prompt: delegation.message.clone(), from, ..start() };
+        let (depth, todos) = (
+            self.start.depth() + 1,
+            delegation
+                .todos
+                .as_ref()
+                .map(|todos| todos.text().to_owned()),
+        );
+        let from = Some(TaskOrigin::Subtask {
+            task: self.start.task.clone(),
+            call: call.clone(),
+            depth,
+            todos,
+        });
+        let start = TaskStart {
+            task: task.clone(),
+            prompt: delegation.message.clone(),
+            from,
+            ..start()
+        };
         let registry = house.registry(&start, left);
-        let settings = TaskSettings { tools: registry.tool_set().clone(), limits: left, ..house.settings.clone() };
+        let settings = TaskSettings {
+            tools: registry.tool_set().clone(),
+            limits: left,
+            ..house.settings.clone()
+        };
         let kept = house.records(&task);
         if let Some(completed) = CompletedSubtask::from_records(&kept) {
             return Ok(SubtaskHandle::Completed(completed));
         }
         let prompt = start.prompt.clone();
         let (task, first) = match kept.is_empty() {
-            true => Some(Task::new(start, settings)).map(|(task, first)| (task, Some(first))).unwrap(),
+            true => Some(Task::new(start, settings))
+                .map(|(task, first)| (task, Some(first)))
+                .unwrap(),
             false => (Task::replay(kept, settings).unwrap(), None),
         };
         let mouth = CommandQueue::default();
@@ -224,13 +276,21 @@ impl SubtaskSpawner for Parent {
 
 impl RecordStore for Journal {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
-        self.0.entries.lock().unwrap().push(Entry::Kept(self.1.clone(), record.clone()));
+        self.0
+            .entries
+            .lock()
+            .unwrap()
+            .push(Entry::Kept(self.1.clone(), record.clone()));
         Ok(())
     }
 }
 
 impl Model for Scripted {
-    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
         let Self(house, prompt) = self;
         house.asked.fetch_add(1, Ordering::SeqCst);
         house.open.lock().unwrap().push(prompt.clone());
@@ -240,10 +300,14 @@ impl Model for Scripted {
             tokio::task::yield_now().await;
             let answer = match said {
                 Say::Hang => std::future::pending().await,
-                Say::Fail(kind) => Err(ModelError { kind, message: "no".to_owned() }),
+                Say::Fail(kind) => Err(ModelError {
+                    kind,
+                    message: "no".to_owned(),
+                }),
                 Say::Text(text) => {
                     let pass = |event: Event<'_>| sink.push_event(event);
-                    let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
+                    let mut prompted =
+                        PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
                     prompted.push_event(Event::Text { text: &text });
                     let _ = prompted.finish(Truncation::Ended);
                     Ok(())
@@ -262,7 +326,10 @@ impl FrontEnd for Watcher {
         self.0.take()
     }
 
-    fn request<'a>(&'a mut self, _: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+    fn request<'a>(
+        &'a mut self,
+        _: &'a UserQuestion,
+    ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(std::future::ready(UserReply::Leave))
     }
 }
@@ -279,7 +346,11 @@ impl Tool for Touch {
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
         let path = arguments["path"].as_str().unwrap().to_owned();
-        Box::new(TouchCall { house: self.0.clone(), task: self.1.clone(), path })
+        Box::new(TouchCall {
+            house: self.0.clone(),
+            task: self.1.clone(),
+            path,
+        })
     }
 }
 
@@ -291,12 +362,19 @@ struct TouchCall {
 
 impl PreparedCall for TouchCall {
     fn access(&self) -> Access {
-        Access::Write { path: self.path.clone(), protected: None }
+        Access::Write {
+            path: self.path.clone(),
+            protected: None,
+        }
     }
 
     fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(async move {
-            self.house.entries.lock().unwrap().push(Entry::Touched(self.task, self.path));
+            self.house
+                .entries
+                .lock()
+                .unwrap()
+                .push(Entry::Touched(self.task, self.path));
             ToolOutput::done("touched")
         })
     }
@@ -304,16 +382,26 @@ impl PreparedCall for TouchCall {
 
 /// The results in a history, as `name ending: content`, in their order.
 pub(super) fn results(history: &[Message]) -> Vec<String> {
-    let results = history.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-        MessagePart::Result(result) => {
-            Some(format!("{} {}: {}", result.name, format!("{:?}", result.ending).to_lowercase(), result.content))
-        }
-        _ => None,
-    });
+    let results = history
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            MessagePart::Result(result) => Some(format!(
+                "{} {}: {}",
+                result.name,
+                format!("{:?}", result.ending).to_lowercase(),
+                result.content
+            )),
+            _ => None,
+        });
     results.collect()
 }
 
 /// Runs it where time passes.
 pub(super) fn block<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
 }

@@ -18,9 +18,9 @@ const MARKER: &str = "3 to 64 bytes without white space at its ends, with a lett
 a `<`, `[`, `{` or `(` at its start needs its counterpart, and it is neither a closing tag nor a thought's";
 const CLOSE: &str = "3 to 64 bytes without white space at its ends, with a letter or digit in it, and must not begin with \
 what JSON or Python may hold there";
-const QUOTE: &str = "2 to 64 bytes without white space, quotes or backslashes, that begin with no letter or digit";
-const HEAD_END: &str =
-    "1 to 64 bytes that do not begin with what a name holds (letters, digits, `_ - . :`), a space or `{`";
+const QUOTE: &str =
+    "2 to 64 bytes without white space, quotes or backslashes, that begin with no letter or digit";
+const HEAD_END: &str = "1 to 64 bytes that do not begin with what a name holds (letters, digits, `_ - . :`), a space or `{`";
 const TAG: &str = "a tag's name: letters, digits and `_ - .`, at most 64 bytes, and no thought's";
 const WRAPPER: &str = "a tag's name other than those of `tags.call` and `tags.argument`";
 const PREFIX: &str = "letters, digits and `_ - . :` with a `:` at the end";
@@ -46,20 +46,32 @@ pub(in crate::dialect) fn build_dialect(table: &DialectTable) -> Result<Dialect,
         aliases: aliases.leak(),
         summary: leak_str(&table.summary),
         spec: "",
-        instructions: table.lesson.as_deref().map_or_else(|| default_instructions(table), leak_str),
+        instructions: table
+            .lesson
+            .as_deref()
+            .map_or_else(|| default_instructions(table), leak_str),
     })
 }
 
 /// Returns the instructions for a parser's dialects in general.
 fn default_instructions(table: &DialectTable) -> &'static str {
-    let headed = table.json.as_ref().is_some_and(|json| json.head_end.is_some());
+    let headed = table
+        .json
+        .as_ref()
+        .is_some_and(|json| json.head_end.is_some());
     match table.machine {
-        ParserKind::Tagged => "Write each call in a tag with the tool's name, and in it one tag for each argument.",
+        ParserKind::Tagged => {
+            "Write each call in a tag with the tool's name, and in it one tag for each argument."
+        }
         ParserKind::Json if headed => {
             "Write each call as the tool's name and a JSON object with its arguments, between the markers."
         }
-        ParserKind::Json => "Write each call as JSON with the tool's name and its arguments, between the markers.",
-        ParserKind::Python => "Write calls as one Python list, with keyword arguments only, between the markers.",
+        ParserKind::Json => {
+            "Write each call as JSON with the tool's name and its arguments, between the markers."
+        }
+        ParserKind::Python => {
+            "Write calls as one Python list, with keyword arguments only, between the markers."
+        }
         ParserKind::Gemma | ParserKind::Harmony => {
             "Write each call between the markers, every string between two quote markers."
         }
@@ -71,15 +83,21 @@ fn build_grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
     match table.machine {
         ParserKind::Tagged => build_tagged(table).map(Grammar::Tagged),
         ParserKind::Json => build_json(table).map(Grammar::Json),
-        ParserKind::Python => {
-            Ok(Grammar::Python(PythonCalls { open: checked_open(table)?, close: checked_close(table)? }))
-        }
+        ParserKind::Python => Ok(Grammar::Python(PythonCalls {
+            open: checked_open(table)?,
+            close: checked_close(table)?,
+        })),
         ParserKind::Gemma => Ok(Grammar::Gemma(GemmaCalls {
             open: checked_open(table)?,
             close: checked_value(table, "close", &table.close, CLOSE, is_close_marker)?,
             quote: checked_value(table, "quote", &table.quote, QUOTE, is_quote)?,
         })),
-        ParserKind::Harmony => Err(value_error(table, "machine", "`tagged`, `json`, `python` or `gemma`", "harmony")),
+        ParserKind::Harmony => Err(value_error(
+            table,
+            "machine",
+            "`tagged`, `json`, `python` or `gemma`",
+            "harmony",
+        )),
     }
 }
 
@@ -88,10 +106,22 @@ fn check_unused_keys(table: &DialectTable) -> Result<(), DefineError> {
     let tagged = table.machine == ParserKind::Tagged;
     let given = [
         ("tags", table.tags.is_some() && !tagged, "a table"),
-        ("json", table.json.is_some() && table.machine != ParserKind::Json, "a table"),
-        ("open", !table.open.is_empty() && tagged, table.open.as_str()),
+        (
+            "json",
+            table.json.is_some() && table.machine != ParserKind::Json,
+            "a table",
+        ),
+        (
+            "open",
+            !table.open.is_empty() && tagged,
+            table.open.as_str(),
+        ),
         ("close", !table.close.is_empty() && tagged, &table.close),
-        ("quote", !table.quote.is_empty() && table.machine != ParserKind::Gemma, &table.quote),
+        (
+            "quote",
+            !table.quote.is_empty() && table.machine != ParserKind::Gemma,
+            &table.quote,
+        ),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
         Some((key, _, found)) => Err(value_error(table, key, UNUSED, found)),
@@ -105,38 +135,60 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     let call = checked_value(table, "tags.call", &tags.call, TAG, is_tag)?;
     let argument = match tags.argument.as_str() {
         "" => "",
-        name => {
-            checked_value(table, "tags.argument", name, "another tag than `tags.call`, named as tags are", |name| {
-                is_tag(name) && name != call
-            })?
-        }
+        name => checked_value(
+            table,
+            "tags.argument",
+            name,
+            "another tag than `tags.call`, named as tags are",
+            |name| is_tag(name) && name != call,
+        )?,
     };
     let name_in = match tags.name_in.as_str() {
         "" => NamePosition::Attribute("name"),
         "=" => NamePosition::Equals,
         attribute => {
             let need = "`=`, or the attribute that holds the name: letters, digits, `_` and `-`";
-            NamePosition::Attribute(checked_value(table, "tags.name_in", attribute, need, |text| is_word(text, "_-"))?)
+            NamePosition::Attribute(checked_value(
+                table,
+                "tags.name_in",
+                attribute,
+                need,
+                |text| is_word(text, "_-"),
+            )?)
         }
     };
     let prefix = match tags.prefix.as_str() {
         "" => "",
-        text => checked_value(table, "tags.prefix", text, PREFIX, |text| text.ends_with(':') && is_word(text, "_-.:"))?,
+        text => checked_value(table, "tags.prefix", text, PREFIX, |text| {
+            text.ends_with(':') && is_word(text, "_-.:")
+        })?,
     };
     let wrapper = tags.wrapper.as_deref().map(|name| {
         checked_value(table, "tags.wrapper", name, WRAPPER, |name| {
             is_word(name, "_-.:") && !THOUGHTS.contains(&name) && name != call && name != argument
         })
     });
-    let wrappers: &'static [&'static str] = wrapper.transpose()?.map_or(&[], |name| vec![name].leak());
+    let wrappers: &'static [&'static str] =
+        wrapper.transpose()?.map_or(&[], |name| vec![name].leak());
     if tags.each && wrappers.is_empty() {
-        return Err(value_error(table, "tags.each", "left out where there is no `tags.wrapper`", "true"));
+        return Err(value_error(
+            table,
+            "tags.each",
+            "left out where there is no `tags.wrapper`",
+            "true",
+        ));
     }
     let typed = None;
     Ok(TaggedCalls {
         frames: &[],
         notation: TagNotation::Angle,
-        tags: TagScheme::Fixed { call, argument, call_name: name_in, argument_name: name_in, typed },
+        tags: TagScheme::Fixed {
+            call,
+            argument,
+            call_name: name_in,
+            argument_name: name_in,
+            typed,
+        },
         wrappers,
         each: tags.each,
         sections: &[],
@@ -147,21 +199,53 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
 fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
     let none = JsonTable::default();
     let json = table.json.as_ref().unwrap_or(&none);
-    let end = json.head_end.as_deref().map(|end| checked_value(table, "json.head_end", end, HEAD_END, is_head_end));
-    let head = end.transpose()?.map(|end| HeaderFormat { end, prefix: "", id: None, fenced: false });
-    let name_key =
-        json.name_key.as_deref().map(|key| checked_value(table, "json.name_key", key, KEY, |key| is_word(key, "_")));
-    let arguments_key = json
-        .arguments_key
+    let end = json
+        .head_end
         .as_deref()
-        .map(|key| checked_value(table, "json.arguments_key", key, KEY, |key| is_word(key, "_")));
-    let keys = (name_key.transpose()?.unwrap_or("name"), arguments_key.transpose()?.unwrap_or("arguments"), None);
+        .map(|end| checked_value(table, "json.head_end", end, HEAD_END, is_head_end));
+    let head = end.transpose()?.map(|end| HeaderFormat {
+        end,
+        prefix: "",
+        id: None,
+        fenced: false,
+    });
+    let name_key = json
+        .name_key
+        .as_deref()
+        .map(|key| checked_value(table, "json.name_key", key, KEY, |key| is_word(key, "_")));
+    let arguments_key = json.arguments_key.as_deref().map(|key| {
+        checked_value(table, "json.arguments_key", key, KEY, |key| {
+            is_word(key, "_")
+        })
+    });
+    let keys = (
+        name_key.transpose()?.unwrap_or("name"),
+        arguments_key.transpose()?.unwrap_or("arguments"),
+        None,
+    );
     // A name before the JSON leaves no place for an array of calls.
     if head.is_some() && json.list {
-        return Err(value_error(table, "json.list", "left out where `json.head_end` is given", "true"));
+        return Err(value_error(
+            table,
+            "json.list",
+            "left out where `json.head_end` is given",
+            "true",
+        ));
     }
-    let form = JsonForm { open: checked_open(table)?, head, close: checked_close(table)?, stop: false };
-    Ok(JsonCalls { section: None, forms: vec![form].leak(), keys, list: json.list, methods: false, bare: false })
+    let form = JsonForm {
+        open: checked_open(table)?,
+        head,
+        close: checked_close(table)?,
+        stop: false,
+    };
+    Ok(JsonCalls {
+        section: None,
+        forms: vec![form].leak(),
+        keys,
+        list: json.list,
+        methods: false,
+        bare: false,
+    })
 }
 
 fn checked_open(table: &DialectTable) -> Result<&'static str, DefineError> {
@@ -169,7 +253,11 @@ fn checked_open(table: &DialectTable) -> Result<&'static str, DefineError> {
 }
 
 fn checked_close(table: &DialectTable) -> Result<&'static str, DefineError> {
-    if table.close.is_empty() { Ok("") } else { checked_value(table, "close", &table.close, CLOSE, is_close_marker) }
+    if table.close.is_empty() {
+        Ok("")
+    } else {
+        checked_value(table, "close", &table.close, CLOSE, is_close_marker)
+    }
 }
 
 /// Returns true for a text that is unlikely in prose and does not hide other markup.
@@ -182,9 +270,14 @@ fn is_marker(text: &str) -> bool {
         _ => None,
     };
     // An opening bracket without its counterpart could swallow the markup of another dialect.
-    let tag = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or_default();
+    let tag = text
+        .strip_prefix('<')
+        .and_then(|text| text.strip_suffix('>'))
+        .unwrap_or_default();
     is_standalone(text)
-        && text.chars().any(|c| !c.is_alphanumeric() && !c.is_whitespace() && c != '_')
+        && text
+            .chars()
+            .any(|c| !c.is_alphanumeric() && !c.is_whitespace() && c != '_')
         && counterpart.is_none_or(|counterpart| text.contains(counterpart))
         && !text.starts_with("</")
         && !text.starts_with(['"', '\'', '`', '~', '\\', '>'])
@@ -196,7 +289,9 @@ fn is_close_marker(text: &str) -> bool {
         && !text
             // These characters can continue a JSON or Python value, so a marker that begins with
             // one would be ambiguous there.
-            .starts_with(|c: char| c.is_alphanumeric() || "{}[](),:;\"'`_-+.\\=".contains(c) && !text.starts_with("[/"))
+            .starts_with(|c: char| {
+                c.is_alphanumeric() || "{}[](),:;\"'`_-+.\\=".contains(c) && !text.starts_with("[/")
+            })
 }
 
 fn is_standalone(text: &str) -> bool {
@@ -208,12 +303,16 @@ fn is_standalone(text: &str) -> bool {
 
 fn is_quote(text: &str) -> bool {
     (2..=MARKER_CAP).contains(&text.len())
-        && !text.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '\'' | '\\' | '`'))
+        && !text.contains(|c: char| {
+            c.is_control() || c.is_whitespace() || matches!(c, '\'' | '\\' | '`')
+        })
         && !text.starts_with(|c: char| c.is_alphanumeric() || "\"{}[],:-+._".contains(c))
 }
 
 fn is_head_end(text: &str) -> bool {
-    let odd = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | ' ' | '\t' | '{' | '`' | '"');
+    let odd = |c: char| {
+        c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | ' ' | '\t' | '{' | '`' | '"')
+    };
     (1..=MARKER_CAP).contains(&text.len()) && !text.starts_with(odd)
 }
 
@@ -225,7 +324,9 @@ fn is_tag(text: &str) -> bool {
 fn is_word(text: &str, marks: &str) -> bool {
     text.len() <= MARKER_CAP
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || marks.contains(c))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || marks.contains(c))
 }
 
 fn checked_value(
@@ -235,11 +336,25 @@ fn checked_value(
     need: &'static str,
     holds: impl FnOnce(&str) -> bool,
 ) -> Result<&'static str, DefineError> {
-    if holds(text) { Ok(leak_str(text)) } else { Err(value_error(table, key, need, text)) }
+    if holds(text) {
+        Ok(leak_str(text))
+    } else {
+        Err(value_error(table, key, need, text))
+    }
 }
 
-fn value_error(table: &DialectTable, key: &'static str, need: &'static str, found: &str) -> DefineError {
-    DefineError::Value { dialect: table.name.clone(), key, need, found: found.to_owned() }
+fn value_error(
+    table: &DialectTable,
+    key: &'static str,
+    need: &'static str,
+    found: &str,
+) -> DefineError {
+    DefineError::Value {
+        dialect: table.name.clone(),
+        key,
+        need,
+        found: found.to_owned(),
+    }
 }
 
 /// Returns a copy that lives as long as the process, like every definition.

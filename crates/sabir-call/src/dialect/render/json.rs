@@ -28,18 +28,29 @@ pub(super) fn render_named_call(table: &JsonCalls, at: usize, call: &NamedCall<'
         call.insert(key.to_owned(), json!(at.to_string()));
     }
     call.insert(name_key.to_owned(), json!(name));
-    call.insert(arguments_key.to_owned(), Value::Object((*arguments).clone()));
+    call.insert(
+        arguments_key.to_owned(),
+        Value::Object((*arguments).clone()),
+    );
     render_object(&call)
 }
 
 struct SpacedFormatter;
 
 impl Formatter for SpacedFormatter {
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         writer.write_all(if first { b"" } else { b", " })
     }
 
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+    fn begin_object_key<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         writer.write_all(if first { b"" } else { b", " })
     }
 

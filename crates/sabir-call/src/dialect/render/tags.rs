@@ -50,7 +50,11 @@ pub(super) fn render_tagged_call(
 }
 
 /// Renders one call without verifying it.
-pub(super) fn render_tagged_example(tagged: &TaggedCalls, name: &str, arguments: &Map<String, Value>) -> String {
+pub(super) fn render_tagged_example(
+    tagged: &TaggedCalls,
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> String {
     write_call(tagged, 0, (name, arguments), StringStyle::Lines)
 }
 
@@ -59,7 +63,11 @@ pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
     let feed = tagged.line_separator();
     let wrapped = |inner: &str| match tagged.wrappers.first() {
         Some(name) => {
-            format!("{}{feed}{inner}{feed}{}", tagged.render_open_tag(name, ""), tagged.render_close_tag(name))
+            format!(
+                "{}{feed}{inner}{feed}{}",
+                tagged.render_open_tag(name, ""),
+                tagged.render_close_tag(name)
+            )
         }
         None => inner.to_owned(),
     };
@@ -68,8 +76,19 @@ pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
         None => inner.to_owned(),
     };
     // Section 0 encloses all calls, section 1 each call.
-    let calls: Vec<_> =
-        calls.iter().map(|call| section(1, &if tagged.each { wrapped(call) } else { call.clone() })).collect();
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            section(
+                1,
+                &if tagged.each {
+                    wrapped(call)
+                } else {
+                    call.clone()
+                },
+            )
+        })
+        .collect();
     let between = if tagged.sections.is_empty() { feed } else { "" };
     let all = calls.join(between);
     section(0, &if tagged.each { all } else { wrapped(&all) })
@@ -79,8 +98,13 @@ fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: Strin
     let (name, arguments) = call;
     let feed = tagged.line_separator();
     let (open, close) = match tagged.tags {
-        TagScheme::Own => (tagged.render_open_tag(name, ""), tagged.render_close_tag(name)),
-        TagScheme::Fixed { call, call_name, .. } => {
+        TagScheme::Own => (
+            tagged.render_open_tag(name, ""),
+            tagged.render_close_tag(name),
+        ),
+        TagScheme::Fixed {
+            call, call_name, ..
+        } => {
             // Kimi K3 numbers the calls of a message.
             let number = match tagged.notation {
                 TagNotation::Delimited { .. } => format!(" index=\"{at}\""),
@@ -91,11 +115,14 @@ fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: Strin
                 tagged.render_close_tag(call),
             )
         }
-        TagScheme::Keyed { call, .. } => {
-            (format!("{}{name}", tagged.render_open_tag(call, "")), tagged.render_close_tag(call))
-        }
+        TagScheme::Keyed { call, .. } => (
+            format!("{}{name}", tagged.render_open_tag(call, "")),
+            tagged.render_close_tag(call),
+        ),
     };
-    let arguments = arguments.iter().map(|(name, value)| render_argument(tagged, name, value, style) + feed);
+    let arguments = arguments
+        .iter()
+        .map(|(name, value)| render_argument(tagged, name, value, style) + feed);
     format!("{open}{feed}{}{close}", arguments.collect::<String>())
 }
 
@@ -103,7 +130,11 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
     let RenderedValue { text, json } = style.render_value(value, tagged.has_value_lines());
     let mark = if json { " encoding=\"json\"" } else { "" };
     match tagged.tags {
-        TagScheme::Own => format!("{}{text}{}", tagged.render_open_tag(name, mark), tagged.render_close_tag(name)),
+        TagScheme::Own => format!(
+            "{}{text}{}",
+            tagged.render_open_tag(name, mark),
+            tagged.render_close_tag(name)
+        ),
         TagScheme::Keyed { key, value, .. } => format!(
             "{}{name}{}{}{}{text}{}",
             tagged.render_open_tag(key, ""),
@@ -113,22 +144,45 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
             tagged.render_close_tag(value)
         ),
         TagScheme::Fixed { argument: "", .. } => {
-            format!("{}{text}{}", tagged.render_open_tag(name, mark), tagged.render_close_tag(name))
+            format!(
+                "{}{text}{}",
+                tagged.render_open_tag(name, mark),
+                tagged.render_close_tag(name)
+            )
         }
-        TagScheme::Fixed { argument, argument_name, typed, .. } => {
+        TagScheme::Fixed {
+            argument,
+            argument_name,
+            typed,
+            ..
+        } => {
             let mark = match typed {
                 // Dialects with more than two types name the type of each value.
                 Some((key, yes, "json")) => {
-                    let kind = if json || !value.is_string() { json_type_name(value) } else { yes };
-                    let kind = if json && value.is_string() { "json" } else { kind };
+                    let kind = if json || !value.is_string() {
+                        json_type_name(value)
+                    } else {
+                        yes
+                    };
+                    let kind = if json && value.is_string() {
+                        "json"
+                    } else {
+                        kind
+                    };
                     format!(" {key}=\"{kind}\"")
                 }
                 Some((key, yes, no)) => {
-                    format!(" {key}=\"{}\"", if value.is_string() && !json { yes } else { no })
+                    format!(
+                        " {key}=\"{}\"",
+                        if value.is_string() && !json { yes } else { no }
+                    )
                 }
                 None => mark.to_owned(),
             };
-            let open = tagged.render_open_tag(argument, &format!("{}{mark}", argument_name.render_name(name)));
+            let open = tagged.render_open_tag(
+                argument,
+                &format!("{}{mark}", argument_name.render_name(name)),
+            );
             format!("{open}{text}{}", tagged.render_close_tag(argument))
         }
     }
@@ -137,12 +191,22 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
 impl TaggedCalls {
     /// Returns the text between tags: nothing if tags are special tokens.
     fn line_separator(&self) -> &'static str {
-        if matches!(self.notation, TagNotation::Angle) { "\n" } else { "" }
+        if matches!(self.notation, TagNotation::Angle) {
+            "\n"
+        } else {
+            ""
+        }
     }
 
     /// Returns true if every value goes on its own lines.
     fn has_value_lines(&self) -> bool {
-        matches!(self.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
+        matches!(
+            self.tags,
+            TagScheme::Fixed {
+                argument_name: NamePosition::Equals,
+                ..
+            }
+        )
     }
 }
 
@@ -161,13 +225,19 @@ impl StringStyle {
         match (value, self) {
             // `]` is escaped for MiniMax M3, whose tag marker begins with it.
             (Value::String(text), Self::Json) if text.contains(['<', '\r', ']']) => {
-                let text = Value::String(text.clone()).to_string().replace('<', "\\u003c").replace(']', "\\u005d");
+                let text = Value::String(text.clone())
+                    .to_string()
+                    .replace('<', "\\u003c")
+                    .replace(']', "\\u005d");
                 RenderedValue { text, json: true }
             }
             (Value::String(text), Self::Inline) => raw(text.clone()),
             (Value::String(text), _) if pairs || text.contains('\n') => raw(format!("\n{text}\n")),
             (Value::String(text), _) => raw(text.clone()),
-            (other, Self::Json) => RenderedValue { text: other.to_string().replace('<', "\\u003c"), json: true },
+            (other, Self::Json) => RenderedValue {
+                text: other.to_string().replace('<', "\\u003c"),
+                json: true,
+            },
             (other, _) if pairs => raw(format!("\n{other}\n")),
             (other, _) => raw(other.to_string()),
         }
@@ -181,17 +251,24 @@ fn reads_back(dialect: &Dialect, text: &str, call: NamedCall<'_>, tools: &ToolSe
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     // Anything but exactly one call means that part of a value was taken for markup.
-    let [call] = draft.calls().collect::<Vec<_>>()[..] else { return false };
-    let whole = call.name == name && call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
+    let [call] = draft.calls().collect::<Vec<_>>()[..] else {
+        return false;
+    };
+    let whole = call.name == name
+        && call.state == DraftState::Closed
+        && draft.errors_of(call.index).next().is_none();
     whole && call.arguments.len() == arguments.len() && same_arguments(call, arguments)
 }
 
 fn same_arguments(call: &DraftCall, arguments: &Map<String, Value>) -> bool {
-    call.arguments.iter().zip(arguments).all(|(read, (name, value))| {
-        let same_value = match (value, read.form) {
-            (Value::String(text), ArgForm::Raw | ArgForm::String) => read.text == *text,
-            _ => serde_json::from_str::<Value>(&read.text).is_ok_and(|read| read == *value),
-        };
-        read.name == *name && same_value
-    })
+    call.arguments
+        .iter()
+        .zip(arguments)
+        .all(|(read, (name, value))| {
+            let same_value = match (value, read.form) {
+                (Value::String(text), ArgForm::Raw | ArgForm::String) => read.text == *text,
+                _ => serde_json::from_str::<Value>(&read.text).is_ok_and(|read| read == *value),
+            };
+            read.name == *name && same_value
+        })
 }

@@ -7,11 +7,20 @@ use super::GemmaRegionParser;
 use crate::dialect::gemma::render_gemma;
 use crate::dialect::grammar::GemmaCalls;
 use crate::event::Truncation;
-use crate::reader::python::harness::{any_arguments, cut_anywhere, in_every_split, run_parser, split_chunks};
+use crate::reader::python::harness::{
+    any_arguments, cut_anywhere, in_every_split, run_parser, split_chunks,
+};
 
-static FOUR: GemmaCalls = GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" };
-static SMALL: GemmaCalls =
-    GemmaCalls { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
+static FOUR: GemmaCalls = GemmaCalls {
+    open: "<|tool_call>",
+    close: "<tool_call|>",
+    quote: "<|\"|>",
+};
+static SMALL: GemmaCalls = GemmaCalls {
+    open: "<start_function_call>",
+    close: "<end_function_call>",
+    quote: "<escape>",
+};
 
 fn new(grammar: &'static GemmaCalls) -> impl Fn() -> GemmaRegionParser {
     move || GemmaRegionParser::new(grammar, false, "d", 3, 0)
@@ -20,26 +29,48 @@ fn new(grammar: &'static GemmaCalls) -> impl Fn() -> GemmaRegionParser {
 #[track_caller]
 fn check(grammar: &'static GemmaCalls, text: &str, expected: &str) {
     let driven = in_every_split(text, new(grammar));
-    let over = driven.over.map_or(String::new(), |at| format!("\nover {at}"));
-    let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    assert_eq!((driven.events.join("\n") + &over).trim(), expected.join("\n"), "{text}");
+    let over = driven
+        .over
+        .map_or(String::new(), |at| format!("\nover {at}"));
+    let expected: Vec<_> = expected
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    assert_eq!(
+        (driven.events.join("\n") + &over).trim(),
+        expected.join("\n"),
+        "{text}"
+    );
 }
 
 #[track_caller]
 fn value(source: &str) -> String {
     let driven = in_every_split(&format!("call:f{{a:{source}}}<tool_call|>"), new(&FOUR));
-    let argument = driven.draft.call_by_index(3).and_then(|call| call.arguments.first());
+    let argument = driven
+        .draft
+        .call_by_index(3)
+        .and_then(|call| call.arguments.first());
     let mut line = argument.map_or(String::new(), |it| format!("{:?} {}", it.form, it.text));
     for fault in &driven.draft.faults {
         // The source follows `call:f{a:`.
-        line += &format!(" {:?} {}@{}", fault.severity, fault.kind.name(), fault.span.start - 9);
+        line += &format!(
+            " {:?} {}@{}",
+            fault.severity,
+            fault.kind.name(),
+            fault.span.start - 9
+        );
     }
     line
 }
 
 #[test]
 fn calls() {
-    check(&FOUR, "call:f{}<tool_call|> then", "3 call f 0 5\n3 end 20\nover 20");
+    check(
+        &FOUR,
+        "call:f{}<tool_call|> then",
+        "3 call f 0 5\n3 end 20\nover 20",
+    );
     check(
         &FOUR,
         "call:srv.get-x{city:<|\"|>a <b> \\n \"c\"<|\"|>,n:3}<tool_call|>",
@@ -77,7 +108,10 @@ fn values() {
         ("<|\"|><|\"|>", "String "),
         ("<|\"|><|\"<|<|\"|>", "String <|\"<|"),
         ("<|\"|>a\r\n\\u0041'<|\"|>", "String a\r\n\\u0041'"),
-        ("\"a \\\"b\\\" \\u00e9 \\ud83c\\udf0d<|\"", "String a \"b\" é 🌍<|"),
+        (
+            "\"a \\\"b\\\" \\u00e9 \\ud83c\\udf0d<|\"",
+            "String a \"b\" é 🌍<|",
+        ),
         ("-1.5e3", "Json -1.5e3"),
         ("true", "Json true"),
         ("null", "Json null"),
@@ -91,7 +125,10 @@ fn values() {
         ("'x'", " Error malformed_json@0"),
         ("(1,)", " Error malformed_json@0"),
         ("\"\\x\"", "String \\x Error malformed_json@1"),
-        ("<|\"|>a<|\"|> <|\"|>b<|\"|>", "String a Error stray_text@12"),
+        (
+            "<|\"|>a<|\"|> <|\"|>b<|\"|>",
+            "String a Error stray_text@12",
+        ),
         ("[1}", "Json [1 Error malformed_json@2"),
         ("{a 1}", "Json {\"a\" Error malformed_json@3"),
     ] {
@@ -137,8 +174,14 @@ fn mistakes_end_with_the_marker() {
 
 #[test]
 fn truncated_calls_are_never_closed() {
-    cut_anywhere("call:f{k:<|\"|>v<|\"|>,l:[1,{a:null}],\"m\":\"\\u0041\"}<tool_call|>", new(&FOUR));
-    cut_anywhere("call:f{k:<escape>v<escape>}<end_function_call>", new(&SMALL));
+    cut_anywhere(
+        "call:f{k:<|\"|>v<|\"|>,l:[1,{a:null}],\"m\":\"\\u0041\"}<tool_call|>",
+        new(&FOUR),
+    );
+    cut_anywhere(
+        "call:f{k:<escape>v<escape>}<end_function_call>",
+        new(&SMALL),
+    );
 }
 
 #[test]
@@ -183,7 +226,8 @@ fn text() -> impl Strategy<Value = String> {
         "call:f{",
         "'",
     ];
-    proptest::collection::vec(proptest::sample::select(PIECES), 0..25).prop_map(|pieces| pieces.concat())
+    proptest::collection::vec(proptest::sample::select(PIECES), 0..25)
+        .prop_map(|pieces| pieces.concat())
 }
 
 proptest! {

@@ -86,7 +86,9 @@ pub(super) fn key_meaning(key: &str) -> KeyMeaning {
         "function" | "tool" => KeyMeaning::Name(true),
         "name" | "tool_name" | "function_name" | "recipient_name" => KeyMeaning::Name(false),
         "function_call" | "tool_call" => KeyMeaning::Inner,
-        "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs" => KeyMeaning::Arguments,
+        "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs" => {
+            KeyMeaning::Arguments
+        }
         "id" | "tool_call_id" | "call_id" => KeyMeaning::Id,
         "tool_calls" | "calls" | "tool_uses" => KeyMeaning::Calls,
         "type" | "thought" | "thoughts" | "reasoning" | "index" => KeyMeaning::Idle,
@@ -124,22 +126,49 @@ impl HeldSource {
         if let Ok(text) = serde_json::from_str(&self.source) {
             return text;
         }
-        let inside = |quote: char| self.source.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
-        inside('"').or_else(|| inside('\'')).unwrap_or(&self.source).to_owned()
+        let inside = |quote: char| {
+            self.source
+                .strip_prefix(quote)
+                .and_then(|rest| rest.strip_suffix(quote))
+        };
+        inside('"')
+            .or_else(|| inside('\''))
+            .unwrap_or(&self.source)
+            .to_owned()
     }
 }
 
 impl JsonCallState {
     pub(super) fn new(index: u32, at: usize, first: bool) -> Self {
-        let early = UnstartedCall { at, first, name_at: at, id: None, faults: Vec::new() };
+        let early = UnstartedCall {
+            at,
+            first,
+            name_at: at,
+            id: None,
+            faults: Vec::new(),
+        };
         let early = Some(Box::new(early));
-        Self { index, arguments: false, relaxed: false, name: None, early, held: None, stray: None }
+        Self {
+            index,
+            arguments: false,
+            relaxed: false,
+            name: None,
+            early,
+            held: None,
+            stray: None,
+        }
     }
 
     /// Creates a call whose name precedes its JSON.
     pub(super) fn with_header(head: &ParsedHeader<'_>) -> Self {
         let id = head.id.map(str::to_owned);
-        let early = UnstartedCall { at: head.at, first: true, name_at: head.name_at, id, faults: Vec::new() };
+        let early = UnstartedCall {
+            at: head.at,
+            first: true,
+            name_at: head.name_at,
+            id,
+            faults: Vec::new(),
+        };
         Self {
             arguments: true,
             name: Some(head.name.into()),
@@ -156,7 +185,10 @@ impl JsonCallState {
     /// Returns the offset of the call's first byte if it is the region's first call and has not
     /// begun.
     pub(super) fn region_start(&self) -> Option<usize> {
-        self.early.as_ref().filter(|early| early.first).map(|early| early.at)
+        self.early
+            .as_ref()
+            .filter(|early| early.first)
+            .map(|early| early.at)
     }
 
     /// Emits a fault of the call, after the call's start.
@@ -182,18 +214,31 @@ impl JsonCallState {
 
     /// Returns the position of a string in single quotes that was not reported yet.
     pub(super) fn single_quote_span(&self) -> Option<Span> {
-        self.early.as_ref()?.faults.iter().find(|fault| fault.kind == FaultKind::SingleQuotes).map(|fault| fault.span)
+        self.early
+            .as_ref()?
+            .faults
+            .iter()
+            .find(|fault| fault.kind == FaultKind::SingleQuotes)
+            .map(|fault| fault.span)
     }
 
     /// Reports the first string in single quotes among those that make the call lenient.
     fn report_single_quotes(&mut self, word: &HeldSource, out: &mut dyn EventSink) {
         if word.is_single_quoted() && !self.relaxed {
-            self.queue_fault(single_quotes(Span::new(word.start, word.start + word.source.len())), out);
+            self.queue_fault(
+                single_quotes(Span::new(word.start, word.start + word.source.len())),
+                out,
+            );
         }
     }
 
     /// Processes a value whose source was recorded.
-    pub(super) fn record_value(&mut self, key: KeyMeaning, word: &mut HeldSource, out: &mut dyn EventSink) {
+    pub(super) fn record_value(
+        &mut self,
+        key: KeyMeaning,
+        word: &mut HeldSource,
+        out: &mut dyn EventSink,
+    ) {
         if key != KeyMeaning::Arguments {
             self.report_single_quotes(word, out);
         }
@@ -218,7 +263,8 @@ impl JsonCallState {
                 let message = format!("the call names two tools, `{known}` and `{name}`");
                 let span = Span::new(word.start, word.start + 1);
                 self.queue_fault(
-                    Fault::error(FaultKind::DoubledArgument, span, message).with_hint("name one tool in each call"),
+                    Fault::error(FaultKind::DoubledArgument, span, message)
+                        .with_hint("name one tool in each call"),
                     out,
                 );
             }
@@ -235,8 +281,16 @@ impl JsonCallState {
 
     /// Emits the start of the call, and the faults that waited for it.
     pub(super) fn emit_start(&mut self, markers: &RegionMarkers, out: &mut dyn EventSink) {
-        let Some(early) = self.early.take() else { return };
-        let UnstartedCall { at, first, name_at, id, faults } = *early;
+        let Some(early) = self.early.take() else {
+            return;
+        };
+        let UnstartedCall {
+            at,
+            first,
+            name_at,
+            id,
+            faults,
+        } = *early;
         // A call without a name is emitted too, so that the fault below has a call to stop.
         let name = self.name.as_deref().unwrap_or_default();
         let dialect = Some(markers.dialect);
@@ -244,9 +298,22 @@ impl JsonCallState {
             let span = Span::new(at, at + 1);
             let sure = markers.sure;
             let rule = "another call in the same JSON";
-            out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Call, dialect, span, sure, rule }));
+            out.push_event(Event::Mark(MarkupSpan {
+                role: MarkupRole::Call,
+                dialect,
+                span,
+                sure,
+                rule,
+            }));
         }
-        out.push_event(Event::CallStart { index: self.index, id: id.as_deref(), name, dialect, at, name_at });
+        out.push_event(Event::CallStart {
+            index: self.index,
+            id: id.as_deref(),
+            name,
+            dialect,
+            at,
+            name_at,
+        });
         if name.is_empty() {
             let message = "the call does not say which tool: it has no name";
             let fault = Fault::error(FaultKind::MissingName, Span::new(at, at + 1), message);
@@ -263,18 +330,34 @@ impl JsonCallState {
             self.emit_held_arguments(&held, out);
         }
         // An unknown key matters only without arguments: then it was probably one itself.
-        if let Some((key, span)) = self.stray.take().filter(|_| !self.arguments).map(|stray| *stray) {
-            let message = format!("`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`");
+        if let Some((key, span)) = self
+            .stray
+            .take()
+            .filter(|_| !self.arguments)
+            .map(|stray| *stray)
+        {
+            let message = format!(
+                "`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`"
+            );
             let hint = "put all arguments into one object under `\"arguments\"`";
-            self.queue_fault(Fault::error(FaultKind::StrayText, span, message).with_hint(hint), out);
+            self.queue_fault(
+                Fault::error(FaultKind::StrayText, span, message).with_hint(hint),
+                out,
+            );
         }
     }
 
     /// Emits arguments that waited for the name.
     fn emit_held_arguments(&mut self, held: &HeldSource, out: &mut dyn EventSink) {
         if held.over {
-            let message = format!("more than {HELD_CAP} bytes of arguments came before the name of their tool");
-            let fault = Fault::error(FaultKind::Limit, Span::new(held.start, held.start + 1), message);
+            let message = format!(
+                "more than {HELD_CAP} bytes of arguments came before the name of their tool"
+            );
+            let fault = Fault::error(
+                FaultKind::Limit,
+                Span::new(held.start, held.start + 1),
+                message,
+            );
             return self.queue_fault(fault.with_hint("give the name first"), out);
         }
         let mut scanner = ArgumentScanner::embedded_in_text(self.index, UNGUARDED);

@@ -76,7 +76,10 @@ impl FrameStack {
     pub(super) fn push_wrapper(&mut self, slip: Option<Span>) {
         self.push(BracketFrame::Wrapper);
         if let Some(slip) = slip {
-            self.slips.get_or_insert_default().all.push((self.depth, slip));
+            self.slips
+                .get_or_insert_default()
+                .all
+                .push((self.depth, slip));
         }
     }
 
@@ -97,6 +100,10 @@ impl FrameStack {
 
     /// Takes the strings in single quotes that were not reported yet.
     pub(super) fn take_quote_spans(&mut self) -> impl Iterator<Item = Span> + use<> {
-        self.slips.take().into_iter().flat_map(|slips| slips.all).map(|(_, slip)| slip)
+        self.slips
+            .take()
+            .into_iter()
+            .flat_map(|slips| slips.all)
+            .map(|(_, slip)| slip)
     }
 }

@@ -6,23 +6,39 @@ use crate::fault::{Fault, FaultKind, Span};
 
 pub(super) fn malformed_json(place: usize, message: &str) -> Fault {
     let message = format!("the call is no valid JSON: {message}");
-    Fault::error(FaultKind::MalformedJson, Span::new(place, place + 1), message)
+    Fault::error(
+        FaultKind::MalformedJson,
+        Span::new(place, place + 1),
+        message,
+    )
 }
 
 pub(super) fn trailing_comma(place: usize) -> Fault {
     let message = "a comma stands before a closing bracket";
-    let fault = Fault::warning(FaultKind::TrailingComma, Span::new(place, place + 1), message);
+    let fault = Fault::warning(
+        FaultKind::TrailingComma,
+        Span::new(place, place + 1),
+        message,
+    );
     fault.with_hint("leave out the comma before the closing bracket")
 }
 
 pub(super) fn extra_comma(place: usize) -> Fault {
     let message = "more than one comma stands between two calls";
-    Fault::warning(FaultKind::TrailingComma, Span::new(place, place + 1), message)
-        .with_hint("write one comma between two calls")
+    Fault::warning(
+        FaultKind::TrailingComma,
+        Span::new(place, place + 1),
+        message,
+    )
+    .with_hint("write one comma between two calls")
 }
 
 pub(super) fn single_quotes(span: Span) -> Fault {
-    let fault = Fault::warning(FaultKind::SingleQuotes, span, "a string of the call stands in single quotes");
+    let fault = Fault::warning(
+        FaultKind::SingleQuotes,
+        span,
+        "a string of the call stands in single quotes",
+    );
     fault.with_hint("write strings in double quotes")
 }
 
@@ -30,5 +46,7 @@ pub(super) fn single_quotes(span: Span) -> Fault {
 pub(super) fn report_missing_json(place: usize, out: &mut dyn EventSink) {
     let message = "a call was opened, and no JSON follows";
     let fault = Fault::error(FaultKind::MalformedJson, Span::new(place, place), message);
-    out.push_event(Event::Fault(&fault.with_hint("write one JSON object with the tool's name and its arguments")));
+    out.push_event(Event::Fault(&fault.with_hint(
+        "write one JSON object with the tool's name and its arguments",
+    )));
 }

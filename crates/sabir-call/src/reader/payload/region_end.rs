@@ -16,8 +16,8 @@ use crate::fault::{Fault, FaultKind, Span};
 use super::super::BLANK_CAP;
 use super::super::region::TextView;
 use super::{
-    AllowedTail, BracketFrame, CallEdge, CommaCount, FENCE, JsonRegionParser, PayloadState, PayloadStep,
-    report_missing_json,
+    AllowedTail, BracketFrame, CallEdge, CommaCount, FENCE, JsonRegionParser, PayloadState,
+    PayloadStep, report_missing_json,
 };
 
 /// The maximum length of a closing tag in place of the marker, in bytes.
@@ -83,8 +83,13 @@ impl JsonRegionParser {
             report_missing_json(place, out);
         } else if let Some(missing) = missing.filter(|_| !bare) {
             let span = Span::new(place, place + length);
-            let what = if length > 0 { format!("`{}`", self.markers.close) } else { "other markup".to_owned() };
-            let message = format!("the call's JSON is not whole: {missing} is missing before {what}");
+            let what = if length > 0 {
+                format!("`{}`", self.markers.close)
+            } else {
+                "other markup".to_owned()
+            };
+            let message =
+                format!("the call's JSON is not whole: {missing} is missing before {what}");
             let fault = match tags {
                 true => tag_in_json(place),
                 false => Fault::error(FaultKind::MalformedJson, span, message)
@@ -107,7 +112,10 @@ impl JsonRegionParser {
             (None, state) => matches!(state, PayloadState::Value(_)),
         };
         // The rest of the tag's name may still arrive.
-        awaited && text.strip_prefix('<').is_some_and(|rest| rest.starts_with(char::is_alphabetic))
+        awaited
+            && text
+                .strip_prefix('<')
+                .is_some_and(|rest| rest.starts_with(char::is_alphabetic))
     }
 
     /// Ends the region's JSON before `at`.
@@ -133,7 +141,10 @@ impl JsonRegionParser {
     pub(super) fn close_pending(&mut self, at: Option<usize>, out: &mut dyn EventSink) {
         if let CallEdge::Pending(index, end) = self.edge {
             self.edge = CallEdge::None;
-            out.push_event(Event::CallEnd { index, at: at.unwrap_or(end) });
+            out.push_event(Event::CallEnd {
+                index,
+                at: at.unwrap_or(end),
+            });
         }
     }
 
@@ -150,7 +161,9 @@ impl JsonRegionParser {
         let close = self.markers.close;
         loop {
             let rest = text.get(self.seen..).unwrap_or_default();
-            let Some(&byte) = rest.as_bytes().first() else { break };
+            let Some(&byte) = rest.as_bytes().first() else {
+                break;
+            };
             if rest.starts_with(close) && !close.is_empty() {
                 break;
             }
@@ -159,7 +172,11 @@ impl JsonRegionParser {
                     // Too much white space to hold. Before a marker it has no meaning, so it can be
                     // dropped.
                     let seen = std::mem::take(&mut self.seen);
-                    return if close.is_empty() { PayloadStep::Over(from) } else { PayloadStep::To(from + seen) };
+                    return if close.is_empty() {
+                        PayloadStep::Over(from)
+                    } else {
+                        PayloadStep::To(from + seen)
+                    };
                 }
                 byte if byte.is_ascii_whitespace() => self.seen += 1,
                 b';' | b',' if tail == AllowedTail::Calls => self.seen += 1,
@@ -179,19 +196,28 @@ impl JsonRegionParser {
                     match self.is_extra_bracket(rest, &[close], view.last) {
                         None => return PayloadStep::Wait(from),
                         Some(true) => {
-                            self.emit_pending_fault(extra_bracket(view.offset + from + self.seen), out);
+                            self.emit_pending_fault(
+                                extra_bracket(view.offset + from + self.seen),
+                                out,
+                            );
                             self.seen += 1;
                         }
                         Some(false) => break,
                     }
                 }
-                b'`' if self.fenced && FENCE.starts_with(rest) && !view.last => return PayloadStep::Wait(from),
+                b'`' if self.fenced && FENCE.starts_with(rest) && !view.last => {
+                    return PayloadStep::Wait(from);
+                }
                 _ => break,
             }
         }
         let rest = text.get(self.seen..).unwrap_or_default();
         if close.is_empty() {
-            return if rest.is_empty() && !view.last { PayloadStep::Wait(from) } else { PayloadStep::Over(from) };
+            return if rest.is_empty() && !view.last {
+                PayloadStep::Wait(from)
+            } else {
+                PayloadStep::Over(from)
+            };
         }
         if rest.is_empty() {
             return PayloadStep::Wait(from);
@@ -201,14 +227,26 @@ impl JsonRegionParser {
 
     /// Checks whether a closing bracket is one too many, that is, whether one of `follows` comes
     /// after it. `None` means that more text is needed.
-    pub(super) fn is_extra_bracket(&self, rest: &str, follows: &[&str], last: bool) -> Option<bool> {
+    pub(super) fn is_extra_bracket(
+        &self,
+        rest: &str,
+        follows: &[&str],
+        last: bool,
+    ) -> Option<bool> {
         let behind = rest.get(1..).unwrap_or_default();
         let text = behind.trim_ascii_start();
         if behind.len() - text.len() > TAG_CAP {
             return Some(false);
         }
-        let waits = !last && follows.iter().any(|follow| text.len() < follow.len() && follow.starts_with(text));
-        if waits { None } else { Some(follows.iter().any(|follow| text.starts_with(follow))) }
+        let waits = !last
+            && follows
+                .iter()
+                .any(|follow| text.len() < follow.len() && follow.starts_with(text));
+        if waits {
+            None
+        } else {
+            Some(follows.iter().any(|follow| text.starts_with(follow)))
+        }
     }
 
     /// Reads the first byte after the JSON that is neither white space nor JSON.
@@ -242,13 +280,22 @@ impl JsonRegionParser {
         }
         // Another closing tag was probably meant as this marker, so the whole tag is consumed.
         if close.starts_with("</") && rest.starts_with("</") {
-            let head = rest.get(..rest.floor_char_boundary(TAG_CAP.min(rest.len()))).unwrap_or_default();
-            match head.find(['>', '\n', '{', '"']).and_then(|end| head.get(..=end)).filter(|tag| tag.ends_with('>')) {
+            let head = rest
+                .get(..rest.floor_char_boundary(TAG_CAP.min(rest.len())))
+                .unwrap_or_default();
+            match head
+                .find(['>', '\n', '{', '"'])
+                .and_then(|end| head.get(..=end))
+                .filter(|tag| tag.ends_with('>'))
+            {
                 Some(tag) => {
                     self.report_wrong_close(Span::new(place, place + tag.len()), tag, out);
                     return PayloadStep::Over(at + tag.len());
                 }
-                None if head.len() == rest.len() && !view.last && !head.contains(['\n', '{', '"']) => {
+                None if head.len() == rest.len()
+                    && !view.last
+                    && !head.contains(['\n', '{', '"']) =>
+                {
                     return PayloadStep::Wait(from);
                 }
                 None => {
@@ -282,9 +329,11 @@ impl JsonRegionParser {
     /// Reports other text in place of the closing marker.
     fn report_wrong_close(&mut self, span: Span, found: &str, out: &mut dyn EventSink) {
         let close = self.markers.close;
-        let message = format!("`{close}` was expected behind the call's JSON, but `{found}` was found");
+        let message =
+            format!("`{close}` was expected behind the call's JSON, but `{found}` was found");
         self.emit_pending_fault(
-            Fault::error(FaultKind::WrongClose, span, message).with_hint(format!("close the call with `{close}`")),
+            Fault::error(FaultKind::WrongClose, span, message)
+                .with_hint(format!("close the call with `{close}`")),
             out,
         );
         self.close_pending(None, out);
@@ -294,10 +343,16 @@ impl JsonRegionParser {
     pub(super) fn cut_call(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
         if let Some(mut item) = self.item.take() {
             self.start_call(&mut item, out);
-            out.push_event(Event::CallCut { index: item.index, why, at });
+            out.push_event(Event::CallCut {
+                index: item.index,
+                why,
+                at,
+            });
         } else if let CallEdge::Pending(index, end) = self.edge {
-            let whole =
-                matches!(self.state, PayloadState::After(AllowedTail::Calls | AllowedTail::Nothing)) && !self.fenced;
+            let whole = matches!(
+                self.state,
+                PayloadState::After(AllowedTail::Calls | AllowedTail::Nothing)
+            ) && !self.fenced;
             // Some servers strip the closing marker, so a complete call without it is accepted at a
             // regular end.
             match self.markers.stop && whole && why == Truncation::Ended {
@@ -306,19 +361,29 @@ impl JsonRegionParser {
             }
         } else if let PayloadState::Before | PayloadState::Language = self.state {
             let message = "the text ended where the JSON of a call should begin";
-            out.push_event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(at, at), message)));
+            out.push_event(Event::Fault(&Fault::error(
+                FaultKind::CutCall,
+                Span::new(at, at),
+                message,
+            )));
         }
     }
 }
 
 pub(super) fn extra_bracket(place: usize) -> Fault {
     let message = "a closing bracket too many stands behind the call";
-    let fault = Fault::warning(FaultKind::ExtraBracket, Span::new(place, place + 1), message);
+    let fault = Fault::warning(
+        FaultKind::ExtraBracket,
+        Span::new(place, place + 1),
+        message,
+    );
     fault.with_hint("close each bracket once")
 }
 
 fn tag_in_json(place: usize) -> Fault {
     let message = "tags stand where JSON belongs: a value was expected, found a tag";
     let fault = Fault::error(FaultKind::TagInJson, Span::new(place, place + 1), message);
-    fault.with_hint("write the value as JSON, without tags, for example {\"path\": \"a.txt\"} as all arguments")
+    fault.with_hint(
+        "write the value as JSON, without tags, for example {\"path\": \"a.txt\"} as all arguments",
+    )
 }

@@ -21,26 +21,64 @@ struct Kind {
     headed: bool,
 }
 
-const TAG: Kind = Kind { close: "</tool_call>", stop: false, headed: false };
-const STOP: Kind = Kind { close: "<|end|>", stop: true, headed: false };
-const BARE: Kind = Kind { close: "", stop: false, headed: false };
-const HEAD: Kind = Kind { close: "<|end|>", stop: false, headed: true };
-const LONE: Kind = Kind { close: "", stop: false, headed: true };
-const LIST: Kind = Kind { close: "[/TOOL_CALLS]", stop: true, headed: false };
+const TAG: Kind = Kind {
+    close: "</tool_call>",
+    stop: false,
+    headed: false,
+};
+const STOP: Kind = Kind {
+    close: "<|end|>",
+    stop: true,
+    headed: false,
+};
+const BARE: Kind = Kind {
+    close: "",
+    stop: false,
+    headed: false,
+};
+const HEAD: Kind = Kind {
+    close: "<|end|>",
+    stop: false,
+    headed: true,
+};
+const LONE: Kind = Kind {
+    close: "",
+    stop: false,
+    headed: true,
+};
+const LIST: Kind = Kind {
+    close: "[/TOOL_CALLS]",
+    stop: true,
+    headed: false,
+};
 
 /// Parses like the reader: passes unconsumed text again with more text after it. `cuts` are the
 /// ends of the chunks.
 fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncation) -> String {
     let mut out = Line::default();
-    let markers = RegionMarkers { dialect: "test", close: kind.close, stop: kind.stop, sure: Certainty::Certain };
-    let head = ParsedHeader { index: 0, id: None, name: "f", at: OFFSET - 2, name_at: OFFSET - 1 };
+    let markers = RegionMarkers {
+        dialect: "test",
+        close: kind.close,
+        stop: kind.stop,
+        sure: Certainty::Certain,
+    };
+    let head = ParsedHeader {
+        index: 0,
+        id: None,
+        name: "f",
+        at: OFFSET - 2,
+        name_at: OFFSET - 1,
+    };
     let mut payload = match kind.headed {
         true => JsonRegionParser::for_arguments(markers, head, &mut out),
         false => JsonRegionParser::for_calls(markers, 0, OFFSET - 2),
     };
     let mut from = 0;
     let mut shown = 0;
-    for end in cuts.chain([text.len(), text.len()]).map(|end| text.ceil_char_boundary(end)) {
+    for end in cuts
+        .chain([text.len(), text.len()])
+        .map(|end| text.ceil_char_boundary(end))
+    {
         let last = shown == text.len();
         let chunk = text.get(shown..end.max(shown)).unwrap();
         shown = end.max(shown);
@@ -48,7 +86,11 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncati
             from = shown;
             continue;
         }
-        let view = TextView { text: text.get(from..shown).unwrap(), offset: OFFSET + from, last };
+        let view = TextView {
+            text: text.get(from..shown).unwrap(),
+            offset: OFFSET + from,
+            last,
+        };
         match payload.parse_view(view, &mut out) {
             RegionProgress::More(taken) => from += taken,
             RegionProgress::Over(taken) => {
@@ -68,7 +110,11 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncati
 }
 
 fn check(kind: Kind, text: &str, expected: &str) {
-    assert_eq!(read(kind, text, std::iter::empty(), Truncation::Ended), expected, "{text}");
+    assert_eq!(
+        read(kind, text, std::iter::empty(), Truncation::Ended),
+        expected,
+        "{text}"
+    );
     let bytes = read(kind, text, 0..text.len(), Truncation::Ended);
     assert_eq!(bytes, expected, "byte by byte: {text}");
     for cut in 0..text.len() {
@@ -132,8 +178,14 @@ const KINDS: [Kind; 6] = [TAG, STOP, BARE, HEAD, LONE, LIST];
 /// Checks a text that is too long to be split at every byte.
 fn check_long(kind: Kind, text: &str, expected: &str) {
     for size in [1000, 4096, text.len()] {
-        let line =
-            read(kind, text, (1..).map(|count| count * size).take_while(|end| *end < text.len()), Truncation::Ended);
+        let line = read(
+            kind,
+            text,
+            (1..)
+                .map(|count| count * size)
+                .take_while(|end| *end < text.len()),
+            Truncation::Ended,
+        );
         assert_eq!(line, expected, "in chunks of {size}");
     }
 }
@@ -148,19 +200,39 @@ fn parser_state_is_small() {
 fn held_arguments_have_a_limit() {
     let long = "x".repeat(1 << 20);
     let text = format!("{{\"arguments\":{{\"a\":\"{long}\"}},\"name\":\"f\"}}</tool_call>");
-    check_long(TAG, &text, "0:f@-2,1048606 !limit0@13 end0@1048621 over@1048621 next1");
+    check_long(
+        TAG,
+        &text,
+        "0:f@-2,1048606 !limit0@13 end0@1048621 over@1048621 next1",
+    );
     let text = format!("{{\"name\":\"{long}\"}}</tool_call>");
-    check_long(TAG, &text, "0:@-2,-2 !missing_name0@-2 end0@1048599 over@1048599 next1");
+    check_long(
+        TAG,
+        &text,
+        "0:@-2,-2 !missing_name0@-2 end0@1048599 over@1048599 next1",
+    );
     let text = format!("{{\"{long}\":1,\"name\":\"f\"}}</tool_call>");
-    check_long(TAG, &text, "0:f@-2,1048590 !stray_text0@1 end0@1048605 over@1048605 next1");
+    check_long(
+        TAG,
+        &text,
+        "0:f@-2,1048590 !stray_text0@1 end0@1048605 over@1048605 next1",
+    );
     let blank = " \n".repeat(100_000);
-    check_long(TAG, &format!("{{\"name\":\"f\"}}{blank}</tool_call>"), "0:f@-2,9 end0@200024 over@200024 next1");
+    check_long(
+        TAG,
+        &format!("{{\"name\":\"f\"}}{blank}</tool_call>"),
+        "0:f@-2,9 end0@200024 over@200024 next1",
+    );
     check_long(
         TAG,
         &format!("{{\"name\":\"f\"}}{blank}words"),
         "0:f@-2,9 !wrong_close0@200012 end0@12 over@196620 next1",
     );
-    check_long(BARE, &format!("{{\"name\":\"f\"}}{blank}{{}}"), "0:f@-2,9 end0@12 over@12 next1");
+    check_long(
+        BARE,
+        &format!("{{\"name\":\"f\"}}{blank}{{}}"),
+        "0:f@-2,9 end0@12 over@12 next1",
+    );
     let deep = "{\"tool\":".repeat(100_000);
     check_long(
         TAG,
@@ -225,14 +297,26 @@ fn names_arguments_and_ids_in_any_shape() {
         r#"{"function":"f","args":{"a":"b"},"id":null,"thought":{"name":"g","x":["}"]}}</tool_call>"#,
         r#"0:f@-2,13 a@29="b"@30 end0@88 over@88 next1"#,
     );
-    check(TAG, r#"{"name":"f"}</tool_call>"#, "0:f@-2,9 end0@24 over@24 next1");
-    check(TAG, r#"{"name":"f","arguments":null}</tool_call>"#, "0:f@-2,9 end0@41 over@41 next1");
+    check(
+        TAG,
+        r#"{"name":"f"}</tool_call>"#,
+        "0:f@-2,9 end0@24 over@24 next1",
+    );
+    check(
+        TAG,
+        r#"{"name":"f","arguments":null}</tool_call>"#,
+        "0:f@-2,9 end0@41 over@41 next1",
+    );
     check(
         TAG,
         r#"{"n\u0061me":"caf\u00e9","arguments":{"ü":"\ud83d\ude00"}}</tool_call>"#,
         r#"0:café@-2,14 ü@44="😀"@56 end0@71 over@71 next1"#,
     );
-    check(TAG, "```json\n{\"name\":\"f\",\"arguments\":{}}\n```\n</tool_call>", "0:f@-2,17 end0@52 over@52 next1");
+    check(
+        TAG,
+        "```json\n{\"name\":\"f\",\"arguments\":{}}\n```\n</tool_call>",
+        "0:f@-2,17 end0@52 over@52 next1",
+    );
     check(
         TAG,
         r#"{"tool_calls":[{"name":"f","arguments":{}},{"name":"g"}]}</tool_call>"#,
@@ -243,7 +327,11 @@ fn names_arguments_and_ids_in_any_shape() {
         r#"[{"calls":[{"name":"f"}]},{"tool_uses":[{"recipient_name":"g","parameters":{}}], "x": 1}]</tool_call>"#,
         "0:f@-2,20 end0@23 mark@40 1:g@40,59 end1@101 over@101 next2",
     );
-    check(TAG, r#"{"name":"f","arguments":{},"calls":[{"name":"g"}]}</tool_call>"#, "0:f@-2,9 end0@62 over@62 next1");
+    check(
+        TAG,
+        r#"{"name":"f","arguments":{},"calls":[{"name":"g"}]}</tool_call>"#,
+        "0:f@-2,9 end0@62 over@62 next1",
+    );
 }
 
 #[test]
@@ -283,30 +371,66 @@ fn lenient_json_is_left_to_the_checks() {
         "{'calls': [{\"name\": \"f\"}], 'x': 1}</tool_call>",
         "0:f@-2,21 ?single_quotes0@1 ?single_quotes0@27 end0@46 over@46 next1",
     );
-    check(TAG, r#"[{"name":"f"},]</tool_call>"#, "0:f@-2,10 end0@13 ?trailing_comma0@14 over@27 next1");
-    check(HEAD, "{'a': 'b<|end|>'}<|end|>", "0:f@-2,-1 @0={'a': 'b<|end|>'}@17 end0@24 over@24 next1");
+    check(
+        TAG,
+        r#"[{"name":"f"},]</tool_call>"#,
+        "0:f@-2,10 end0@13 ?trailing_comma0@14 over@27 next1",
+    );
+    check(
+        HEAD,
+        "{'a': 'b<|end|>'}<|end|>",
+        "0:f@-2,-1 @0={'a': 'b<|end|>'}@17 end0@24 over@24 next1",
+    );
 }
 
 #[test]
 fn an_extra_brace_is_a_warning() {
-    check(TAG, r#"[{"name":"f"}}]</tool_call>"#, "0:f@-2,10 ?extra_bracket0@13 end0@27 over@27 next1");
+    check(
+        TAG,
+        r#"[{"name":"f"}}]</tool_call>"#,
+        "0:f@-2,10 ?extra_bracket0@13 end0@27 over@27 next1",
+    );
     check(
         TAG,
         "[{\"name\":\"f\"} }\n,{\"name\":\"g\"}]</tool_call>",
         "0:f@-2,10 ?extra_bracket0@14 end0@13 mark@17 1:g@17,26 end1@42 over@42 next2",
     );
-    check(TAG, "{\"name\":\"f\"}}\n</tool_call> x", "0:f@-2,9 ?extra_bracket0@12 end0@26 over@26 next1");
+    check(
+        TAG,
+        "{\"name\":\"f\"}}\n</tool_call> x",
+        "0:f@-2,9 ?extra_bracket0@12 end0@26 over@26 next1",
+    );
     let blank = " ".repeat(300);
     let far = "0:f@-2,9 !wrong_close0@12 end0@12 over@325 next1";
-    check_long(TAG, &format!("{{\"name\":\"f\"}}}}{blank}</tool_call>"), far);
-    check(TAG, r#"{"name":"f"}]</tool_call>"#, "0:f@-2,9 !wrong_close0@12 end0@12 over@25 next1");
+    check_long(
+        TAG,
+        &format!("{{\"name\":\"f\"}}}}{blank}</tool_call>"),
+        far,
+    );
+    check(
+        TAG,
+        r#"{"name":"f"}]</tool_call>"#,
+        "0:f@-2,9 !wrong_close0@12 end0@12 over@25 next1",
+    );
 }
 
 #[test]
 fn unreadable_json_is_rejected_with_its_position() {
-    check(TAG, r#"{"name":"f","path":"a"}</tool_call>"#, "0:f@-2,9 !stray_text0@12 end0@35 over@35 next1");
-    check(TAG, r#"{"name": 5, "arguments": {}}</tool_call>"#, "0:@-2,-2 !missing_name0@-2 end0@40 over@40 next1");
-    check(TAG, r#"{"name": "", "arguments": {}}</tool_call>"#, "0:@-2,-2 !missing_name0@-2 end0@41 over@41 next1");
+    check(
+        TAG,
+        r#"{"name":"f","path":"a"}</tool_call>"#,
+        "0:f@-2,9 !stray_text0@12 end0@35 over@35 next1",
+    );
+    check(
+        TAG,
+        r#"{"name": 5, "arguments": {}}</tool_call>"#,
+        "0:@-2,-2 !missing_name0@-2 end0@40 over@40 next1",
+    );
+    check(
+        TAG,
+        r#"{"name": "", "arguments": {}}</tool_call>"#,
+        "0:@-2,-2 !missing_name0@-2 end0@41 over@41 next1",
+    );
     check(
         TAG,
         r#"{"arguments": {"a": "b"}}</tool_call>"#,
@@ -322,9 +446,21 @@ fn unreadable_json_is_rejected_with_its_position() {
         r#"{"name": "f", "arguments": {}, "args": {}}</tool_call>"#,
         "0:f@-2,10 !doubled_argument0@39 end0@54 over@54 next1",
     );
-    check(TAG, r#"{"name":"f","arguments":}</tool_call>"#, "0:f@-2,9 !malformed_json0@24 end0@37 over@37 next1");
-    check(TAG, r#"{"name":"f","arguments":[1]}</tool_call>"#, "0:f@-2,9 !malformed_json0@24 end0@40 over@40 next1");
-    check(TAG, r#"{"name":"f",arguments:{"a": {}}}</tool_call>"#, "0:f@-2,9 !malformed_json0@12 end0@44 over@44 next1");
+    check(
+        TAG,
+        r#"{"name":"f","arguments":}</tool_call>"#,
+        "0:f@-2,9 !malformed_json0@24 end0@37 over@37 next1",
+    );
+    check(
+        TAG,
+        r#"{"name":"f","arguments":[1]}</tool_call>"#,
+        "0:f@-2,9 !malformed_json0@24 end0@40 over@40 next1",
+    );
+    check(
+        TAG,
+        r#"{"name":"f",arguments:{"a": {}}}</tool_call>"#,
+        "0:f@-2,9 !malformed_json0@12 end0@44 over@44 next1",
+    );
     check(
         TAG,
         r#"{"name" "f","arguments":{"a": {}}}</tool_call>"#,
@@ -345,19 +481,39 @@ fn unreadable_json_is_rejected_with_its_position() {
         r#"["a", {"name":"g"}]</tool_call>"#,
         "0:@-2,-2 !missing_name0@-2 !malformed_json0@1 end0@4 mark@6 1:g@6,15 end1@31 over@31 next2",
     );
-    check(TAG, r#"[{"name":"f"}}}]</tool_call>"#, "0:f@-2,10 !malformed_json0@13 end0@13 over@28 next1");
+    check(
+        TAG,
+        r#"[{"name":"f"}}}]</tool_call>"#,
+        "0:f@-2,10 !malformed_json0@13 end0@13 over@28 next1",
+    );
     check(TAG, "words</tool_call>", "!malformed_json@0 over@0 next0");
     check(TAG, "</tool_call> x", "!malformed_json@0 over@12 next0");
-    check(HEAD, "words<|end|>", "0:f@-2,-1 !malformed_json0@0 end0@12 over@12 next1");
+    check(
+        HEAD,
+        "words<|end|>",
+        "0:f@-2,-1 !malformed_json0@0 end0@12 over@12 next1",
+    );
 }
 
 #[test]
 fn name_before_the_json() {
-    check(HEAD, r#"{"a": "b"}<|end|>"#, r#"0:f@-2,-1 a@7="b"@8 end0@17 over@17 next1"#);
-    check(HEAD, "\n```json\n{\"a\": \"b\"}\n```<|end|>x", r#"0:f@-2,-1 a@16="b"@17 end0@30 over@30 next1"#);
+    check(
+        HEAD,
+        r#"{"a": "b"}<|end|>"#,
+        r#"0:f@-2,-1 a@7="b"@8 end0@17 over@17 next1"#,
+    );
+    check(
+        HEAD,
+        "\n```json\n{\"a\": \"b\"}\n```<|end|>x",
+        r#"0:f@-2,-1 a@16="b"@17 end0@30 over@30 next1"#,
+    );
     check(HEAD, "<|end|>", "0:f@-2,-1 end0@7 over@7 next1");
     check(HEAD, "null<|end|>", "0:f@-2,-1 end0@11 over@11 next1");
-    check(HEAD, r#""{}"<|end|>"#, r#"0:f@-2,-1 @1="{}"@3 end0@11 over@11 next1"#);
+    check(
+        HEAD,
+        r#""{}"<|end|>"#,
+        r#"0:f@-2,-1 @1="{}"@3 end0@11 over@11 next1"#,
+    );
     check(
         LIST,
         r#"[{"name":"f","arguments":{"a": [1, [2]]}}][/TOOL_CALLS]"#,

@@ -15,7 +15,8 @@ use crate::reader::region::TextView;
 
 use super::call_item::{JsonCallState, KeyMeaning};
 use super::{
-    AllowedTail, BracketFrame, CallEdge, CommaCount, JsonRegionParser, PayloadState, PayloadStep, single_quotes,
+    AllowedTail, BracketFrame, CallEdge, CommaCount, JsonRegionParser, PayloadState, PayloadStep,
+    single_quotes,
 };
 
 /// The maximum number of brackets around a call.
@@ -24,12 +25,20 @@ const DEPTH: usize = 16;
 impl JsonRegionParser {
     /// Processes the first byte of a value. Returns true if it was a bracket around calls or around
     /// parts of a call.
-    pub(super) fn begin_value(&mut self, place: usize, byte: u8, key: KeyMeaning, out: &mut dyn EventSink) -> bool {
+    pub(super) fn begin_value(
+        &mut self,
+        place: usize,
+        byte: u8,
+        key: KeyMeaning,
+        out: &mut dyn EventSink,
+    ) -> bool {
         self.balance = BalanceScanner::at_value();
         let roomy = self.frames.len() < DEPTH;
         let quoted = matches!(byte, b'"' | b'\'');
         self.state = match key {
-            KeyMeaning::Name(true) | KeyMeaning::Inner if byte == b'{' && roomy && self.item.is_some() => {
+            KeyMeaning::Name(true) | KeyMeaning::Inner
+                if byte == b'{' && roomy && self.item.is_some() =>
+            {
                 self.frames.push(BracketFrame::Inner);
                 self.state = PayloadState::FirstKey;
                 return true;
@@ -55,22 +64,33 @@ impl JsonRegionParser {
 
     /// Treats the current object as a wrapper around calls, unless it already began to be a call.
     fn wrap_calls(&mut self) -> bool {
-        if self.frames.last() != Some(BracketFrame::Item) || self.item.as_ref().is_none_or(|item| item.arguments) {
+        if self.frames.last() != Some(BracketFrame::Item)
+            || self.item.as_ref().is_none_or(|item| item.arguments)
+        {
             return self.frames.last() == Some(BracketFrame::Wrapper);
         }
         let item = self.item.take();
         self.frames.pop();
-        self.frames.push_wrapper(item.as_ref().and_then(JsonCallState::single_quote_span));
-        self.edge = item.and_then(|item| item.region_start()).map_or(CallEdge::None, CallEdge::First);
+        self.frames
+            .push_wrapper(item.as_ref().and_then(JsonCallState::single_quote_span));
+        self.edge = item
+            .and_then(|item| item.region_start())
+            .map_or(CallEdge::None, CallEdge::First);
         true
     }
 
     /// Begins the arguments: streamed if the name is known, else held until it is.
     fn begin_arguments(&mut self, place: usize, out: &mut dyn EventSink) -> PayloadState {
-        let Some(mut item) = self.item.take() else { return PayloadState::Skip };
+        let Some(mut item) = self.item.take() else {
+            return PayloadState::Skip;
+        };
         let state = if std::mem::replace(&mut item.arguments, true) {
             let message = "the arguments of the call are given twice";
-            let fault = Fault::error(FaultKind::DoubledArgument, Span::new(place, place + 1), message);
+            let fault = Fault::error(
+                FaultKind::DoubledArgument,
+                Span::new(place, place + 1),
+                message,
+            );
             item.queue_fault(fault.with_hint("give them once"), out);
             PayloadState::Skip
         } else if item.name.is_none() {
@@ -98,7 +118,9 @@ impl JsonRegionParser {
         pass: bool,
         out: &mut dyn EventSink,
     ) -> PayloadStep {
-        let stop = self.balance.scan(view.text.as_bytes(), at, self.guard_bytes(), pass);
+        let stop = self
+            .balance
+            .scan(view.text.as_bytes(), at, self.guard_bytes(), pass);
         let to = match stop {
             ScanStop::End(to) | ScanStop::Guard(to) => to,
             ScanStop::More => view.text.len(),
@@ -114,7 +136,9 @@ impl JsonRegionParser {
             (_, PayloadState::Broken) => {
                 // The broken call ends with all brackets of its own, but not with an array around
                 // it.
-                while let Some(BracketFrame::Item | BracketFrame::Inner | BracketFrame::Wrapper) = self.frames.last() {
+                while let Some(BracketFrame::Item | BracketFrame::Inner | BracketFrame::Wrapper) =
+                    self.frames.last()
+                {
                     self.frames.pop();
                 }
                 self.finish_call(view.offset + to, out);
@@ -149,7 +173,9 @@ impl JsonRegionParser {
         pass: bool,
         out: &mut dyn EventSink,
     ) -> PayloadStep {
-        let Some(scanner) = &mut self.scanner else { return PayloadStep::Over(at) };
+        let Some(scanner) = &mut self.scanner else {
+            return PayloadStep::Over(at);
+        };
         let text = view.text.get(at..).unwrap_or_default();
         match scanner.read_value(text, view.offset + at, pass, out) {
             ScanProgress::More => PayloadStep::Wait(view.text.len()),

@@ -41,7 +41,10 @@ impl BracketKind {
 
 impl BracketStack {
     pub(in crate::reader) fn new() -> Self {
-        Self { levels: None, depth: 0 }
+        Self {
+            levels: None,
+            depth: 0,
+        }
     }
 
     pub(in crate::reader) fn depth(&self) -> usize {
@@ -70,9 +73,13 @@ impl BracketStack {
 
     /// Replaces the kind of the innermost level.
     pub(in crate::reader) fn replace_inner(&mut self, bracket: BracketKind) {
-        let Some(level) = self.depth().checked_sub(1) else { return };
+        let Some(level) = self.depth().checked_sub(1) else {
+            return;
+        };
         let shift = level % IN_A_BYTE * 2;
-        let levels = self.levels.get_or_insert_with(|| Box::new([0; LEVELS / IN_A_BYTE]));
+        let levels = self
+            .levels
+            .get_or_insert_with(|| Box::new([0; LEVELS / IN_A_BYTE]));
         if let Some(byte) = levels.get_mut(level / IN_A_BYTE) {
             // Clears the two bits of the level before setting them.
             *byte = *byte & !(0b11 << shift) | (bracket as u8) << shift;
@@ -98,7 +105,12 @@ mod tests {
 
     #[test]
     fn a_stack_with_a_limit() {
-        let all = [BracketKind::List, BracketKind::Map, BracketKind::Group, BracketKind::Tuple];
+        let all = [
+            BracketKind::List,
+            BracketKind::Map,
+            BracketKind::Group,
+            BracketKind::Tuple,
+        ];
         let at = |level: usize| all[level * 7 / 3 % 4];
         let mut nest = BracketStack::new();
         assert_eq!(nest.inner_bracket(), None);

@@ -28,14 +28,29 @@ impl GivenArguments {
     /// Adds the next name, which is before `span`. Returns false, after a fault, if there are too
     /// many.
     #[must_use]
-    pub(in crate::reader) fn add_name(&mut self, name: &str, index: u32, span: Span, out: &mut dyn EventSink) -> bool {
+    pub(in crate::reader) fn add_name(
+        &mut self,
+        name: &str,
+        index: u32,
+        span: Span,
+        out: &mut dyn EventSink,
+    ) -> bool {
         self.last = name.into();
         let (fault, go_on) = if self.names.contains(name) {
             let message = format!("the argument `{name}` is given twice");
-            (Fault::error(FaultKind::DoubledArgument, span, message).in_argument(name).with_hint("give it once"), true)
+            (
+                Fault::error(FaultKind::DoubledArgument, span, message)
+                    .in_argument(name)
+                    .with_hint("give it once"),
+                true,
+            )
         } else if self.names.len() == ARGUMENTS {
             let message = format!("the call has more than {ARGUMENTS} arguments");
-            (Fault::error(FaultKind::Limit, span, message).with_hint("put several values into one list or map"), false)
+            (
+                Fault::error(FaultKind::Limit, span, message)
+                    .with_hint("put several values into one list or map"),
+                false,
+            )
         } else {
             self.names.insert(name);
             return true;

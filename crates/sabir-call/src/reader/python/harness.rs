@@ -26,7 +26,11 @@ impl ParsedRegion {
             Event::ArgDelta { index, text } => {
                 assert!(!text.is_empty());
                 let start = format!("{index} | ");
-                if let Some(last) = self.events.last_mut().filter(|last| last.starts_with(&start)) {
+                if let Some(last) = self
+                    .events
+                    .last_mut()
+                    .filter(|last| last.starts_with(&start))
+                {
                     last.push_str(text);
                     return;
                 }
@@ -36,19 +40,47 @@ impl ParsedRegion {
                 assert_eq!((mark.role, mark.dialect), (MarkupRole::Call, Some("d")));
                 format!("mark {}..{}", mark.span.start, mark.span.end)
             }
-            Event::CallStart { index, name, at, name_at, dialect, id } => {
+            Event::CallStart {
+                index,
+                name,
+                at,
+                name_at,
+                dialect,
+                id,
+            } => {
                 assert_eq!((dialect, id), (Some("d"), None));
                 format!("{index} call {name} {at} {name_at}")
             }
-            Event::ArgStart { index, name, form, at } => format!("{index} arg {name} {form:?} {at}"),
-            Event::ArgEnd { index, lead: "", at } => format!("{index} arg end {at}"),
+            Event::ArgStart {
+                index,
+                name,
+                form,
+                at,
+            } => format!("{index} arg {name} {form:?} {at}"),
+            Event::ArgEnd {
+                index,
+                lead: "",
+                at,
+            } => format!("{index} arg end {at}"),
             Event::CallEnd { index, at } => format!("{index} end {at}"),
             Event::CallCut { index, why, at } => format!("{index} cut {why:?} {at}"),
             Event::Fault(fault) => {
-                let word = if fault.severity == Severity::Error { "error" } else { "warning" };
-                let call = fault.call.map_or(String::from("-"), |call| call.to_string());
+                let word = if fault.severity == Severity::Error {
+                    "error"
+                } else {
+                    "warning"
+                };
+                let call = fault
+                    .call
+                    .map_or(String::from("-"), |call| call.to_string());
                 let span = fault.span;
-                format!("{call} {word} {} {}..{} {}", fault.kind.name(), span.start, span.end, fault.message)
+                format!(
+                    "{call} {word} {} {}..{} {}",
+                    fault.kind.name(),
+                    span.start,
+                    span.end,
+                    fault.message
+                )
             }
             other => panic!("{other:?}"),
         };
@@ -63,7 +95,9 @@ impl ParsedRegion {
         });
         let right = calls.filter(|call| {
             let mut faults = self.draft.faults.iter();
-            !faults.any(|fault| fault.severity == Severity::Error && fault.call.is_none_or(|it| it == call.index))
+            !faults.any(|fault| {
+                fault.severity == Severity::Error && fault.call.is_none_or(|it| it == call.index)
+            })
         });
         let arguments = right.map(|call| {
             let arguments = call.arguments.iter().map(|argument| {
@@ -91,12 +125,18 @@ pub(in crate::reader) fn run_parser<'t>(
     let mut hold = String::new();
     let mut offset = 0;
     for chunk in chunks {
-        if hold.is_empty() && region.take_chunk(chunk, &mut |event: Event<'_>| driven.record_event(event)) {
+        if hold.is_empty()
+            && region.take_chunk(chunk, &mut |event: Event<'_>| driven.record_event(event))
+        {
             offset += chunk.len();
             continue;
         }
         hold.push_str(chunk);
-        let view = TextView { text: &hold, offset, last: false };
+        let view = TextView {
+            text: &hold,
+            offset,
+            last: false,
+        };
         match region.parse_view(view, &mut |event: Event<'_>| driven.record_event(event)) {
             RegionProgress::More(taken) => {
                 offset += taken;
@@ -109,10 +149,16 @@ pub(in crate::reader) fn run_parser<'t>(
             }
         }
     }
-    let view = TextView { text: &hold, offset, last: true };
+    let view = TextView {
+        text: &hold,
+        offset,
+        last: true,
+    };
     match region.parse_view(view, &mut |event: Event<'_>| driven.record_event(event)) {
         RegionProgress::More(_) => {
-            region.cut_region(why, offset + hold.len(), &mut |event: Event<'_>| driven.record_event(event))
+            region.cut_region(why, offset + hold.len(), &mut |event: Event<'_>| {
+                driven.record_event(event)
+            })
         }
         RegionProgress::Over(taken) => driven.over = Some(offset + taken),
     }
@@ -133,7 +179,10 @@ pub(in crate::reader) fn split_chunks(text: &str, size: usize) -> Vec<&str> {
 
 /// Checks that the events do not depend on the chunks: whole, split in two at every place, and in
 /// pieces of one to nine bytes.
-pub(in crate::reader) fn in_every_split<R: RegionParser>(text: &str, new: impl Fn() -> R) -> ParsedRegion {
+pub(in crate::reader) fn in_every_split<R: RegionParser>(
+    text: &str,
+    new: impl Fn() -> R,
+) -> ParsedRegion {
     let whole = run_parser(&mut new(), [text], Truncation::Ended);
     let same = |chunks: Vec<&str>| {
         let other = run_parser(&mut new(), chunks.iter().copied(), Truncation::Ended);
@@ -158,8 +207,16 @@ pub(in crate::reader) fn cut_anywhere<R: RegionParser>(text: &str, new: impl Fn(
         for why in [Truncation::Limit, Truncation::Ended] {
             let driven = run_parser(&mut new(), [head], why);
             assert_eq!(driven.runnable_calls(), [], "{}", head);
-            let starts = driven.events.iter().filter(|line| line.contains(" call ")).count();
-            let cuts = driven.events.iter().filter(|line| line.contains(" cut ")).count();
+            let starts = driven
+                .events
+                .iter()
+                .filter(|line| line.contains(" call "))
+                .count();
+            let cuts = driven
+                .events
+                .iter()
+                .filter(|line| line.contains(" cut "))
+                .count();
             assert_eq!(starts, cuts, "{}", head);
         }
     }
@@ -172,12 +229,20 @@ pub(in crate::reader) fn any_value() -> impl proptest::strategy::Strategy<Value 
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
         (-20i64..20).prop_map(Value::from),
-        any::<f64>().prop_map(Value::from).prop_filter("a number that serde_json itself reads back", |number| {
-            serde_json::from_str::<Value>(&number.to_string()).is_ok_and(|read| read == *number && read.is_number())
-        }),
+        any::<f64>().prop_map(Value::from).prop_filter(
+            "a number that serde_json itself reads back",
+            |number| {
+                serde_json::from_str::<Value>(&number.to_string())
+                    .is_ok_and(|read| read == *number && read.is_number())
+            }
+        ),
     ];
-    let scalar =
-        prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), number, any_text().prop_map(Value::from)];
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        number,
+        any_text().prop_map(Value::from)
+    ];
     scalar.prop_recursive(4, 24, 5, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
@@ -188,10 +253,12 @@ pub(in crate::reader) fn any_value() -> impl proptest::strategy::Strategy<Value 
 }
 
 /// Generates any arguments.
-pub(in crate::reader) fn any_arguments() -> impl proptest::strategy::Strategy<Value = Map<String, Value>> {
+pub(in crate::reader) fn any_arguments()
+-> impl proptest::strategy::Strategy<Value = Map<String, Value>> {
     use proptest::prelude::*;
     let name = prop_oneof![4 => "[a-z_][a-z0-9_]{0,6}", 1 => any_text()];
-    proptest::collection::vec((name, any_value()), 0..5).prop_map(|pairs| pairs.into_iter().collect())
+    proptest::collection::vec((name, any_value()), 0..5)
+        .prop_map(|pairs| pairs.into_iter().collect())
 }
 
 fn any_text() -> impl proptest::strategy::Strategy<Value = String> {

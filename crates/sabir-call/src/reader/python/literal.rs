@@ -35,7 +35,9 @@ use super::super::region::TextView;
 use super::bracket_stack::{BracketKind, BracketStack, LEVELS};
 use super::number::{NumberState, NumberStep};
 use super::text::{QuoteStyle, SpecialBytes, escape_json};
-use super::word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, is_word_byte, whitespace_len};
+use super::word_buffer::{
+    WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, is_word_byte, whitespace_len,
+};
 
 /// The maximum buffer size reserved at once, in bytes.
 const LONGEST: usize = 128;
@@ -195,13 +197,21 @@ impl LiteralReader {
     /// Consumes a whole chunk that lies inside a string. Returns false if the chunk needs a closer
     /// look. This is the hot path.
     #[inline]
-    pub(in crate::reader) fn take_chunk(&mut self, index: u32, chunk: &str, out: &mut dyn EventSink) -> bool {
-        let LiteralState::Text(role) = self.state else { return false };
+    pub(in crate::reader) fn take_chunk(
+        &mut self,
+        index: u32,
+        chunk: &str,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let LiteralState::Text(role) = self.state else {
+            return false;
+        };
         if role == StringRole::Name || chunk.is_empty() {
             return false;
         }
-        let plain =
-            SpecialBytes::new(self.quote, role != StringRole::Argument).find_first(chunk.as_bytes(), 0) == chunk.len();
+        let plain = SpecialBytes::new(self.quote, role != StringRole::Argument)
+            .find_first(chunk.as_bytes(), 0)
+            == chunk.len();
         if plain {
             out.push_event(Event::ArgDelta { index, text: chunk });
         }
@@ -218,7 +228,8 @@ impl LiteralReader {
         let mut at = from;
         if let LiteralState::Text(_) = self.state {
             // Converted text is rarely longer than its source.
-            self.text.reserve_exact(scope.rest_from(from).len().min(LONGEST));
+            self.text
+                .reserve_exact(scope.rest_from(from).len().min(LONGEST));
         }
         let reached = loop {
             let next = match self.state {
@@ -241,19 +252,32 @@ impl LiteralReader {
     }
 
     /// Processes a byte between strings, numbers and words.
-    fn read_token(&mut self, scope: ValueScope<'_>, from: usize, out: &mut dyn EventSink) -> LiteralStep {
+    fn read_token(
+        &mut self,
+        scope: ValueScope<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
         let at = from + whitespace_len(scope.rest_from(from));
         let rest = scope.rest_from(at);
-        let Some(&byte) = rest.as_bytes().first() else { return LiteralStep::Wait(at) };
+        let Some(&byte) = rest.as_bytes().first() else {
+            return LiteralStep::Wait(at);
+        };
         match (self.state, self.nest.inner_bracket()) {
-            (LiteralState::Item(_) | LiteralState::After, Some(inner)) if byte == inner.closing_byte() => {
+            (LiteralState::Item(_) | LiteralState::After, Some(inner))
+                if byte == inner.closing_byte() =>
+            {
                 self.close_bracket(scope, at, inner, out)
             }
             (LiteralState::Item(first), Some(inner)) => {
                 if !first {
                     self.text.push(',');
                 }
-                self.state = if inner == BracketKind::Map { LiteralState::Key } else { LiteralState::Value };
+                self.state = if inner == BracketKind::Map {
+                    LiteralState::Key
+                } else {
+                    LiteralState::Value
+                };
                 if inner == BracketKind::Map {
                     self.start_key(scope, at, out)
                 } else {
@@ -276,13 +300,24 @@ impl LiteralReader {
             (LiteralState::AfterText(role), _) => self.after_text(scope, at, role, out),
             (LiteralState::Name, _) => match self.detect_quote(rest) {
                 None => LiteralStep::Wait(at),
-                Some(Some((quote, len))) => {
-                    self.open_string(scope, at, StringStart { role: StringRole::Name, quote, len }, out)
+                Some(Some((quote, len))) => self.open_string(
+                    scope,
+                    at,
+                    StringStart {
+                        role: StringRole::Name,
+                        quote,
+                        len,
+                    },
+                    out,
+                ),
+                Some(None) => {
+                    self.report_unexpected(scope, at, "a name in quotes was expected", out)
                 }
-                Some(None) => self.report_unexpected(scope, at, "a name in quotes was expected", out),
             },
             (LiteralState::Value, _) => self.start_value(scope, at, out),
-            (LiteralState::Colon, _) => self.report_unexpected(scope, at, "`:` was expected behind the key", out),
+            (LiteralState::Colon, _) => {
+                self.report_unexpected(scope, at, "`:` was expected behind the key", out)
+            }
             (_, inner) => {
                 let close = char::from(inner.map_or(b')', BracketKind::closing_byte));
                 self.report_unexpected(scope, at, &format!("`,` or `{close}` was expected"), out)
@@ -291,12 +326,23 @@ impl LiteralReader {
     }
 
     /// Processes the first byte of a value.
-    fn start_value(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+    fn start_value(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
         let rest = scope.rest_from(at);
-        let role = if self.nest.depth() == 0 { StringRole::Argument } else { StringRole::Element };
+        let role = if self.nest.depth() == 0 {
+            StringRole::Argument
+        } else {
+            StringRole::Element
+        };
         match self.detect_quote(rest) {
             None => return self.wait_at(LiteralState::Value, at),
-            Some(Some((quote, len))) => return self.open_string(scope, at, StringStart { role, quote, len }, out),
+            Some(Some((quote, len))) => {
+                return self.open_string(scope, at, StringStart { role, quote, len }, out);
+            }
             Some(None) => {}
         }
         let bracket = match rest.as_bytes().first().copied().unwrap_or_default() {
@@ -309,7 +355,8 @@ impl LiteralReader {
             let message = format!("the value is nested deeper than {LEVELS} levels");
             self.emit_fault(
                 scope,
-                Fault::error(FaultKind::Limit, scope.span_at(at, 1), message).with_hint("write a flatter value"),
+                Fault::error(FaultKind::Limit, scope.span_at(at, 1), message)
+                    .with_hint("write a flatter value"),
                 out,
             );
             return LiteralStep::Wrong(at);
@@ -317,7 +364,11 @@ impl LiteralReader {
         if role == StringRole::Argument {
             out.push_event(scope.argument_start(ArgForm::Json, at));
         }
-        self.text.push(if bracket == BracketKind::Map { '{' } else { '[' });
+        self.text.push(if bracket == BracketKind::Map {
+            '{'
+        } else {
+            '['
+        });
         self.state = LiteralState::Item(true);
         LiteralStep::To(at + 1)
     }
@@ -330,7 +381,12 @@ impl LiteralReader {
         role: StringRole,
         out: &mut dyn EventSink,
     ) -> LiteralStep {
-        let byte = scope.rest_from(at).as_bytes().first().copied().unwrap_or_default();
+        let byte = scope
+            .rest_from(at)
+            .as_bytes()
+            .first()
+            .copied()
+            .unwrap_or_default();
         if NumberState::can_start(byte) {
             if role == StringRole::Argument {
                 out.push_event(scope.argument_start(ArgForm::Json, at));
@@ -347,21 +403,37 @@ impl LiteralReader {
             self.state = LiteralState::Word(role);
             return LiteralStep::To(at);
         }
-        let expected = if role == StringRole::Key { "a key was expected" } else { "a value was expected" };
+        let expected = if role == StringRole::Key {
+            "a key was expected"
+        } else {
+            "a value was expected"
+        };
         self.report_unexpected(scope, at, expected, out)
     }
 
     /// Processes the first byte of a key.
-    fn start_key(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+    fn start_key(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
         let rest = scope.rest_from(at);
         let byte = rest.as_bytes().first().copied().unwrap_or_default();
         match self.detect_quote(rest) {
             // The comma before this key was already emitted; state `Item(true)` prevents a second
             // one.
             None => self.wait_at(LiteralState::Item(true), at),
-            Some(Some((quote, len))) => {
-                self.open_string(scope, at, StringStart { role: StringRole::Key, quote, len }, out)
-            }
+            Some(Some((quote, len))) => self.open_string(
+                scope,
+                at,
+                StringStart {
+                    role: StringRole::Key,
+                    quote,
+                    len,
+                },
+                out,
+            ),
             Some(None) if self.notation == LiteralNotation::Python => {
                 self.start_scalar(scope, at, StringRole::Key, out)
             }
@@ -379,7 +451,12 @@ impl LiteralReader {
         LiteralStep::Wait(at)
     }
 
-    fn bare_key(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+    fn bare_key(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
         let (taken, end) = self.word.take_word(scope.rest_from(at), is_name_byte);
         let at = at + taken;
         match end {
@@ -403,21 +480,29 @@ impl LiteralReader {
         out: &mut dyn EventSink,
     ) -> LiteralStep {
         if inner == BracketKind::Group && self.state == LiteralState::After {
-            let message = "brackets around one value: a tuple has a comma, and a plain value no brackets";
+            let message =
+                "brackets around one value: a tuple has a comma, and a plain value no brackets";
             let hint = "write a list as `[1]`, or the value alone";
             self.emit_fault(
                 scope,
-                Fault::error(FaultKind::MalformedJson, scope.span_at(at, 1), message).with_hint(hint),
+                Fault::error(FaultKind::MalformedJson, scope.span_at(at, 1), message)
+                    .with_hint(hint),
                 out,
             );
         }
-        self.text.push(if inner == BracketKind::Map { '}' } else { ']' });
+        self.text
+            .push(if inner == BracketKind::Map { '}' } else { ']' });
         self.nest.pop_bracket();
         self.end_value(scope, at + 1, out)
     }
 
     /// Ends a value that is not a string, before that byte.
-    fn end_value(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+    fn end_value(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
         self.state = LiteralState::After;
         if self.nest.depth() > 0 {
             return LiteralStep::To(at);
@@ -426,9 +511,21 @@ impl LiteralReader {
         LiteralStep::End(at)
     }
 
-    fn read_number(&mut self, scope: ValueScope<'_>, from: usize, out: &mut dyn EventSink) -> LiteralStep {
-        let LiteralState::Number(role, mut number) = self.state else { return LiteralStep::Wait(from) };
-        for (at, byte) in scope.rest_from(from).bytes().enumerate().map(|(at, byte)| (from + at, byte)) {
+    fn read_number(
+        &mut self,
+        scope: ValueScope<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
+        let LiteralState::Number(role, mut number) = self.state else {
+            return LiteralStep::Wait(from);
+        };
+        for (at, byte) in scope
+            .rest_from(from)
+            .bytes()
+            .enumerate()
+            .map(|(at, byte)| (from + at, byte))
+        {
             match number.push_byte(byte, &mut self.text) {
                 NumberStep::Yes => {}
                 NumberStep::End if role == StringRole::Key => {
@@ -438,7 +535,12 @@ impl LiteralReader {
                 }
                 NumberStep::End => return self.end_value(scope, at, out),
                 NumberStep::Wrong => {
-                    return self.report_unexpected(scope, at, "this is no number that can be read", out);
+                    return self.report_unexpected(
+                        scope,
+                        at,
+                        "this is no number that can be read",
+                        out,
+                    );
                 }
             }
         }
@@ -475,7 +577,12 @@ impl LiteralReader {
         if role == StringRole::Argument {
             let ValueScope { index, name, .. } = scope;
             let at = self.word_span(scope, at).start;
-            out.push_event(Event::ArgStart { index, name, form: ArgForm::Json, at });
+            out.push_event(Event::ArgStart {
+                index,
+                name,
+                form: ArgForm::Json,
+                at,
+            });
         }
         let quote = if role == StringRole::Key { "\"" } else { "" };
         self.text.extend([quote, literal, quote]);
@@ -486,22 +593,46 @@ impl LiteralReader {
         self.end_value(scope, at, out)
     }
 
-    fn report_unknown_word(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+    fn report_unknown_word(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
         let word = self.word.as_str();
         let (message, hint) = if scope.rest_from(at).starts_with('(') {
-            (format!("a call of `{word}` stands as a value"), "call one tool at a time, and write its values out")
+            (
+                format!("a call of `{word}` stands as a value"),
+                "call one tool at a time, and write its values out",
+            )
         } else {
-            (format!("a value was expected, found the word `{word}`"), "put strings in quotes")
+            (
+                format!("a value was expected, found the word `{word}`"),
+                "put strings in quotes",
+            )
         };
         let span = self.word_span(scope, at);
-        self.emit_fault(scope, Fault::error(FaultKind::MalformedJson, span, message).with_hint(hint), out);
+        self.emit_fault(
+            scope,
+            Fault::error(FaultKind::MalformedJson, span, message).with_hint(hint),
+            out,
+        );
         LiteralStep::Wrong(at)
     }
 
-    fn report_long_word(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+    fn report_long_word(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
         let message = format!("a word is longer than {WORD_CAP} bytes");
         let span = self.word_span(scope, at);
-        self.emit_fault(scope, Fault::error(FaultKind::Limit, span, message).with_hint("put strings in quotes"), out);
+        self.emit_fault(
+            scope,
+            Fault::error(FaultKind::Limit, span, message).with_hint("put strings in quotes"),
+            out,
+        );
         LiteralStep::Wrong(at)
     }
 
@@ -513,12 +644,19 @@ impl LiteralReader {
 
     fn end_argument(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) {
         self.flush_text(scope, out);
-        out.push_event(Event::ArgEnd { index: scope.index, lead: "", at });
+        out.push_event(Event::ArgEnd {
+            index: scope.index,
+            lead: "",
+            at,
+        });
     }
 
     fn flush_text(&mut self, scope: ValueScope<'_>, out: &mut dyn EventSink) {
         if !self.text.is_empty() {
-            out.push_event(Event::ArgDelta { index: scope.index, text: &self.text });
+            out.push_event(Event::ArgDelta {
+                index: scope.index,
+                text: &self.text,
+            });
             self.text.clear();
         }
     }
@@ -534,7 +672,11 @@ impl LiteralReader {
         let (found, len) = describe_found(scope.rest_from(at));
         let message = format!("in `{}`: {expected}, {found}", scope.name);
         let span = scope.span_at(at, len);
-        self.emit_fault(scope, Fault::error(FaultKind::MalformedJson, span, message).with_hint(HINT), out);
+        self.emit_fault(
+            scope,
+            Fault::error(FaultKind::MalformedJson, span, message).with_hint(HINT),
+            out,
+        );
         LiteralStep::Wrong(at)
     }
 
@@ -549,7 +691,12 @@ impl LiteralReader {
 impl<'w> ValueScope<'w> {
     /// Creates the event for the start of the argument at that position of the view.
     fn argument_start(self, form: ArgForm, at: usize) -> Event<'w> {
-        Event::ArgStart { index: self.index, name: self.name, form, at: self.view.offset + at }
+        Event::ArgStart {
+            index: self.index,
+            name: self.name,
+            form,
+            at: self.view.offset + at,
+        }
     }
 
     fn rest_from(self, at: usize) -> &'w str {

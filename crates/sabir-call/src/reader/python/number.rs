@@ -40,11 +40,14 @@ pub(in crate::reader) struct PackedU128([u32; 4]);
 
 impl PackedU128 {
     fn to_u128(self) -> u128 {
-        self.0.iter().fold(0, |value, word| value << 32 | u128::from(*word))
+        self.0
+            .iter()
+            .fold(0, |value, word| value << 32 | u128::from(*word))
     }
 
     fn new(value: u128) -> Self {
-        let word = |at: u32| u32::try_from(value >> (32 * at) & u128::from(u32::MAX)).unwrap_or_default();
+        let word =
+            |at: u32| u32::try_from(value >> (32 * at) & u128::from(u32::MAX)).unwrap_or_default();
         Self([word(3), word(2), word(1), word(0)])
     }
 }
@@ -100,9 +103,13 @@ impl NumberState {
             (Self::Whole(DigitPosition::Digit) | Self::Fraction(DigitPosition::Digit), b'e') => {
                 push_exponent("e", json)
             }
-            (Self::Point(_) | Self::Fraction(_), b'0'..=b'9') => Self::Fraction(push_digit(byte, json)),
+            (Self::Point(_) | Self::Fraction(_), b'0'..=b'9') => {
+                Self::Fraction(push_digit(byte, json))
+            }
             (Self::Point(true), b'e') => push_exponent("0e", json),
-            (Self::Fraction(DigitPosition::Digit), b'_') => Self::Fraction(DigitPosition::Underscore),
+            (Self::Fraction(DigitPosition::Digit), b'_') => {
+                Self::Fraction(DigitPosition::Underscore)
+            }
             (Self::Exponent, b'-' | b'+') => {
                 json.push(char::from(byte));
                 Self::ExponentSigned
@@ -110,11 +117,15 @@ impl NumberState {
             (Self::Exponent | Self::ExponentSigned | Self::ExponentDigits(_), b'0'..=b'9') => {
                 Self::ExponentDigits(push_digit(byte, json))
             }
-            (Self::ExponentDigits(DigitPosition::Digit), b'_') => Self::ExponentDigits(DigitPosition::Underscore),
-            (Self::Radix(base, before, value), _) => match push_radix_digit(base, before, value, lower) {
-                Some(next) => next,
-                None => return self.finish_number(json),
-            },
+            (Self::ExponentDigits(DigitPosition::Digit), b'_') => {
+                Self::ExponentDigits(DigitPosition::Underscore)
+            }
+            (Self::Radix(base, before, value), _) => {
+                match push_radix_digit(base, before, value, lower) {
+                    Some(next) => next,
+                    None => return self.finish_number(json),
+                }
+            }
             _ => return self.finish_number(json),
         };
         *self = next;
@@ -129,7 +140,9 @@ impl NumberState {
             Self::Whole(DigitPosition::Digit)
             | Self::Fraction(DigitPosition::Digit)
             | Self::ExponentDigits(DigitPosition::Digit) => {}
-            Self::Radix(_, DigitPosition::Digit, Some(value)) => json.push_str(&value.to_u128().to_string()),
+            Self::Radix(_, DigitPosition::Digit, Some(value)) => {
+                json.push_str(&value.to_u128().to_string())
+            }
             _ => return NumberStep::Wrong,
         }
         NumberStep::End
@@ -151,14 +164,24 @@ fn push_exponent(text: &str, json: &mut String) -> NumberState {
     NumberState::Exponent
 }
 
-fn push_radix_digit(base: u8, before: DigitPosition, value: Option<PackedU128>, byte: u8) -> Option<NumberState> {
+fn push_radix_digit(
+    base: u8,
+    before: DigitPosition,
+    value: Option<PackedU128>,
+    byte: u8,
+) -> Option<NumberState> {
     if byte == b'_' && before != DigitPosition::Underscore {
         return Some(NumberState::Radix(base, DigitPosition::Underscore, value));
     }
     let digit = char::from(byte).to_digit(base.into())?;
     let value = value
         // `None` after an overflow; such a number is rejected at its end.
-        .and_then(|value| value.to_u128().checked_mul(base.into())?.checked_add(digit.into()))
+        .and_then(|value| {
+            value
+                .to_u128()
+                .checked_mul(base.into())?
+                .checked_add(digit.into())
+        })
         .map(PackedU128::new);
     Some(NumberState::Radix(base, DigitPosition::Digit, value))
 }
@@ -199,8 +222,14 @@ mod tests {
             ("-0Xff_ff", "-65535"),
             ("0o17", "15"),
             ("0b101", "5"),
-            ("0xffffffffffffffffffffffffffffffff", "340282366920938463463374607431768211455"),
-            ("123456789012345678901234567890123456789012345", "123456789012345678901234567890123456789012345"),
+            (
+                "0xffffffffffffffffffffffffffffffff",
+                "340282366920938463463374607431768211455",
+            ),
+            (
+                "123456789012345678901234567890123456789012345",
+                "123456789012345678901234567890123456789012345",
+            ),
         ] {
             assert_eq!(json(text).as_deref(), Some(expected), "{text}");
         }

@@ -25,12 +25,22 @@ impl RegionSkipper {
     /// Creates a skipper that stops at the marker, or without one at the end of that many brackets.
     /// `word` tells whether a word precedes, which makes a single quote there an apostrophe.
     pub(in crate::reader) fn new(close: &'static str, depth: usize, word: bool) -> Self {
-        Self { close, depth, quote: None, escaped: false, before: if word { b'w' } else { b' ' } }
+        Self {
+            close,
+            depth,
+            quote: None,
+            escaped: false,
+            before: if word { b'w' } else { b' ' },
+        }
     }
 
     /// Returns the number of bytes to skip, and whether the region ends there.
     pub(in crate::reader) fn skip_text(&mut self, text: &str) -> (usize, bool) {
-        if self.close.is_empty() { self.skip_brackets(text) } else { self.skip_to_marker(text) }
+        if self.close.is_empty() {
+            self.skip_brackets(text)
+        } else {
+            self.skip_to_marker(text)
+        }
     }
 
     fn skip_to_marker(&self, text: &str) -> (usize, bool) {
@@ -38,7 +48,9 @@ impl RegionSkipper {
             return (at + self.close.len(), true);
         }
         // The text may end inside the marker; that part is not skipped yet.
-        let held = (1..self.close.len()).rev().find(|len| text.ends_with(self.close.get(..*len).unwrap_or_default()));
+        let held = (1..self.close.len())
+            .rev()
+            .find(|len| text.ends_with(self.close.get(..*len).unwrap_or_default()));
         (text.len() - held.unwrap_or(0), false)
     }
 
@@ -50,18 +62,22 @@ impl RegionSkipper {
             match self.quote {
                 Some(_) if self.escaped => self.escaped = false,
                 Some(_) if byte == b'\\' => self.escaped = true,
-                Some((quote, triple)) if byte == quote => match closing_quote_len(rest, quote, triple) {
-                    None => return (at, false),
-                    Some(0) => {}
-                    Some(whole) => {
-                        self.quote = None;
-                        len = whole;
+                Some((quote, triple)) if byte == quote => {
+                    match closing_quote_len(rest, quote, triple) {
+                        None => return (at, false),
+                        Some(0) => {}
+                        Some(whole) => {
+                            self.quote = None;
+                            len = whole;
+                        }
                     }
-                },
+                }
                 Some(_) => {}
                 // A single quote after a letter or digit is an apostrophe.
                 None if byte == b'"'
-                    || (byte == b'\'' && !self.before.is_ascii_alphanumeric() && self.before < 0x80) =>
+                    || (byte == b'\''
+                        && !self.before.is_ascii_alphanumeric()
+                        && self.before < 0x80) =>
                 {
                     match closing_quote_len(rest, byte, true) {
                         None => return (at, false),
@@ -72,7 +88,9 @@ impl RegionSkipper {
                         }
                     }
                 }
-                None if matches!(byte, b'(' | b'[' | b'{') => self.depth = self.depth.saturating_add(1),
+                None if matches!(byte, b'(' | b'[' | b'{') => {
+                    self.depth = self.depth.saturating_add(1)
+                }
                 None if matches!(byte, b')' | b']' | b'}') => {
                     self.depth = self.depth.saturating_sub(1);
                     if self.depth == 0 {

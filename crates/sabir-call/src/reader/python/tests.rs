@@ -9,8 +9,14 @@ use crate::dialect::grammar::PythonCalls;
 use crate::dialect::python::render_python;
 use crate::event::Truncation;
 
-const BARE: PythonCalls = PythonCalls { open: "", close: "" };
-const MARKED: PythonCalls = PythonCalls { open: "<start>", close: "<end>" };
+const BARE: PythonCalls = PythonCalls {
+    open: "",
+    close: "",
+};
+const MARKED: PythonCalls = PythonCalls {
+    open: "<start>",
+    close: "<end>",
+};
 
 fn events(grammar: PythonCalls, text: &str) -> (String, Option<usize>) {
     let driven = in_every_split(text, || PythonRegionParser::new(grammar, "d", 0, 0));
@@ -21,19 +27,33 @@ fn events(grammar: PythonCalls, text: &str) -> (String, Option<usize>) {
 fn check(grammar: PythonCalls, text: &str, expected: &str) {
     let (events, over) = events(grammar, text);
     let over = over.map_or(String::new(), |at| format!("\nover {at}"));
-    let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let expected: Vec<_> = expected
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     assert_eq!((events + &over).trim(), expected.join("\n"), "{text}");
 }
 
 /// Returns the value of the only argument of a call, as `form text`, or the fault.
 #[track_caller]
 fn value(source: &str) -> String {
-    let driven = in_every_split(&format!("[f(a={source})]"), || PythonRegionParser::new(BARE, "d", 0, 0));
-    let argument = driven.draft.call_by_index(0).and_then(|call| call.arguments.first());
+    let driven = in_every_split(&format!("[f(a={source})]"), || {
+        PythonRegionParser::new(BARE, "d", 0, 0)
+    });
+    let argument = driven
+        .draft
+        .call_by_index(0)
+        .and_then(|call| call.arguments.first());
     let mut line = argument.map_or(String::new(), |it| format!("{:?} {}", it.form, it.text));
     for fault in &driven.draft.faults {
         // The source follows `[f(a=`.
-        line += &format!(" {:?} {}@{}", fault.severity, fault.kind.name(), fault.span.start - 5);
+        line += &format!(
+            " {:?} {}@{}",
+            fault.severity,
+            fault.kind.name(),
+            fault.span.start - 5
+        );
     }
     line
 }
@@ -61,12 +81,20 @@ fn calls_in_a_list() {
          1 end 45
          over 49",
     );
-    check(MARKED, "\n[f(), g()]\n<end> then", "0 call f 0 2\n0 end 5\nmark 7..9\n1 call g 7 7\n1 end 17\nover 17");
+    check(
+        MARKED,
+        "\n[f(), g()]\n<end> then",
+        "0 call f 0 2\n0 end 5\nmark 7..9\n1 call g 7 7\n1 end 17\nover 17",
+    );
 }
 
 #[test]
 fn calls_without_a_list() {
-    check(BARE, "f(a=1)", "0 call f 0 0\n0 arg a Json 4\n0 | 1\n0 arg end 5\n0 end 6");
+    check(
+        BARE,
+        "f(a=1)",
+        "0 call f 0 0\n0 arg a Json 4\n0 | 1\n0 arg end 5\n0 end 6",
+    );
     check(
         BARE,
         "f()\n\ng(); h()\nThen",
@@ -78,7 +106,11 @@ fn calls_without_a_list() {
         "f() is nice",
         "0 call f 0 0\n0 error stray_text 4..5 a new line was expected behind the call, found `i`\n0 end 4\nover 4",
     );
-    check(MARKED, "\nf()\ng()\n<end>", "0 call f 0 1\n0 end 4\nmark 5..7\n1 call g 5 5\n1 end 8\nover 14");
+    check(
+        MARKED,
+        "\nf()\ng()\n<end>",
+        "0 call f 0 1\n0 end 4\nmark 5..7\n1 call g 5 5\n1 end 8\nover 14",
+    );
     check(MARKED, "f()<end>", "0 call f 0 0\n0 end 8\nover 8");
     check(MARKED, "<end>", "over 5");
 }
@@ -123,11 +155,17 @@ fn values() {
         ("R\"\\d\"", "String \\d"),
         ("u'x'", "String x"),
         ("'a' 'b'\n \"c\"r'\\n' U'''d'''", "String abc\\nd"),
-        ("'\\n\\t\\\\\\x41\\u00e9\\U0001f30d\\101\\0'", "String \n\t\\Aé🌍A\0"),
+        (
+            "'\\n\\t\\\\\\x41\\u00e9\\U0001f30d\\101\\0'",
+            "String \n\t\\Aé🌍A\0",
+        ),
         ("'\\ud83c\\udf0d'", "String 🌍"),
         ("'a\\\nb'", "String ab"),
         ("'\\d\\N{DIGIT ONE}\\/'", "String \\d\\N{DIGIT ONE}\\/"),
-        ("'\\ud83cx\\ud83c'", "String \u{fffd}x\u{fffd} Error malformed_json@1"),
+        (
+            "'\\ud83cx\\ud83c'",
+            "String \u{fffd}x\u{fffd} Error malformed_json@1",
+        ),
         ("'a\nb\nc'", "String a\nb\nc Warning control_character@2"),
         ("True", "Json true"),
         ("none", " Error malformed_json@0"),
@@ -142,8 +180,14 @@ fn values() {
         ("(1,)", "Json [1]"),
         ("('a', 'b' 'c',)", "Json [\"a\",\"bc\"]"),
         ("{}", "Json {}"),
-        ("{'a': None, 'b': [True, (1, 2)], }", "Json {\"a\":null,\"b\":[true,[1,2]]}"),
-        ("{1: 'x', True: 'y', None: 'z'}", "Json {\"1\":\"x\",\"true\":\"y\",\"null\":\"z\"}"),
+        (
+            "{'a': None, 'b': [True, (1, 2)], }",
+            "Json {\"a\":null,\"b\":[true,[1,2]]}",
+        ),
+        (
+            "{1: 'x', True: 'y', None: 'z'}",
+            "Json {\"1\":\"x\",\"true\":\"y\",\"null\":\"z\"}",
+        ),
         (
             "['\"', '\\\\', '\\n', '\t', '''\n''', r'\\', '\\x01é🌍']",
             "Json [\"\\\"\",\"\\\\\",\"\\n\",\"\\t\",\"\\n\",\"\\\\\",\"\\u0001é🌍\"]",
@@ -214,7 +258,11 @@ fn calls_after_a_mistake_do_not_run() {
         "[f(5), g()<en]<end> then",
         "0 call f 0 1\n0 error stray_text 3..4 an argument has no name\n0 end 19\nover 19",
     );
-    check(BARE, "[f(), 'x']", "0 call f 0 1\n0 end 4\n- error stray_text 6..7 a call was expected, found `'`\nover 6");
+    check(
+        BARE,
+        "[f(), 'x']",
+        "0 call f 0 1\n0 end 4\n- error stray_text 6..7 a call was expected, found `'`\nover 6",
+    );
     check(
         MARKED,
         "nothing<end>",
@@ -230,7 +278,11 @@ fn calls_after_a_mistake_do_not_run() {
         "[f(a=it's)] x",
         "0 call f 0 1\n0 error malformed_json 5..7 a value was expected, found the word `it`\n0 end 11\nover 11",
     );
-    check(BARE, &format!("[{}()]", "n".repeat(257)), "- error limit 1..257 a name is longer than 256 bytes\nover 257");
+    check(
+        BARE,
+        &format!("[{}()]", "n".repeat(257)),
+        "- error limit 1..257 a name is longer than 256 bytes\nover 257",
+    );
 }
 
 #[test]
@@ -242,28 +294,47 @@ fn truncated_calls_are_never_closed() {
     cut_anywhere("f(a='x', b=[0x1f, {}])<end>", new(MARKED));
     let bare = "f(a='x')";
     cut_anywhere(bare, new(BARE));
-    assert_eq!(run_parser(&mut new(BARE)(), [bare], Truncation::Limit).runnable_calls(), []);
-    assert_eq!(run_parser(&mut new(BARE)(), [bare], Truncation::Ended).runnable_calls().len(), 1);
+    assert_eq!(
+        run_parser(&mut new(BARE)(), [bare], Truncation::Limit).runnable_calls(),
+        []
+    );
+    assert_eq!(
+        run_parser(&mut new(BARE)(), [bare], Truncation::Ended)
+            .runnable_calls()
+            .len(),
+        1
+    );
 }
 
 #[test]
 fn held_bytes_are_bounded() {
-    let call = "[f(a='x \\U0001f30d', b=[1, '''y''', None, \"\"\"\"\"\"], ccccccccccccccccccc=0x1f)]<end>";
+    let call =
+        "[f(a='x \\U0001f30d', b=[1, '''y''', None, \"\"\"\"\"\"], ccccccccccccccccccc=0x1f)]<end>";
     let chunks = super::harness::split_chunks(call, 1);
-    let driven = run_parser(&mut PythonRegionParser::new(MARKED, "d", 0, 0), chunks, Truncation::Ended);
+    let driven = run_parser(
+        &mut PythonRegionParser::new(MARKED, "d", 0, 0),
+        chunks,
+        Truncation::Ended,
+    );
     assert_eq!(driven.runnable_calls().len(), 1);
     assert!(driven.held < 10, "{}", driven.held);
-    assert!(size_of::<PythonRegionParser>() <= 512, "{}", size_of::<PythonRegionParser>());
+    assert!(
+        size_of::<PythonRegionParser>() <= 512,
+        "{}",
+        size_of::<PythonRegionParser>()
+    );
 }
 
 /// Generates texts of pieces that are difficult in any order.
 fn text() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
-        "[", "]", "(", ")", "{", "}", "f", "g(", "a=", "b=", "**{", "*", "'", "\"", "'''", "\"\"\"", "\\", "\\x4",
-        "\\ud83c", "\\udf0d", "1", "-", ".5", "0x", "e", "_", "True", "None", "r", ",", ", ", ":", ";", "\n", "\r",
-        " ", "é🌍", "<end>", "<en", "\t", "f(a=1)", "[f(a='",
+        "[", "]", "(", ")", "{", "}", "f", "g(", "a=", "b=", "**{", "*", "'", "\"", "'''",
+        "\"\"\"", "\\", "\\x4", "\\ud83c", "\\udf0d", "1", "-", ".5", "0x", "e", "_", "True",
+        "None", "r", ",", ", ", ":", ";", "\n", "\r", " ", "é🌍", "<end>", "<en", "\t", "f(a=1)",
+        "[f(a='",
     ];
-    proptest::collection::vec(proptest::sample::select(PIECES), 0..25).prop_map(|pieces| pieces.concat())
+    proptest::collection::vec(proptest::sample::select(PIECES), 0..25)
+        .prop_map(|pieces| pieces.concat())
 }
 
 proptest! {

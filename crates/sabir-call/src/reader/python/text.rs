@@ -43,7 +43,11 @@ impl QuoteStyle {
     /// Returns the same style without escapes.
     pub(in crate::reader) fn without_escapes(self) -> Self {
         match self {
-            Self::Python { byte, triple, .. } => Self::Python { byte, triple, raw: true },
+            Self::Python { byte, triple, .. } => Self::Python {
+                byte,
+                triple,
+                raw: true,
+            },
             other => other,
         }
     }
@@ -82,12 +86,18 @@ impl QuoteStyle {
     pub(in crate::reader) fn decode_escape(self, rest: &str) -> EscapeMeaning {
         let bytes = rest.as_bytes();
         let Some(&letter) = bytes.get(1) else {
-            return if matches!(self, Self::Marker(_)) { EscapeMeaning::Itself(1) } else { EscapeMeaning::Wait };
+            return if matches!(self, Self::Marker(_)) {
+                EscapeMeaning::Itself(1)
+            } else {
+                EscapeMeaning::Wait
+            };
         };
         match self {
             Self::Marker(_) => EscapeMeaning::Itself(1),
             // In a raw string the backslash stays, but it still protects a quote.
-            Self::Python { raw: true, byte, .. } if letter == byte || letter == b'\\' => EscapeMeaning::Itself(2),
+            Self::Python {
+                raw: true, byte, ..
+            } if letter == byte || letter == b'\\' => EscapeMeaning::Itself(2),
             Self::Python { raw: true, .. } => EscapeMeaning::Itself(1),
             Self::Python { .. } => python_escape(rest, letter),
             Self::Json => json_escape(rest, letter),
@@ -97,7 +107,11 @@ impl QuoteStyle {
 
 /// Checks whether `rest` starts with the marker. `None` means that more text is needed.
 pub(in crate::reader) fn starts_with_marker(rest: &str, marker: &str) -> Option<bool> {
-    if rest.len() < marker.len() && marker.starts_with(rest) { None } else { Some(rest.starts_with(marker)) }
+    if rest.len() < marker.len() && marker.starts_with(rest) {
+        None
+    } else {
+        Some(rest.starts_with(marker))
+    }
 }
 
 fn python_escape(rest: &str, letter: u8) -> EscapeMeaning {
@@ -142,23 +156,43 @@ fn json_escape(rest: &str, letter: u8) -> EscapeMeaning {
 
 /// Decodes up to three octal digits.
 fn octal_escape(rest: &str) -> EscapeMeaning {
-    let digits = rest.bytes().skip(1).take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+    let digits = rest
+        .bytes()
+        .skip(1)
+        .take(3)
+        .take_while(|byte| matches!(byte, b'0'..=b'7'))
+        .count();
     if digits < 3 && rest.len() == 1 + digits {
         return EscapeMeaning::Wait;
     }
     let value = parse_digits(rest, 1, digits, 8);
-    value.and_then(char::from_u32).map_or(EscapeMeaning::Wrong(1), |c| EscapeMeaning::Char(c, 1 + digits))
+    value
+        .and_then(char::from_u32)
+        .map_or(EscapeMeaning::Wrong(1), |c| {
+            EscapeMeaning::Char(c, 1 + digits)
+        })
 }
 
 /// Decodes `count` hexadecimal digits after a letter; two halves of a surrogate pair become one
 /// character.
 fn hex_escape(rest: &str, count: usize) -> EscapeMeaning {
-    let digits = rest.bytes().skip(2).take(count).take_while(u8::is_ascii_hexdigit).count();
+    let digits = rest
+        .bytes()
+        .skip(2)
+        .take(count)
+        .take_while(u8::is_ascii_hexdigit)
+        .count();
     let len = 2 + count;
     if digits < count {
-        return if rest.len() == 2 + digits { EscapeMeaning::Wait } else { EscapeMeaning::Wrong(2) };
+        return if rest.len() == 2 + digits {
+            EscapeMeaning::Wait
+        } else {
+            EscapeMeaning::Wrong(2)
+        };
     }
-    let Some(value) = parse_digits(rest, 2, count, 16) else { return EscapeMeaning::Wrong(2) };
+    let Some(value) = parse_digits(rest, 2, count, 16) else {
+        return EscapeMeaning::Wrong(2);
+    };
     if let Some(c) = char::from_u32(value) {
         return EscapeMeaning::Char(c, len);
     }
@@ -171,15 +205,28 @@ fn hex_escape(rest: &str, count: usize) -> EscapeMeaning {
     }
     let second = rest.get(len..).unwrap_or_default();
     // The low surrogate must be a complete escape, which may not have arrived yet.
-    let shown = second.bytes().skip(2).take(4).take_while(u8::is_ascii_hexdigit).count();
-    if second.len() < 6 && ("\\u".starts_with(second) || (second.starts_with("\\u") && second.len() == 2 + shown)) {
+    let shown = second
+        .bytes()
+        .skip(2)
+        .take(4)
+        .take_while(u8::is_ascii_hexdigit)
+        .count();
+    if second.len() < 6
+        && ("\\u".starts_with(second) || (second.starts_with("\\u") && second.len() == 2 + shown))
+    {
         return EscapeMeaning::Wait;
     }
-    let low = if second.starts_with("\\u") && shown == 4 { parse_digits(second, 2, 4, 16) } else { None };
+    let low = if second.starts_with("\\u") && shown == 4 {
+        parse_digits(second, 2, 4, 16)
+    } else {
+        None
+    };
     match low.filter(|low| (0xdc00..0xe000).contains(low)) {
         Some(low) => {
             let c = char::from_u32(0x1_0000 + ((value - 0xd800) << 10) + (low - 0xdc00));
-            c.map_or(EscapeMeaning::Lone(len), |c| EscapeMeaning::Char(c, len + 6))
+            c.map_or(EscapeMeaning::Lone(len), |c| {
+                EscapeMeaning::Char(c, len + 6)
+            })
         }
         None => EscapeMeaning::Lone(len),
     }
@@ -203,9 +250,20 @@ impl SpecialBytes {
     pub(in crate::reader) fn new(quote: QuoteStyle, json: bool) -> Self {
         let end = quote.closing_byte();
         // Raw text between markers has no escapes, unless it must be encoded as JSON.
-        let slash = if json || !matches!(quote, QuoteStyle::Marker(_)) { b'\\' } else { end };
+        let slash = if json || !matches!(quote, QuoteStyle::Marker(_)) {
+            b'\\'
+        } else {
+            end
+        };
         let bytes = [end, slash, if json { b'"' } else { end }];
-        Self { bytes, below: if json || !quote.allows_newlines() { 0x20 } else { 0 } }
+        Self {
+            bytes,
+            below: if json || !quote.allows_newlines() {
+                0x20
+            } else {
+                0
+            },
+        }
     }
 
     /// Returns the position of the first such byte at or after `from`, or the length of the text.
@@ -216,13 +274,19 @@ impl SpecialBytes {
         let mut at = from;
         for word in words {
             let word = u64::from_le_bytes(*word);
-            let marks = lanes_equal(word, a) | lanes_equal(word, b) | lanes_equal(word, c) | lanes_below(word, limit);
+            let marks = lanes_equal(word, a)
+                | lanes_equal(word, b)
+                | lanes_equal(word, c)
+                | lanes_below(word, limit);
             if marks != 0 {
                 return at + first_lane(marks);
             }
             at += LANES;
         }
-        at + tail.iter().position(|byte| self.bytes.contains(byte) || *byte < limit).unwrap_or(tail.len())
+        at + tail
+            .iter()
+            .position(|byte| self.bytes.contains(byte) || *byte < limit)
+            .unwrap_or(tail.len())
     }
 }
 
@@ -252,8 +316,16 @@ mod tests {
 
     #[test]
     fn escapes() {
-        let python = QuoteStyle::Python { byte: b'"', triple: false, raw: false };
-        let raw = QuoteStyle::Python { byte: b'"', triple: false, raw: true };
+        let python = QuoteStyle::Python {
+            byte: b'"',
+            triple: false,
+            raw: false,
+        };
+        let raw = QuoteStyle::Python {
+            byte: b'"',
+            triple: false,
+            raw: true,
+        };
         for (quote, text, expected) in [
             (python, "\\n", EscapeMeaning::Char('\n', 2)),
             (python, "\\", EscapeMeaning::Wait),
@@ -286,7 +358,15 @@ mod tests {
             (raw, "\\\"", EscapeMeaning::Itself(2)),
             (QuoteStyle::Json, "\\/", EscapeMeaning::Char('/', 2)),
             (QuoteStyle::Json, "\\x41", EscapeMeaning::Wrong(1)),
-            (QuoteStyle::Marker(&GemmaCalls { open: "", close: "", quote: "<q>" }), "\\", EscapeMeaning::Itself(1)),
+            (
+                QuoteStyle::Marker(&GemmaCalls {
+                    open: "",
+                    close: "",
+                    quote: "<q>",
+                }),
+                "\\",
+                EscapeMeaning::Itself(1),
+            ),
         ] {
             assert_eq!(quote.decode_escape(text), expected, "{text}");
         }
@@ -294,9 +374,21 @@ mod tests {
 
     #[test]
     fn plain_text_ends_at_the_first_special_byte() {
-        let single = QuoteStyle::Python { byte: b'\'', triple: false, raw: false };
-        let triple = QuoteStyle::Python { byte: b'\'', triple: true, raw: false };
-        let marker = QuoteStyle::Marker(&GemmaCalls { open: "", close: "", quote: "'>" });
+        let single = QuoteStyle::Python {
+            byte: b'\'',
+            triple: false,
+            raw: false,
+        };
+        let triple = QuoteStyle::Python {
+            byte: b'\'',
+            triple: true,
+            raw: false,
+        };
+        let marker = QuoteStyle::Marker(&GemmaCalls {
+            open: "",
+            close: "",
+            quote: "'>",
+        });
         for (quote, json, expected) in [
             (single, false, &b"'\\\n"[..]),
             (single, true, b"'\\\"\n"),
@@ -305,12 +397,17 @@ mod tests {
             (marker, false, b"'"),
             (marker, true, b"'\\\"\n"),
         ] {
-            for (special, at, length) in
-                b"'\\\"\n".iter().flat_map(|b| (0..20).flat_map(move |n| (0..n).map(move |at| (b, at, n))))
+            for (special, at, length) in b"'\\\"\n"
+                .iter()
+                .flat_map(|b| (0..20).flat_map(move |n| (0..n).map(move |at| (b, at, n))))
             {
                 let mut bytes = vec![0xc3; length];
                 bytes[at] = *special;
-                let found = if expected.contains(special) { at } else { length };
+                let found = if expected.contains(special) {
+                    at
+                } else {
+                    length
+                };
                 assert_eq!(
                     SpecialBytes::new(quote, json).find_first(&bytes, 0),
                     found,

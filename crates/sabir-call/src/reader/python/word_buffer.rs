@@ -50,7 +50,11 @@ impl WordBuffer {
 
     /// Reads the part of `rest` that belongs to the word. Returns its length, and the state of the
     /// word.
-    pub(in crate::reader) fn take_word(&mut self, rest: &str, belongs: impl Fn(u8) -> bool) -> (usize, WordEnd) {
+    pub(in crate::reader) fn take_word(
+        &mut self,
+        rest: &str,
+        belongs: impl Fn(u8) -> bool,
+    ) -> (usize, WordEnd) {
         let taken = rest.bytes().take_while(|byte| belongs(*byte)).count();
         let room = WORD_CAP - self.text.len().min(WORD_CAP);
         if taken > room {
@@ -60,7 +64,14 @@ impl WordBuffer {
             return (taken, WordEnd::TooLong);
         }
         self.text.push_str(rest.get(..taken).unwrap_or_default());
-        (taken, if taken == rest.len() { WordEnd::Open } else { WordEnd::Here })
+        (
+            taken,
+            if taken == rest.len() {
+                WordEnd::Open
+            } else {
+                WordEnd::Here
+            },
+        )
     }
 }
 
@@ -78,7 +89,11 @@ pub(in crate::reader) fn is_word_byte(byte: u8) -> bool {
 /// Describes the text at the start of `rest`, for messages, and returns its length.
 pub(in crate::reader) fn describe_found(rest: &str) -> (String, usize) {
     let c = rest.chars().next().unwrap_or_default();
-    let shown = if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    let shown = if c.is_control() {
+        c.escape_debug().to_string()
+    } else {
+        c.to_string()
+    };
     (format!("found `{shown}`"), c.len_utf8())
 }
 

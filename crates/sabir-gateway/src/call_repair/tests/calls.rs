@@ -5,11 +5,16 @@ use super::*;
 #[test]
 fn special_tokens_in_thoughts_are_calls() {
     let arguments = json!({"path": "a", "count": 2});
-    let thought = format!("I edit. {}", spelled("kimi", &[("edit_file", arguments.clone())]));
+    let thought = format!(
+        "I edit. {}",
+        spelled("kimi", &[("edit_file", arguments.clone())])
+    );
     let tools = tools();
     let answer = |sink: &mut dyn EventSink| {
         let mut reader =
-            PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| sink.push_event(event));
+            PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| {
+                sink.push_event(event)
+            });
         for text in sabir_wire::split_text(&thought, 5) {
             reader.push_event(Event::Thought { text });
         }
@@ -17,12 +22,20 @@ fn special_tokens_in_thoughts_are_calls() {
     };
     for mending in [RepairMode::Heal, RepairMode::Retry(1)] {
         let outcome = mended(&native(), mending, &[&answer]);
-        assert_eq!(outcome.calls(), [format!("edit_file {arguments}")], "{mending}");
+        assert_eq!(
+            outcome.calls(),
+            [format!("edit_file {arguments}")],
+            "{mending}"
+        );
         let thoughts = outcome.draft.parts.iter().filter_map(|part| match part {
             sabir_call::DraftPart::Thought(text) => Some(text.as_str()),
             _ => None,
         });
-        assert_eq!(thoughts.collect::<String>().trim_end(), "I edit.", "{mending}");
+        assert_eq!(
+            thoughts.collect::<String>().trim_end(),
+            "I edit.",
+            "{mending}"
+        );
     }
 }
 
@@ -34,7 +47,9 @@ fn a_call_told_twice_goes_out_once() {
     let both = |text_first: bool, other: &Value| {
         let answer = |sink: &mut dyn EventSink| {
             let mut reader =
-                PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| sink.push_event(event));
+                PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| {
+                    sink.push_event(event)
+                });
             if text_first {
                 reader.push_event(Event::Text { text: &as_text });
                 call(&mut reader, 0, "c1", "edit_file", other);
@@ -45,7 +60,10 @@ fn a_call_told_twice_goes_out_once() {
             let _ = reader.finish(Truncation::Ended);
         };
         let outcome = mended(&native(), RepairMode::Heal, &[&answer]);
-        (outcome.calls().len(), outcome.report.contains("doubled_call=1"))
+        (
+            outcome.calls().len(),
+            outcome.report.contains("doubled_call=1"),
+        )
     };
     let reordered = json!({"list": ["x", "y"], "path": "a"});
     for text_first in [true, false] {
@@ -61,7 +79,11 @@ fn a_call_told_twice_goes_out_once() {
             call(sink, 1, "c", "edit_file", &other);
         };
         let outcome = mended(&native(), RepairMode::Heal, &[&answer]);
-        outcome.draft.calls().map(|call| call.id.clone()).collect::<Vec<_>>()
+        outcome
+            .draft
+            .calls()
+            .map(|call| call.id.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(twice(arguments.clone()), [Some("c".to_owned())]);
     assert_eq!(twice(json!({"path": "b"})), [Some("c".to_owned()), None]);
@@ -70,14 +92,29 @@ fn a_call_told_twice_goes_out_once() {
         call(sink, 0, "c", "stop", &json!({}));
         call(sink, 1, "d", "stop", &json!({}));
     };
-    assert_eq!(mended(&native(), RepairMode::Heal, &[&alike]).calls().len(), 2);
+    assert_eq!(
+        mended(&native(), RepairMode::Heal, &[&alike]).calls().len(),
+        2
+    );
 }
 
 #[test]
 fn one_call_where_one_is_asked_for() {
-    let request = Request { parallel_calls: ParallelCalls::One, ..native() };
-    let two = spelled("cline", &[("edit_file", json!({"path": "a"})), ("edit_file", json!({"path": "b"}))]);
-    let spoken = format!("{}\n\n[edit_file]\nDone!", spelled("cline", &[("edit_file", json!({"path": "a"}))]));
+    let request = Request {
+        parallel_calls: ParallelCalls::One,
+        ..native()
+    };
+    let two = spelled(
+        "cline",
+        &[
+            ("edit_file", json!({"path": "a"})),
+            ("edit_file", json!({"path": "b"})),
+        ],
+    );
+    let spoken = format!(
+        "{}\n\n[edit_file]\nDone!",
+        spelled("cline", &[("edit_file", json!({"path": "a"}))])
+    );
     for mending in [RepairMode::Heal, RepairMode::Retry(1)] {
         for text in [&two, &spoken] {
             let over = Mutex::new(false);
@@ -87,46 +124,97 @@ fn one_call_where_one_is_asked_for() {
             };
             let outcome = mended(&request, mending, &[&answer]);
             assert_eq!(outcome.calls(), [r#"edit_file {"path":"a"}"#], "{mending}");
-            assert_eq!((outcome.draft.text().as_str(), outcome.stop()), ("", Some(StopReason::Calls)), "{mending}");
+            assert_eq!(
+                (outcome.draft.text().as_str(), outcome.stop()),
+                ("", Some(StopReason::Calls)),
+                "{mending}"
+            );
         }
     }
     // Interleaved native calls: the first goes on to its end.
     let interleaved = |sink: &mut dyn EventSink| {
-        let start =
-            |index, id| Event::CallStart { index, id: Some(id), name: "edit_file", dialect: None, at: 0, name_at: 0 };
+        let start = |index, id| Event::CallStart {
+            index,
+            id: Some(id),
+            name: "edit_file",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        };
         sink.push_event(start(0, "a"));
-        sink.push_event(Event::ArgStart { index: 0, name: "path", form: ArgForm::String, at: 0 });
+        sink.push_event(Event::ArgStart {
+            index: 0,
+            name: "path",
+            form: ArgForm::String,
+            at: 0,
+        });
         sink.push_event(start(1, "b"));
-        sink.push_event(Event::ArgDelta { index: 0, text: "x" });
-        sink.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+        sink.push_event(Event::ArgDelta {
+            index: 0,
+            text: "x",
+        });
+        sink.push_event(Event::ArgEnd {
+            index: 0,
+            lead: "",
+            at: 0,
+        });
         sink.push_event(Event::CallEnd { index: 0, at: 0 });
         sink.push_event(Event::Text { text: "never" });
     };
     let outcome = mended(&request, RepairMode::Heal, &[&interleaved]);
-    assert_eq!((outcome.calls(), outcome.draft.text()), (vec![r#"edit_file {"path":"x"}"#.to_owned()], String::new()));
+    assert_eq!(
+        (outcome.calls(), outcome.draft.text()),
+        (vec![r#"edit_file {"path":"x"}"#.to_owned()], String::new())
+    );
 }
 
 #[test]
 fn a_choice_is_kept() {
-    let none = Request { tool_choice: ToolChoice::None, ..native() };
+    let none = Request {
+        tool_choice: ToolChoice::None,
+        ..native()
+    };
     let unasked = |sink: &mut dyn EventSink| {
-        sink.push_event(Event::Text { text: "hi <tool_call>" });
+        sink.push_event(Event::Text {
+            text: "hi <tool_call>",
+        });
         call(sink, 0, "c", "stop", &json!({}));
-        sink.push_event(Event::Stop { reason: StopReason::Calls, raw: "tool_calls" });
+        sink.push_event(Event::Stop {
+            reason: StopReason::Calls,
+            raw: "tool_calls",
+        });
     };
     let outcome = mended(&none, RepairMode::Heal, &[&unasked]);
-    assert_eq!((outcome.calls().len(), outcome.stop()), (0, Some(StopReason::End)));
-    assert_eq!((outcome.draft.text().as_str(), outcome.report.as_str()), ("hi <tool_call>", "unasked_call=1"));
+    assert_eq!(
+        (outcome.calls().len(), outcome.stop()),
+        (0, Some(StopReason::End))
+    );
+    assert_eq!(
+        (outcome.draft.text().as_str(), outcome.report.as_str()),
+        ("hi <tool_call>", "unasked_call=1")
+    );
 
     let words = read(&["I think so."], Truncation::Ended);
     let stop = |sink: &mut dyn EventSink| call(sink, 0, "c", "stop", &json!({}));
     let edit = |sink: &mut dyn EventSink| call(sink, 0, "c", "edit_file", &json!({"path": "a"}));
-    let required = Request { tool_choice: ToolChoice::Required, ..native() };
+    let required = Request {
+        tool_choice: ToolChoice::Required,
+        ..native()
+    };
     let outcome = mended(&required, RepairMode::Retry(1), &[&words, &stop]);
-    assert_eq!((outcome.calls(), outcome.draft.text().as_str()), (vec!["stop {}".to_owned()], "I think so."));
-    assert_eq!(mended(&required, RepairMode::Heal, &[&words]).stop(), Some(StopReason::End));
+    assert_eq!(
+        (outcome.calls(), outcome.draft.text().as_str()),
+        (vec!["stop {}".to_owned()], "I think so.")
+    );
+    assert_eq!(
+        mended(&required, RepairMode::Heal, &[&words]).stop(),
+        Some(StopReason::End)
+    );
 
-    let named = Request { tool_choice: ToolChoice::Tool("edit_file".into()), ..native() };
+    let named = Request {
+        tool_choice: ToolChoice::Tool("edit_file".into()),
+        ..native()
+    };
     let outcome = mended(&named, RepairMode::Retry(1), &[&stop, &edit]);
     assert_eq!(outcome.calls(), [r#"edit_file {"path":"a"}"#]);
     assert_eq!(outcome.asked.len(), 1);
@@ -139,12 +227,24 @@ fn stop_reasons_follow_the_calls() {
             sink.push_event(Event::Text { text: "hi" });
             (0..calls).for_each(|index| call(sink, index, "", "stop", &json!({})));
             if let Some(reason) = said {
-                sink.push_event(Event::Stop { reason, raw: "word" });
+                sink.push_event(Event::Stop {
+                    reason,
+                    raw: "word",
+                });
             }
         };
-        assert_eq!(mended(&native(), RepairMode::Heal, &[&answer]).stop(), Some(expected), "{calls} {said:?}");
+        assert_eq!(
+            mended(&native(), RepairMode::Heal, &[&answer]).stop(),
+            Some(expected),
+            "{calls} {said:?}"
+        );
     };
-    for said in [None, Some(StopReason::End), Some(StopReason::Calls), Some(StopReason::Length)] {
+    for said in [
+        None,
+        Some(StopReason::End),
+        Some(StopReason::Calls),
+        Some(StopReason::Length),
+    ] {
         check(1, said, StopReason::Calls);
     }
     for said in [None, Some(StopReason::End), Some(StopReason::Calls)] {
@@ -157,14 +257,33 @@ fn stop_reasons_follow_the_calls() {
 #[test]
 fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
     for dialect in DialectSet::built_in().iter() {
-        let text = spelled(dialect.name, &[("edit_file", json!({"path": "a.rs", "content": "fn main() {}\n"}))]);
+        let text = spelled(
+            dialect.name,
+            &[(
+                "edit_file",
+                json!({"path": "a.rs", "content": "fn main() {}\n"}),
+            )],
+        );
         for (at, _) in text.char_indices() {
             let (text, _) = text.split_at(at);
-            for why in [Truncation::Limit, Truncation::Ended].into_iter().take(1 + usize::from(at % 8 == 0)) {
+            for why in [Truncation::Limit, Truncation::Ended]
+                .into_iter()
+                .take(1 + usize::from(at % 8 == 0))
+            {
                 let outcome = mended(&native(), RepairMode::Heal, &[&read(&[text], why)]);
                 if let Some(error) = &outcome.error {
-                    assert_eq!((outcome.calls().len(), outcome.stop()), (0, None), "{}: {}", dialect.name, text);
-                    let kind = if why == Truncation::Limit { ModelErrorKind::Rejected } else { ModelErrorKind::Format };
+                    assert_eq!(
+                        (outcome.calls().len(), outcome.stop()),
+                        (0, None),
+                        "{}: {}",
+                        dialect.name,
+                        text
+                    );
+                    let kind = if why == Truncation::Limit {
+                        ModelErrorKind::Rejected
+                    } else {
+                        ModelErrorKind::Format
+                    };
                     assert_eq!(error.kind, kind, "{}", text);
                 } else if !outcome.calls().is_empty() {
                     // Only what may be left out is missing: brackets and tags behind a call that is whole.
@@ -178,38 +297,82 @@ fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
 
 #[test]
 fn the_model_is_told_what_was_wrong_and_asked_again() {
-    let usage =
-        |sink: &mut dyn EventSink| sink.push_event(Event::Usage(Usage { output: Some(10), ..Usage::default() }));
+    let usage = |sink: &mut dyn EventSink| {
+        sink.push_event(Event::Usage(Usage {
+            output: Some(10),
+            ..Usage::default()
+        }))
+    };
     let wrong = |sink: &mut dyn EventSink| {
-        read(&["First. <edit_file><count>1</count></edit_file>"], Truncation::Ended)(sink);
+        read(
+            &["First. <edit_file><count>1</count></edit_file>"],
+            Truncation::Ended,
+        )(sink);
         usage(sink);
     };
     let right = |sink: &mut dyn EventSink| {
-        read(&["Second. ", &spelled("cline", &[("edit_file", json!({"path": "a", "count": 1}))])], Truncation::Ended)(
-            sink,
-        );
+        read(
+            &[
+                "Second. ",
+                &spelled("cline", &[("edit_file", json!({"path": "a", "count": 1}))]),
+            ],
+            Truncation::Ended,
+        )(sink);
         usage(sink);
     };
     for protocol in [ToolProtocol::Native, ToolProtocol::Prompted("cline".into())] {
-        let request = Request { protocol, ..native() };
+        let request = Request {
+            protocol,
+            ..native()
+        };
         let outcome = mended(&request, RepairMode::Retry(2), &[&wrong, &wrong, &right]);
         assert_eq!(outcome.calls(), [r#"edit_file {"path":"a","count":1}"#]);
         assert_eq!(outcome.draft.text(), "First. First. Second. ");
-        assert_eq!((outcome.draft.usage.output, outcome.stop()), (Some(30), Some(StopReason::Calls)));
-        assert!(outcome.report.starts_with("asked_again=2"), "{}", outcome.report);
-        let [first, second] = outcome.asked.as_slice() else { panic!("{}", outcome.asked.len()) };
-        let [_, said, told] = first.messages.as_slice() else { panic!("{:?}", first.messages) };
-        assert!(matches!(said.parts.as_slice(), [MessagePart::Text { .. }, MessagePart::Call(_)]));
-        let [MessagePart::Result(result)] = told.parts.as_slice() else { panic!("{told:?}") };
+        assert_eq!(
+            (outcome.draft.usage.output, outcome.stop()),
+            (Some(30), Some(StopReason::Calls))
+        );
+        assert!(
+            outcome.report.starts_with("asked_again=2"),
+            "{}",
+            outcome.report
+        );
+        let [first, second] = outcome.asked.as_slice() else {
+            panic!("{}", outcome.asked.len())
+        };
+        let [_, said, told] = first.messages.as_slice() else {
+            panic!("{:?}", first.messages)
+        };
+        assert!(matches!(
+            said.parts.as_slice(),
+            [MessagePart::Text { .. }, MessagePart::Call(_)]
+        ));
+        let [MessagePart::Result(result)] = told.parts.as_slice() else {
+            panic!("{told:?}")
+        };
         assert!(result.content.contains("`path`"), "{}", result.content);
         assert_eq!(second.messages.len(), 5);
     }
     // After the last try there are the words, or the error.
     let outcome = mended(&native(), RepairMode::Retry(1), &[&wrong, &wrong]);
-    assert_eq!((outcome.calls().len(), outcome.stop(), outcome.error.is_none()), (0, Some(StopReason::End), true));
+    assert_eq!(
+        (
+            outcome.calls().len(),
+            outcome.stop(),
+            outcome.error.is_none()
+        ),
+        (0, Some(StopReason::End), true)
+    );
     let silent = |sink: &mut dyn EventSink| call(sink, 0, "c", "edit_file", &json!({}));
     let outcome = mended(&native(), RepairMode::Retry(1), &[&silent, &silent]);
-    assert_eq!((outcome.calls().len(), outcome.stop(), outcome.error.is_some()), (0, None, true));
+    assert_eq!(
+        (
+            outcome.calls().len(),
+            outcome.stop(),
+            outcome.error.is_some()
+        ),
+        (0, None, true)
+    );
 }
 
 #[test]
@@ -220,8 +383,14 @@ fn what_was_right_goes_out_and_what_builds_on_a_broken_call_does_not() {
         call(sink, 2, "c", "stop", &json!({}));
     };
     let outcome = mended(&native(), RepairMode::Retry(1), &[&answer]);
-    assert_eq!((outcome.calls(), outcome.asked.len()), (vec![r#"edit_file {"path":"a"}"#.to_owned()], 0));
-    assert_eq!((outcome.stop(), outcome.report.as_str()), (Some(StopReason::Calls), "dropped_call=1"));
+    assert_eq!(
+        (outcome.calls(), outcome.asked.len()),
+        (vec![r#"edit_file {"path":"a"}"#.to_owned()], 0)
+    );
+    assert_eq!(
+        (outcome.stop(), outcome.report.as_str()),
+        (Some(StopReason::Calls), "dropped_call=1")
+    );
 }
 
 #[test]
@@ -230,11 +399,22 @@ fn words_that_begin_like_a_marker_are_not_lost() {
         for mending in [RepairMode::Heal, RepairMode::Retry(1)] {
             for pieces in [vec![text], text.split_inclusive(|_| true).collect()] {
                 let outcome = mended(&native(), mending, &[&read(&pieces, why)]);
-                assert_eq!((outcome.draft.text().as_str(), outcome.error), (expected, None), "{text:?} {why:?}");
+                assert_eq!(
+                    (outcome.draft.text().as_str(), outcome.error),
+                    (expected, None),
+                    "{text:?} {why:?}"
+                );
             }
         }
     };
-    for text in ["Write <fun", "Write <tool_ca", "See [TOOL", "An <edit_fi", "Open <inv", "Vec<too"] {
+    for text in [
+        "Write <fun",
+        "Write <tool_ca",
+        "See [TOOL",
+        "An <edit_fi",
+        "Open <inv",
+        "Vec<too",
+    ] {
         check(text, Truncation::Ended, text);
     }
     check("Write <tool_call>", Truncation::Ended, "Write ");
@@ -245,22 +425,37 @@ fn words_that_begin_like_a_marker_are_not_lost() {
 #[test]
 fn pass_touches_nothing() {
     let answer = |sink: &mut dyn EventSink| {
-        sink.push_event(Event::Text { text: "<tool_call><|im_end|>" });
+        sink.push_event(Event::Text {
+            text: "<tool_call><|im_end|>",
+        });
         call(sink, 0, "c", "Edit_File", &json!({"count": "3"}));
-        sink.push_event(Event::Stop { reason: StopReason::End, raw: "stop" });
+        sink.push_event(Event::Stop {
+            reason: StopReason::End,
+            raw: "stop",
+        });
     };
     let outcome = mended(&native(), RepairMode::Pass, &[&answer]);
     assert_eq!(outcome.calls(), [r#"Edit_File {"count":"3"}"#]);
-    assert_eq!((outcome.draft.text().as_str(), outcome.stop()), ("<tool_call><|im_end|>", Some(StopReason::End)));
+    assert_eq!(
+        (outcome.draft.text().as_str(), outcome.stop()),
+        ("<tool_call><|im_end|>", Some(StopReason::End))
+    );
 }
 
 #[test]
 fn words_are_read_back() {
-    for mending in [RepairMode::Pass, RepairMode::Heal, RepairMode::Retry(1), RepairMode::Retry(9)] {
+    for mending in [
+        RepairMode::Pass,
+        RepairMode::Heal,
+        RepairMode::Retry(1),
+        RepairMode::Retry(9),
+    ] {
         assert_eq!(mending.to_string().parse(), Ok(mending));
     }
     assert_eq!("retry".parse(), Ok(RepairMode::Retry(1)));
-    for wrong in ["", "retry 0", "retry 10", "retry x", "retry2", "heal 2", "Pass", "retries"] {
+    for wrong in [
+        "", "retry 0", "retry 10", "retry x", "retry2", "heal 2", "Pass", "retries",
+    ] {
         assert!(wrong.parse::<RepairMode>().is_err(), "{wrong}");
     }
 }

@@ -8,15 +8,45 @@ use super::*;
 #[test]
 fn calls_of_every_dialect_are_typed_however_they_are_split() {
     for dialect in DialectSet::built_in().iter() {
-        for content in ["", "x", "\n", "\nline\n", "a < b && \"c\"\n\tü😀 {}", "</content>\n<path>evil</path>"] {
+        for content in [
+            "",
+            "x",
+            "\n",
+            "\nline\n",
+            "a < b && \"c\"\n\tü😀 {}",
+            "</content>\n<path>evil</path>",
+        ] {
             let arguments = example(content);
-            let text = format!("I edit.\n{}", spelled(dialect.name, &[("edit_file", arguments.clone())]));
+            let text = format!(
+                "I edit.\n{}",
+                spelled(dialect.name, &[("edit_file", arguments.clone())])
+            );
             let check = |pieces: &[&str]| {
-                let outcome = mended(&native(), RepairMode::Heal, &[&read(pieces, Truncation::Ended)]);
+                let outcome = mended(
+                    &native(),
+                    RepairMode::Heal,
+                    &[&read(pieces, Truncation::Ended)],
+                );
                 let expected = format!("edit_file {arguments}");
-                assert_eq!(outcome.calls(), [expected], "{}: {text} in {} pieces", dialect.name, pieces.len());
-                assert_eq!((outcome.stop(), outcome.error), (Some(StopReason::Calls), None), "{}", dialect.name);
-                assert_eq!(outcome.draft.text().trim_end(), "I edit.", "{}", dialect.name);
+                assert_eq!(
+                    outcome.calls(),
+                    [expected],
+                    "{}: {text} in {} pieces",
+                    dialect.name,
+                    pieces.len()
+                );
+                assert_eq!(
+                    (outcome.stop(), outcome.error),
+                    (Some(StopReason::Calls), None),
+                    "{}",
+                    dialect.name
+                );
+                assert_eq!(
+                    outcome.draft.text().trim_end(),
+                    "I edit.",
+                    "{}",
+                    dialect.name
+                );
             };
             check(&[&text]);
             let letters: Vec<&str> = text.split_inclusive(|_| true).collect();
@@ -33,7 +63,10 @@ fn calls_of_every_dialect_are_typed_however_they_are_split() {
 fn long_values_go_out_before_their_end() {
     let content = "line\n".repeat(MAX_HELD_START);
     for dialect in DialectSet::built_in().iter() {
-        let text = spelled(dialect.name, &[("edit_file", json!({"path": "a", "content": content}))]);
+        let text = spelled(
+            dialect.name,
+            &[("edit_file", json!({"path": "a", "content": content}))],
+        );
         let half = text.len() / 2;
         let seen = Mutex::new((0_usize, 0_usize));
         let mut given = 0;
@@ -44,11 +77,18 @@ fn long_values_go_out_before_their_end() {
             }
         };
         let request = native();
-        let mut mender =
-            CallRepairer::new(&request, RepairMode::Heal, CallDelivery::InPieces, RepairLog::new(&tell), out);
-        let mut reader = PromptedSink::new(DialectSet::built_in().all(), &request.tools, |event: Event<'_>| {
-            mender.push_event(event)
-        });
+        let mut mender = CallRepairer::new(
+            &request,
+            RepairMode::Heal,
+            CallDelivery::InPieces,
+            RepairLog::new(&tell),
+            out,
+        );
+        let mut reader = PromptedSink::new(
+            DialectSet::built_in().all(),
+            &request.tools,
+            |event: Event<'_>| mender.push_event(event),
+        );
         for text in sabir_wire::split_text(&text, 100) {
             reader.push_event(Event::Text { text });
             given += text.len();
@@ -64,7 +104,11 @@ fn long_values_go_out_before_their_end() {
         let guessed = ["json", "xlam", "react", "fenced", "pythonic", "phi4"];
         let held = half.saturating_sub(at_half);
         if !guessed.iter().any(|name| dialect.name.contains(name)) {
-            assert!(held <= MAX_HELD_START + 1500, "{}: {held} bytes of {half} are held back", dialect.name);
+            assert!(
+                held <= MAX_HELD_START + 1500,
+                "{}: {held} bytes of {half} are held back",
+                dialect.name
+            );
         }
     }
 }
@@ -82,9 +126,20 @@ fn a_half_wrapped_value_is_exact_where_it_may_wait() {
     let long = heal(&text);
     assert!(long.calls()[0].contains(r#""content":"xxx"#));
     assert_eq!(long.report, "first_line_feed=1, leaked_call=1");
-    for (way, mending) in [(CallDelivery::Whole, RepairMode::Heal), (CallDelivery::InPieces, RepairMode::Retry(1))] {
-        let long = taken(way, &native(), mending, &[&read(&[&text], Truncation::Ended)]);
-        assert!(long.calls()[0].contains(r#""content":"\nxxx"#), "{way:?} {mending}");
+    for (way, mending) in [
+        (CallDelivery::Whole, RepairMode::Heal),
+        (CallDelivery::InPieces, RepairMode::Retry(1)),
+    ] {
+        let long = taken(
+            way,
+            &native(),
+            mending,
+            &[&read(&[&text], Truncation::Ended)],
+        );
+        assert!(
+            long.calls()[0].contains(r#""content":"\nxxx"#),
+            "{way:?} {mending}"
+        );
         assert_eq!(long.report, "leaked_call=1", "{way:?} {mending}");
     }
 }
@@ -99,12 +154,21 @@ fn a_value_without_a_line_feed_at_its_start_does_not_wait() {
             }
         };
         let request = native();
-        let mut mender =
-            CallRepairer::new(&request, RepairMode::Heal, CallDelivery::InPieces, RepairLog::new(&tell), out);
-        let mut reader = PromptedSink::new(DialectSet::built_in().all(), &request.tools, |event: Event<'_>| {
-            mender.push_event(event)
-        });
-        pieces.iter().for_each(|text| reader.push_event(Event::Text { text }));
+        let mut mender = CallRepairer::new(
+            &request,
+            RepairMode::Heal,
+            CallDelivery::InPieces,
+            RepairLog::new(&tell),
+            out,
+        );
+        let mut reader = PromptedSink::new(
+            DialectSet::built_in().all(),
+            &request.tools,
+            |event: Event<'_>| mender.push_event(event),
+        );
+        pieces
+            .iter()
+            .for_each(|text| reader.push_event(Event::Text { text }));
         assert_eq!(deltas.lock().unwrap().as_slice(), expected, "{pieces:?}");
     };
     check(&["<edit_file><content>", "le", "t"], &["le", "t"]);
@@ -137,21 +201,70 @@ fn names_and_values_are_set_right() {
     };
     let check = |arguments: &'static str, expected: &str, rules: &str| {
         let outcome = broken(arguments);
-        assert_eq!(outcome.calls(), [format!("edit_file {expected}")], "{arguments}: {:?}", outcome.error);
-        assert_eq!(outcome.report, format!("{rules}wrong_case_name=1"), "{arguments}");
+        assert_eq!(
+            outcome.calls(),
+            [format!("edit_file {expected}")],
+            "{arguments}: {:?}",
+            outcome.error
+        );
+        assert_eq!(
+            outcome.report,
+            format!("{rules}wrong_case_name=1"),
+            "{arguments}"
+        );
     };
-    check(r#"{"path": "a", "count": "3"}"#, r#"{"path":"a","count":3}"#, "stringified_value=1, ");
-    check(r#"{"Path": "a", "count": 3.0}"#, r#"{"path":"a","count":3}"#, "wrong_case_argument=1, ");
-    check(r#"{"path": "a", "count": null}"#, r#"{"path":"a"}"#, "null_argument=1, ");
-    check(r#"{"path": "a", "list": "[\"x\"]"}"#, r#"{"path":"a","list":["x"]}"#, "double_encoding=1, ");
-    check(r#"{"path": "a", "list": [ "x", 1]}"#, r#"{"path":"a","list":["x",1]}"#, "");
-    check(r#"{"path": "a", "list": ["x",]}"#, r#"{"path":"a","list":["x"]}"#, "trailing_comma=1, ");
-    check(r#"{"path": "a", "all": True}"#, r#"{"path":"a","all":true}"#, "python_literal=1, ");
+    check(
+        r#"{"path": "a", "count": "3"}"#,
+        r#"{"path":"a","count":3}"#,
+        "stringified_value=1, ",
+    );
+    check(
+        r#"{"Path": "a", "count": 3.0}"#,
+        r#"{"path":"a","count":3}"#,
+        "wrong_case_argument=1, ",
+    );
+    check(
+        r#"{"path": "a", "count": null}"#,
+        r#"{"path":"a"}"#,
+        "null_argument=1, ",
+    );
+    check(
+        r#"{"path": "a", "list": "[\"x\"]"}"#,
+        r#"{"path":"a","list":["x"]}"#,
+        "double_encoding=1, ",
+    );
+    check(
+        r#"{"path": "a", "list": [ "x", 1]}"#,
+        r#"{"path":"a","list":["x",1]}"#,
+        "",
+    );
+    check(
+        r#"{"path": "a", "list": ["x",]}"#,
+        r#"{"path":"a","list":["x"]}"#,
+        "trailing_comma=1, ",
+    );
+    check(
+        r#"{"path": "a", "all": True}"#,
+        r#"{"path":"a","all":true}"#,
+        "python_literal=1, ",
+    );
     check(r#"{"path": "a",}"#, r#"{"path":"a"}"#, "trailing_comma=1, ");
-    check("{'path': 'a', 'count': 3}", r#"{"path":"a","count":3}"#, "single_quotes=1, ");
-    check(r#""{\"path\": \"a\"}""#, r#"{"path":"a"}"#, "double_encoding=1, ");
+    check(
+        "{'path': 'a', 'count': 3}",
+        r#"{"path":"a","count":3}"#,
+        "single_quotes=1, ",
+    );
+    check(
+        r#""{\"path\": \"a\"}""#,
+        r#"{"path":"a"}"#,
+        "double_encoding=1, ",
+    );
     // The client knows what it wants, and says so.
-    check(r#"{"path": 1, "count": "many"}"#, r#"{"path":1,"count":"many"}"#, "");
+    check(
+        r#"{"path": 1, "count": "many"}"#,
+        r#"{"path":1,"count":"many"}"#,
+        "",
+    );
     check(r#"{"other": true}"#, r#"{"other":true}"#, "");
     // What cannot be read never gets its closing bracket.
     for arguments in [
@@ -162,8 +275,16 @@ fn names_and_values_are_set_right() {
         "oops",
     ] {
         let outcome = broken(arguments);
-        assert_eq!((outcome.calls().len(), outcome.stop()), (0, None), "{arguments}");
-        assert_eq!(outcome.error.map(|error| error.kind), Some(ModelErrorKind::Format), "{arguments}");
+        assert_eq!(
+            (outcome.calls().len(), outcome.stop()),
+            (0, None),
+            "{arguments}"
+        );
+        assert_eq!(
+            outcome.error.map(|error| error.kind),
+            Some(ModelErrorKind::Format),
+            "{arguments}"
+        );
     }
 }
 
@@ -180,16 +301,30 @@ fn a_long_list_goes_out_as_long_as_it_is_strict() {
                 at: 0,
                 name_at: 0,
             });
-            sink.push_event(Event::ArgStart { index: 0, name: "list", form: ArgForm::Json, at: 0 });
+            sink.push_event(Event::ArgStart {
+                index: 0,
+                name: "list",
+                form: ArgForm::Json,
+                at: 0,
+            });
             for text in sabir_wire::split_text(&text, 100) {
                 sink.push_event(Event::ArgDelta { index: 0, text });
             }
-            sink.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+            sink.push_event(Event::ArgEnd {
+                index: 0,
+                lead: "",
+                at: 0,
+            });
             sink.push_event(Event::CallEnd { index: 0, at: 0 });
         };
         let outcome = mended(&native(), RepairMode::Heal, &[&answer]);
         (
-            outcome.draft.calls().map(|call| call.arguments[0].text.len()).sum::<usize>() > MAX_HELD_JSON,
+            outcome
+                .draft
+                .calls()
+                .map(|call| call.arguments[0].text.len())
+                .sum::<usize>()
+                > MAX_HELD_JSON,
             outcome.error.is_some(),
         )
     };
@@ -201,26 +336,55 @@ fn a_long_list_goes_out_as_long_as_it_is_strict() {
 #[test]
 fn an_undeclared_tool_waits_for_its_arguments() {
     let named = |name: &'static str| {
-        let answer = move |sink: &mut dyn EventSink| call(sink, 0, "c", name, &json!({"path": "a"}));
+        let answer =
+            move |sink: &mut dyn EventSink| call(sink, 0, "c", name, &json!({"path": "a"}));
         mended(&native(), RepairMode::Heal, &[&answer])
     };
     let near = named("editFile");
-    assert_eq!((near.calls(), near.report), (vec![r#"edit_file {"path":"a"}"#.to_owned()], "near_name=1".to_owned()));
+    assert_eq!(
+        (near.calls(), near.report),
+        (
+            vec![r#"edit_file {"path":"a"}"#.to_owned()],
+            "near_name=1".to_owned()
+        )
+    );
     let unknown = named("erase");
-    assert_eq!((unknown.calls(), unknown.error), (vec![r#"erase {"path":"a"}"#.to_owned()], None));
+    assert_eq!(
+        (unknown.calls(), unknown.error),
+        (vec![r#"erase {"path":"a"}"#.to_owned()], None)
+    );
 }
 
 /// What may stand between tags, without any that could end the value.
 fn bodies() -> impl Strategy<Value = String> {
     let feed = || prop::sample::select(vec!["", "\n", "\r\n", "\r", "\n\n", " \n"]);
-    let body = prop_oneof!["[a-zü \n]{0,20}", Just("x".repeat(MAX_HELD_START)), Just("a line\n".repeat(40) + "end")];
+    let body = prop_oneof![
+        "[a-zü \n]{0,20}",
+        Just("x".repeat(MAX_HELD_START)),
+        Just("a line\n".repeat(40) + "end")
+    ];
     (feed(), body, feed()).prop_map(|(before, body, behind)| format!("{before}{body}{behind}"))
 }
 
 fn contents() -> impl Strategy<Value = String> {
-    let pieces =
-        vec!["a", "\n", "</content>", "<content>", "<", "\"", "\\", "ü", "```", "}", "]", "</edit_file>", "=", " "];
-    let pieces = prop::collection::vec(prop::sample::select(pieces), 0..20).prop_map(|pieces| pieces.concat());
+    let pieces = vec![
+        "a",
+        "\n",
+        "</content>",
+        "<content>",
+        "<",
+        "\"",
+        "\\",
+        "ü",
+        "```",
+        "}",
+        "]",
+        "</edit_file>",
+        "=",
+        " ",
+    ];
+    let pieces = prop::collection::vec(prop::sample::select(pieces), 0..20)
+        .prop_map(|pieces| pieces.concat());
     prop_oneof![pieces, ".{0,40}", Just("long line\n".repeat(200))]
 }
 

@@ -29,7 +29,9 @@ fn more(index: u32, arguments: &str) -> Value {
 
 /// A call that begins.
 fn open() -> Value {
-    delta(json!({"role": "assistant", "content": null, "tool_calls": [call(json!(0), "c1", "read_file", json!(""))]}))
+    delta(
+        json!({"role": "assistant", "content": null, "tool_calls": [call(json!(0), "c1", "read_file", json!(""))]}),
+    )
 }
 
 fn done() -> [Value; 2] {
@@ -79,28 +81,50 @@ fn shapes() -> Vec<Recording> {
             WIRE,
             "line ends of two bytes, and comments",
             [1, 1],
-            format!(": OPENROUTER PROCESSING\n\n{}", ended(&[open(), more(0, "{\"path\":\"a\"}")], "tool_calls"))
-                .replace('\n', "\r\n"),
+            format!(
+                ": OPENROUTER PROCESSING\n\n{}",
+                ended(&[open(), more(0, "{\"path\":\"a\"}")], "tool_calls")
+            )
+            .replace('\n', "\r\n"),
         ),
     ]
 }
 
 fn calls() -> Vec<Recording> {
-    let letters: Vec<Value> =
-        "{\"path\": \"ä \\\"b\\\"\\n\\ud83d\\ude00.rs\"}".chars().map(|c| more(0, &c.to_string())).collect();
+    let letters: Vec<Value> = "{\"path\": \"ä \\\"b\\\"\\n\\ud83d\\ude00.rs\"}"
+        .chars()
+        .map(|c| more(0, &c.to_string()))
+        .collect();
     let second = delta(json!({"tool_calls": [call(json!(1), "c2", "list", json!(""))]}));
     let whole = |index: Value, number: u32| {
-        call(index, &format!("c{number}"), "read_file", json!(format!("{{\"path\":\"{number}\"}}")))
+        call(
+            index,
+            &format!("c{number}"),
+            "read_file",
+            json!(format!("{{\"path\":\"{number}\"}}")),
+        )
     };
     vec![
-        row(WIRE, "a call letter by letter", [1, 1], ended(&[&[open()][..], &letters].concat(), "tool_calls")),
+        row(
+            WIRE,
+            "a call letter by letter",
+            [1, 1],
+            ended(&[&[open()][..], &letters].concat(), "tool_calls"),
+        ),
         // 5, 10
         row(
             WIRE,
             "two calls that begin before one ends",
             [2, 2],
             ended(
-                &[open(), second, more(0, "{\"pa"), more(1, "{\"n\":"), more(0, "th\":\"a\"}"), more(1, "[1,2]}")],
+                &[
+                    open(),
+                    second,
+                    more(0, "{\"pa"),
+                    more(1, "{\"n\":"),
+                    more(0, "th\":\"a\"}"),
+                    more(1, "[1,2]}"),
+                ],
                 "tool_calls",
             ),
         ),
@@ -108,7 +132,12 @@ fn calls() -> Vec<Recording> {
             WIRE,
             "calls without an index",
             [2, 2],
-            ended(&[delta(json!({"tool_calls": [whole(Value::Null, 1), whole(Value::Null, 2)]}))], "tool_calls"),
+            ended(
+                &[delta(
+                    json!({"tool_calls": [whole(Value::Null, 1), whole(Value::Null, 2)]}),
+                )],
+                "tool_calls",
+            ),
         ),
         row(
             WIRE,
@@ -139,9 +168,12 @@ fn calls() -> Vec<Recording> {
 }
 
 fn troubles() -> Vec<Recording> {
-    let open = || delta(json!({"tool_calls": [call(json!(0), "c1", "read_file", json!("{\"path\":"))]}));
+    let open =
+        || delta(json!({"tool_calls": [call(json!(0), "c1", "read_file", json!("{\"path\":"))]}));
     let leaked = |text: &str| -> Vec<Value> {
-        text.split_inclusive(' ').map(|piece| delta(json!({"content": piece}))).collect()
+        text.split_inclusive(' ')
+            .map(|piece| delta(json!({"content": piece})))
+            .collect()
     };
     let both = [
         leaked(LEAK),
@@ -150,7 +182,12 @@ fn troubles() -> Vec<Recording> {
     .concat();
     vec![
         row(WIRE, "a leaked call", [0, 1], ended(&leaked(LEAK), "stop")),
-        row(WIRE, "a call as words and natively", [1, 1], ended(&both, "tool_calls")),
+        row(
+            WIRE,
+            "a call as words and natively",
+            [1, 1],
+            ended(&both, "tool_calls"),
+        ),
         row(
             WIRE,
             "a call in reasoning",
@@ -167,14 +204,31 @@ fn troubles() -> Vec<Recording> {
             "markup that is only told of",
             [0, 0],
             ended(
-                &leaked("It says `<tool_call>` there, and\n```\n<read_file><path>a</path></read_file>\n```\n"),
+                &leaked(
+                    "It says `<tool_call>` there, and\n```\n<read_file><path>a</path></read_file>\n```\n",
+                ),
                 "stop",
             ),
         ),
         // 276, 351
-        row(WIRE, "reasoning as words", [0, 0], ended(&leaked("<think>\nhmm ü\n</think>\n\nSo it is."), "stop")),
-        row(WIRE, "a leaked call that is cut", [0, 0], ended(&leaked(&LEAK[..60]), "length")),
-        row(WIRE, "a call that is cut by the limit", [0, 0], ended(&[open(), more(0, "\"a.r")], "length")),
+        row(
+            WIRE,
+            "reasoning as words",
+            [0, 0],
+            ended(&leaked("<think>\nhmm ü\n</think>\n\nSo it is."), "stop"),
+        ),
+        row(
+            WIRE,
+            "a leaked call that is cut",
+            [0, 0],
+            ended(&leaked(&LEAK[..60]), "length"),
+        ),
+        row(
+            WIRE,
+            "a call that is cut by the limit",
+            [0, 0],
+            ended(&[open(), more(0, "\"a.r")], "length"),
+        ),
         row(
             WIRE,
             "a call that is cut by the connection",
@@ -188,14 +242,19 @@ fn troubles() -> Vec<Recording> {
             events(&[
                 open(),
                 more(0, "\"a\"}"),
-                delta(json!({"tool_calls": [call(json!(1), "c2", "read_file", json!("{\"path\":\"b"))]})),
+                delta(
+                    json!({"tool_calls": [call(json!(1), "c2", "read_file", json!("{\"path\":\"b"))]}),
+                ),
             ]),
         ),
         row(
             WIRE,
             "an error in the middle",
             [0, 0],
-            events(&[delta(json!({"content": "Hm."})), json!({"error": {"message": "Overloaded", "code": 529}})]),
+            events(&[
+                delta(json!({"content": "Hm."})),
+                json!({"error": {"message": "Overloaded", "code": 529}}),
+            ]),
         ),
         row(WIRE, "an empty answer", [0, 0], ended(&[], "stop")),
     ]

@@ -18,8 +18,15 @@ fn begin() -> Value {
 /// A block with its deltas.
 fn block(index: u32, block: Value, deltas: &[Value]) -> Vec<Value> {
     let start = json!({"type": "content_block_start", "index": index, "content_block": block});
-    let deltas = deltas.iter().map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta}));
-    [vec![start], deltas.collect(), vec![json!({"type": "content_block_stop", "index": index})]].concat()
+    let deltas = deltas
+        .iter()
+        .map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    [
+        vec![start],
+        deltas.collect(),
+        vec![json!({"type": "content_block_stop", "index": index})],
+    ]
+    .concat()
 }
 
 fn text(text: &str) -> Value {
@@ -35,11 +42,23 @@ fn tool(id: &str, name: &str) -> Value {
 }
 
 fn words() -> Vec<Value> {
-    block(0, json!({"type": "text", "text": ""}), &[text("Wörter "), text("😀")])
+    block(
+        0,
+        json!({"type": "text", "text": ""}),
+        &[text("Wörter "), text("😀")],
+    )
 }
 
 fn one() -> Vec<Value> {
-    block(1, tool("t1", "read_file"), &[input(""), input("{\"path\": \"ä"), input(".rs\", \"lines\": [1, 50]}")])
+    block(
+        1,
+        tool("t1", "read_file"),
+        &[
+            input(""),
+            input("{\"path\": \"ä"),
+            input(".rs\", \"lines\": [1, 50]}"),
+        ],
+    )
 }
 
 fn end(word: &str) -> [Value; 2] {
@@ -50,7 +69,14 @@ fn end(word: &str) -> [Value; 2] {
 }
 
 fn body(blocks: &[Vec<Value>], end: &[Value]) -> String {
-    named(&[&[begin(), json!({"type": "ping"})][..], &blocks.concat(), end].concat())
+    named(
+        &[
+            &[begin(), json!({"type": "ping"})][..],
+            &blocks.concat(),
+            end,
+        ]
+        .concat(),
+    )
 }
 
 fn answers() -> Vec<Recording> {
@@ -62,19 +88,38 @@ fn answers() -> Vec<Recording> {
     let search = json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "s1", "content": []});
     vec![
-        row(WIRE, "words and a call", [1, 1], body(&[words(), one()], &end("tool_use"))),
+        row(
+            WIRE,
+            "words and a call",
+            [1, 1],
+            body(&[words(), one()], &end("tool_use")),
+        ),
         row(
             WIRE,
             "two calls, one without arguments",
             [2, 2],
-            body(&[words(), one(), block(2, tool("t2", "now"), &[])], &end("tool_use")),
+            body(
+                &[words(), one(), block(2, tool("t2", "now"), &[])],
+                &end("tool_use"),
+            ),
         ),
-        row(WIRE, "thinking with a signature", [1, 1], body(&[block(0, thinking, &thought), one()], &end("tool_use"))),
+        row(
+            WIRE,
+            "thinking with a signature",
+            [1, 1],
+            body(&[block(0, thinking, &thought), one()], &end("tool_use")),
+        ),
         row(
             WIRE,
             "thinking that nobody can read",
             [1, 1],
-            body(&[block(0, json!({"type": "redacted_thinking", "data": "x"}), &[]), one()], &end("tool_use")),
+            body(
+                &[
+                    block(0, json!({"type": "redacted_thinking", "data": "x"}), &[]),
+                    one(),
+                ],
+                &end("tool_use"),
+            ),
         ),
         row(
             WIRE,
@@ -101,22 +146,39 @@ fn troubles() -> Vec<Recording> {
             [0, 0],
             body(
                 &[words()],
-                &[json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})],
+                &[
+                    json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+                ],
             ),
         ),
-        row(WIRE, "a call that is cut by the connection", [0, 0], named(&cut)),
+        row(
+            WIRE,
+            "a call that is cut by the connection",
+            [0, 0],
+            named(&cut),
+        ),
         row(
             WIRE,
             "a call that is cut by the limit",
             [0, 0],
-            body(&[block(0, tool("t1", "read_file"), &[input("{\"path\": \"ä")])], &end("max_tokens")),
+            body(
+                &[block(
+                    0,
+                    tool("t1", "read_file"),
+                    &[input("{\"path\": \"ä")],
+                )],
+                &end("max_tokens"),
+            ),
         ),
         row(WIRE, "a refusal", [0, 0], body(&[words()], &end("refusal"))),
         row(
             WIRE,
             "a leaked call",
             [0, 1],
-            body(&[block(0, json!({"type": "text", "text": ""}), &[text(LEAK)])], &end("end_turn")),
+            body(
+                &[block(0, json!({"type": "text", "text": ""}), &[text(LEAK)])],
+                &end("end_turn"),
+            ),
         ),
     ]
 }

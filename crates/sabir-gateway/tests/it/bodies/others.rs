@@ -33,7 +33,11 @@ fn gemini() -> Vec<Recording> {
             Wire::Gemini,
             "words",
             [0, 0],
-            events(&[chunk(json!([{"text": "Wörter "}])), chunk(json!([{"text": "😀"}])), end("STOP")]),
+            events(&[
+                chunk(json!([{"text": "Wörter "}])),
+                chunk(json!([{"text": "😀"}])),
+                end("STOP"),
+            ]),
         ),
         row(
             Wire::Gemini,
@@ -87,7 +91,10 @@ fn broken_gemini() -> Vec<Recording> {
             Wire::Gemini,
             "a call that nobody can read",
             [0, 0],
-            events(&[chunk(json!([{"text": "Hm."}])), end("MALFORMED_FUNCTION_CALL")]),
+            events(&[
+                chunk(json!([{"text": "Hm."}])),
+                end("MALFORMED_FUNCTION_CALL"),
+            ]),
         ),
         row(
             Wire::Gemini,
@@ -95,16 +102,25 @@ fn broken_gemini() -> Vec<Recording> {
             [0, 0],
             events(&[json!({"promptFeedback": {"blockReason": "SAFETY"}})]),
         ),
-        row(Wire::Gemini, "a leaked call", [0, 1], events(&[chunk(json!([{"text": LEAK}])), end("STOP")])),
+        row(
+            Wire::Gemini,
+            "a leaked call",
+            [0, 1],
+            events(&[chunk(json!([{"text": LEAK}])), end("STOP")]),
+        ),
     ]
 }
 
 fn ollama() -> Vec<Recording> {
     let wire = Wire::Ollama;
-    let lines = |lines: &[Value]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let lines = |lines: &[Value]| {
+        lines
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    };
     let said = |message: Value| json!({"model": "m", "message": message, "done": false});
-    let call =
-        |id: Value, arguments: Value| json!({"id": id, "function": {"name": "read_file", "arguments": arguments}});
+    let call = |id: Value, arguments: Value| json!({"id": id, "function": {"name": "read_file", "arguments": arguments}});
     let end = |word: &str| json!({"model": "m", "message": {"role": "assistant", "content": ""}, "done": true, "done_reason": word, "prompt_eval_count": 12, "eval_count": 5});
     vec![
         row(
@@ -135,14 +151,26 @@ fn ollama() -> Vec<Recording> {
             wire,
             "a leaked call",
             [0, 1],
-            lines(&[said(json!({"content": &LEAK[..40]})), said(json!({"content": &LEAK[40..]})), end("stop")]),
+            lines(&[
+                said(json!({"content": &LEAK[..40]})),
+                said(json!({"content": &LEAK[40..]})),
+                end("stop"),
+            ]),
         ),
-        row(wire, "an answer that is cut", [0, 0], lines(&[said(json!({"content": "Hm."}))])),
+        row(
+            wire,
+            "an answer that is cut",
+            [0, 0],
+            lines(&[said(json!({"content": "Hm."}))]),
+        ),
         row(
             wire,
             "an error in the middle",
             [0, 0],
-            lines(&[said(json!({"content": "Hm."})), json!({"error": "out of memory"})]),
+            lines(&[
+                said(json!({"content": "Hm."})),
+                json!({"error": "out of memory"}),
+            ]),
         ),
     ]
 }
@@ -151,10 +179,15 @@ fn ollama() -> Vec<Recording> {
 fn bedrock() -> Vec<Recording> {
     let answer = || {
         ProviderReply::text("Wörter 😀")
-            .with_call("c1", "read_file", json!({"path": "ä.rs", "n": [1, 7_006_652.0]}))
+            .with_call(
+                "c1",
+                "read_file",
+                json!({"path": "ä.rs", "n": [1, 7_006_652.0]}),
+            )
             .in_deltas(3)
     };
-    let bytes = |reply: ProviderReply| reply.encode_stream(Wire::Bedrock, ResponseMetadata::default());
+    let bytes =
+        |reply: ProviderReply| reply.encode_stream(Wire::Bedrock, ResponseMetadata::default());
     let whole = bytes(answer());
     let (cut, flipped) = (whole[..whole.len() * 2 / 3].to_vec(), whole.len() / 2);
     let mut broken = whole.clone();
@@ -165,29 +198,35 @@ fn bedrock() -> Vec<Recording> {
         row(
             "thinking and two calls",
             [2, 2],
-            bytes(ProviderReply::default().with_thought("hmm ü", None).with_call("c1", "now", json!({})).with_call(
-                "c2",
-                "read_file",
-                json!({"path": "a"}),
-            )),
+            bytes(
+                ProviderReply::default()
+                    .with_thought("hmm ü", None)
+                    .with_call("c1", "now", json!({}))
+                    .with_call("c2", "read_file", json!({"path": "a"})),
+            ),
         ),
-        row("a leaked call", [0, 1], bytes(ProviderReply::text(LEAK).in_deltas(7))),
+        row(
+            "a leaked call",
+            [0, 1],
+            bytes(ProviderReply::text(LEAK).in_deltas(7)),
+        ),
         row("frames that are cut", [0, 0], cut),
         row("a frame that is damaged", [0, 0], broken),
         row(
             "an error behind a call",
             [1, 1],
-            bytes(
-                answer().with_fault(ScriptedFault::Error {
-                    code: "throttlingException".into(),
-                    message: "slow down".into(),
-                }),
-            ),
+            bytes(answer().with_fault(ScriptedFault::Error {
+                code: "throttlingException".into(),
+                message: "slow down".into(),
+            })),
         ),
         row(
             "a call that is cut by the limit",
             [1, 1],
-            bytes(ProviderReply { stop: Some(StopReason::Length), ..answer() }),
+            bytes(ProviderReply {
+                stop: Some(StopReason::Length),
+                ..answer()
+            }),
         ),
     ]
 }

@@ -26,7 +26,11 @@ fn function(id: &str, arguments: &str) -> Value {
 }
 
 fn message(text: &str) -> Value {
-    let content = if text.is_empty() { json!([]) } else { json!([{"type": "output_text", "text": text}]) };
+    let content = if text.is_empty() {
+        json!([])
+    } else {
+        json!([{"type": "output_text", "text": text}])
+    };
     json!({"type": "message", "id": "m", "role": "assistant", "content": content})
 }
 
@@ -77,20 +81,34 @@ fn answers() -> Vec<Recording> {
             WIRE,
             "words and two calls",
             [2, 2],
-            body(&[words(0, "Wörter 😀"), one(1, "f1"), one(2, "f2"), completed()]),
+            body(&[
+                words(0, "Wörter 😀"),
+                one(1, "f1"),
+                one(2, "f2"),
+                completed(),
+            ]),
         ),
         row(
             WIRE,
             "a call that is told only when it is done",
             [1, 1],
-            body(&[vec![item("done", 0, function("f", "{\"path\":\"a\"}"))], completed()]),
+            body(&[
+                vec![item("done", 0, function("f", "{\"path\":\"a\"}"))],
+                completed(),
+            ]),
         ),
         // 1284
         row(
             WIRE,
             "a call of a tool whose input is text",
             [1, 1],
-            body(&[vec![item("added", 0, custom("")), item("done", 0, custom("*** \"ü\"\nEnd"))], completed()]),
+            body(&[
+                vec![
+                    item("added", 0, custom("")),
+                    item("done", 0, custom("*** \"ü\"\nEnd")),
+                ],
+                completed(),
+            ]),
         ),
         row(
             WIRE,
@@ -116,7 +134,10 @@ fn answers() -> Vec<Recording> {
             "reasoning that ends behind the message",
             [0, 0],
             body(&[
-                vec![item("added", 0, reasoning(json!([]))), piece("reasoning_text.delta", 0, "r", "hmm ü")],
+                vec![
+                    item("added", 0, reasoning(json!([]))),
+                    piece("reasoning_text.delta", 0, "r", "hmm ü"),
+                ],
                 words(1, "Wörter 😀"),
                 vec![item("done", 0, reasoning(parts))],
                 completed(),
@@ -133,14 +154,20 @@ fn troubles() -> Vec<Recording> {
             [0, 0],
             body(&[
                 words(0, "Wörter 😀"),
-                vec![end("failed", json!({"code": "server_error", "message": "Overloaded"}))],
+                vec![end(
+                    "failed",
+                    json!({"code": "server_error", "message": "Overloaded"}),
+                )],
             ]),
         ),
         row(
             WIRE,
             "a call that is cut by the limit",
             [0, 0],
-            body(&[one(0, "f")[..2].to_vec(), vec![end("incomplete", json!({"reason": "max_output_tokens"}))]]),
+            body(&[
+                one(0, "f")[..2].to_vec(),
+                vec![end("incomplete", json!({"reason": "max_output_tokens"}))],
+            ]),
         ),
         row(
             WIRE,
@@ -148,6 +175,11 @@ fn troubles() -> Vec<Recording> {
             [0, 0],
             body(&[words(0, "Wörter 😀"), one(1, "f")[..2].to_vec()]),
         ),
-        row(WIRE, "a leaked call", [0, 1], body(&[words(0, LEAK), completed()])),
+        row(
+            WIRE,
+            "a leaked call",
+            [0, 1],
+            body(&[words(0, LEAK), completed()]),
+        ),
     ]
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use sabir_call::{MessagePart, ReasoningConfig, ReasoningEffort, Request, ToolChoice, ToolSet, ToolSpec};
+use sabir_call::{
+    MessagePart, ReasoningConfig, ReasoningEffort, Request, ToolChoice, ToolSet, ToolSpec,
+};
 use sabir_wire::{Wire, WireOptions};
 use serde_json::{Value, json};
 
@@ -11,8 +13,7 @@ use crate::histories::history;
 
 #[test]
 fn requests_have_required_members() {
-    let schema =
-        json!({"$schema": "x", "type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": false});
+    let schema = json!({"$schema": "x", "type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": false});
     let request = Request {
         model: "models/gemini-3-pro".into(),
         messages: history().into(),
@@ -22,8 +23,15 @@ fn requests_have_required_members() {
     };
     let body = WIRE.encode_request(&request, &WireOptions::default());
     let contents = body["contents"].as_array().unwrap();
-    let roles: Vec<_> = contents.iter().map(|content| content["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["model", "user"], "one content for each role in turn: {body:#}");
+    let roles: Vec<_> = contents
+        .iter()
+        .map(|content| content["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["model", "user"],
+        "one content for each role in turn: {body:#}"
+    );
     let kinds = |content: &Value| -> Vec<String> {
         content["parts"]
             .as_array()
@@ -32,22 +40,46 @@ fn requests_have_required_members() {
             .map(|part| part.as_object().unwrap().keys().next().unwrap().clone())
             .collect()
     };
-    assert_eq!(kinds(&contents[0]), ["text", "functionCall", "functionCall"], "no unsigned or foreign thought");
-    assert_eq!(kinds(&contents[1]), ["functionResponse", "functionResponse", "text"], "results first");
-    let first = &contents[1]["parts"][0]["functionResponse"];
-    assert_eq!((&first["id"], &first["name"]), (&json!("functions.f:0"), &json!("f")));
     assert_eq!(
-        (&first["response"], &contents[1]["parts"][1]["functionResponse"]["response"]),
+        kinds(&contents[0]),
+        ["text", "functionCall", "functionCall"],
+        "no unsigned or foreign thought"
+    );
+    assert_eq!(
+        kinds(&contents[1]),
+        ["functionResponse", "functionResponse", "text"],
+        "results first"
+    );
+    let first = &contents[1]["parts"][0]["functionResponse"];
+    assert_eq!(
+        (&first["id"], &first["name"]),
+        (&json!("functions.f:0"), &json!("f"))
+    );
+    assert_eq!(
+        (
+            &first["response"],
+            &contents[1]["parts"][1]["functionResponse"]["response"]
+        ),
         (&json!({"error": "no"}), &json!({"output": "no"}))
     );
     // Calls of another model: one of them needs a placeholder signature, which only newer models
     // accept.
-    assert_eq!(contents[0]["parts"][1]["thoughtSignature"], "skip_thought_signature_validator");
+    assert_eq!(
+        contents[0]["parts"][1]["thoughtSignature"],
+        "skip_thought_signature_validator"
+    );
     assert_eq!(contents[0]["parts"][2]["thoughtSignature"], Value::Null);
     for model in ["gemini-2.5-pro", "gemma-4"] {
-        let old = Request { model: model.into(), messages: history().into(), ..Request::default() };
+        let old = Request {
+            model: model.into(),
+            messages: history().into(),
+            ..Request::default()
+        };
         assert!(
-            !WIRE.encode_request(&old, &WireOptions::default()).to_string().contains("thoughtSignature"),
+            !WIRE
+                .encode_request(&old, &WireOptions::default())
+                .to_string()
+                .contains("thoughtSignature"),
             "{model}"
         );
     }
@@ -60,14 +92,21 @@ fn requests_have_required_members() {
     let calling = json!({"mode": "ANY", "allowedFunctionNames": ["f"]});
     assert_eq!(body["toolConfig"]["functionCallingConfig"], calling);
     // The placeholder is not taken for a signature.
-    let back = WIRE.decode_request("", body.to_string().as_bytes()).unwrap().request;
+    let back = WIRE
+        .decode_request("", body.to_string().as_bytes())
+        .unwrap()
+        .request;
     assert!(!format!("{:?}", back.messages).contains("skip_thought"));
 }
 
 #[test]
 fn thinking_is_encoded_for_the_models_version() {
     let check = |model: &str, thinking: ReasoningConfig, expected: Value| {
-        let request = Request { model: model.into(), reasoning: thinking, ..Request::default() };
+        let request = Request {
+            model: model.into(),
+            reasoning: thinking,
+            ..Request::default()
+        };
         assert_eq!(
             WIRE.encode_request(&request, &WireOptions::default())["generationConfig"]["thinkingConfig"],
             expected
@@ -84,8 +123,16 @@ fn thinking_is_encoded_for_the_models_version() {
         ReasoningConfig::Effort(ReasoningEffort::Low),
         json!({"includeThoughts": true, "thinkingBudget": 1024}),
     );
-    check("gemini-2.5-flash", ReasoningConfig::Off, json!({"thinkingBudget": 0}));
-    check("gemini-2.5-flash", ReasoningConfig::Tokens(5), json!({"includeThoughts": true, "thinkingBudget": 5}));
+    check(
+        "gemini-2.5-flash",
+        ReasoningConfig::Off,
+        json!({"thinkingBudget": 0}),
+    );
+    check(
+        "gemini-2.5-flash",
+        ReasoningConfig::Tokens(5),
+        json!({"includeThoughts": true, "thinkingBudget": 5}),
+    );
 }
 
 #[test]
@@ -104,34 +151,60 @@ fn alternative_spellings_decode() {
         "generation_config": {"max_output_tokens": 5, "thinking_config": {"thinking_budget": -1}},
     });
     let path = "/v1beta/models/gemini-x:streamGenerateContent?alt=sse";
-    let incoming = WIRE.decode_request(path, body.to_string().as_bytes()).unwrap();
+    let incoming = WIRE
+        .decode_request(path, body.to_string().as_bytes())
+        .unwrap();
     let request = incoming.request;
-    assert_eq!((request.model.as_str(), incoming.streamed, request.system.as_str()), ("gemini-x", true, "a\n\nb"));
     assert_eq!(
-        (request.max_output_tokens, request.tool_choice, request.reasoning),
+        (
+            request.model.as_str(),
+            incoming.streamed,
+            request.system.as_str()
+        ),
+        ("gemini-x", true, "a\n\nb")
+    );
+    assert_eq!(
+        (
+            request.max_output_tokens,
+            request.tool_choice,
+            request.reasoning
+        ),
         (Some(5), ToolChoice::Required, ReasoningConfig::Default)
     );
     assert_eq!(request.messages.len(), 3);
     assert!(
         matches!(&request.messages[1].parts[1], MessagePart::Opaque(opaque) if opaque.data["thoughtSignature"] == "s")
     );
-    assert!(matches!(&request.messages[2].parts[0], MessagePart::Result(result) if result.content == r#"{"b":2}"#));
+    assert!(
+        matches!(&request.messages[2].parts[0], MessagePart::Result(result) if result.content == r#"{"b":2}"#)
+    );
     let expected = json!({"type": "object", "properties": {"type": {"type": ["string", "null"]}, "l": {"type": "array", "items": {"type": "integer"}}}});
     assert_eq!(request.tools.get("f").unwrap().parameters, expected);
     for (body, place) in [
-        (json!({"contents": [{"role": "tool", "parts": []}]}), "contents[0].role"),
-        (json!({"contents": [{"parts": [{"fileData": {}}]}]}), "contents[0].parts[0]"),
+        (
+            json!({"contents": [{"role": "tool", "parts": []}]}),
+            "contents[0].role",
+        ),
+        (
+            json!({"contents": [{"parts": [{"fileData": {}}]}]}),
+            "contents[0].parts[0]",
+        ),
         (json!({"tools": [{"googleSearch": {}}]}), "tools[0]"),
     ] {
-        assert_eq!(WIRE.decode_request("", body.to_string().as_bytes()).unwrap_err().path, place);
+        assert_eq!(
+            WIRE.decode_request("", body.to_string().as_bytes())
+                .unwrap_err()
+                .path,
+            place
+        );
     }
 }
 
 #[test]
 fn results_find_their_calls_without_ids() {
-    let call = |id: Value, n: u64| json!({"functionCall": {"name": "f", "args": {"n": n}, "id": id}});
-    let result =
-        |id: Value, n: u64| json!({"functionResponse": {"name": "f", "id": id, "response": {"output": n.to_string()}}});
+    let call =
+        |id: Value, n: u64| json!({"functionCall": {"name": "f", "args": {"n": n}, "id": id}});
+    let result = |id: Value, n: u64| json!({"functionResponse": {"name": "f", "id": id, "response": {"output": n.to_string()}}});
     let none = Value::Null;
     // Missing ids, then ids that repeat from turn to turn, with the results in another order.
     let contents = json!([
@@ -144,11 +217,19 @@ fn results_find_their_calls_without_ids() {
         {"role": "user", "parts": [result("0".into(), 5), result("1".into(), 6)]},
     ]);
     let body = json!({"contents": contents}).to_string();
-    let mut request = WIRE.decode_request("/v1beta/models/m:generateContent", body.as_bytes()).unwrap().request;
+    let mut request = WIRE
+        .decode_request("/v1beta/models/m:generateContent", body.as_bytes())
+        .unwrap()
+        .request;
     // The result of each call is its number, on this wire and on every other one.
     for wire in Wire::ALL {
-        let encoded = wire.encode_request(&request, &WireOptions::default()).to_string();
-        request = wire.decode_request(&wire.endpoint_path("m", false), encoded.as_bytes()).unwrap().request;
+        let encoded = wire
+            .encode_request(&request, &WireOptions::default())
+            .to_string();
+        request = wire
+            .decode_request(&wire.endpoint_path("m", false), encoded.as_bytes())
+            .unwrap()
+            .request;
         check_pairs(&request, 6);
     }
 }
@@ -158,7 +239,9 @@ pub(crate) fn check_pairs(request: &Request, count: usize) {
     let parts = || request.messages.iter().flat_map(|message| &message.parts);
     let mut ids = HashSet::new();
     for part in parts() {
-        let MessagePart::Call(call) = part else { continue };
+        let MessagePart::Call(call) = part else {
+            continue;
+        };
         assert!(ids.insert(call.id.clone()), "{} stands twice", call.id);
         let results: Vec<_> = parts()
             .filter_map(|part| match part {
@@ -168,7 +251,12 @@ pub(crate) fn check_pairs(request: &Request, count: usize) {
                 _ => None,
             })
             .collect();
-        assert_eq!(results, [("f", call.arguments["n"].to_string())], "{}", call.id);
+        assert_eq!(
+            results,
+            [("f", call.arguments["n"].to_string())],
+            "{}",
+            call.id
+        );
     }
     assert_eq!(ids.len(), count);
 }

@@ -26,7 +26,9 @@ fn verdict(program: &[sock_filter], architecture: u32, call: i64, arguments: [u6
         const SET: u32 = BPF_JMP | BPF_JSET | BPF_K;
         const RET: u32 = BPF_RET | BPF_K;
         match code {
-            ABS => register = u32::from_ne_bytes(data[k as usize..k as usize + 4].try_into().unwrap()),
+            ABS => {
+                register = u32::from_ne_bytes(data[k as usize..k as usize + 4].try_into().unwrap())
+            }
             AND => register &= k,
             EQ => at += test(register == k),
             GE => at += test(register >= k),
@@ -48,28 +50,43 @@ fn check(call: i64, arguments: &[u64], expected: [u32; 4]) {
         (SandboxTier::One, NetworkAccess::Allowed),
         (SandboxTier::Two, NetworkAccess::Allowed),
     ];
-    let found = worlds.map(|(tier, network)| verdict(&build_filter(tier, network), NATIVE, call, all));
+    let found =
+        worlds.map(|(tier, network)| verdict(&build_filter(tier, network), NATIVE, call, all));
     assert_eq!(found, expected, "{call} {arguments:x?}");
 }
 
 const ALLOW: [u32; 4] = [SECCOMP_RET_ALLOW; 4];
 const DENY: [u32; 4] = [EPERM; 4];
 /// Allowed in the second and the following.
-const NOT_ALONE: [u32; 4] = [EPERM, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW];
+const NOT_ALONE: [u32; 4] = [
+    EPERM,
+    SECCOMP_RET_ALLOW,
+    SECCOMP_RET_ALLOW,
+    SECCOMP_RET_ALLOW,
+];
 const WITH_NETWORK: [u32; 4] = [EPERM, EPERM, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW];
 
 #[test]
 fn calls() {
-    for call in
-        [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_fchmodat, libc::SYS_kill, libc::SYS_seccomp]
-    {
+    for call in [
+        libc::SYS_read,
+        libc::SYS_openat,
+        libc::SYS_execve,
+        libc::SYS_fchmodat,
+        libc::SYS_kill,
+        libc::SYS_seccomp,
+    ] {
         check(call, &[], ALLOW);
     }
     for &call in DENIED {
         check(call, &[1, 2, 3], DENY);
     }
     for &call in SHARED {
-        check(call, &[], [EPERM, SECCOMP_RET_ALLOW, EPERM, SECCOMP_RET_ALLOW]);
+        check(
+            call,
+            &[],
+            [EPERM, SECCOMP_RET_ALLOW, EPERM, SECCOMP_RET_ALLOW],
+        );
     }
     check(libc::SYS_clone3, &[], [ENOSYS; 4]);
     check(i64::from(NEWEST) + 1, &[], [ENOSYS; 4]);
@@ -79,10 +96,19 @@ fn calls() {
 #[test]
 fn foreign_architectures_end_the_process() {
     let program = build_filter(SandboxTier::Two, NetworkAccess::Allowed);
-    assert_eq!(verdict(&program, OTHER_ARCHITECTURE, libc::SYS_read, [0; 6]), SECCOMP_RET_KILL_PROCESS);
+    assert_eq!(
+        verdict(&program, OTHER_ARCHITECTURE, libc::SYS_read, [0; 6]),
+        SECCOMP_RET_KILL_PROCESS
+    );
     if cfg!(target_arch = "x86_64") {
-        assert_eq!(verdict(&program, NATIVE, i64::from(X32), [0; 6]), SECCOMP_RET_KILL_PROCESS);
-        assert_eq!(verdict(&program, NATIVE, i64::from(X32) + 165, [0; 6]), SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(
+            verdict(&program, NATIVE, i64::from(X32), [0; 6]),
+            SECCOMP_RET_KILL_PROCESS
+        );
+        assert_eq!(
+            verdict(&program, NATIVE, i64::from(X32) + 165, [0; 6]),
+            SECCOMP_RET_KILL_PROCESS
+        );
     }
 }
 
@@ -91,10 +117,24 @@ fn namespaces() {
     let fork = libc::SIGCHLD as u64;
     check(libc::SYS_clone, &[fork], ALLOW);
     check(libc::SYS_clone, &[0x3d_0f00], ALLOW);
-    for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC] {
-        check(libc::SYS_clone, &[fork | u64::from(flag.unsigned_abs())], DENY);
+    for flag in [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWIPC,
+    ] {
+        check(
+            libc::SYS_clone,
+            &[fork | u64::from(flag.unsigned_abs())],
+            DENY,
+        );
         check(libc::SYS_unshare, &[u64::from(flag.unsigned_abs())], DENY);
-        check(libc::SYS_unshare, &[u64::from(flag.unsigned_abs()) | 1 << 32], DENY);
+        check(
+            libc::SYS_unshare,
+            &[u64::from(flag.unsigned_abs()) | 1 << 32],
+            DENY,
+        );
     }
     check(libc::SYS_unshare, &[0x80], DENY);
     check(libc::SYS_unshare, &[libc::CLONE_FS as u64], ALLOW);
@@ -106,7 +146,11 @@ fn orders_to_devices() {
     check(libc::SYS_ioctl, &[0, TCGETS], ALLOW);
     for &order in IOCTLS {
         check(libc::SYS_ioctl, &[0, order.into()], DENY);
-        check(libc::SYS_ioctl, &[0, u64::from(order) | 0xdead_beef << 32], DENY);
+        check(
+            libc::SYS_ioctl,
+            &[0, u64::from(order) | 0xdead_beef << 32],
+            DENY,
+        );
     }
     check(libc::SYS_prlimit64, &[0, 7, 0x7fff_0000_0000], ALLOW);
     check(libc::SYS_prlimit64, &[1234, 7, 0], ALLOW);

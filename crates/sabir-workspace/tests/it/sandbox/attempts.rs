@@ -38,7 +38,13 @@ const FILES: &[Row] = &[
     ("SBX-001", "append WS/inside", Allowed, Allowed, Works),
     ("SBX-001", "truncate WS/inside", Allowed, Allowed, Works),
     ("SBX-001", "mkdir WS/folder", Allowed, Allowed, Works),
-    ("SBX-001", "rename WS/inside WS/renamed", Allowed, Allowed, Works),
+    (
+        "SBX-001",
+        "rename WS/inside WS/renamed",
+        Allowed,
+        Allowed,
+        Works,
+    ),
     ("SBX-001", "chmod WS/inside", Allowed, Allowed, Works),
     ("SBX-001", "utime WS/inside", Allowed, Allowed, Works),
     ("SBX-001", "setxattr WS/inside", Allowed, Allowed, Works),
@@ -55,7 +61,13 @@ const FILES: &[Row] = &[
     ("SBX-005", "write WS/link/new", Denied, Denied, Works),
     ("SBX-005", "write WS/link/file", Denied, Denied, Works),
     ("SBX-007", "link OUT/file WS/hard", Denied, Denied, Works),
-    ("SBX-008", "rename WS/inside OUT/moved", Denied, Denied, Works),
+    (
+        "SBX-008",
+        "rename WS/inside OUT/moved",
+        Denied,
+        Denied,
+        Works,
+    ),
     ("SBX-008", "rename OUT/file WS/moved", Denied, Denied, Works),
     ("SBX-010", "mkdir OUT/folder", Denied, Denied, Works),
     ("SBX-011", "chmod OUT/file", Uncovered, Denied, Works),
@@ -67,12 +79,42 @@ const FILES: &[Row] = &[
     ("SBX-014", "setxattr OUT/file", Uncovered, Denied, Works),
     ("SBX-014", "chattr OUT/file", Refused, Refused, No),
     ("SBX-016", "read HOME/.ssh/id", Denied, Denied, Works),
-    ("SBX-016", "read WS/link/../home/.ssh/id", Denied, Denied, Works),
+    (
+        "SBX-016",
+        "read WS/link/../home/.ssh/id",
+        Denied,
+        Denied,
+        Works,
+    ),
     ("SBX-016", "read /etc/shadow", Denied, Denied, No),
-    ("SBX-022", "open-write /proc/sys/kernel/core_pattern", Denied, Denied, No),
-    ("SBX-022", "open-write /proc/sys/vm/overcommit_memory", Denied, Denied, No),
-    ("SBX-022", "open-write /proc/sysrq-trigger", Denied, Denied, No),
-    ("SBX-022", "open-write /sys/kernel/mm/transparent_hugepage/enabled", Denied, Denied, No),
+    (
+        "SBX-022",
+        "open-write /proc/sys/kernel/core_pattern",
+        Denied,
+        Denied,
+        No,
+    ),
+    (
+        "SBX-022",
+        "open-write /proc/sys/vm/overcommit_memory",
+        Denied,
+        Denied,
+        No,
+    ),
+    (
+        "SBX-022",
+        "open-write /proc/sysrq-trigger",
+        Denied,
+        Denied,
+        No,
+    ),
+    (
+        "SBX-022",
+        "open-write /sys/kernel/mm/transparent_hugepage/enabled",
+        Denied,
+        Denied,
+        No,
+    ),
     ("SBX-023", "read DISK", Denied, Denied, No),
     ("SBX-023", "open-write DISK", Denied, Denied, No),
     ("SBX-023", "read /dev/mem", Denied, Denied, No),
@@ -125,7 +167,10 @@ const KERNEL: &[Row] = &[
 fn disk() -> String {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let names = entries.map(|entry| format!("/dev/{}", entry.file_name().display()));
-    names.into_iter().find(|name| fs::exists(name).unwrap()).unwrap_or("/dev/sda".to_owned())
+    names
+        .into_iter()
+        .find(|name| fs::exists(name).unwrap())
+        .unwrap_or("/dev/sda".to_owned())
 }
 
 fn check(rows: &[Row]) {
@@ -151,14 +196,22 @@ fn check(rows: &[Row]) {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of the probes:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of the probes:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 /// Makes the attempt and examines its effects: a denied one must have changed nothing outside.
 fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
     fs::create_dir(scene.at("out/empty")).unwrap();
     scene.give(&scene.at("out/empty"));
-    let mut agent = scene.process(&["try", "exec", "sleep", "100"]).spawn().unwrap();
+    let mut agent = scene
+        .process(&["try", "exec", "sleep", "100"])
+        .spawn()
+        .unwrap();
     let disk = disk();
     let number = agent.id().to_string();
     // A placeholder is a whole component of a path, because the random folder name may contain the
@@ -187,7 +240,9 @@ fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
         () if said.is_empty() => format!("nothing: {told}"),
         // Everything that the attempt needs exists; an attempt that does not find it would prove
         // nothing.
-        () if said.contains("No such file") && words.iter().any(|word| word.starts_with(&scene.name(""))) => {
+        () if said.contains("No such file")
+            && words.iter().any(|word| word.starts_with(&scene.name(""))) =>
+        {
             format!("not found: {words:?}, {told}")
         }
         () => said,
@@ -202,7 +257,11 @@ fn outside(scene: &Scene) -> Vec<String> {
         .map(|entry| {
             let found = fs::symlink_metadata(entry.path()).unwrap();
             // Reading a pipe would block.
-            let text = if found.is_file() { fs::read(entry.path()).unwrap() } else { Vec::new() };
+            let text = if found.is_file() {
+                fs::read(entry.path()).unwrap()
+            } else {
+                Vec::new()
+            };
             format!(
                 "{:?} {:o} {} {} {text:?}",
                 entry.file_name(),
@@ -236,8 +295,16 @@ fn a_program_that_sets_its_user_gains_nothing() {
         let copy = copy.display();
         // As root the result depends on the tier: without a user namespace the id stays 0, but
         // without any privilege.
-        let expected = if (level, who) == ("1", super::Who::Me) { "allowed" } else { "denied: not root" };
+        let expected = if (level, who) == ("1", super::Who::Me) {
+            "allowed"
+        } else {
+            "denied: not root"
+        };
         let found = scene.run(level, &format!("{copy} try euid-0; {copy} try privileges"));
-        assert_eq!(found.output.trim(), format!("{expected}\ndenied: no privileges"), "level {level} as {who:?}");
+        assert_eq!(
+            found.output.trim(),
+            format!("{expected}\ndenied: no privileges"),
+            "level {level} as {who:?}"
+        );
     }
 }

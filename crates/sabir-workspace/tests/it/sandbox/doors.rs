@@ -23,11 +23,22 @@ impl Services {
         let path = UnixListener::bind(scene.at("doors/door")).unwrap();
         scene.give(&scene.at("doors"));
         // A process that is just being started elsewhere may still hold the last one.
-        let name = format!("sabir-{}-{}", scene.base.path().display(), tcp.local_addr().unwrap().port());
-        let abstracted = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let name = format!(
+            "sabir-{}-{}",
+            scene.base.path().display(),
+            tcp.local_addr().unwrap().port()
+        );
+        let abstracted =
+            UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         tcp.set_nonblocking(true).unwrap();
         udp.set_nonblocking(true).unwrap();
-        Self { tcp, udp, _path: path, _abstract: abstracted, name }
+        Self {
+            tcp,
+            udp,
+            _path: path,
+            _abstract: abstracted,
+            name,
+        }
     }
 
     fn were_reached(&self) -> bool {
@@ -83,8 +94,16 @@ fn doors() {
         let scene = Scene::new(who);
         for (case, attempt, expected) in DOORS {
             let columns: [(usize, &str, &str); 3] = match tier {
-                "1" => [(0, "1", "denied"), (2, "1", "allowed"), (4, "off", "denied")],
-                _ => [(1, "2", "denied"), (3, "2", "allowed"), (4, "off", "denied")],
+                "1" => [
+                    (0, "1", "denied"),
+                    (2, "1", "allowed"),
+                    (4, "off", "denied"),
+                ],
+                _ => [
+                    (1, "2", "denied"),
+                    (3, "2", "allowed"),
+                    (4, "off", "denied"),
+                ],
             };
             for (column, level, network) in columns {
                 if column == 4 && (PRIVILEGED.contains(attempt) || attempt.contains("docker")) {
@@ -104,20 +123,33 @@ fn doors() {
                 let told = scene.attempt(level, network, &words);
                 let allowed = told.output.trim() == "allowed";
                 if allowed != expected[column] || (!allowed && services.were_reached()) {
-                    wrong.push(format!("{case} {attempt}, level {level}, network {network}, as {who:?}: {told}"));
+                    wrong.push(format!(
+                        "{case} {attempt}, level {level}, network {network}, as {who:?}: {told}"
+                    ));
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of the probes:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of the probes:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn nothing_of_the_environment_leads_out() {
     for &(level, who) in worlds() {
-        let told =
-            Scene::new(who).run(level, "echo ${SSH_AUTH_SOCK-none} ${DBUS_SESSION_BUS_ADDRESS-none} ${HOME-none}");
-        assert_eq!(told.output.trim(), "none none /nowhere", "level {level} as {who:?}");
+        let told = Scene::new(who).run(
+            level,
+            "echo ${SSH_AUTH_SOCK-none} ${DBUS_SESSION_BUS_ADDRESS-none} ${HOME-none}",
+        );
+        assert_eq!(
+            told.output.trim(),
+            "none none /nowhere",
+            "level {level} as {who:?}"
+        );
         let off = Scene::new(who).run("off", "echo ${SSH_AUTH_SOCK-none}");
         assert_eq!(off.output.trim(), "/agent");
     }

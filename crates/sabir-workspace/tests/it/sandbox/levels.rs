@@ -8,7 +8,10 @@ fn the_level_in_force_is_told() {
     for &(level, who) in worlds() {
         let told = Scene::new(who).run(level, "exit 7");
         assert_eq!(told.end, "Exited(7) 0");
-        assert!(told.level.starts_with(&format!("level {level}: ")), "{told}");
+        assert!(
+            told.level.starts_with(&format!("level {level}: ")),
+            "{told}"
+        );
         assert!(told.level.ends_with("system call filter"), "{told}");
     }
     assert_eq!(Scene::new(super::Who::Me).run("off", "true").level, "off");
@@ -26,11 +29,20 @@ fn check(lacking: &[&str], level: &str, expected: Result<&str, &str>) {
         let before: Vec<&str> = lacking.iter().flat_map(|call| ["without", call]).collect();
         let told = scene.run_with(&before, level, "denied", "touch ran");
         match expected {
-            Ok(level) => assert!(told.level.starts_with(level) && scene.at("ws/ran").exists(), "{lacking:?} {told}"),
+            Ok(level) => assert!(
+                told.level.starts_with(level) && scene.at("ws/ran").exists(),
+                "{lacking:?} {told}"
+            ),
             Err(words) => {
                 let start = "error: the command was not run, because its sandbox cannot be had: ";
-                assert!(told.end.starts_with(&format!("{start}{words}")), "{lacking:?} {told}");
-                assert!(!scene.at("ws/ran").exists(), "{lacking:?}: it ran all the same");
+                assert!(
+                    told.end.starts_with(&format!("{start}{words}")),
+                    "{lacking:?} {told}"
+                );
+                assert!(
+                    !scene.at("ws/ran").exists(),
+                    "{lacking:?}: it ran all the same"
+                );
             }
         }
     }
@@ -38,12 +50,32 @@ fn check(lacking: &[&str], level: &str, expected: Result<&str, &str>) {
 
 #[test]
 fn what_cannot_be_had_is_refused() {
-    check(&["landlock"], "1", Err("Landlock is not available: level 1 needs Linux 6.2"));
-    check(&["seccomp"], "1", Err("the system call filter could not be installed (Function not implemented"));
+    check(
+        &["landlock"],
+        "1",
+        Err("Landlock is not available: level 1 needs Linux 6.2"),
+    );
+    check(
+        &["seccomp"],
+        "1",
+        Err("the system call filter could not be installed (Function not implemented"),
+    );
     check(&["namespaces"], "2", Err("namespaces are not available"));
-    check(&["mounts"], "2", Err("its view of the files could not be mounted"));
-    check(&["seccomp"], "2", Err("the system call filter could not be installed"));
-    check(&["namespaces", "landlock"], "best", Err("namespaces are not available"));
+    check(
+        &["mounts"],
+        "2",
+        Err("its view of the files could not be mounted"),
+    );
+    check(
+        &["seccomp"],
+        "2",
+        Err("the system call filter could not be installed"),
+    );
+    check(
+        &["namespaces", "landlock"],
+        "best",
+        Err("namespaces are not available"),
+    );
     check(&["seccomp"], "best", Err("the system call filter"));
 }
 
@@ -52,8 +84,16 @@ fn the_best_is_what_there_is() {
     check(&[], "1", Ok("level 1: Landlock"));
     if worlds().iter().any(|(level, _)| *level == "2") {
         check(&[], "best", Ok("level 2: namespaces, Landlock"));
-        check(&["landlock"], "best", Ok("level 2: namespaces, system call filter"));
-        check(&["landlock"], "2", Ok("level 2: namespaces, system call filter"));
+        check(
+            &["landlock"],
+            "best",
+            Ok("level 2: namespaces, system call filter"),
+        );
+        check(
+            &["landlock"],
+            "2",
+            Ok("level 2: namespaces, system call filter"),
+        );
     }
     check(&["namespaces"], "best", Ok("level 1: Landlock"));
     check(&["mounts"], "best", Ok("level 1: Landlock"));
@@ -74,12 +114,26 @@ fn secrets_in_the_workspace_need_tier_2() {
         );
         let out = scene.at("out").into();
         let hidden = scene.at("ws/.env").into();
-        let neither = scene.run_seeing(&["without", "namespaces"], ("best", "denied"), (out, hidden), "touch ran");
-        assert!(neither.end.contains("level 2 is not available here, and level 1 cannot hide"), "{neither}");
+        let neither = scene.run_seeing(
+            &["without", "namespaces"],
+            ("best", "denied"),
+            (out, hidden),
+            "touch ran",
+        );
+        assert!(
+            neither
+                .end
+                .contains("level 2 is not available here, and level 1 cannot hide"),
+            "{neither}"
+        );
         assert!(!scene.at("ws/ran").exists());
         match level {
             "1" => assert!(told.end.contains("level 1 cannot hide secrets"), "{told}"),
-            _ => assert_eq!(told.output.trim(), "cat: .env: Permission denied\ninside", "{told}"),
+            _ => assert_eq!(
+                told.output.trim(),
+                "cat: .env: Permission denied\ninside",
+                "{told}"
+            ),
         }
     }
 }
@@ -91,11 +145,24 @@ fn denials_are_explained() {
         let note = |text: &str| scene.run(level, text).note;
         let outside = scene.name("out/new");
         let told = note(&format!("echo x > {outside}"));
-        assert!(told.contains(&format!("`{outside}` is outside of what it may change")), "level {level}: {told}");
-        assert!(told.contains(&format!("It can write in `{}`", scene.name("ws"))), "{told}");
-        let told = note(&format!("'{}' try tcp 127.0.0.1:9 | sed 's/^/connect: /'; exit 1", scene.helper.display()));
+        assert!(
+            told.contains(&format!("`{outside}` is outside of what it may change")),
+            "level {level}: {told}"
+        );
+        assert!(
+            told.contains(&format!("It can write in `{}`", scene.name("ws"))),
+            "{told}"
+        );
+        let told = note(&format!(
+            "'{}' try tcp 127.0.0.1:9 | sed 's/^/connect: /'; exit 1",
+            scene.helper.display()
+        ));
         // Tier 2 has a private loopback without listeners, so this is no denial.
-        assert_eq!(told.contains("it has no network"), level == "1", "level {level}: {told}");
+        assert_eq!(
+            told.contains("it has no network"),
+            level == "1",
+            "level {level}: {told}"
+        );
         let told = note("echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6");
         assert!(told.contains("it has no network"), "{told}");
         assert_eq!(note("echo ordinary failure; exit 1"), "");
@@ -116,10 +183,16 @@ fn temporary_files_are_private_and_go() {
             assert_eq!(tmp, "/tmp");
         } else {
             assert!(tmp.starts_with("/tmp/sabir-"), "{told}");
-            assert!(!std::path::Path::new(&tmp).exists(), "{tmp} was left behind");
+            assert!(
+                !std::path::Path::new(&tmp).exists(),
+                "{tmp} was left behind"
+            );
         }
-        let names: Vec<_> =
-            std::fs::read_dir(scene.at("ws")).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        let names: Vec<_> = std::fs::read_dir(scene.at("ws"))
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.file_name())
+            .collect();
         assert_eq!(names.len(), 3, "{names:?}");
     }
 }
@@ -133,7 +206,9 @@ fn long_commands() {
     }
     let error = crate::commands::block_on(
         crate::commands::command(&format!("echo {}", "x".repeat(200_000)))
-            .sandbox(sabir_workspace::Sandbox::new(sabir_workspace::SandboxLevel::Best))
+            .sandbox(sabir_workspace::Sandbox::new(
+                sabir_workspace::SandboxLevel::Best,
+            ))
             .run(&crate::Place::new().workspace, |_, _| {}),
     );
     assert!(error.unwrap_err().to_string().contains("has 200005 bytes"));
@@ -149,6 +224,10 @@ fn ordinary_work_goes_on() {
             sleep 0.01 & wait; (echo sub | cat) > sub; find . -name moved | xargs cat > /dev/null; rm -r src; test -e hard
             echo done > \"$TMPDIR/x\"; cat \"$TMPDIR/x\"; echo err > /dev/stderr";
         let told = scene.run(level, text);
-        assert_eq!((told.end.as_str(), told.output.trim()), ("Exited(0) 0", "built\ndone\nerr"), "{told}");
+        assert_eq!(
+            (told.end.as_str(), told.output.trim()),
+            ("Exited(0) 0", "built\ndone\nerr"),
+            "{told}"
+        );
     }
 }

@@ -55,7 +55,11 @@ fn tree(scene: &Scene) -> Vec<String> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().flatten() {
             let text = fs::read(entry.path()).unwrap_or_default();
-            seen.push(format!("{} {}", entry.path().display(), String::from_utf8_lossy(&text)));
+            seen.push(format!(
+                "{} {}",
+                entry.path().display(),
+                String::from_utf8_lossy(&text)
+            ));
             if entry.file_type().unwrap().is_dir() {
                 folders.push(entry.path());
             }
@@ -86,12 +90,24 @@ fn what_is_busy_is_explained() {
             ("mv AGENTS.md x", "AGENTS.md"),
             ("rm .git/config", ".git/config"),
             ("rmdir .vscode", ".vscode"),
-            ("mkdir -p .git/objects .git/refs; git config user.name x", ".git/config"),
+            (
+                "mkdir -p .git/objects .git/refs; git config user.name x",
+                ".git/config",
+            ),
         ] {
             let told = scene(who).run(level, text);
-            assert!(told.output.to_lowercase().contains("busy"), "{text}: {told}");
-            assert!(told.note.contains(&format!("`{path}` is ")), "{text}: {told}");
-            assert!(told.note.contains("which commands may not change"), "{text}: {told}");
+            assert!(
+                told.output.to_lowercase().contains("busy"),
+                "{text}: {told}"
+            );
+            assert!(
+                told.note.contains(&format!("`{path}` is ")),
+                "{text}: {told}"
+            );
+            assert!(
+                told.note.contains("which commands may not change"),
+                "{text}: {told}"
+            );
         }
     }
 }
@@ -111,7 +127,11 @@ fn a_repository_can_be_worked_with() {
         let scene = scene(who);
         let text = "echo x > .git/index && mkdir -p .git/refs/heads && echo x > .git/refs/heads/main && cat .git/config && \
                     echo x > .github/notes && rm .github/notes && cat AGENTS.md";
-        assert_eq!(scene.run(level, text).output.trim(), "[core]\nbe good", "level {level} as {who:?}");
+        assert_eq!(
+            scene.run(level, text).output.trim(),
+            "[core]\nbe good",
+            "level {level} as {who:?}"
+        );
     }
 }
 
@@ -120,7 +140,13 @@ fn nothing_is_left_in_the_workspace() {
     for &(level, who) in worlds() {
         let fresh = Scene::new(who);
         let before = tree(&fresh);
-        for text in ["true", "exit 3", "kill -9 $$", "(setsid sleep 100 &); exit 0", "rm -rf .* 2>/dev/null; true"] {
+        for text in [
+            "true",
+            "exit 3",
+            "kill -9 $$",
+            "(setsid sleep 100 &); exit 0",
+            "rm -rf .* 2>/dev/null; true",
+        ] {
             fresh.run(level, text);
             assert_eq!(tree(&fresh), before, "level {level}, {text}");
         }
@@ -131,8 +157,15 @@ fn nothing_is_left_in_the_workspace() {
 fn git_sees_nothing_of_it() {
     for &(level, who) in worlds() {
         let scene = Scene::new(who);
-        assert_eq!(scene.run("off", "git init -q . && git add -A").end, "Exited(0) 0");
+        assert_eq!(
+            scene.run("off", "git init -q . && git add -A").end,
+            "Exited(0) 0"
+        );
         let told = scene.run(level, "git add -A && git status --porcelain");
-        assert_eq!(told.output.trim(), "A  inside\nA  link", "level {level} as {who:?}: {told}");
+        assert_eq!(
+            told.output.trim(),
+            "A  inside\nA  link",
+            "level {level} as {who:?}: {told}"
+        );
     }
 }

@@ -32,10 +32,17 @@ fn check(
 ) {
     for level in levels() {
         let place = Place::new();
-        let command = set_up(command(text)).grace_period(Duration::from_millis(300)).sandbox(Sandbox::new(level));
+        let command = set_up(command(text))
+            .grace_period(Duration::from_millis(300))
+            .sandbox(Sandbox::new(level));
         let start = std::time::Instant::now();
         let outcome = block_on(command.run(&place.workspace, |_, _| {})).unwrap();
-        assert_eq!((outcome.end, outcome.survivors), (end, 0), "level {level}: {}", outcome.output.text());
+        assert_eq!(
+            (outcome.end, outcome.survivors),
+            (end, 0),
+            "level {level}: {}",
+            outcome.output.text()
+        );
         assert_eq!(left(&place), Vec::<String>::new(), "level {level}");
         assert!(start.elapsed() < PATIENCE);
     }
@@ -43,14 +50,26 @@ fn check(
 
 #[test]
 fn after_exit() {
-    check(CommandExit::Exited(3), |command| command, &format!("{HIDERS} exit 3"));
+    check(
+        CommandExit::Exited(3),
+        |command| command,
+        &format!("{HIDERS} exit 3"),
+    );
 }
 
 #[test]
 fn after_a_time_out() {
-    check(CommandExit::TimedOut, |command| command.timeout(Duration::from_secs(1)), &format!("{HIDERS} sleep 1000"));
+    check(
+        CommandExit::TimedOut,
+        |command| command.timeout(Duration::from_secs(1)),
+        &format!("{HIDERS} sleep 1000"),
+    );
     let deaf = "trap '' TERM; while :; do sleep 0.1; done";
-    check(CommandExit::TimedOut, |command| command.timeout(Duration::from_millis(300)), deaf);
+    check(
+        CommandExit::TimedOut,
+        |command| command.timeout(Duration::from_millis(300)),
+        deaf,
+    );
 }
 
 #[test]
@@ -58,13 +77,25 @@ fn after_a_cancellation() {
     let cancel = |command: sabir_workspace::ShellCommand| {
         command.cancel_when(async { tokio::time::sleep(Duration::from_secs(1)).await })
     };
-    check(CommandExit::Cancelled, cancel, &format!("{HIDERS} sleep 1000"));
+    check(
+        CommandExit::Cancelled,
+        cancel,
+        &format!("{HIDERS} sleep 1000"),
+    );
 }
 
 #[test]
 fn after_the_shell_was_killed() {
-    check(CommandExit::Signaled(9), |command| command, &format!("{HIDERS} kill -KILL $$"));
-    check(CommandExit::Signaled(15), |command| command, "kill -TERM $$");
+    check(
+        CommandExit::Signaled(9),
+        |command| command,
+        &format!("{HIDERS} kill -KILL $$"),
+    );
+    check(
+        CommandExit::Signaled(15),
+        |command| command,
+        "kill -TERM $$",
+    );
 }
 
 #[test]
@@ -84,8 +115,17 @@ fn after_too_much_memory() {
     for level in levels() {
         let place = Place::new();
         let sandbox = Sandbox::new(level).memory_mib(100);
-        let outcome = block_on(command(greedy).sandbox(sandbox).run(&place.workspace, |_, _| {})).unwrap();
-        assert_eq!((outcome.end, outcome.survivors), (CommandExit::OutOfMemory(100), 0), "level {level}");
+        let outcome = block_on(
+            command(greedy)
+                .sandbox(sandbox)
+                .run(&place.workspace, |_, _| {}),
+        )
+        .unwrap();
+        assert_eq!(
+            (outcome.end, outcome.survivors),
+            (CommandExit::OutOfMemory(100), 0),
+            "level {level}"
+        );
         assert_eq!(left(&place), Vec::<String>::new(), "level {level}");
     }
 }
@@ -96,7 +136,9 @@ fn after_the_future_was_dropped() {
         let place = Place::new();
         block_on(async {
             let text = format!("{HIDERS} touch ready; sleep 1000");
-            let running = command(&text).sandbox(Sandbox::new(level)).run(&place.workspace, |_, _| {});
+            let running = command(&text)
+                .sandbox(Sandbox::new(level))
+                .run(&place.workspace, |_, _| {});
             let ready = async {
                 while !place.inner("ready").exists() {
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -138,13 +180,23 @@ fn after_kill_9_of_the_agent() {
             let ws = scene.at("ws").canonicalize().unwrap();
             let lives = || {
                 let entries = std::fs::read_dir("/proc").unwrap().flatten();
-                entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == ws)).count()
+                entries
+                    .filter(|entry| {
+                        std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == ws)
+                    })
+                    .count()
             };
             let count = |name: &str| std::fs::read_dir(scene.at(name)).unwrap().count();
-            wait_for("the end of all", || lives() == 0 && count("ws") == 2 && (count("temporary") == 0 || round > 0));
+            wait_for("the end of all", || {
+                lives() == 0 && count("ws") == 2 && (count("temporary") == 0 || round > 0)
+            });
             // If it is killed before it had a supervisor, the folder is left to the next task.
             scene.run(level, "true");
-            assert_eq!(count("temporary"), 0, "level {level} as {who:?}, round {round}");
+            assert_eq!(
+                count("temporary"),
+                0,
+                "level {level} as {who:?}, round {round}"
+            );
         }
     }
 }

@@ -6,7 +6,9 @@ use sabir_edit::{FileAction, FilePatch, FileUpdate, Patch, TextEncoding};
 use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
 
 use super::target::{EditTarget, LoadedFile, usage_refusal};
-use super::{EditPlan, EditProblem, EditRefusal, FileDiff, encode_content, expected_version, to_problems};
+use super::{
+    EditPlan, EditProblem, EditRefusal, FileDiff, encode_content, expected_version, to_problems,
+};
 
 /// The root of a patch's paths, and the section for the named file.
 struct PatchTarget {
@@ -22,7 +24,10 @@ pub(super) fn plan_patch(file: &Path, text: &str) -> Result<EditPlan, EditRefusa
     let aim = find_target(file, &patch)?;
     let target = EditTarget::open(&aim.root)?;
     // A root that does not exist yet lies below the folder that was opened.
-    let below = aim.root.canonicalize().map_or_else(|_| Some(aim.root.clone()), |_| None);
+    let below = aim
+        .root
+        .canonicalize()
+        .map_or_else(|_| Some(aim.root.clone()), |_| None);
     let mut plan = EditPlan {
         target,
         changes: Vec::new(),
@@ -43,7 +48,9 @@ pub(super) fn plan_patch(file: &Path, text: &str) -> Result<EditPlan, EditRefusa
         };
         let path = place(path)?;
         let moved = match &section.action {
-            FileAction::Update(FileUpdate { move_to: Some(to), .. }) => Some(place(to)?),
+            FileAction::Update(FileUpdate {
+                move_to: Some(to), ..
+            }) => Some(place(to)?),
             _ => None,
         };
         match plan_section(&mut plan, section, (path, moved), is_target) {
@@ -52,7 +59,11 @@ pub(super) fn plan_patch(file: &Path, text: &str) -> Result<EditPlan, EditRefusa
             Err(failure) => return Err(failure),
         }
     }
-    if found.is_empty() { Ok(plan) } else { Err(EditRefusal::Faults(found)) }
+    if found.is_empty() {
+        Ok(plan)
+    } else {
+        Err(EditRefusal::Faults(found))
+    }
 }
 
 /// Adds one section of a patch to the plan.
@@ -75,24 +86,43 @@ fn plan_section(
         // The user named this file, so an `Add` section may overwrite it, as the reference
         // `apply_patch` program does.
         let held = plan.target.read_file(&path)?;
-        let encoding = held.as_ref().map_or(TextEncoding::Utf8, |held| held.text.encoding);
+        let encoding = held
+            .as_ref()
+            .map_or(TextEncoding::Utf8, |held| held.text.encoding);
         let bytes = encode_content(encoding, content)?;
         let expect = expected_version(held.as_ref());
         let old = held.map(|held| held.text.content).unwrap_or_default();
-        add_file(plan, (path, old), Some((bytes, content.clone())), expect, is_target);
+        add_file(
+            plan,
+            (path, old),
+            Some((bytes, content.clone())),
+            expect,
+            is_target,
+        );
         return Ok(());
     }
     let Some(LoadedFile { text, version }) = plan.target.read_file(&path)? else {
-        return Err(usage_refusal(format!("`{path}`, which line {} of the patch names, does not exist", section.line)));
+        return Err(usage_refusal(format!(
+            "`{path}`, which line {} of the patch names, does not exist",
+            section.line
+        )));
     };
     let update = match &section.action {
         FileAction::Update(update) => update,
         _ => {
-            add_file(plan, (path, text.content.clone()), None, WritePrecondition::Version(version), is_target);
+            add_file(
+                plan,
+                (path, text.content.clone()),
+                None,
+                WritePrecondition::Version(version),
+                is_target,
+            );
             return Ok(());
         }
     };
-    let edited = update.apply(&text.content).map_err(|found| EditRefusal::Faults(to_problems(found)))?;
+    let edited = update
+        .apply(&text.content)
+        .map_err(|found| EditRefusal::Faults(to_problems(found)))?;
     let bytes = encode_content(text.encoding, &edited.content)?;
     if is_target {
         plan.hunks = edited.hunks;
@@ -100,15 +130,29 @@ fn plan_section(
     let held = LoadedFile { text, version };
     let expect = expected_version(Some(&held));
     match moved {
-        None => add_file(plan, (path, held.text.content), Some((bytes, edited.content)), expect, is_target),
+        None => add_file(
+            plan,
+            (path, held.text.content),
+            Some((bytes, edited.content)),
+            expect,
+            is_target,
+        ),
         Some(to) => {
             free(&to)?;
-            plan.moved_to = plan.moved_to.take().or_else(|| is_target.then(|| to.to_string()));
+            plan.moved_to = plan
+                .moved_to
+                .take()
+                .or_else(|| is_target.then(|| to.to_string()));
             if is_target {
                 plan.content.clone_from(&edited.content);
             }
-            plan.diffs.push(FileDiff { path: to.to_string(), old: held.text.content, new: edited.content });
-            plan.changes.extend(FileChange::move_file(path, expect, to, bytes));
+            plan.diffs.push(FileDiff {
+                path: to.to_string(),
+                old: held.text.content,
+                new: edited.content,
+            });
+            plan.changes
+                .extend(FileChange::move_file(path, expect, to, bytes));
         }
     }
     Ok(())
@@ -122,11 +166,17 @@ fn add_file(
     expect: WritePrecondition,
     is_target: bool,
 ) {
-    let (bytes, new) = new.map_or((None, String::new()), |(bytes, content)| (Some(bytes), content));
+    let (bytes, new) = new.map_or((None, String::new()), |(bytes, content)| {
+        (Some(bytes), content)
+    });
     if is_target {
         plan.content.clone_from(&new);
     }
-    plan.diffs.push(FileDiff { path: path.to_string(), old, new });
+    plan.diffs.push(FileDiff {
+        path: path.to_string(),
+        old,
+        new,
+    });
     plan.changes.push(match bytes {
         Some(bytes) => FileChange::write(path, bytes, expect),
         None => FileChange::delete(path, expect),
@@ -135,29 +185,67 @@ fn add_file(
 
 /// Finds the section for the named file, and the folder that the other paths are relative to.
 fn find_target(file: &Path, patch: &Patch) -> Result<PatchTarget, EditRefusal> {
-    let whole = std::path::absolute(file).map_err(|error| usage_refusal(format!("{}: {error}", file.display())))?;
+    let whole = std::path::absolute(file)
+        .map_err(|error| usage_refusal(format!("{}: {error}", file.display())))?;
     if whole.is_dir() {
-        return Ok(PatchTarget { root: whole, section: None });
+        return Ok(PatchTarget {
+            root: whole,
+            section: None,
+        });
     }
-    let named = patch.files.iter().enumerate().filter_map(|(index, section)| {
-        let path = Path::new(section.path.strip_prefix("./").unwrap_or(&section.path));
-        whole.ends_with(path).then_some((index, path))
-    });
+    let named = patch
+        .files
+        .iter()
+        .enumerate()
+        .filter_map(|(index, section)| {
+            let path = Path::new(section.path.strip_prefix("./").unwrap_or(&section.path));
+            whole.ends_with(path).then_some((index, path))
+        });
     // The longest matching path is the most specific one.
     if let Some((index, path)) = named.max_by_key(|(_, path)| path.components().count()) {
-        let depth = if path.is_absolute() { 1 } else { path.components().count() };
+        let depth = if path.is_absolute() {
+            1
+        } else {
+            path.components().count()
+        };
         let root = whole.ancestors().nth(depth).unwrap_or(&whole).to_path_buf();
-        let path = whole.strip_prefix(&root).unwrap_or(&whole).to_string_lossy().into_owned();
-        return Ok(PatchTarget { root, section: Some((index, path)) });
+        let path = whole
+            .strip_prefix(&root)
+            .unwrap_or(&whole)
+            .to_string_lossy()
+            .into_owned();
+        return Ok(PatchTarget {
+            root,
+            section: Some((index, path)),
+        });
     }
     // A single section applies to the named file, whatever path the model wrote.
     if patch.files.len() == 1 {
         let root = whole.parent().unwrap_or(&whole).to_path_buf();
-        let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        return Ok(PatchTarget { root, section: Some((0, name)) });
+        let name = whole
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        return Ok(PatchTarget {
+            root,
+            section: Some((0, name)),
+        });
     }
-    let names: Vec<_> = patch.files.iter().map(|section| format!("`{}`", section.path)).collect();
-    let message = format!("no section of the patch is about {}: they name {}", file.display(), names.join(", "));
+    let names: Vec<_> = patch
+        .files
+        .iter()
+        .map(|section| format!("`{}`", section.path))
+        .collect();
+    let message = format!(
+        "no section of the patch is about {}: they name {}",
+        file.display(),
+        names.join(", ")
+    );
     let hint = "name one of these files, or the folder that their paths begin in";
-    Err(EditRefusal::Faults(vec![EditProblem::new("unknown_path", message, hint)]))
+    Err(EditRefusal::Faults(vec![EditProblem::new(
+        "unknown_path",
+        message,
+        hint,
+    )]))
 }

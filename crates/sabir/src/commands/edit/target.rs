@@ -38,15 +38,24 @@ impl EditTarget {
     /// Opens the folder or its nearest existing ancestor; missing folders are created with their
     /// first file.
     pub(super) fn open(folder: &Path) -> Result<Self, EditRefusal> {
-        let there = folder.ancestors().find(|folder| folder.is_dir()).map(PathBuf::from);
-        let there = there.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from("."));
-        Ok(Self { workspace: Workspace::open(&there).map_err(workspace_refusal)? })
+        let there = folder
+            .ancestors()
+            .find(|folder| folder.is_dir())
+            .map(PathBuf::from);
+        let there = there
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or_else(|| PathBuf::from("."));
+        Ok(Self {
+            workspace: Workspace::open(&there).map_err(workspace_refusal)?,
+        })
     }
 
     /// Returns the path of a file with links resolved.
     pub(super) fn resolve_path(&self, text: &str) -> Result<WorkPath, EditRefusal> {
         let path = self.workspace.parse_path(text).map_err(workspace_refusal)?;
-        self.workspace.resolve_links(&path).map_err(workspace_refusal)
+        self.workspace
+            .resolve_links(&path)
+            .map_err(workspace_refusal)
     }
 
     /// Reads a text file; `None` if it does not exist.
@@ -57,12 +66,18 @@ impl EditTarget {
             Err(error) => return Err(workspace_refusal(error)),
         };
         if found.truncated {
-            let words = format!("`{path}` has {} bytes, and files up to {MAX_BYTES} are edited", found.size_bytes);
+            let words = format!(
+                "`{path}` has {} bytes, and files up to {MAX_BYTES} are edited",
+                found.size_bytes
+            );
             return Err(usage_refusal(words));
         }
         let text = DecodedText::decode(&found.bytes)
             .map_err(|error| usage_refusal(format!("`{path}` is no text: {error}")))?;
-        Ok(Some(LoadedFile { text, version: found.version }))
+        Ok(Some(LoadedFile {
+            text,
+            version: found.version,
+        }))
     }
 }
 

@@ -30,12 +30,16 @@ dd { margin: 0; overflow-wrap: anywhere }
 /// Renders the document.
 pub(super) fn render_html(document: &ExportDocument) -> String {
     let title = escape_html(&document.title);
-    let mut text = format!("{HEAD}<title>{title}</title>\n{STYLE}</head>\n<body>\n<h1>{title}</h1>\n<dl>\n");
+    let mut text =
+        format!("{HEAD}<title>{title}</title>\n{STYLE}</head>\n<body>\n<h1>{title}</h1>\n<dl>\n");
     for (name, value) in &document.facts {
         text.push_str(&format!("<dt>{name}</dt><dd>{}</dd>\n", escape_html(value)));
     }
     text.push_str("</dl>\n");
-    document.sections.iter().for_each(|section| write_section(section, &mut text));
+    document
+        .sections
+        .iter()
+        .for_each(|section| write_section(section, &mut text));
     text.push_str("</body>\n</html>\n");
     text
 }
@@ -49,18 +53,25 @@ fn write_section(section: &DocumentSection, text: &mut String) {
     ));
     for piece in &section.pieces {
         match piece {
-            SectionPiece::Markdown(words) => {
-                text.push_str(&format!("<pre class=\"words\">\n{}</pre>\n", escape_html(words)))
-            }
+            SectionPiece::Markdown(words) => text.push_str(&format!(
+                "<pre class=\"words\">\n{}</pre>\n",
+                escape_html(words)
+            )),
             SectionPiece::Exact { label, text: exact } => {
                 if !label.is_empty() {
-                    text.push_str(&format!("<div class=\"label\">{}</div>\n", escape_html(label)));
+                    text.push_str(&format!(
+                        "<div class=\"label\">{}</div>\n",
+                        escape_html(label)
+                    ));
                 }
                 // HTML drops a line feed right after `<pre>`, so this one protects a line feed at
                 // the start of the text.
                 text.push_str(&format!("<pre>\n{}</pre>\n", escape_html(exact)));
             }
-            SectionPiece::Note(note) => text.push_str(&format!("<div class=\"label\">{}</div>\n", escape_html(note))),
+            SectionPiece::Note(note) => text.push_str(&format!(
+                "<div class=\"label\">{}</div>\n",
+                escape_html(note)
+            )),
         }
     }
     text.push_str("</section>\n");
@@ -78,7 +89,9 @@ fn escape_html(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(c),
-            c if c.is_control() || is_unseen(c) => escaped.push_str(&format!("&lt;U+{:04X}&gt;", u32::from(c))),
+            c if c.is_control() || is_unseen(c) => {
+                escaped.push_str(&format!("&lt;U+{:04X}&gt;", u32::from(c)))
+            }
             c => escaped.push(c),
         }
     }
@@ -91,8 +104,14 @@ mod tests {
 
     #[test]
     fn nothing_is_markup() {
-        assert_eq!(escape_html("<script>&\"'</script>"), "&lt;script&gt;&amp;&quot;&#39;&lt;/script&gt;");
+        assert_eq!(
+            escape_html("<script>&\"'</script>"),
+            "&lt;script&gt;&amp;&quot;&#39;&lt;/script&gt;"
+        );
         assert_eq!(escape_html("x\r\n"), "x\n");
-        assert_eq!(escape_html("a\r\0\u{202e}\n\té"), "a&lt;U+000D&gt;&lt;U+0000&gt;&lt;U+202E&gt;\n\té");
+        assert_eq!(
+            escape_html("a\r\0\u{202e}\n\té"),
+            "a&lt;U+000D&gt;&lt;U+0000&gt;&lt;U+202E&gt;\n\té"
+        );
     }
 }

@@ -17,14 +17,18 @@ pub(super) fn render_markdown(document: &ExportDocument) -> String {
         ));
         for piece in &section.pieces {
             match piece {
-                SectionPiece::Markdown(words) => text.push_str(&format!("\n{}", quote_lines(words))),
+                SectionPiece::Markdown(words) => {
+                    text.push_str(&format!("\n{}", quote_lines(words)))
+                }
                 SectionPiece::Exact { label, text: exact } => {
                     if !label.is_empty() {
                         text.push_str(&format!("\n{}:\n", escape_markdown(label)));
                     }
                     text.push_str(&format!("\n{}", fence_text(exact)));
                 }
-                SectionPiece::Note(note) => text.push_str(&format!("\n{}\n", escape_markdown(note))),
+                SectionPiece::Note(note) => {
+                    text.push_str(&format!("\n{}\n", escape_markdown(note)))
+                }
             }
         }
     }
@@ -40,7 +44,11 @@ fn fence_text(text: &str) -> String {
         longest = longest.max(run);
     }
     let fence = "`".repeat(3.max(longest + 1));
-    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    let end = if text.ends_with('\n') || text.is_empty() {
+        ""
+    } else {
+        "\n"
+    };
     format!("{fence}\n{text}{end}{fence}\n")
 }
 
@@ -54,7 +62,9 @@ fn escape_markdown(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '!' | '&' => plain.extend(['\\', c]),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '!' | '&' => {
+                plain.extend(['\\', c])
+            }
             c if c.is_control() => plain.push(' '),
             c => plain.push(c),
         }
@@ -69,7 +79,10 @@ mod tests {
     #[test]
     fn a_fence_is_longer_than_what_it_holds() {
         assert_eq!(fence_text("a"), "```\na\n```\n");
-        assert_eq!(fence_text("```sh\nls\n```\n"), "````\n```sh\nls\n```\n````\n");
+        assert_eq!(
+            fence_text("```sh\nls\n```\n"),
+            "````\n```sh\nls\n```\n````\n"
+        );
         assert_eq!(fence_text("x `````` y"), "```````\nx `````` y\n```````\n");
         assert_eq!(fence_text(""), "```\n```\n");
     }

@@ -81,12 +81,22 @@ export OLLAMA_API_KEY={token}",
 /// Renders the settings of all clients.
 pub(super) fn render_settings(facts: &ClientFacts<'_>) -> String {
     let url = format!("http://{}", reachable_address(facts.address));
-    let lines: String = CLIENTS.iter().map(|(client, lines)| format!("\n# {client}\n{lines}\n")).collect();
-    let lines = lines.replace("{url}", &url).replace("{token}", facts.token).replace("{model}", facts.model);
+    let lines: String = CLIENTS
+        .iter()
+        .map(|(client, lines)| format!("\n# {client}\n{lines}\n"))
+        .collect();
+    let lines = lines
+        .replace("{url}", &url)
+        .replace("{token}", facts.token)
+        .replace("{model}", facts.model);
     format!("models: {}\n{lines}\n", facts.names.join(", "))
 }
 
 /// Returns the address under which a client on this machine reaches the gateway.
 fn reachable_address(address: SocketAddr) -> String {
-    if address.ip().is_unspecified() { format!("127.0.0.1:{}", address.port()) } else { address.to_string() }
+    if address.ip().is_unspecified() {
+        format!("127.0.0.1:{}", address.port())
+    } else {
+        address.to_string()
+    }
 }

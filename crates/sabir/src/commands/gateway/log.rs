@@ -52,8 +52,14 @@ pub(super) struct LogWriter {
 impl LogOptions {
     /// Takes the options from the flags, or else from the file.
     pub(super) fn from_flags(arguments: &GatewayArguments, keys: &GatewayKeys) -> Self {
-        let form = arguments.log.or(keys.log.map(LogFormat::from)).unwrap_or_default();
-        Self { format: form, explain: arguments.explain || keys.explain.unwrap_or_default() }
+        let form = arguments
+            .log
+            .or(keys.log.map(LogFormat::from))
+            .unwrap_or_default();
+        Self {
+            format: form,
+            explain: arguments.explain || keys.explain.unwrap_or_default(),
+        }
     }
 }
 
@@ -78,15 +84,27 @@ pub(super) fn start_log(dial: &SharedLogOptions) -> Result<(RequestLog, LogWrite
         for text in waiting {
             match count.swap(0, Ordering::Relaxed) {
                 0 => {}
-                lost => print::write_stderr(&format!("sabir: {lost} lines were left out: nobody read them in time\n")),
+                lost => print::write_stderr(&format!(
+                    "sabir: {lost} lines were left out: nobody read them in time\n"
+                )),
             }
             print::write_stderr(&text);
         }
         drop(writing);
     };
-    let started = std::thread::Builder::new().name("log".to_owned()).spawn(write);
-    started.map_err(|error| CommandError::internal(format!("the log cannot be written: {error}")))?;
-    Ok((RequestLog { options: dial.clone(), lines, lost }, LogWriter { done }))
+    let started = std::thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(write);
+    started
+        .map_err(|error| CommandError::internal(format!("the log cannot be written: {error}")))?;
+    Ok((
+        RequestLog {
+            options: dial.clone(),
+            lines,
+            lost,
+        },
+        LogWriter { done },
+    ))
 }
 
 impl LogWriter {
@@ -108,12 +126,17 @@ impl RequestLog {
 
 impl GatewayObserver for RequestLog {
     fn on_event(&self, id: &str, note: GatewayEvent<'_>) {
-        let LogOptions { format: form, explain } = self.options.get();
+        let LogOptions {
+            format: form,
+            explain,
+        } = self.options.get();
         match note {
             GatewayEvent::Ended(ended) => match form {
-                LogFormat::Text => {
-                    self.write_line(format!("{} {}\n", now_utc(), print::quote_text(&text_line(id, ended))))
-                }
+                LogFormat::Text => self.write_line(format!(
+                    "{} {}\n",
+                    now_utc(),
+                    print::quote_text(&text_line(id, ended))
+                )),
                 LogFormat::Json => self.write_line(format!("{}\n", json_line(id, ended))),
                 LogFormat::Off => {}
             },
@@ -130,13 +153,27 @@ impl GatewayObserver for RequestLog {
 /// Renders the summary of an exchange on one line.
 fn text_line(id: &str, ended: &ExchangeSummary<'_>) -> String {
     let front = ended.front.map_or("-", |wire| wire.name());
-    let model = if ended.model.is_empty() { "-" } else { ended.model };
-    let mut line = format!("{id} {front} {model} {} {}", ended.status, format_milliseconds(ended.took));
+    let model = if ended.model.is_empty() {
+        "-"
+    } else {
+        ended.model
+    };
+    let mut line = format!(
+        "{id} {front} {model} {} {}",
+        ended.status,
+        format_milliseconds(ended.took)
+    );
     if let Some(first) = ended.first {
         line.push_str(&format!(" first {}", format_milliseconds(first)));
     }
-    line.push_str(&format!(" {} bytes {}", ended.bytes, print::count_noun(ended.calls as usize, "call")));
-    let tokens = |name: &str, count: Option<u64>| count.map_or(String::new(), |count| format!(" {name} {count}"));
+    line.push_str(&format!(
+        " {} bytes {}",
+        ended.bytes,
+        print::count_noun(ended.calls as usize, "call")
+    ));
+    let tokens = |name: &str, count: Option<u64>| {
+        count.map_or(String::new(), |count| format!(" {name} {count}"))
+    };
     line.push_str(&tokens("in", ended.usage.input));
     line.push_str(&tokens("out", ended.usage.output));
     match ended.error {
@@ -159,9 +196,15 @@ fn json_line(id: &str, ended: &ExchangeSummary<'_>) -> serde_json::Value {
 
 /// Returns the current time in UTC with milliseconds, as RFC 3339 text.
 fn now_utc() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let moment = sabir_wire::format_timestamp(since.as_secs());
-    format!("{}.{:03}Z", moment.trim_end_matches('Z'), since.subsec_millis())
+    format!(
+        "{}.{:03}Z",
+        moment.trim_end_matches('Z'),
+        since.subsec_millis()
+    )
 }
 
 fn format_milliseconds(time: Duration) -> String {
@@ -175,7 +218,9 @@ fn explain_note(note: GatewayEvent<'_>) -> Option<String> {
             format!("taught in {dialect}:\n{}", print::indent_lines(prompt))
         }
         GatewayEvent::LeftOut { path, what } => format!("left out {path}: {what}"),
-        GatewayEvent::CallSent { name, dialect } => format!("called {name} ({})", dialect.unwrap_or("natively")),
+        GatewayEvent::CallSent { name, dialect } => {
+            format!("called {name} ({})", dialect.unwrap_or("natively"))
+        }
         GatewayEvent::Repaired { rule, name } => format!("mended {name}: {rule}"),
         GatewayEvent::FaultFound(fault) => format!("at fault: {}", fault.message),
         GatewayEvent::Retried { attempt, feedback } => {

@@ -50,7 +50,11 @@ impl RunningGateway {
     ) -> Self {
         let listen = listen_address(arguments, keys).to_owned();
         let room = capacity_of(&keys.gateway_limits());
-        let made = if let GatewayToken::Generated(token) = token { Some(token.clone()) } else { None };
+        let made = if let GatewayToken::Generated(token) = token {
+            Some(token.clone())
+        } else {
+            None
+        };
         Self {
             arguments: arguments.clone(),
             gateway: gateway.clone(),
@@ -80,10 +84,15 @@ impl RunningGateway {
         let mut kept = Vec::new();
         let listen = listen_address(arguments, keys);
         if listen != self.listen {
-            kept.push(format!("it still listens on {}: `listen = {listen:?}` needs a restart", self.listen));
+            kept.push(format!(
+                "it still listens on {}: `listen = {listen:?}` needs a restart",
+                self.listen
+            ));
         }
         if capacity_of(&settings.limits) != self.capacity {
-            kept.push("`connections` and `answers` under [gateway.limits] need a restart".to_owned());
+            kept.push(
+                "`connections` and `answers` under [gateway.limits] need a restart".to_owned(),
+            );
         }
         let manner = LogOptions::from_flags(arguments, keys);
         Ok(ReloadedConfig {
@@ -96,11 +105,20 @@ impl RunningGateway {
 
     /// Applies the file, and returns messages about it.
     fn apply_config(&self) -> Vec<String> {
-        let ReloadedConfig { routes, settings, log_options: manner, unchanged_settings: kept } =
-            match self.read_config() {
-                Ok(read) => read,
-                Err(failure) => return vec![format!("models and settings stay as they are: {}", failure.message)],
-            };
+        let ReloadedConfig {
+            routes,
+            settings,
+            log_options: manner,
+            unchanged_settings: kept,
+        } = match self.read_config() {
+            Ok(read) => read,
+            Err(failure) => {
+                return vec![format!(
+                    "models and settings stay as they are: {}",
+                    failure.message
+                )];
+            }
+        };
         let names = routes.model_names().collect::<Vec<_>>().join(", ");
         self.gateway.replace_routes(routes);
         self.gateway.replace_settings(settings);
@@ -122,7 +140,8 @@ pub(super) fn reload_on_signal(serving: RunningGateway) -> Result<(), CommandErr
         while signals.recv().await.is_some() {
             let serving = serving.clone();
             let words = tokio::task::spawn_blocking(move || serving.apply_config()).await;
-            let words = words.unwrap_or_else(|_| vec!["the configuration could not be read again".to_owned()]);
+            let words = words
+                .unwrap_or_else(|_| vec!["the configuration could not be read again".to_owned()]);
             for words in words {
                 print::write_stderr(&print::sanitize_text(&format!("sabir: {words}\n")));
             }

@@ -40,7 +40,10 @@ struct ServerAddress<'a> {
 }
 
 /// Builds the routes of the models in the flags, or else of those in the configuration.
-pub(super) fn build_routes(arguments: &GatewayArguments, config: &Config) -> Result<RouteTable, CommandError> {
+pub(super) fn build_routes(
+    arguments: &GatewayArguments,
+    config: &Config,
+) -> Result<RouteTable, CommandError> {
     let kept = &config.gateway_keys().models;
     if arguments.models.is_empty() && kept.is_empty() {
         return Err(CommandError::usage(
@@ -64,19 +67,25 @@ pub(super) fn build_routes(arguments: &GatewayArguments, config: &Config) -> Res
     }
     if arguments.models.is_empty() {
         for (name, keys) in kept {
-            let wrong =
-                |failure: CommandError| CommandError::usage(format!("[gateway.models.{name}]: {}", failure.message));
+            let wrong = |failure: CommandError| {
+                CommandError::usage(format!("[gateway.models.{name}]: {}", failure.message))
+            };
             let ways = RouteOptions {
                 dialects: config.dialects(),
                 protocol: keys.protocol.as_deref(),
                 repair_mode: keys.mend.0,
                 retries: keys.retries,
             };
-            let route =
-                model_from_config(config, name, keys).and_then(|chosen| build_route(&chosen, &ways)).map_err(wrong)?;
+            let route = model_from_config(config, name, keys)
+                .and_then(|chosen| build_route(&chosen, &ways))
+                .map_err(wrong)?;
             for alias in &keys.aliases {
                 let route = route.clone();
-                routes = if alias == "*" { routes.with_fallback(route) } else { routes.with_route(alias, route) };
+                routes = if alias == "*" {
+                    routes.with_fallback(route)
+                } else {
+                    routes.with_route(alias, route)
+                };
             }
             routes = routes.with_route(name, route);
         }
@@ -85,7 +94,11 @@ pub(super) fn build_routes(arguments: &GatewayArguments, config: &Config) -> Res
 }
 
 /// Resolves a model of the flags: at the address or provider that `--to` names, or as for a task.
-fn model_from_flags(arguments: &GatewayArguments, config: &Config, name: &str) -> Result<ResolvedModel, CommandError> {
+fn model_from_flags(
+    arguments: &GatewayArguments,
+    config: &Config,
+    name: &str,
+) -> Result<ResolvedModel, CommandError> {
     match arguments.to.as_deref() {
         None => Ok(config.resolve_model(Some(name))?),
         Some(url) if url.contains("://") => {
@@ -93,15 +106,21 @@ fn model_from_flags(arguments: &GatewayArguments, config: &Config, name: &str) -
             let key_env = arguments.key_env.as_deref();
             model_at_address(config, name, name, &ServerAddress { url, wire, key_env })
         }
-        Some(_) if arguments.wire.is_some() || arguments.key_env.is_some() => Err(CommandError::usage(
-            "--wire and --key-env belong to an address; what a provider speaks and its key stand under [providers.NAME]",
-        )),
+        Some(_) if arguments.wire.is_some() || arguments.key_env.is_some() => {
+            Err(CommandError::usage(
+                "--wire and --key-env belong to an address; what a provider speaks and its key stand under [providers.NAME]",
+            ))
+        }
         Some(provider) => Ok(config.resolve_model(Some(&format!("{provider}/{name}")))?),
     }
 }
 
 /// Resolves a model of the configuration.
-fn model_from_config(config: &Config, name: &str, keys: &GatewayModelKeys) -> Result<ResolvedModel, CommandError> {
+fn model_from_config(
+    config: &Config,
+    name: &str,
+    keys: &GatewayModelKeys,
+) -> Result<ResolvedModel, CommandError> {
     let wire = keys.wire.as_deref();
     let key_env = keys.key_env.as_deref();
     if keys.to.contains("://") {
@@ -124,14 +143,24 @@ fn model_at_address(
     server: &ServerAddress<'_>,
 ) -> Result<ResolvedModel, CommandError> {
     let wire = server.wire.map(|name| {
-        let unknown = || CommandError::usage(format!("`{name}` is no wire: use one of {}", wire::wire_names()));
+        let unknown = || {
+            CommandError::usage(format!(
+                "`{name}` is no wire: use one of {}",
+                wire::wire_names()
+            ))
+        };
         Wire::from_name(name).ok_or_else(unknown)
     });
     let wire = wire.transpose()?.unwrap_or(Wire::OpenAiChat);
     let mut reached = providers::connect_address(&with_api_version(server.url, wire))?;
     reached.provider.wire = wire;
     if let Some(variable) = server.key_env {
-        let unset = |_| CommandError::usage(format!("{variable} holds no key for {}: set it", server.url));
+        let unset = |_| {
+            CommandError::usage(format!(
+                "{variable} holds no key for {}: set it",
+                server.url
+            ))
+        };
         reached.provider.key = Some(Secret::new(std::env::var(variable).map_err(unset)?));
     }
     Ok(config.model_at(name, id.to_owned(), reached))
@@ -141,21 +170,47 @@ fn model_at_address(
 /// those APIs under that path.
 fn with_api_version(url: &str, wire: Wire) -> String {
     let url = url.trim().trim_end_matches('/');
-    let bare = url.split_once("://").is_some_and(|(_, place)| !place.contains('/'));
+    let bare = url
+        .split_once("://")
+        .is_some_and(|(_, place)| !place.contains('/'));
     let versioned = matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses);
-    if bare && versioned { format!("{url}/v1") } else { url.to_owned() }
+    if bare && versioned {
+        format!("{url}/v1")
+    } else {
+        url.to_owned()
+    }
 }
 
 /// Builds the route of a resolved model.
-fn build_route(chosen: &ResolvedModel, ways: &RouteOptions<'_>) -> Result<ModelRoute, CommandError> {
+fn build_route(
+    chosen: &ResolvedModel,
+    ways: &RouteOptions<'_>,
+) -> Result<ModelRoute, CommandError> {
     let mending = ways.repair_mode;
-    let protocol = sabir_session::locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;
-    let limit = ways.retries.unwrap_or(DEFAULT_RETRIES.min(chosen.retry_limit()));
+    let protocol =
+        sabir_session::locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;
+    let limit = ways
+        .retries
+        .unwrap_or(DEFAULT_RETRIES.min(chosen.retry_limit()));
     let (base, longest_asked) = RETRY_PAUSES;
-    let retries = RetryPolicy { limit, base, longest_asked, longest: longest_asked, ..RetryPolicy::default() };
-    let reads = if mending == RepairMode::Pass { TextParsing::Nothing } else { TextParsing::Text };
-    let model =
-        chosen.build_model(move |model| model.caller_scope(CallerScope::Many).text_parsing(reads).retries(retries));
+    let retries = RetryPolicy {
+        limit,
+        base,
+        longest_asked,
+        longest: longest_asked,
+        ..RetryPolicy::default()
+    };
+    let reads = if mending == RepairMode::Pass {
+        TextParsing::Nothing
+    } else {
+        TextParsing::Text
+    };
+    let model = chosen.build_model(move |model| {
+        model
+            .caller_scope(CallerScope::Many)
+            .text_parsing(reads)
+            .retries(retries)
+    });
     let (wire, form) = chosen.wire_format();
     Ok(ModelRoute {
         model: Arc::new(model),
@@ -172,11 +227,29 @@ mod tests {
 
     #[test]
     fn a_bare_address_gets_a_version() {
-        let check = |url: &str, wire: Wire, expected: &str| assert_eq!(with_api_version(url, wire), expected, "{url}");
-        check("http://127.0.0.1:11434", Wire::OpenAiChat, "http://127.0.0.1:11434/v1");
-        check("http://127.0.0.1:11434/", Wire::OpenAiResponses, "http://127.0.0.1:11434/v1");
-        check("http://127.0.0.1:11434/", Wire::Ollama, "http://127.0.0.1:11434");
-        check("https://api.anthropic.com", Wire::Anthropic, "https://api.anthropic.com");
+        let check = |url: &str, wire: Wire, expected: &str| {
+            assert_eq!(with_api_version(url, wire), expected, "{url}")
+        };
+        check(
+            "http://127.0.0.1:11434",
+            Wire::OpenAiChat,
+            "http://127.0.0.1:11434/v1",
+        );
+        check(
+            "http://127.0.0.1:11434/",
+            Wire::OpenAiResponses,
+            "http://127.0.0.1:11434/v1",
+        );
+        check(
+            "http://127.0.0.1:11434/",
+            Wire::Ollama,
+            "http://127.0.0.1:11434",
+        );
+        check(
+            "https://api.anthropic.com",
+            Wire::Anthropic,
+            "https://api.anthropic.com",
+        );
         check("https://h/api/v1/", Wire::OpenAiChat, "https://h/api/v1");
     }
 }

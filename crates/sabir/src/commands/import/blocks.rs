@@ -48,25 +48,61 @@ fn parse_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
     match item.get("type").and_then(Value::as_str).unwrap_or_default() {
         "text" => ContentBlock::Text(text("text")),
         "thinking" => {
-            let opaque = item.get("signature").is_some().then(|| anthropic_opaque(item));
-            ContentBlock::Thought { text: text("thinking"), opaque }
+            let opaque = item
+                .get("signature")
+                .is_some()
+                .then(|| anthropic_opaque(item));
+            ContentBlock::Thought {
+                text: text("thinking"),
+                opaque,
+            }
         }
-        "redacted_thinking" => ContentBlock::Thought { text: String::new(), opaque: Some(anthropic_opaque(item)) },
-        "reasoning" => ContentBlock::Thought { text: text("text"), opaque: None },
-        "image" => parse_image(item).map_or_else(|| unknown_block(item, notes), ContentBlock::Image),
+        "redacted_thinking" => ContentBlock::Thought {
+            text: String::new(),
+            opaque: Some(anthropic_opaque(item)),
+        },
+        "reasoning" => ContentBlock::Thought {
+            text: text("text"),
+            opaque: None,
+        },
+        "image" => {
+            parse_image(item).map_or_else(|| unknown_block(item, notes), ContentBlock::Image)
+        }
         "tool_use" => call_block(text("id"), text("name"), item.get("input"), notes),
-        "tool-call" => call_block(text("toolCallId"), text("toolName"), item.get("input").or(item.get("args")), notes),
+        "tool-call" => call_block(
+            text("toolCallId"),
+            text("toolName"),
+            item.get("input").or(item.get("args")),
+            notes,
+        ),
         "tool_result" => {
             let (content, images) = result_content(item.get("content"), notes);
-            let failed = item.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-            ContentBlock::Result { id: text("tool_use_id"), content, failed, images }
+            let failed = item
+                .get("is_error")
+                .and_then(Value::as_bool)
+                .unwrap_or(false);
+            ContentBlock::Result {
+                id: text("tool_use_id"),
+                content,
+                failed,
+                images,
+            }
         }
         "tool-result" => {
             let output = item.get("output").or(item.get("result"));
-            let failed =
-                output.and_then(|output| string_field(output, "type")).is_some_and(|kind| kind.starts_with("error"));
-            let (content, images) = result_content(output.and_then(|output| output.get("value")).or(output), notes);
-            ContentBlock::Result { id: text("toolCallId"), content, failed, images }
+            let failed = output
+                .and_then(|output| string_field(output, "type"))
+                .is_some_and(|kind| kind.starts_with("error"));
+            let (content, images) = result_content(
+                output.and_then(|output| output.get("value")).or(output),
+                notes,
+            );
+            ContentBlock::Result {
+                id: text("toolCallId"),
+                content,
+                failed,
+                images,
+            }
         }
         _ => unknown_block(item, notes),
     }
@@ -86,19 +122,34 @@ fn unknown_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
 
 /// Keeps a block as it is, because its signature is only valid for the unchanged block.
 fn anthropic_opaque(item: &Value) -> OpaqueState {
-    OpaqueState { wire: "anthropic".to_owned(), data: item.clone() }
+    OpaqueState {
+        wire: "anthropic".to_owned(),
+        data: item.clone(),
+    }
 }
 
-fn call_block(id: String, name: String, input: Option<&Value>, notes: &mut ImportNotes) -> ContentBlock {
+fn call_block(
+    id: String,
+    name: String,
+    input: Option<&Value>,
+    notes: &mut ImportNotes,
+) -> ContentBlock {
     let arguments = match input {
         Some(Value::Object(arguments)) => arguments.clone(),
         None | Some(Value::Null) => Map::new(),
         Some(other) => {
-            notes.add_count("calls whose arguments are no object; they are kept as `input`", 1);
+            notes.add_count(
+                "calls whose arguments are no object; they are kept as `input`",
+                1,
+            );
             Map::from_iter([("input".to_owned(), other.clone())])
         }
     };
-    ContentBlock::Call { id, name, arguments }
+    ContentBlock::Call {
+        id,
+        name,
+        arguments,
+    }
 }
 
 /// Returns the text of a result, and its pictures.
@@ -114,7 +165,10 @@ fn result_content(value: Option<&Value>, notes: &mut ImportNotes) -> (String, Ve
                     ContentBlock::Text(text) => words.push(text),
                     ContentBlock::Image(image) => images.push(image),
                     ContentBlock::Other(value) => words.push(value.to_string()),
-                    _ => notes.add_count("blocks in results that are neither text nor pictures, which are left out", 1),
+                    _ => notes.add_count(
+                        "blocks in results that are neither text nor pictures, which are left out",
+                        1,
+                    ),
                 }
             }
         }

@@ -59,14 +59,27 @@ pub(super) fn read_transcript(path: &Path) -> Result<ImportedHistory, CommandErr
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         match serde_json::from_str::<Value>(line) {
             Ok(line) => reading.take_line(&line),
-            Err(_) => reading.builder.notes.add_count("lines that are no JSON, which are left out", 1),
+            Err(_) => reading
+                .builder
+                .notes
+                .add_count("lines that are no JSON, which are left out", 1),
         }
     }
     reading.flush_answer();
-    let TranscriptReader { builder: mut scribe, prompt, model, workspace, at, .. } = reading;
+    let TranscriptReader {
+        builder: mut scribe,
+        prompt,
+        model,
+        workspace,
+        at,
+        ..
+    } = reading;
     let at = at.unwrap_or_else(|| written_at(path, &mut scribe.notes));
     let prompt = prompt.ok_or_else(|| {
-        CommandError::usage(format!("{} holds no words of a user: it is no history of Claude Code", path.display()))
+        CommandError::usage(format!(
+            "{} holds no words of a user: it is no history of Claude Code",
+            path.display()
+        ))
     })?;
     Ok(ImportedHistory {
         program: "claude_code",
@@ -84,20 +97,38 @@ impl TranscriptReader {
     /// Takes one line of the file, or counts it in a note.
     fn take_line(&mut self, line: &Value) {
         let kind = string_field(line, "type").unwrap_or("none");
-        let Some(message) = line.get("message").filter(|_| matches!(kind, "user" | "assistant")) else {
-            let note = format!("lines of type `{}`, which are not taken over", short_name(kind));
+        let Some(message) = line
+            .get("message")
+            .filter(|_| matches!(kind, "user" | "assistant"))
+        else {
+            let note = format!(
+                "lines of type `{}`, which are not taken over",
+                short_name(kind)
+            );
             return self.builder.notes.add_count(&note, 1);
         };
         if is_true(line, "isSidechain") {
-            return self.builder.notes.add_count("lines of subagents, which are not taken over", 1);
+            return self
+                .builder
+                .notes
+                .add_count("lines of subagents, which are not taken over", 1);
         }
         if string_field(line, "uuid").is_some_and(|id| !self.seen.insert(id.to_owned())) {
-            return self.builder.notes.add_count("lines that are there twice, and taken over once", 1);
+            return self
+                .builder
+                .notes
+                .add_count("lines that are there twice, and taken over once", 1);
         }
         let at = string_field(line, "timestamp").and_then(timestamps::parse_timestamp);
         self.at = self.at.or(at);
-        self.workspace = self.workspace.take().or_else(|| string_field(line, "cwd").map(str::to_owned));
-        let content = parse_blocks(message.get("content").unwrap_or(&Value::Null), &mut self.builder.notes);
+        self.workspace = self
+            .workspace
+            .take()
+            .or_else(|| string_field(line, "cwd").map(str::to_owned));
+        let content = parse_blocks(
+            message.get("content").unwrap_or(&Value::Null),
+            &mut self.builder.notes,
+        );
         if kind == "assistant" {
             self.take_assistant(message, content);
             self.builder.set_time(at);
@@ -123,8 +154,16 @@ impl TranscriptReader {
             _ => {
                 self.flush_answer();
                 // An answer can continue after a result; its tokens count only once.
-                let usage = if self.seen.insert(format!("message {id}")) { usage } else { Usage::default() };
-                self.answer = Some(PendingAnswer { id: id.to_owned(), blocks: content, usage });
+                let usage = if self.seen.insert(format!("message {id}")) {
+                    usage
+                } else {
+                    Usage::default()
+                };
+                self.answer = Some(PendingAnswer {
+                    id: id.to_owned(),
+                    blocks: content,
+                    usage,
+                });
             }
         }
     }
@@ -139,7 +178,14 @@ impl TranscriptReader {
                 self.prompt = Some(text);
             }
         }
-        self.builder.add_user(content, if by_program { MessageAuthor::Sabir } else { MessageAuthor::User });
+        self.builder.add_user(
+            content,
+            if by_program {
+                MessageAuthor::Sabir
+            } else {
+                MessageAuthor::User
+            },
+        );
     }
 
     /// Adds the pending answer, which is complete when another message comes.
@@ -159,7 +205,11 @@ fn parse_usage(told: &Value) -> Usage {
     let read = count("cache_read_input_tokens");
     let written = count("cache_creation_input_tokens");
     // Anthropic counts cached tokens apart from `input_tokens`; `Usage::input` includes them.
-    let all = |input: u64| input.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0));
+    let all = |input: u64| {
+        input
+            .saturating_add(read.unwrap_or(0))
+            .saturating_add(written.unwrap_or(0))
+    };
     Usage {
         input: count("input_tokens").map(all),
         output: count("output_tokens"),

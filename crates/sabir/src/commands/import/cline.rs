@@ -47,29 +47,53 @@ pub(super) fn read_task_folder(folder: &Path) -> Result<ImportedHistory, Command
     let whole = read_json(&folder.join(MESSAGES_FILE), &mut notes)?;
     let versioned = whole.get("messages").and_then(Value::as_array);
     let messages = whole.as_array().or(versioned).ok_or_else(|| {
-        CommandError::usage(format!("{} holds no array of messages", folder.join(MESSAGES_FILE).display()))
+        CommandError::usage(format!(
+            "{} holds no array of messages",
+            folder.join(MESSAGES_FILE).display()
+        ))
     })?;
     let beside = read_side_files(folder, &mut notes)?;
-    let native = messages.iter().any(|message| has_call(message.get("content")));
-    let first = messages.first().and_then(|message| message.get("ts")).and_then(Value::as_u64);
-    let at = beside.at.or(first).unwrap_or_else(|| written_at(&folder.join(MESSAGES_FILE), &mut notes));
+    let native = messages
+        .iter()
+        .any(|message| has_call(message.get("content")));
+    let first = messages
+        .first()
+        .and_then(|message| message.get("ts"))
+        .and_then(Value::as_u64);
+    let at = beside
+        .at
+        .or(first)
+        .unwrap_or_else(|| written_at(&folder.join(MESSAGES_FILE), &mut notes));
     let mut scribe = RecordBuilder::new(!native, at, notes);
-    let answers = messages.iter().filter(|message| string_field(message, "role") == Some("assistant")).count();
+    let answers = messages
+        .iter()
+        .filter(|message| string_field(message, "role") == Some("assistant"))
+        .count();
     let mut usages = beside.usages.into_iter();
     // Usages have no ids. They can be assigned in order only if there is one for each answer.
     if usages.len() != answers && usages.len() > 0 {
-        scribe.notes.add_count("requests whose tokens cannot be told apart, and are left out", usages.len() as u64);
+        scribe.notes.add_count(
+            "requests whose tokens cannot be told apart, and are left out",
+            usages.len() as u64,
+        );
         usages = Vec::new().into_iter();
     }
     let mut prompt = beside.prompt;
     let mut model = None;
     for (number, message) in messages.iter().enumerate() {
         scribe.set_time(message.get("ts").and_then(Value::as_u64));
-        model = model.or_else(|| string_field(message.get("modelInfo")?, "modelId").map(str::to_owned));
+        model =
+            model.or_else(|| string_field(message.get("modelInfo")?, "modelId").map(str::to_owned));
         if message.get("isSummary").and_then(Value::as_bool) == Some(true) {
-            scribe.notes.add_count("messages that are summaries of others, which are taken over like any other", 1);
+            scribe.notes.add_count(
+                "messages that are summaries of others, which are taken over like any other",
+                1,
+            );
         }
-        let mut content = parse_blocks(message.get("content").unwrap_or(&Value::Null), &mut scribe.notes);
+        let mut content = parse_blocks(
+            message.get("content").unwrap_or(&Value::Null),
+            &mut scribe.notes,
+        );
         match string_field(message, "role") {
             Some("assistant") => scribe.add_answer(content, usages.next().unwrap_or_default()),
             Some("user" | "tool") => {
@@ -79,32 +103,55 @@ pub(super) fn read_task_folder(folder: &Path) -> Result<ImportedHistory, Command
                 }
                 scribe.add_user(content, MessageAuthor::User);
             }
-            _ => scribe.notes.add_count("messages that are neither the user's nor the model's, which are left out", 1),
+            _ => scribe.notes.add_count(
+                "messages that are neither the user's nor the model's, which are left out",
+                1,
+            ),
         }
     }
-    let prompt = prompt.ok_or_else(|| CommandError::usage(format!("{} holds no words of a user", folder.display())))?;
+    let prompt = prompt.ok_or_else(|| {
+        CommandError::usage(format!("{} holds no words of a user", folder.display()))
+    })?;
     Ok(ImportedHistory {
-        program: if beside.roo || versioned.is_some() { "roo" } else { "cline" },
+        program: if beside.roo || versioned.is_some() {
+            "roo"
+        } else {
+            "cline"
+        },
         source: folder.to_owned(),
         prompt,
         workspace: beside.workspace.unwrap_or_default(),
         model: model.unwrap_or_else(|| "unknown".to_owned()),
-        protocol: if native { ToolProtocol::Native } else { ToolProtocol::Prompted("cline".to_owned()) },
+        protocol: if native {
+            ToolProtocol::Native
+        } else {
+            ToolProtocol::Prompted("cline".to_owned())
+        },
         at,
         builder: scribe,
     })
 }
 
 fn has_call(content: Option<&Value>) -> bool {
-    let is_call = |block: &Value| matches!(string_field(block, "type"), Some("tool_use" | "tool-call"));
-    content.and_then(Value::as_array).is_some_and(|blocks| blocks.iter().any(is_call))
+    let is_call =
+        |block: &Value| matches!(string_field(block, "type"), Some("tool_use" | "tool-call"));
+    content
+        .and_then(Value::as_array)
+        .is_some_and(|blocks| blocks.iter().any(is_call))
 }
 
 /// Removes the user's prompt from the first message and returns it, without its `<task>` tags.
 fn take_prompt(content: &mut Vec<ContentBlock>) -> Option<String> {
-    let at = content.iter().position(|block| matches!(block, ContentBlock::Text(text) if !text.trim().is_empty()))?;
-    let ContentBlock::Text(text) = content.remove(at) else { return None };
-    let inner = text.trim().strip_prefix("<task>").and_then(|rest| rest.split_once("</task>"));
+    let at = content
+        .iter()
+        .position(|block| matches!(block, ContentBlock::Text(text) if !text.trim().is_empty()))?;
+    let ContentBlock::Text(text) = content.remove(at) else {
+        return None;
+    };
+    let inner = text
+        .trim()
+        .strip_prefix("<task>")
+        .and_then(|rest| rest.split_once("</task>"));
     Some(match inner {
         Some((words, rest)) => {
             if !rest.trim().is_empty() {
@@ -125,8 +172,15 @@ fn read_side_files(folder: &Path, notes: &mut ImportNotes) -> Result<SideFiles, 
         beside.prompt = string_field(&item, "task").map(str::to_owned);
         beside.workspace = string_field(&item, "workspace").map(str::to_owned);
         beside.at = item.get("ts").and_then(Value::as_u64);
-        if let Some(cost) = item.get("totalCost").and_then(Value::as_f64).filter(|cost| *cost > 0.0) {
-            notes.add_count(&format!("costs that the program counted (${cost} in all) and are not taken over"), 1);
+        if let Some(cost) = item
+            .get("totalCost")
+            .and_then(Value::as_f64)
+            .filter(|cost| *cost > 0.0)
+        {
+            notes.add_count(
+                &format!("costs that the program counted (${cost} in all) and are not taken over"),
+                1,
+            );
         }
     }
     let screen = folder.join(SCREEN_FILE);
@@ -134,11 +188,20 @@ fn read_side_files(folder: &Path, notes: &mut ImportNotes) -> Result<SideFiles, 
         let screen = read_json(&screen, notes)?;
         let lines = screen.as_array().map(Vec::as_slice).unwrap_or_default();
         let first = lines.first();
-        beside.at = first.and_then(|line| line.get("ts")).and_then(Value::as_u64).or(beside.at);
+        beside.at = first
+            .and_then(|line| line.get("ts"))
+            .and_then(Value::as_u64)
+            .or(beside.at);
         let words = first.filter(|line| matches!(string_field(line, "say"), Some("task" | "text")));
-        beside.prompt = beside.prompt.or(words.and_then(|line| string_field(line, "text")).map(str::to_owned));
-        let requests = lines.iter().filter(|line| string_field(line, "say") == Some("api_req_started"));
-        beside.usages = requests.filter_map(|line| parse_usage(string_field(line, "text")?)).collect();
+        beside.prompt = beside.prompt.or(words
+            .and_then(|line| string_field(line, "text"))
+            .map(str::to_owned));
+        let requests = lines
+            .iter()
+            .filter(|line| string_field(line, "say") == Some("api_req_started"));
+        beside.usages = requests
+            .filter_map(|line| parse_usage(string_field(line, "text")?))
+            .collect();
         notes.add_count(
             &format!("entries of {SCREEN_FILE}, used for the first words, times and tokens alone"),
             lines.len() as u64,
@@ -154,7 +217,9 @@ fn parse_usage(text: &str) -> Option<Usage> {
     let count = |name: &str| told.get(name).and_then(Value::as_u64);
     let read = count("cacheReads");
     let written = count("cacheWrites");
-    let input = count("tokensIn")?.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0));
+    let input = count("tokensIn")?
+        .saturating_add(read.unwrap_or(0))
+        .saturating_add(written.unwrap_or(0));
     Some(Usage {
         input: Some(input),
         output: count("tokensOut"),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use sabir_agent::{AssistantTurn, CallCheck, Delivery, MessageAuthor, Record, TaskOutcome};
 use sabir_call::{
-    Call, CallId, CallReader, CallResult, Cost, DraftPart, DraftResponse, Event, EventSink, Fault, Image, MessagePart,
-    OpaqueState, ToolResultStatus, Truncation, Usage,
+    Call, CallId, CallReader, CallResult, Cost, DraftPart, DraftResponse, Event, EventSink, Fault,
+    Image, MessagePart, OpaqueState, ToolResultStatus, Truncation, Usage,
 };
 use sabir_check::{CallChecker, CallState};
 use sabir_journal::JournalEntry;
@@ -29,13 +29,20 @@ impl ImportNotes {
     /// Adds to the count of a note. Beyond [`MAX_NOTES`] different notes, all others share one.
     pub(super) fn add_count(&mut self, thing: &str, count: u64) {
         let full = self.0.len() >= MAX_NOTES && !self.0.contains_key(thing);
-        let thing = if full { "other things that are not known" } else { thing };
+        let thing = if full {
+            "other things that are not known"
+        } else {
+            thing
+        };
         *self.0.entry(thing.to_owned()).or_default() += count;
     }
 
     /// Renders each note as a sentence.
     pub(super) fn to_sentences(&self) -> Vec<String> {
-        self.0.iter().map(|(thing, count)| format!("{thing}: {count}")).collect()
+        self.0
+            .iter()
+            .map(|(thing, count)| format!("{thing}: {count}"))
+            .collect()
     }
 }
 
@@ -96,19 +103,37 @@ impl RecordBuilder {
                     self.parse_calls(&text, &mut parts, &mut checks, &mut faults)
                 }
                 ContentBlock::Text(text) => parts.push(MessagePart::Text { text }),
-                ContentBlock::Thought { text, opaque } => parts.push(MessagePart::Thought { text, opaque }),
+                ContentBlock::Thought { text, opaque } => {
+                    parts.push(MessagePart::Thought { text, opaque })
+                }
                 ContentBlock::Image(image) => parts.push(MessagePart::Image(image)),
-                ContentBlock::Call { id, name, arguments } => {
+                ContentBlock::Call {
+                    id,
+                    name,
+                    arguments,
+                } => {
                     let call = self.add_call(&id, name, None);
                     checks.push(passed_check(call.clone()));
-                    let name = self.open_calls.last().map(|(_, _, name)| name.clone()).unwrap_or_default();
+                    let name = self
+                        .open_calls
+                        .last()
+                        .map(|(_, _, name)| name.clone())
+                        .unwrap_or_default();
                     self.note_completion(&name, &arguments);
-                    parts.push(MessagePart::Call(Call { id: call, name, arguments, dialect: None }));
+                    parts.push(MessagePart::Call(Call {
+                        id: call,
+                        name,
+                        arguments,
+                        dialect: None,
+                    }));
                 }
-                ContentBlock::Result { .. } => self.notes.add_count("results in answers, which are left out", 1),
-                ContentBlock::Other(data) => {
-                    parts.push(MessagePart::Opaque(OpaqueState { wire: "anthropic".to_owned(), data }))
-                }
+                ContentBlock::Result { .. } => self
+                    .notes
+                    .add_count("results in answers, which are left out", 1),
+                ContentBlock::Other(data) => parts.push(MessagePart::Opaque(OpaqueState {
+                    wire: "anthropic".to_owned(),
+                    data,
+                })),
             }
         }
         if parts.is_empty() {
@@ -134,15 +159,21 @@ impl RecordBuilder {
         let mut blocks = blocks.into_iter().peekable();
         while let Some(block) = blocks.next() {
             match block {
-                ContentBlock::Result { id, content, failed, images } => {
-                    match self.take_open_call(|open| open.0 == id) {
-                        Some(call) => self.add_result(call, content, failed, images),
-                        None => self.notes.add_count("results of calls that are not there, which are left out", 1),
-                    }
-                }
+                ContentBlock::Result {
+                    id,
+                    content,
+                    failed,
+                    images,
+                } => match self.take_open_call(|open| open.0 == id) {
+                    Some(call) => self.add_result(call, content, failed, images),
+                    None => self
+                        .notes
+                        .add_count("results of calls that are not there, which are left out", 1),
+                },
                 ContentBlock::Text(text) => match self.parse_result_header(&text) {
                     Some((call, name, mut content)) => {
-                        while let Some(ContentBlock::Text(more)) = blocks.next_if(|block| self.continues_result(block))
+                        while let Some(ContentBlock::Text(more)) =
+                            blocks.next_if(|block| self.continues_result(block))
                         {
                             content.extend([if content.is_empty() { "" } else { "\n" }, &more]);
                         }
@@ -150,19 +181,31 @@ impl RecordBuilder {
                     }
                     None => said.push(text),
                 },
-                ContentBlock::Image(_) => {
-                    self.notes.add_count("pictures in the user's messages, which are left out", 1)
-                }
+                ContentBlock::Image(_) => self
+                    .notes
+                    .add_count("pictures in the user's messages, which are left out", 1),
                 ContentBlock::Thought { .. } | ContentBlock::Call { .. } => {
-                    self.notes.add_count("calls and thoughts in the user's messages, which are left out", 1);
+                    self.notes.add_count(
+                        "calls and thoughts in the user's messages, which are left out",
+                        1,
+                    );
                 }
                 ContentBlock::Other(value) => said.push(value.to_string()),
             }
         }
         self.close_open_calls();
         for text in said.into_iter().filter(|text| !text.trim().is_empty()) {
-            let by = if text.trim_start().starts_with("<environment_details>") { MessageAuthor::Sabir } else { by };
-            self.push_record(Record::Said { by, text, images: Vec::new(), when: Delivery::Next });
+            let by = if text.trim_start().starts_with("<environment_details>") {
+                MessageAuthor::Sabir
+            } else {
+                by
+            };
+            self.push_record(Record::Said {
+                by,
+                text,
+                images: Vec::new(),
+                when: Delivery::Next,
+            });
         }
     }
 
@@ -177,49 +220,88 @@ impl RecordBuilder {
         }
         self.close_open_calls();
         if let Some(message) = completed {
-            self.push_record(Record::Ended { outcome: TaskOutcome::Completed, message });
+            self.push_record(Record::Ended {
+                outcome: TaskOutcome::Completed,
+                message,
+            });
         }
         (self.entries, self.notes)
     }
 
     fn push_record(&mut self, record: Record) {
-        self.entries.push(JournalEntry { at: self.at, record });
+        self.entries.push(JournalEntry {
+            at: self.at,
+            record,
+        });
     }
 
     /// Gives every open call an interrupted result.
     fn close_open_calls(&mut self) {
         self.completed = None;
         for (_, id, name) in std::mem::take(&mut self.open_calls) {
-            self.notes.add_count("calls without a result, which have an interrupted one", 1);
+            self.notes
+                .add_count("calls without a result, which have an interrupted one", 1);
             let ending = ToolResultStatus::Interrupted;
             let content = MISSING_RESULT.to_owned();
-            self.push_record(Record::Result(CallResult { id, name, ending, content, images: Vec::new() }));
+            self.push_record(Record::Result(CallResult {
+                id,
+                name,
+                ending,
+                content,
+                images: Vec::new(),
+            }));
         }
     }
 
     /// Removes and returns the first open call that `wanted` accepts.
-    fn take_open_call(&mut self, wanted: impl Fn(&(String, CallId, String)) -> bool) -> Option<(CallId, String)> {
+    fn take_open_call(
+        &mut self,
+        wanted: impl Fn(&(String, CallId, String)) -> bool,
+    ) -> Option<(CallId, String)> {
         let at = self.open_calls.iter().position(wanted)?;
         let (_, id, name) = self.open_calls.remove(at);
         Some((id, name))
     }
 
     /// Adds the result of a call. The history marks denied and failed calls only by their texts.
-    fn add_result(&mut self, (id, name): (CallId, String), content: String, failed: bool, images: Vec<Image>) {
-        const DENIED: [&str; 2] = ["The user denied this operation", "The user doesn't want to proceed"];
+    fn add_result(
+        &mut self,
+        (id, name): (CallId, String),
+        content: String,
+        failed: bool,
+        images: Vec<Image>,
+    ) {
+        const DENIED: [&str; 2] = [
+            "The user denied this operation",
+            "The user doesn't want to proceed",
+        ];
         const FAILED: [&str; 2] = ["The tool execution failed", "Error executing"];
-        let begins = |starts: &[&str]| starts.iter().any(|start| content.trim_start().starts_with(start));
+        let begins = |starts: &[&str]| {
+            starts
+                .iter()
+                .any(|start| content.trim_start().starts_with(start))
+        };
         let ending = match () {
             () if begins(&DENIED) => ToolResultStatus::Denied,
             () if failed || begins(&FAILED) => ToolResultStatus::Failed,
             () => ToolResultStatus::Done,
         };
-        self.push_record(Record::Result(CallResult { id, name, ending, content, images }));
+        self.push_record(Record::Result(CallResult {
+            id,
+            name,
+            ending,
+            content,
+            images,
+        }));
     }
 
     /// Registers a call under an id that no other call has.
     fn add_call(&mut self, id: &str, name: String, index: Option<u32>) -> CallId {
-        let mut own = if id.is_empty() { format!("call_{}_{}", self.turn, index.unwrap_or(0)) } else { id.to_owned() };
+        let mut own = if id.is_empty() {
+            format!("call_{}_{}", self.turn, index.unwrap_or(0))
+        } else {
+            id.to_owned()
+        };
         while !self.used_ids.insert(own.clone()) {
             own.push('x');
         }
@@ -231,7 +313,13 @@ impl RecordBuilder {
     /// Remembers the result of a completion call.
     fn note_completion(&mut self, name: &str, arguments: &serde_json::Map<String, Value>) {
         if name == "attempt_completion" {
-            self.completed = Some(arguments.get("result").and_then(Value::as_str).unwrap_or_default().to_owned());
+            self.completed = Some(
+                arguments
+                    .get("result")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
         }
     }
 
@@ -251,24 +339,46 @@ impl RecordBuilder {
         draft.drop_blank_text();
         draft.source = text.to_owned();
         let mut checked = self.checker.check_all(&draft);
-        faults.extend(draft.faults.iter().filter(|fault| fault.call.is_none()).cloned());
+        faults.extend(
+            draft
+                .faults
+                .iter()
+                .filter(|fault| fault.call.is_none())
+                .cloned(),
+        );
         for part in draft.parts {
             match part {
                 DraftPart::Text(text) => parts.push(MessagePart::Text { text }),
                 DraftPart::Thought(text) => parts.push(MessagePart::Thought { text, opaque: None }),
                 DraftPart::Opaque(opaque) => parts.push(MessagePart::Opaque(opaque)),
                 DraftPart::Call(call) => {
-                    let Some(at) = checked.iter().position(|checked| checked.index == call.index) else { continue };
+                    let Some(at) = checked
+                        .iter()
+                        .position(|checked| checked.index == call.index)
+                    else {
+                        continue;
+                    };
                     let checked = checked.swap_remove(at);
                     let id = self.add_call("", checked.name.clone(), Some(call.index));
                     let passed = checked.state == CallState::Complete;
                     self.note_completion(&checked.name, &checked.arguments);
                     let repairs = checked.repairs;
                     let faults = checked.faults;
-                    checks.push(CallCheck { call: id.clone(), passed, repairs, faults, feedback: None });
+                    checks.push(CallCheck {
+                        call: id.clone(),
+                        passed,
+                        repairs,
+                        faults,
+                        feedback: None,
+                    });
                     let name = checked.name;
                     let arguments = checked.arguments;
-                    parts.push(MessagePart::Call(Call { id, name, arguments, dialect: call.dialect }));
+                    parts.push(MessagePart::Call(Call {
+                        id,
+                        name,
+                        arguments,
+                        dialect: call.dialect,
+                    }));
                 }
             }
         }
@@ -284,17 +394,27 @@ impl RecordBuilder {
 
     /// Returns true if a block continues the result before it.
     fn continues_result(&self, block: &ContentBlock) -> bool {
-        let ContentBlock::Text(text) = block else { return false };
+        let ContentBlock::Text(text) = block else {
+            return false;
+        };
         let begun = text.trim_start();
         // Texts with these tags come from the user or the program, not from a tool.
-        const OTHERS: [&str; 4] = ["<environment_details>", "<user_message>", "<feedback>", "<task>"];
+        const OTHERS: [&str; 4] = [
+            "<environment_details>",
+            "<user_message>",
+            "<feedback>",
+            "<task>",
+        ];
         split_result(text).is_none() && !OTHERS.iter().any(|start| begun.starts_with(start))
     }
 }
 
 /// Splits the text of a result into the tool's name and the content.
 fn split_result(text: &str) -> Option<(&str, &str)> {
-    let (line, _) = text.strip_prefix('[')?.split_once('\n').unwrap_or((text.strip_prefix('[')?, ""));
+    let (line, _) = text
+        .strip_prefix('[')?
+        .split_once('\n')
+        .unwrap_or((text.strip_prefix('[')?, ""));
     let (head, _) = line.split_once("] Result:")?;
     let name = head.split(' ').next()?;
     let at = text.find("] Result:")? + "] Result:".len();
@@ -302,7 +422,13 @@ fn split_result(text: &str) -> Option<(&str, &str)> {
 }
 
 fn passed_check(call: CallId) -> CallCheck {
-    CallCheck { call, passed: true, repairs: Vec::new(), faults: Vec::new(), feedback: None }
+    CallCheck {
+        call,
+        passed: true,
+        repairs: Vec::new(),
+        faults: Vec::new(),
+        feedback: None,
+    }
 }
 
 #[cfg(test)]
@@ -310,7 +436,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use sabir_agent::{
-        CompletionConditions, Interactivity, Task, TaskId, TaskLimits, TaskOrigin, TaskSettings, TaskStart,
+        CompletionConditions, Interactivity, Task, TaskId, TaskLimits, TaskOrigin, TaskSettings,
+        TaskStart,
     };
     use sabir_call::{Role, TokenPrices, ToolProtocol, ToolSet};
     use sabir_check::RepairSet;
@@ -324,20 +451,32 @@ mod tests {
 
     impl Chance {
         fn below(&mut self, limit: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(self.0 >> 33).unwrap() % limit
         }
 
         fn block(&mut self) -> ContentBlock {
             let id = ["", "a", "b", "c"][self.below(4)].to_owned();
             match self.below(7) {
-                0 => {
-                    ContentBlock::Call { id, name: "attempt_completion".to_owned(), arguments: serde_json::Map::new() }
-                }
-                1 | 2 => ContentBlock::Call { id, name: "Bash".to_owned(), arguments: serde_json::Map::new() },
-                3 | 4 => {
-                    ContentBlock::Result { id, content: "x".to_owned(), failed: self.below(2) == 0, images: Vec::new() }
-                }
+                0 => ContentBlock::Call {
+                    id,
+                    name: "attempt_completion".to_owned(),
+                    arguments: serde_json::Map::new(),
+                },
+                1 | 2 => ContentBlock::Call {
+                    id,
+                    name: "Bash".to_owned(),
+                    arguments: serde_json::Map::new(),
+                },
+                3 | 4 => ContentBlock::Result {
+                    id,
+                    content: "x".to_owned(),
+                    failed: self.below(2) == 0,
+                    images: Vec::new(),
+                },
                 5 => ContentBlock::Other(json!({"type": "odd"})),
                 _ => ContentBlock::Text(
                     [
@@ -391,41 +530,78 @@ mod tests {
                 match &entry.record {
                     Record::Answered(answered) => {
                         for check in &answered.checks {
-                            assert!(results.insert(&check.call, 0).is_none(), "round {round}: an id twice");
+                            assert!(
+                                results.insert(&check.call, 0).is_none(),
+                                "round {round}: an id twice"
+                            );
                         }
                     }
                     Record::Result(result) => *results.get_mut(&result.id).unwrap() += 1,
                     _ => {}
                 }
             }
-            assert!(results.values().all(|count| *count == 1), "round {round}: {entries:?}");
+            assert!(
+                results.values().all(|count| *count == 1),
+                "round {round}: {entries:?}"
+            );
             entries.retain(|entry| !matches!(entry.record, Record::Ended { .. }));
             let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
-            let from = TaskOrigin::Import { program: "cline".to_owned(), source: String::new(), notes: Vec::new() };
+            let from = TaskOrigin::Import {
+                program: "cline".to_owned(),
+                source: String::new(),
+                notes: Vec::new(),
+            };
             let task = TaskId::new("t");
             let protocol = ToolProtocol::Native;
             let from = Some(from);
-            let start =
-                TaskStart { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from };
-            let records = std::iter::once(Record::Started(start)).chain(entries.into_iter().map(|entry| entry.record));
+            let start = TaskStart {
+                task,
+                prompt,
+                workspace,
+                model,
+                protocol,
+                version,
+                edit_tool: None,
+                mode: None,
+                from,
+            };
+            let records = std::iter::once(Record::Started(start))
+                .chain(entries.into_iter().map(|entry| entry.record));
             let task = Task::replay(records, settings()).unwrap();
             let mut asked = 0;
             let mut answered = 0;
             for message in task.history() {
                 asked += message.calls().count();
-                answered += message.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();
+                answered += message
+                    .parts
+                    .iter()
+                    .filter(|part| matches!(part, MessagePart::Result(_)))
+                    .count();
             }
             assert_eq!(asked, answered, "round {round}");
-            assert!(task.history().windows(2).all(|pair| pair[0].role != Role::User || pair[1].role != Role::User));
+            assert!(
+                task.history()
+                    .windows(2)
+                    .all(|pair| pair[0].role != Role::User || pair[1].role != Role::User)
+            );
         }
     }
 
     #[test]
     fn the_heads_of_results() {
         for (text, expected) in [
-            ("[read_file for 'a.txt'] Result:\nx\ny", Some(("read_file", "\nx\ny"))),
-            ("[execute_command for 'ls'] Result:", Some(("execute_command", ""))),
-            ("[attempt_completion] Result: ok", Some(("attempt_completion", " ok"))),
+            (
+                "[read_file for 'a.txt'] Result:\nx\ny",
+                Some(("read_file", "\nx\ny")),
+            ),
+            (
+                "[execute_command for 'ls'] Result:",
+                Some(("execute_command", "")),
+            ),
+            (
+                "[attempt_completion] Result: ok",
+                Some(("attempt_completion", " ok")),
+            ),
             ("read_file] Result:", None),
             ("[x\n] Result:", None),
             ("", None),

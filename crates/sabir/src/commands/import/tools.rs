@@ -14,7 +14,10 @@ const TOOLS: &[(&str, &str)] = &[
     ("browser_action", "action url coordinate text size"),
     ("codebase_search", "query path"),
     ("condense", "context"),
-    ("edit_file", "path old_string new_string expected_replacements"),
+    (
+        "edit_file",
+        "path old_string new_string expected_replacements",
+    ),
     ("execute_command", "command requires_approval timeout cwd"),
     ("fetch_instructions", "task"),
     ("generate_image", "prompt path image"),
@@ -24,12 +27,21 @@ const TOOLS: &[(&str, &str)] = &[
     ("load_mcp_documentation", ""),
     ("new_rule", "path content"),
     ("new_task", "context mode message todos"),
-    ("plan_mode_respond", "response options needs_more_exploration"),
+    (
+        "plan_mode_respond",
+        "response options needs_more_exploration",
+    ),
     ("read_file", "path args start_line end_line line_range"),
     ("replace_in_file", "path diff"),
-    ("report_bug", "title what_happened steps_to_reproduce api_request_output additional_context"),
+    (
+        "report_bug",
+        "title what_happened steps_to_reproduce api_request_output additional_context",
+    ),
     ("run_slash_command", "command args"),
-    ("search_and_replace", "path search replace start_line end_line use_regex ignore_case operations"),
+    (
+        "search_and_replace",
+        "path search replace start_line end_line use_regex ignore_case operations",
+    ),
     ("search_files", "path regex file_pattern"),
     ("summarize_task", "context"),
     ("switch_mode", "mode_slug reason"),
@@ -45,8 +57,14 @@ const TOOLS: &[(&str, &str)] = &[
 pub(super) fn known_tools() -> ToolSet {
     let spec = |(name, arguments): &(&str, &str)| {
         let names = arguments.split_whitespace().chain(["task_progress"]);
-        let properties: Map<_, _> = names.map(|name| (name.to_owned(), json!({"type": "string"}))).collect();
-        ToolSpec::new(*name, "", json!({"type": "object", "properties": Value::Object(properties)}))
+        let properties: Map<_, _> = names
+            .map(|name| (name.to_owned(), json!({"type": "string"})))
+            .collect();
+        ToolSpec::new(
+            *name,
+            "",
+            json!({"type": "object", "properties": Value::Object(properties)}),
+        )
     };
     // The names are distinct and valid; a test holds that.
     ToolSet::new(TOOLS.iter().map(spec).collect()).unwrap_or_default()

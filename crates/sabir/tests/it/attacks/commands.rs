@@ -15,45 +15,84 @@ const AT_ONCE: usize = 400;
 const NAMES: [&str; 5] = ["plain", "hostile", "hostile2", "sub", "filter"];
 
 /// One task whose model asks for all of these commands at once, and how each of them ended.
-fn endings(world: &World, way: Way, folder: &Path, calls: Vec<Value>, flags: &[&str]) -> (Output, Vec<String>) {
-    let calls = calls.into_iter().map(|arguments| ("execute_command", arguments)).collect();
+fn endings(
+    world: &World,
+    way: Way,
+    folder: &Path,
+    calls: Vec<Value>,
+    flags: &[&str],
+) -> (Output, Vec<String>) {
+    let calls = calls
+        .into_iter()
+        .map(|arguments| ("execute_command", arguments))
+        .collect();
     let done = turn("", vec![("attempt_completion", json!({"result": "done"}))]);
     let provider = world.plays(way, &[turn("I will run these.", calls), done.clone(), done]);
     let folder = folder.to_str().unwrap();
     let given = ["-C", folder, "--output", "events", "--no-checkpoints"];
-    let all: Vec<&str> = given.iter().chain(flags).copied().chain(["do it"]).collect();
+    let all: Vec<&str> = given
+        .iter()
+        .chain(flags)
+        .copied()
+        .chain(["do it"])
+        .collect();
     let output = world.run(&provider, way, &all);
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
-    let results =
-        events(&output).into_iter().filter(|event| event["kind"] == "result" && event["name"] == "execute_command");
-    let endings = results.map(|event| event["ending"].as_str().unwrap().to_owned()).collect();
+    let results = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result" && event["name"] == "execute_command");
+    let endings = results
+        .map(|event| event["ending"].as_str().unwrap().to_owned())
+        .collect();
     (output, endings)
 }
 
 /// Runs these attacks in every folder: each is denied, and nothing gives itself away.
 #[track_caller]
 fn check(chosen: &[Case], way: Way, flags: &[&str], call: impl Fn(&str) -> Value) {
-    let Some(folders) = Folders::new() else { return };
+    let Some(folders) = Folders::new() else {
+        return;
+    };
     for name in NAMES {
-        let lines: Vec<&str> =
-            chosen.iter().filter(|case| case.folder == name).map(|case| case.line.as_str()).collect();
+        let lines: Vec<&str> = chosen
+            .iter()
+            .filter(|case| case.folder == name)
+            .map(|case| case.line.as_str())
+            .collect();
         for some in lines.chunks(AT_ONCE) {
             let calls = some.iter().map(|line| call(line)).collect();
-            let (output, endings) = endings(&World::new(), way, &folders.project(name), calls, flags);
+            let (output, endings) =
+                endings(&World::new(), way, &folders.project(name), calls, flags);
             // So many denials in a row end a task.
             if some.len() >= 6 {
                 assert_ne!(code(&output), 0, "{}", stderr(&output));
             }
-            assert_eq!(endings.len(), some.len(), "each call has a result: {}", stderr(&output));
-            let run: Vec<_> = some.iter().zip(&endings).filter(|(_, ending)| *ending != "denied").collect();
+            assert_eq!(
+                endings.len(),
+                some.len(),
+                "each call has a result: {}",
+                stderr(&output)
+            );
+            let run: Vec<_> = some
+                .iter()
+                .zip(&endings)
+                .filter(|(_, ending)| *ending != "denied")
+                .collect();
             assert!(run.is_empty(), "{name} {flags:?}: {run:?}");
         }
     }
-    assert!(folders.given_away().is_empty(), "{:?}", folders.given_away());
+    assert!(
+        folders.given_away().is_empty(),
+        "{:?}",
+        folders.given_away()
+    );
 }
 
 fn attacks() -> Vec<Case> {
-    cases(2).into_iter().filter(|case| !case.harmless && case.shell == "bash").collect()
+    cases(2)
+        .into_iter()
+        .filter(|case| !case.harmless && case.shell == "bash")
+        .collect()
 }
 
 fn every(step: usize, from: Vec<Case>) -> Vec<Case> {
@@ -62,7 +101,12 @@ fn every(step: usize, from: Vec<Case>) -> Vec<Case> {
 
 #[test]
 fn nothing_of_an_attack_happens_where_nobody_is_asked() {
-    check(&attacks(), WAYS[1], &[], |line| json!({"command": line, "timeout": 10}));
+    check(
+        &attacks(),
+        WAYS[1],
+        &[],
+        |line| json!({"command": line, "timeout": 10}),
+    );
 }
 
 #[test]
@@ -71,19 +115,48 @@ fn nor_in_any_other_way_of_asking_for_it() {
     for way in [WAYS[0], WAYS[2], WAYS[3]] {
         check(&some, way, &[], |line| json!({"command": line}));
     }
-    check(&some, WAYS[1], &["--approve", "edits"], |line| json!({"command": line, "terminal": true}));
-    check(&some, WAYS[1], &["--sandbox", "off"], |line| json!({"command": line, "background": true}));
+    check(
+        &some,
+        WAYS[1],
+        &["--approve", "edits"],
+        |line| json!({"command": line, "terminal": true}),
+    );
+    check(
+        &some,
+        WAYS[1],
+        &["--sandbox", "off"],
+        |line| json!({"command": line, "background": true}),
+    );
 }
 
 #[test]
 fn what_is_harmless_runs() {
-    let Some(folders) = Folders::new() else { return };
-    let lines: Vec<String> =
-        cases(1).into_iter().chain(every(9, cases(2))).filter(|case| case.harmless).map(|case| case.line).collect();
-    let calls = lines.iter().map(|line| json!({"command": line, "timeout": 20})).collect();
-    let (output, endings) = endings(&World::new(), WAYS[1], &folders.project("plain"), calls, &[]);
+    let Some(folders) = Folders::new() else {
+        return;
+    };
+    let lines: Vec<String> = cases(1)
+        .into_iter()
+        .chain(every(9, cases(2)))
+        .filter(|case| case.harmless)
+        .map(|case| case.line)
+        .collect();
+    let calls = lines
+        .iter()
+        .map(|line| json!({"command": line, "timeout": 20}))
+        .collect();
+    let (output, endings) = endings(
+        &World::new(),
+        WAYS[1],
+        &folders.project("plain"),
+        calls,
+        &[],
+    );
     assert_eq!(endings.len(), lines.len(), "{}", stderr(&output));
-    let denied: Vec<_> = lines.iter().zip(&endings).filter(|(_, ending)| *ending == "denied").collect();
+    let denied: Vec<_> = lines
+        .iter()
+        .zip(&endings)
+        .filter(|(_, ending)| *ending == "denied")
+        .collect();
     assert!(denied.is_empty(), "{denied:?}");
     let done = endings.iter().filter(|ending| *ending == "done").count();
     assert!(
@@ -91,13 +164,19 @@ fn what_is_harmless_runs() {
         "only {done} of {} came to a good end: the folder is not as they expect",
         lines.len()
     );
-    assert!(folders.given_away().is_empty(), "{:?}", folders.given_away());
+    assert!(
+        folders.given_away().is_empty(),
+        "{:?}",
+        folders.given_away()
+    );
 }
 
 /// Even where everything is approved.
 #[test]
 fn what_cannot_be_taken_back_is_not_done() {
-    let Some(folders) = Folders::new() else { return };
+    let Some(folders) = Folders::new() else {
+        return;
+    };
     let project = folders.project("plain");
     let outside = project.parent().unwrap().join("outside");
     std::fs::write(&outside, "keep").unwrap();
@@ -129,12 +208,30 @@ fn what_cannot_be_taken_back_is_not_done() {
         "mkfs.ext4 /dev/null",
         "shred ../outside",
     ];
-    let calls = lines.iter().map(|line| json!({"command": line, "timeout": 10})).collect();
-    let (output, endings) = endings(&World::new(), WAYS[1], &project, calls, &["--approve", "all"]);
+    let calls = lines
+        .iter()
+        .map(|line| json!({"command": line, "timeout": 10}))
+        .collect();
+    let (output, endings) = endings(
+        &World::new(),
+        WAYS[1],
+        &project,
+        calls,
+        &["--approve", "all"],
+    );
     assert_ne!(code(&output), 0);
-    let run: Vec<_> = lines.iter().zip(&endings).filter(|(_, ending)| *ending != "denied").collect();
+    let run: Vec<_> = lines
+        .iter()
+        .zip(&endings)
+        .filter(|(_, ending)| *ending != "denied")
+        .collect();
     assert!(run.is_empty() && endings.len() == lines.len(), "{run:?}");
-    for kept in [project.join("a.txt"), project.join(".git/HEAD"), project.join("src/main.rs"), outside] {
+    for kept in [
+        project.join("a.txt"),
+        project.join(".git/HEAD"),
+        project.join("src/main.rs"),
+        outside,
+    ] {
         assert!(kept.exists(), "{}", kept.display());
     }
 }
@@ -180,24 +277,48 @@ const ELSEWHERE: [&str; 5] = ["-p log", "man -P", "--hostname-bin", "/dev/tcp/",
 /// A fixture that is broken would make every attack look harmless: run by the real shell, they have their effect.
 #[test]
 fn attacks_are_attacks() {
-    let Some(folders) = Folders::new() else { return };
+    let Some(folders) = Folders::new() else {
+        return;
+    };
     // Each has its effect wherever the table was made; `SABIR_CASES=all` tries all of them.
-    let step = if std::env::var_os("SABIR_CASES").is_some_and(|value| value == "all") { 1 } else { 23 };
+    let step = if std::env::var_os("SABIR_CASES").is_some_and(|value| value == "all") {
+        1
+    } else {
+        23
+    };
     let (mut tried, mut left_out, mut without) = (0, 0, Vec::new());
-    for case in every(step, cases(2)).into_iter().filter(|case| !case.harmless) {
-        let words = || case.line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-        let missing =
-            PROGRAMS.iter().find(|name| (words().any(|word| word == **name) || case.shell == **name) && !has(name));
-        if missing.is_some() || ELSEWHERE.iter().any(|part| case.line.contains(part)) || case.line.contains("-P 'touch")
+    for case in every(step, cases(2))
+        .into_iter()
+        .filter(|case| !case.harmless)
+    {
+        let words = || {
+            case.line
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        };
+        let missing = PROGRAMS.iter().find(|name| {
+            (words().any(|word| word == **name) || case.shell == **name) && !has(name)
+        });
+        if missing.is_some()
+            || ELSEWHERE.iter().any(|part| case.line.contains(part))
+            || case.line.contains("-P 'touch")
         {
-            eprintln!("skipped: {:?} needs {}", case.line, missing.unwrap_or(&"a terminal or a server"));
+            eprintln!(
+                "skipped: {:?} needs {}",
+                case.line,
+                missing.unwrap_or(&"a terminal or a server")
+            );
             left_out += 1;
             continue;
         }
         tried += 1;
         let copy = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
         let from = folders.project(&case.folder);
-        let copied = Command::new("cp").arg("-a").arg(&from).arg(copy.path()).status().unwrap();
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(&from)
+            .arg(copy.path())
+            .status()
+            .unwrap();
         assert!(copied.success());
         let script = "command -v timeout >/dev/null && exec timeout 30 \"$0\" -c \"$1\"; exec \"$0\" -c \"$1\"";
         let ran = Command::new("sh")
@@ -209,11 +330,23 @@ fn attacks_are_attacks() {
         let mut found = Vec::new();
         search(copy.path(), &mut found);
         if found.is_empty() {
-            without.push(format!("{:?}: {}", case.line, String::from_utf8_lossy(&ran.stderr)));
+            without.push(format!(
+                "{:?}: {}",
+                case.line,
+                String::from_utf8_lossy(&ran.stderr)
+            ));
         }
     }
     if left_out > 0 {
-        crate::world::skipped(&format!("{left_out} attacks of {} need programs that are not here", left_out + tried));
+        crate::world::skipped(&format!(
+            "{left_out} attacks of {} need programs that are not here",
+            left_out + tried
+        ));
     }
-    assert!(without.len() * 20 <= tried, "{} of {tried} without effect:\n{}", without.len(), without.join("\n"));
+    assert!(
+        without.len() * 20 <= tried,
+        "{} of {tried} without effect:\n{}",
+        without.len(),
+        without.join("\n")
+    );
 }

@@ -24,7 +24,11 @@ pub(crate) struct Case {
 
 /// The cases of the first table, or of both.
 pub(crate) fn cases(tables: usize) -> Vec<Case> {
-    let lines = CASES.iter().take(tables).flat_map(|table| table.lines()).filter(|line| !line.starts_with('#'));
+    let lines = CASES
+        .iter()
+        .take(tables)
+        .flat_map(|table| table.lines())
+        .filter(|line| !line.starts_with('#'));
     let read = |line: &str| {
         let fields: Vec<&str> = line.splitn(4, '\t').collect();
         Case {
@@ -48,11 +52,23 @@ impl Folders {
             crate::world::skipped("there is no git to lay out the folders with");
             return None;
         }
-        let made =
-            Command::new("sh").args(["-c", SCRIPT, "sh"]).arg(base.path()).stdin(Stdio::null()).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let made = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .arg(base.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         let folders = Self(base);
-        assert_eq!(folders.given_away(), Vec::<PathBuf>::new(), "laying out runs what it lays out");
+        assert_eq!(
+            folders.given_away(),
+            Vec::<PathBuf>::new(),
+            "laying out runs what it lays out"
+        );
         Some(folders)
     }
 

@@ -10,7 +10,11 @@ const LIST: &str = include_str!("held.md");
 fn every_named_test_exists() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut seen = BTreeSet::new();
-    for row in LIST.lines().filter_map(|line| line.strip_prefix("| ")).skip(2) {
+    for row in LIST
+        .lines()
+        .filter_map(|line| line.strip_prefix("| "))
+        .skip(2)
+    {
         let (id, held) = row.trim_end_matches(" |").split_once(" | ").unwrap();
         assert!(seen.insert(id), "{id} stands twice");
         let Some(test) = held.strip_prefix('`') else {
@@ -18,8 +22,12 @@ fn every_named_test_exists() {
             continue;
         };
         let (file, name) = test.trim_end_matches('`').split_once("::").unwrap();
-        let text = fs::read_to_string(crates.join(file)).unwrap_or_else(|error| panic!("{id}: {file}: {error}"));
-        assert!(text.contains(&format!("fn {name}(")), "{id}: no test `{name}` in {file}");
+        let text = fs::read_to_string(crates.join(file))
+            .unwrap_or_else(|error| panic!("{id}: {file}: {error}"));
+        assert!(
+            text.contains(&format!("fn {name}(")),
+            "{id}: no test `{name}` in {file}"
+        );
     }
     assert!(seen.len() >= 100, "{}", seen.len());
 }

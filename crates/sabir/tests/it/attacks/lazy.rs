@@ -18,7 +18,11 @@ const OLDEST: [u32; 2] = [2, 37];
 fn version() -> Option<[u32; 2]> {
     let output = Command::new("git").arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
-    let mut numbers = text.split_whitespace().nth(2)?.split('.').map_while(|part| part.parse().ok());
+    let mut numbers = text
+        .split_whitespace()
+        .nth(2)?
+        .split('.')
+        .map_while(|part| part.parse().ok());
     Some([numbers.next()?, numbers.next()?])
 }
 
@@ -34,20 +38,38 @@ impl Lazy {
         }
         let lazy = Self(TempDir::new_in(sabir_testkit::find_temp_base()).unwrap());
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "sh"]).arg(lazy.0.path()).arg(lazy.mark()).stdin(Stdio::null());
+        shell
+            .args(["-c", SCRIPT, "sh"])
+            .arg(lazy.0.path())
+            .arg(lazy.mark())
+            .stdin(Stdio::null());
         let made = shell.output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         assert!(!lazy.mark().exists(), "laying out runs what it lays out");
         for name in ["sparse", "clone/docs"] {
             // In a copy: what git writes while it falls for it is not to change what is tested.
             let copy = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
-            let copied = Command::new("cp").arg("-r").arg(lazy.folder(name)).arg(copy.path()).status().unwrap();
+            let copied = Command::new("cp")
+                .arg("-r")
+                .arg(lazy.folder(name))
+                .arg(copy.path())
+                .status()
+                .unwrap();
             assert!(copied.success());
             let folder = copy.path().join(Path::new(name).file_name().unwrap());
             let mut git = Command::new("git");
-            git.args(["ls-files", "--stage"]).current_dir(folder).stdin(Stdio::null());
+            git.args(["ls-files", "--stage"])
+                .current_dir(folder)
+                .stdin(Stdio::null());
             git.output().unwrap();
-            assert!(lazy.mark().exists(), "{name}: git does not fall for it, so the test shows nothing");
+            assert!(
+                lazy.mark().exists(),
+                "{name}: git does not fall for it, so the test shows nothing"
+            );
             fs::remove_file(lazy.mark()).unwrap();
         }
         Some(lazy)
@@ -71,7 +93,14 @@ impl Lazy {
 /// A folder, and lines that lead git to the repository there.
 const PLACES: [(&str, &[&str]); 3] = [
     ("sparse", &["git status", "git diff", "cd a && git log"]),
-    ("clone", &["git -C docs status", "cd docs && git ls-files --stage", "cd docs/a && git status"]),
+    (
+        "clone",
+        &[
+            "git -C docs status",
+            "cd docs && git ls-files --stage",
+            "cd docs/a && git status",
+        ],
+    ),
     ("clone/docs", &["git status", "git ls-files --stage"]),
 ];
 
@@ -83,25 +112,61 @@ fn nothing_runs_where_it_is_explained_or_trusted() {
         let folder = lazy.folder(name);
         for line in lines {
             let explain = ["policy", "explain", "--output", "json", "--", line];
-            let output = world.sabir().args(explain).current_dir(&folder).output().unwrap();
+            let output = world
+                .sabir()
+                .args(explain)
+                .current_dir(&folder)
+                .output()
+                .unwrap();
             lazy.assert_nothing_ran(line);
             let value: Value = serde_json::from_str(&stdout(&output)).unwrap();
             assert_eq!(value["verdict"], "ask", "{name} {line}: {value}");
         }
-        for flags in [&["trust"][..], &["trust", "--yes"], &["trust", "--output", "json"]] {
-            let output = world.sabir().args(flags).current_dir(&folder).output().unwrap();
+        for flags in [
+            &["trust"][..],
+            &["trust", "--yes"],
+            &["trust", "--output", "json"],
+        ] {
+            let output = world
+                .sabir()
+                .args(flags)
+                .current_dir(&folder)
+                .output()
+                .unwrap();
             lazy.assert_nothing_ran(&format!("{flags:?} in {name}"));
             // The clone itself runs nothing.
             if name != "clone" {
                 assert_eq!(code(&output), 2, "{name}: {}", stderr(&output));
-                assert!(stderr(&output).contains("cannot be found out: "), "{}", stderr(&output));
+                assert!(
+                    stderr(&output).contains("cannot be found out: "),
+                    "{}",
+                    stderr(&output)
+                );
             }
         }
     }
-    let output = world.sabir().arg("trust").current_dir(lazy.folder("sparse")).output().unwrap();
-    assert!(stderr(&output).contains("the index is sparse"), "{}", stderr(&output));
-    let output = world.sabir().arg("trust").current_dir(lazy.folder("clone/docs")).output().unwrap();
-    assert!(stderr(&output).contains("is laid out like git's own files"), "{}", stderr(&output));
+    let output = world
+        .sabir()
+        .arg("trust")
+        .current_dir(lazy.folder("sparse"))
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("the index is sparse"),
+        "{}",
+        stderr(&output)
+    );
+    let output = world
+        .sabir()
+        .arg("trust")
+        .current_dir(lazy.folder("clone/docs"))
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("is laid out like git's own files"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -110,16 +175,31 @@ fn nothing_runs_in_a_task_of_any_mode() {
     for (name, lines) in PLACES {
         for mode in [&[][..], &["--mode", "plan"], &["--mode", "ask"]] {
             let world = World::new();
-            let calls = lines.iter().map(|line| ("execute_command", json!({"command": line}))).collect();
+            let calls = lines
+                .iter()
+                .map(|line| ("execute_command", json!({"command": line})))
+                .collect();
             let done = turn("", vec![("attempt_completion", json!({"result": "done"}))]);
             let provider = world.plays(WAYS[1], &[turn("", calls), done.clone(), done]);
             let folder = lazy.folder(name);
-            let flags = ["-C", folder.to_str().unwrap(), "--output", "events", "--no-checkpoints"];
+            let flags = [
+                "-C",
+                folder.to_str().unwrap(),
+                "--output",
+                "events",
+                "--no-checkpoints",
+            ];
             let output = world.run(&provider, WAYS[1], &[&flags, mode, &["go"]].concat());
             lazy.assert_nothing_ran(&format!("a task in {name} {mode:?}"));
-            let results: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
+            let results: Vec<_> = events(&output)
+                .into_iter()
+                .filter(|event| event["kind"] == "result")
+                .collect();
             assert!(results.len() >= lines.len(), "{}", stderr(&output));
-            let ran = results.iter().take(lines.len()).find(|result| result["ending"] == "done");
+            let ran = results
+                .iter()
+                .take(lines.len())
+                .find(|result| result["ending"] == "done");
             assert_eq!(ran, None, "{name} {mode:?}");
         }
     }
@@ -136,10 +216,23 @@ fn nothing_runs_that_a_command_planted() {
     let done = turn("", vec![("attempt_completion", json!({"result": "done"}))]);
     let provider = world.plays(WAYS[1], &[&turns[..], &[done.clone(), done]].concat());
     let approved = ["--approve", "command=mv docs/not-yet docs/HEAD"];
-    let flags = ["-C", folder.to_str().unwrap(), "--output", "events", "--no-checkpoints"];
-    let output = world.run(&provider, WAYS[1], &[&flags[..], &approved, &["go"]].concat());
+    let flags = [
+        "-C",
+        folder.to_str().unwrap(),
+        "--output",
+        "events",
+        "--no-checkpoints",
+    ];
+    let output = world.run(
+        &provider,
+        WAYS[1],
+        &[&flags[..], &approved, &["go"]].concat(),
+    );
     assert!(folder.join("docs/HEAD").exists(), "{}", stderr(&output));
     lazy.assert_nothing_ran("the judgement of a command");
-    let results: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
+    let results: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result")
+        .collect();
     assert_eq!(results[1]["ending"], "denied", "{results:?}");
 }

@@ -65,22 +65,44 @@ fn nothing_outside_is_read_or_written() {
     symlink("loop", inside("loop")).unwrap();
     let _socket = UnixListener::bind(inside("socket")).unwrap();
     let cases = refused();
-    let calls = cases.iter().map(|(_, tool, arguments)| (*tool, arguments.clone())).collect();
+    let calls = cases
+        .iter()
+        .map(|(_, tool, arguments)| (*tool, arguments.clone()))
+        .collect();
     let provider = world.plays(way, &[turn("", calls)]);
-    let output = world.run(&provider, way, &["--approve", "edits", "--output", "events", "go"]);
+    let output = world.run(
+        &provider,
+        way,
+        &["--approve", "edits", "--output", "events", "go"],
+    );
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     assert_ne!(code(&output), 0);
-    let results: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
+    let results: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result")
+        .collect();
     assert_eq!(results.len(), cases.len(), "{}", stderr(&output));
     for ((id, tool, arguments), result) in cases.iter().zip(&results) {
-        assert_ne!(result["ending"], "done", "{id} {tool} {arguments}: {result}");
+        assert_ne!(
+            result["ending"], "done",
+            "{id} {tool} {arguments}: {result}"
+        );
         let content = result["content"].as_str().unwrap();
-        assert!(!content.contains(SECRET) && !content.contains("root:x:"), "{id}: {content}");
+        assert!(
+            !content.contains(SECRET) && !content.contains("root:x:"),
+            "{id}: {content}"
+        );
         assert!(content.len() < 4000, "{id}: a long path is not told whole");
     }
-    let left: Vec<_> = fs::read_dir(outside.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(outside.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["secret"], "nothing is made outside");
-    assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), SECRET);
+    assert_eq!(
+        fs::read_to_string(outside.path().join("secret")).unwrap(),
+        SECRET
+    );
     assert!(!world.work.path().parent().unwrap().join("evil").exists());
 }
 
@@ -95,30 +117,60 @@ fn searches_and_hard_links_stay_inside() {
     symlink(".", inside("cycle")).unwrap();
     fs::write(inside("long.txt"), "a".repeat(1 << 20)).unwrap();
     fs::write(inside("evil.sh"), "#!/bin/sh\n: > PWNED\n").unwrap();
-    fs::File::create(inside("sparse")).unwrap().set_len(5 << 30).unwrap();
+    fs::File::create(inside("sparse"))
+        .unwrap()
+        .set_len(5 << 30)
+        .unwrap();
     let calls = vec![
         ("write_to_file", json!({"path": "hard", "content": "new"})),
         ("list_files", json!({"path": ".", "recursive": true})),
-        ("search_files", json!({"regex": "stands-outside", "file_pattern": "../../**/*"})),
-        ("search_files", json!({"regex": "stands-outside", "path": "."})),
-        ("search_files", json!({"regex": "(a+)+$", "path": "long.txt"})),
+        (
+            "search_files",
+            json!({"regex": "stands-outside", "file_pattern": "../../**/*"}),
+        ),
+        (
+            "search_files",
+            json!({"regex": "stands-outside", "path": "."}),
+        ),
+        (
+            "search_files",
+            json!({"regex": "(a+)+$", "path": "long.txt"}),
+        ),
         ("search_files", json!({"regex": "--pre=./evil.sh"})),
         ("read_file", json!({"path": "sparse"})),
     ];
     let count = calls.len();
-    let provider =
-        world.plays(way, &[turn("", calls), turn("", vec![("attempt_completion", json!({"result": "done"}))])]);
-    let output = world.run(&provider, way, &["--approve", "edits", "--output", "events", "go"]);
-    let results: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
+    let provider = world.plays(
+        way,
+        &[
+            turn("", calls),
+            turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+        ],
+    );
+    let output = world.run(
+        &provider,
+        way,
+        &["--approve", "edits", "--output", "events", "go"],
+    );
+    let results: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event["kind"] == "result")
+        .collect();
     assert!(results.len() >= count, "{}", stderr(&output));
     for result in results.iter().take(count) {
         let content = result["content"].as_str().unwrap();
-        assert!(!content.contains(SECRET) && content.len() < 100_000, "{result}");
+        assert!(
+            !content.contains(SECRET) && content.len() < 100_000,
+            "{result}"
+        );
     }
     assert_eq!(
         fs::read_to_string(outside.path().join("notes")).unwrap(),
         SECRET,
         "LNK-010: the other name keeps its file"
     );
-    assert!(!inside("PWNED").exists(), "PTH-038: an expression is no option");
+    assert!(
+        !inside("PWNED").exists(),
+        "PTH-038: an expression is no option"
+    );
 }

@@ -10,8 +10,17 @@ use super::preload;
 use crate::world::{Turn, WAYS, Way, World, code, events, skipped, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
-const RUN: [&str; 9] =
-    ["--model", "openai/scripted", "--sandbox", "off", "--no-checkpoints", "--approve", "all", "--output", "events"];
+const RUN: [&str; 9] = [
+    "--model",
+    "openai/scripted",
+    "--sandbox",
+    "off",
+    "--no-checkpoints",
+    "--approve",
+    "all",
+    "--output",
+    "events",
+];
 
 fn done() -> Turn {
     turn("", vec![("attempt_completion", json!({"result": "done"}))])
@@ -20,21 +29,42 @@ fn done() -> Turn {
 /// Writes `a.txt`, then completes, however often it is asked.
 fn writes(world: &World) -> ScriptedProvider {
     world.provider(ReplyScript::from_fn(|_, request| {
-        let written = request.body["messages"].to_string().contains("\"role\":\"tool\"");
-        let write = turn("I write.", vec![("write_to_file", json!({"path": "a.txt", "content": "new\n"}))]);
-        if written { NATIVE.reply(&done(), 2) } else { NATIVE.reply(&write, 1) }
+        let written = request.body["messages"]
+            .to_string()
+            .contains("\"role\":\"tool\"");
+        let write = turn(
+            "I write.",
+            vec![(
+                "write_to_file",
+                json!({"path": "a.txt", "content": "new\n"}),
+            )],
+        );
+        if written {
+            NATIVE.reply(&done(), 2)
+        } else {
+            NATIVE.reply(&write, 1)
+        }
     }))
 }
 
 /// The records in the journal of the only task, as far as there is one.
 fn journal(world: &World) -> Vec<Value> {
-    let output = world.sabir().args(["log", "--output", "events", &world.only_task()]).output().unwrap();
+    let output = world
+        .sabir()
+        .args(["log", "--output", "events", &world.only_task()])
+        .output()
+        .unwrap();
     let lines = stdout(&output);
-    let values = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let values = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
     values
         .map(|mut record| {
             // Only the journal knows these.
-            record.as_object_mut().unwrap().retain(|name, _| name != "at" && name != "seal");
+            record
+                .as_object_mut()
+                .unwrap()
+                .retain(|name, _| name != "at" && name != "seal");
             record
         })
         .collect()
@@ -42,31 +72,50 @@ fn journal(world: &World) -> Vec<Value> {
 
 /// Whether an event is also a record.
 fn is_record(event: &Value) -> bool {
-    let kinds = ["started", "said", "answered", "failed", "judged", "running", "result", "context"];
+    let kinds = [
+        "started", "said", "answered", "failed", "judged", "running", "result", "context",
+    ];
     kinds.contains(&event["kind"].as_str().unwrap())
 }
 
 /// What stands on standard output when a task could not be kept: the end, and before it nothing that is not in the journal.
 fn check_lost(world: &World, output: &Output, what: &str) {
     assert_eq!(code(output), 1, "{what}: {}", stderr(output));
-    assert!(!stderr(output).contains("panicked"), "{what}: {}", stderr(output));
+    assert!(
+        !stderr(output).contains("panicked"),
+        "{what}: {}",
+        stderr(output)
+    );
     let all = events(output);
     let Some((last, before)) = all.split_last() else {
         // Nothing was begun.
-        assert!(stderr(output).contains("could not "), "{what}: {}", stderr(output));
+        assert!(
+            stderr(output).contains("could not "),
+            "{what}: {}",
+            stderr(output)
+        );
         return;
     };
-    assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!("store_failed")), "{what}: {last}");
+    assert_eq!(
+        (&last["kind"], &last["outcome"]),
+        (&json!("ended"), &json!("store_failed")),
+        "{what}: {last}"
+    );
     let kept = journal(world);
     let mut kept = kept.iter();
     for record in before.iter().filter(|event| is_record(event)) {
-        assert!(kept.any(|one| one == record), "{what}: acknowledged and lost: {record}");
+        assert!(
+            kept.any(|one| one == record),
+            "{what}: acknowledged and lost: {record}"
+        );
     }
 }
 
 #[test]
 fn the_journal_may_fail_at_any_call() {
-    let Some(library) = preload::library() else { return };
+    let Some(library) = preload::library() else {
+        return;
+    };
     let (mut failed, mut gone_on) = (0, 0);
     for (call, error) in [("pwrite64", "28"), ("fdatasync", "5"), ("fsync", "5")] {
         for nth in 1.. {
@@ -74,14 +123,25 @@ fn the_journal_may_fail_at_any_call() {
             let (provider, told) = (writes(&world), world.home.path().join("told"));
             let wish = format!("{call}:{error}:{nth}");
             let mut command = world.sabir_with(&provider);
-            let wishes = [("FAULTS_FAIL", wish.as_str()), ("FAULTS_TOLD", told.to_str().unwrap())];
-            let output = preload::with(&mut command, library, &wishes).arg("run").args(RUN).arg("x").output().unwrap();
+            let wishes = [
+                ("FAULTS_FAIL", wish.as_str()),
+                ("FAULTS_TOLD", told.to_str().unwrap()),
+            ];
+            let output = preload::with(&mut command, library, &wishes)
+                .arg("run")
+                .args(RUN)
+                .arg("x")
+                .output()
+                .unwrap();
             if !told.exists() {
                 assert_eq!(code(&output), 0, "{wish}: {}", stderr(&output));
                 break;
             }
             failed += 1;
-            assert!(["", "new\n"].contains(&world.read("a.txt").as_str()), "{wish}: half a file");
+            assert!(
+                ["", "new\n"].contains(&world.read("a.txt").as_str()),
+                "{wish}: half a file"
+            );
             if call == "fsync" && code(&output) == 0 {
                 // It was that of the file `a.txt`, and the model was told.
                 continue;
@@ -91,7 +151,11 @@ fn the_journal_may_fail_at_any_call() {
             let tasks = world.home.path().join(".local/share/sabir/tasks");
             let begun = std::fs::read_dir(tasks).is_ok_and(|mut names| names.next().is_some());
             let mut command = world.sabir_with(&provider);
-            if begun && events(&output).iter().any(|event| event["kind"] == "started") {
+            if begun
+                && events(&output)
+                    .iter()
+                    .any(|event| event["kind"] == "started")
+            {
                 gone_on += 1;
                 command.args([
                     "resume",
@@ -112,57 +176,107 @@ fn the_journal_may_fail_at_any_call() {
             let over = code(&again) == 2 && stderr(&again).contains("the task is completed");
             assert!(code(&again) == 0 || over, "{wish}: {}", stderr(&again));
             // What may have run is not run again, and the model is told.
-            let asked = provider.received_requests().last().unwrap().body.to_string();
+            let asked = provider
+                .received_requests()
+                .last()
+                .unwrap()
+                .body
+                .to_string();
             assert!(
-                world.read("a.txt") == "new\n" || asked.contains("Sabir was stopped while this ran"),
+                world.read("a.txt") == "new\n"
+                    || asked.contains("Sabir was stopped while this ran"),
                 "{wish}: {asked}"
             );
         }
     }
-    assert!(failed >= 15 && gone_on >= 8, "{failed} faults, {gone_on} tasks gone on with");
+    assert!(
+        failed >= 15 && gone_on >= 8,
+        "{failed} faults, {gone_on} tasks gone on with"
+    );
 }
 
 /// A system may take a part of what is written, or nothing yet.
 #[test]
 fn a_disk_that_takes_a_few_bytes_at_a_time_gets_all() {
-    let Some(library) = preload::library() else { return };
+    let Some(library) = preload::library() else {
+        return;
+    };
     let world = World::new();
     world.write("b.txt", "one\ntwo\n");
     let content = "a line of some length\n".repeat(200);
     let diff = "------- SEARCH\ntwo\n=======\n2\n+++++++ REPLACE";
     let turns = [
         turn("", vec![("read_file", json!({"path": "b.txt"}))]),
-        turn("", vec![("replace_in_file", json!({"path": "b.txt", "diff": diff}))]),
-        turn("", vec![("write_to_file", json!({"path": "a.txt", "content": content}))]),
-        turn("", vec![("execute_command", json!({"command": "seq 3000"}))]),
+        turn(
+            "",
+            vec![("replace_in_file", json!({"path": "b.txt", "diff": diff}))],
+        ),
+        turn(
+            "",
+            vec![(
+                "write_to_file",
+                json!({"path": "a.txt", "content": content}),
+            )],
+        ),
+        turn(
+            "",
+            vec![("execute_command", json!({"command": "seq 3000"}))],
+        ),
         done(),
     ];
     let provider = world.plays(NATIVE, &turns);
     let mut command = world.sabir_with(&provider);
-    preload::with(&mut command, library, &[("FAULTS_SHORT", "9")]).arg("run").args(RUN).arg("x");
+    preload::with(&mut command, library, &[("FAULTS_SHORT", "9")])
+        .arg("run")
+        .args(RUN)
+        .arg("x");
     // Checkpoints are written as well.
     let output = command.output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert_eq!((world.read("a.txt"), world.read("b.txt").as_str()), (content, "one\n2\n"));
+    assert_eq!(
+        (world.read("a.txt"), world.read("b.txt").as_str()),
+        (content, "one\n2\n")
+    );
     let records: Vec<Value> = events(&output).into_iter().filter(is_record).collect();
     let kept = journal(&world);
     assert_eq!(kept[..kept.len() - 1], records, "{}", stderr(&output));
-    assert!(kept.iter().any(|record| record["content"].as_str().is_some_and(|text| text.contains("\n2999\n3000"))));
+    assert!(kept.iter().any(|record| {
+        record["content"]
+            .as_str()
+            .is_some_and(|text| text.contains("\n2999\n3000"))
+    }));
 }
 
 #[test]
 fn a_slow_disk_delays_and_nothing_else() {
-    let Some(library) = preload::library() else { return };
+    let Some(library) = preload::library() else {
+        return;
+    };
     let world = World::new();
     let provider = writes(&world);
     let mut command = world.sabir_with(&provider);
     let slow = world.home.path().join("slow");
     std::fs::write(&slow, "200").unwrap();
-    preload::with(&mut command, library, &[("FAULTS_SLOW", slow.to_str().unwrap())]).arg("run").args(RUN).arg("x");
+    preload::with(
+        &mut command,
+        library,
+        &[("FAULTS_SLOW", slow.to_str().unwrap())],
+    )
+    .arg("run")
+    .args(RUN)
+    .arg("x");
     let begun = Instant::now();
     let output = command.output().unwrap();
-    assert_eq!((code(&output), world.read("a.txt").as_str()), (0, "new\n"), "{}", stderr(&output));
-    assert!(begun.elapsed() > Duration::from_secs(2), "the disk was not slow");
+    assert_eq!(
+        (code(&output), world.read("a.txt").as_str()),
+        (0, "new\n"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        begun.elapsed() > Duration::from_secs(2),
+        "the disk was not slow"
+    );
     let records: Vec<Value> = events(&output).into_iter().filter(is_record).collect();
     let kept = journal(&world);
     assert_eq!(kept[..kept.len() - 1], records);
@@ -177,9 +291,19 @@ fn mounted(world: &World, provider: &ScriptedProvider, mount: &str) -> Option<Ou
     for how in [&["--user", "--map-root-user", "--mount"][..], &["--mount"]] {
         let plain = world.sabir_with(provider);
         let mut command = Command::new("unshare");
-        command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.current_dir(world.work.path()).args(how).args(["sh", "-c", &script, "sh"]).arg(&state);
-        let Ok(output) = command.arg(binary).arg("run").args(RUN).arg("x").output() else { break };
+        command.env_clear().envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        command
+            .current_dir(world.work.path())
+            .args(how)
+            .args(["sh", "-c", &script, "sh"])
+            .arg(&state);
+        let Ok(output) = command.arg(binary).arg("run").args(RUN).arg("x").output() else {
+            break;
+        };
         let refused = stderr(&output).contains("unshare:") || code(&output) == 77;
         if !refused {
             return Some(output);
@@ -194,14 +318,26 @@ fn mounted(world: &World, provider: &ScriptedProvider, mount: &str) -> Option<Ou
 fn where_nothing_can_be_kept_nothing_is_begun() {
     for (mount, words) in [
         ("mount -t tmpfs -o ro none \"$1\"", "Read-only file system"),
-        ("mount -t tmpfs -o nr_inodes=2 none \"$1\"", "No space left on device"),
+        (
+            "mount -t tmpfs -o nr_inodes=2 none \"$1\"",
+            "No space left on device",
+        ),
     ] {
         let world = World::new();
         let provider = writes(&world);
-        let Some(output) = mounted(&world, &provider, mount) else { return };
+        let Some(output) = mounted(&world, &provider, mount) else {
+            return;
+        };
         assert_eq!(code(&output), 1, "{mount}: {}", stderr(&output));
-        assert!(stderr(&output).contains(words) && stderr(&output).contains("tasks"), "{mount}: {}", stderr(&output));
-        assert!(provider.received_requests().is_empty() && events(&output).is_empty(), "{mount}");
+        assert!(
+            stderr(&output).contains(words) && stderr(&output).contains("tasks"),
+            "{mount}: {}",
+            stderr(&output)
+        );
+        assert!(
+            provider.received_requests().is_empty() && events(&output).is_empty(),
+            "{mount}"
+        );
     }
 }
 
@@ -210,29 +346,68 @@ fn where_nothing_can_be_kept_nothing_is_begun() {
 fn a_disk_that_is_full_in_the_middle_ends_the_task() {
     let world = World::new();
     let fill = "head -c 100000 /dev/zero > \"$HOME/.local/share/sabir/tasks/filler\"; true";
-    let long = turn("I say much. ", vec![("write_to_file", json!({"path": "a.txt", "content": "x".repeat(60_000)}))]);
-    let provider = world.plays(NATIVE, &[turn("", vec![("execute_command", json!({"command": fill}))]), long, done()]);
-    let Some(output) = mounted(&world, &provider, "mount -t tmpfs -o size=64k none \"$1\"; mkdir \"$1/tasks\"") else {
+    let long = turn(
+        "I say much. ",
+        vec![(
+            "write_to_file",
+            json!({"path": "a.txt", "content": "x".repeat(60_000)}),
+        )],
+    );
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn("", vec![("execute_command", json!({"command": fill}))]),
+            long,
+            done(),
+        ],
+    );
+    let Some(output) = mounted(
+        &world,
+        &provider,
+        "mount -t tmpfs -o size=64k none \"$1\"; mkdir \"$1/tasks\"",
+    ) else {
         return;
     };
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     let all = events(&output);
     let last = all.last().unwrap();
-    assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!("store_failed")), "{last}");
-    assert!(last["message"].as_str().unwrap().contains("No space left on device"), "{last}");
-    assert!(!world.work.path().join("a.txt").exists(), "what could not be kept was not done");
+    assert_eq!(
+        (&last["kind"], &last["outcome"]),
+        (&json!("ended"), &json!("store_failed")),
+        "{last}"
+    );
+    assert!(
+        last["message"]
+            .as_str()
+            .unwrap()
+            .contains("No space left on device"),
+        "{last}"
+    );
+    assert!(
+        !world.work.path().join("a.txt").exists(),
+        "what could not be kept was not done"
+    );
 }
 
 #[test]
 fn a_state_folder_that_is_removed_ends_the_task_and_is_made_again() {
     let world = World::new();
     let wait = "touch ready; until test -e go; do sleep 0.05; done";
-    let provider = world.plays(NATIVE, &[turn("", vec![("execute_command", json!({"command": wait}))]), done()]);
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn("", vec![("execute_command", json!({"command": wait}))]),
+            done(),
+        ],
+    );
     let mut command = world.sabir_with(&provider);
     let child = command.arg("run").args(RUN).arg("x").spawn().unwrap();
     let begun = Instant::now();
     while !world.work.path().join("ready").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the command does not run");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the command does not run"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     std::fs::remove_dir_all(world.home.path().join(".local/share/sabir")).unwrap();
@@ -242,9 +417,18 @@ fn a_state_folder_that_is_removed_ends_the_task_and_is_made_again() {
     let all = events(&output);
     let last = all.last().unwrap();
     assert_eq!(last["outcome"], "store_failed", "{last}");
-    assert!(last["message"].as_str().unwrap().contains("it was removed"), "{last}");
+    assert!(
+        last["message"].as_str().unwrap().contains("it was removed"),
+        "{last}"
+    );
     let provider = world.plays(NATIVE, &[done()]);
-    let again = world.sabir_with(&provider).arg("run").args(RUN).arg("x").output().unwrap();
+    let again = world
+        .sabir_with(&provider)
+        .arg("run")
+        .args(RUN)
+        .arg("x")
+        .output()
+        .unwrap();
     assert_eq!(code(&again), 0, "{}", stderr(&again));
     assert_eq!(journal(&world).last().unwrap()["outcome"], "completed");
 }

@@ -10,13 +10,21 @@ const SOURCE: &str = include_str!("preload.c");
 pub(super) fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}", std::process::id()));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (source, library) = (folder.join("preload.c"), folder.join("preload.so"));
         std::fs::write(&source, SOURCE).unwrap();
         let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-o"]).args([&library, &source]).arg("-ldl").stdin(Stdio::null());
-        let compiled = cfg!(target_env = "gnu") && compiler.output().is_ok_and(|output| output.status.success());
+        compiler
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .arg("-ldl")
+            .stdin(Stdio::null());
+        let compiled = cfg!(target_env = "gnu")
+            && compiler
+                .output()
+                .is_ok_and(|output| output.status.success());
         compiled.then_some(library)
     });
     if library.is_none() {
@@ -26,6 +34,12 @@ pub(super) fn library() -> Option<&'static Path> {
 }
 
 /// The command with the library in front of it, which is to do that.
-pub(super) fn with<'a>(command: &'a mut Command, library: &Path, wishes: &[(&str, &str)]) -> &'a mut Command {
-    command.env("LD_PRELOAD", library).envs(wishes.iter().copied())
+pub(super) fn with<'a>(
+    command: &'a mut Command,
+    library: &Path,
+    wishes: &[(&str, &str)],
+) -> &'a mut Command {
+    command
+        .env("LD_PRELOAD", library)
+        .envs(wishes.iter().copied())
 }

@@ -9,8 +9,17 @@ use super::preload;
 use crate::world::{Turn, WAYS, Way, World, code, events, skipped, stderr, turn};
 
 const NATIVE: Way = WAYS[1];
-const RUN: [&str; 9] =
-    ["--model", "openai/scripted", "--sandbox", "off", "--no-checkpoints", "--approve", "all", "--output", "events"];
+const RUN: [&str; 9] = [
+    "--model",
+    "openai/scripted",
+    "--sandbox",
+    "off",
+    "--no-checkpoints",
+    "--approve",
+    "all",
+    "--output",
+    "events",
+];
 
 fn run(command: &str) -> Turn {
     turn("", vec![("execute_command", json!({"command": command}))])
@@ -21,13 +30,20 @@ fn done() -> Turn {
 }
 
 fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
-    events(output).into_iter().filter(|event| event["kind"] == kind).collect()
+    events(output)
+        .into_iter()
+        .filter(|event| event["kind"] == kind)
+        .collect()
 }
 
 /// A task that ran into it: it says so and does not break down, and every call has one result.
 fn check_survived(output: &Output, what: &str) {
     let said = stderr(output);
-    assert!(output.status.code().is_some_and(|code| code <= 7), "{what}: {:?}: {said}", output.status);
+    assert!(
+        output.status.code().is_some_and(|code| code <= 7),
+        "{what}: {:?}: {said}",
+        output.status
+    );
     assert!(!said.contains("panicked"), "{what}: {said}");
     let Some(last) = events(output).pop() else {
         assert!(said.contains("sabir: "), "{what}: {said}");
@@ -35,28 +51,58 @@ fn check_survived(output: &Output, what: &str) {
     };
     assert_eq!(last["kind"], "ended", "{what}: {last}");
     let answers = of_kind(output, "answered");
-    let calls: usize = answers.iter().map(|answer| answer["checks"].as_array().unwrap().len()).sum();
-    assert_eq!(of_kind(output, "result").len(), calls, "{what}: each call has one result");
+    let calls: usize = answers
+        .iter()
+        .map(|answer| answer["checks"].as_array().unwrap().len())
+        .sum();
+    assert_eq!(
+        of_kind(output, "result").len(),
+        calls,
+        "{what}: each call has one result"
+    );
 }
 
 /// EAGAIN and ENOMEM for processes and threads, EMFILE for pipes: each at its n-th time, for every n.
 #[test]
 fn nothing_can_be_started_at_any_time() {
-    let Some(library) = preload::library() else { return };
+    let Some(library) = preload::library() else {
+        return;
+    };
     let mut failed = 0;
-    for (call, error) in
-        [("fork", 11), ("fork", 12), ("posix_spawnp", 11), ("posix_spawnp", 12), ("pthread_create", 11), ("pipe2", 24)]
-    {
+    for (call, error) in [
+        ("fork", 11),
+        ("fork", 12),
+        ("posix_spawnp", 11),
+        ("posix_spawnp", 12),
+        ("pthread_create", 11),
+        ("pipe2", 24),
+    ] {
         for nth in 1.. {
             let world = World::new();
             let provider = world.plays(
                 NATIVE,
-                &[turn("", vec![("list_files", json!({"path": "."}))]), run("echo one"), run("echo two"), done()],
+                &[
+                    turn("", vec![("list_files", json!({"path": "."}))]),
+                    run("echo one"),
+                    run("echo two"),
+                    done(),
+                ],
             );
-            let (wish, told) = (format!("{call}:{error}:{nth}"), world.home.path().join("told"));
+            let (wish, told) = (
+                format!("{call}:{error}:{nth}"),
+                world.home.path().join("told"),
+            );
             let mut command = world.sabir_with(&provider);
-            let wishes = [("FAULTS_FAIL", wish.as_str()), ("FAULTS_TOLD", told.to_str().unwrap())];
-            let output = preload::with(&mut command, library, &wishes).arg("run").args(RUN).arg("x").output().unwrap();
+            let wishes = [
+                ("FAULTS_FAIL", wish.as_str()),
+                ("FAULTS_TOLD", told.to_str().unwrap()),
+            ];
+            let output = preload::with(&mut command, library, &wishes)
+                .arg("run")
+                .args(RUN)
+                .arg("x")
+                .output()
+                .unwrap();
             if !told.exists() {
                 assert_eq!(code(&output), 0, "{wish}: {}", stderr(&output));
                 break;
@@ -77,20 +123,37 @@ fn few_files_may_be_open() {
         let provider = world.plays(NATIVE, &[run("echo one"), run("echo two"), done()]);
         let plain = world.sabir_with(&provider);
         let mut command = Command::new("sh");
-        command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let line = format!("ulimit -n {most}; exec {} run \"$@\"", env!("CARGO_BIN_EXE_sabir"));
-        let output =
-            command.current_dir(world.work.path()).args(["-c", &line, "sh"]).args(RUN).arg("x").output().unwrap();
+        command.env_clear().envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        let line = format!(
+            "ulimit -n {most}; exec {} run \"$@\"",
+            env!("CARGO_BIN_EXE_sabir")
+        );
+        let output = command
+            .current_dir(world.work.path())
+            .args(["-c", &line, "sh"])
+            .args(RUN)
+            .arg("x")
+            .output()
+            .unwrap();
         // The loader itself cannot open its libraries.
         if code(&output) == 127 {
             continue;
         }
         check_survived(&output, &format!("{most} files"));
-        let refused = of_kind(&output, "result").iter().any(|result| result["ending"] == "failed");
+        let refused = of_kind(&output, "result")
+            .iter()
+            .any(|result| result["ending"] == "failed");
         failed += usize::from(refused || code(&output) != 0);
         completed += usize::from(code(&output) == 0 && !refused);
     }
-    assert!(failed > 0 && completed > 0, "{failed} failed, {completed} completed");
+    assert!(
+        failed > 0 && completed > 0,
+        "{failed} failed, {completed} completed"
+    );
 }
 
 #[test]
@@ -113,20 +176,44 @@ fn run_commands(most: usize) {
                  echo open $(ls /proc/$agent/fd 2>/dev/null | wc -l) dead $(ps -o stat= --ppid $agent | grep -c Z)";
     let provider = world.provider(ReplyScript::from_fn(move |asked, _| match asked {
         // Each is another: calls that say the same with the same result end a task.
-        asked if asked < most => NATIVE.reply(&run(&format!("{count}; echo number {asked}")), asked + 1),
+        asked if asked < most => {
+            NATIVE.reply(&run(&format!("{count}; echo number {asked}")), asked + 1)
+        }
         _ => NATIVE.reply(&done(), asked + 1),
     }));
-    let output = world.sabir_with(&provider).arg("run").args(RUN).arg("x").output().unwrap();
+    let output = world
+        .sabir_with(&provider)
+        .arg("run")
+        .args(RUN)
+        .arg("x")
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let words: Vec<String> = of_kind(&output, "result")
         .iter()
-        .filter_map(|result| Some(result["content"].as_str()?.lines().find(|line| line.contains("open "))?.to_owned()))
+        .filter_map(|result| {
+            Some(
+                result["content"]
+                    .as_str()?
+                    .lines()
+                    .find(|line| line.contains("open "))?
+                    .to_owned(),
+            )
+        })
         .collect();
     if words.iter().any(|line| line.contains("open 0 ")) {
         return skipped("no `ps`, or others may not look at what is open");
     }
-    println!("{} commands: {:?} … {:?}", words.len(), words.first(), words.last());
-    assert!(words.iter().all(|line| line.contains("dead 0")), "{words:?}");
+    println!(
+        "{} commands: {:?} … {:?}",
+        words.len(),
+        words.first(),
+        words.last()
+    );
+    assert!(
+        words.iter().all(|line| line.contains("dead 0")),
+        "{words:?}"
+    );
     assert_eq!(words.get(1), words.last(), "files stay open");
 }
 
@@ -136,12 +223,35 @@ fn a_folder_that_is_gone_is_told_and_the_task_goes_on() {
     let folder = world.work.path().join("inner");
     std::fs::create_dir(&folder).unwrap();
     let read = turn("", vec![("read_file", json!({"path": "a.txt"}))]);
-    let provider = world.plays(NATIVE, &[run("rmdir \"$PWD\"; echo gone"), run("echo here"), read, done()]);
+    let provider = world.plays(
+        NATIVE,
+        &[
+            run("rmdir \"$PWD\"; echo gone"),
+            run("echo here"),
+            read,
+            done(),
+        ],
+    );
     let mut command = world.sabir_with(&provider);
-    let output = command.current_dir(&folder).arg("run").args(RUN).arg("x").output().unwrap();
+    let output = command
+        .current_dir(&folder)
+        .arg("run")
+        .args(RUN)
+        .arg("x")
+        .output()
+        .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let results = of_kind(&output, "result");
-    let endings: Vec<&str> = results.iter().map(|result| result["ending"].as_str().unwrap()).collect();
+    let endings: Vec<&str> = results
+        .iter()
+        .map(|result| result["ending"].as_str().unwrap())
+        .collect();
     assert_eq!(endings, ["done", "failed", "failed", "done"], "{results:?}");
-    assert!(results[1]["content"].as_str().unwrap().contains("folder is gone"), "{results:?}");
+    assert!(
+        results[1]["content"]
+            .as_str()
+            .unwrap()
+            .contains("folder is gone"),
+        "{results:?}"
+    );
 }

@@ -28,7 +28,13 @@ fn run(command: &str) -> Turn {
 }
 
 fn send(signal: &str, child: &Child) {
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[track_caller]
@@ -43,12 +49,24 @@ fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
 /// The end, within a time that only a hang takes.
 #[track_caller]
 fn end_of(child: &mut Child) -> Option<i32> {
-    wait_for("the end of the process", || child.try_wait().unwrap().is_some());
+    wait_for("the end of the process", || {
+        child.try_wait().unwrap().is_some()
+    });
     child.wait().unwrap().code()
 }
 
 fn task<'a>(command: &'a mut Command, more: &[&str]) -> &'a mut Command {
-    command.args(["run", "--model", NATIVE.model(), "--approve", "all", "--sandbox", "off", "--output", "events"]);
+    command.args([
+        "run",
+        "--model",
+        NATIVE.model(),
+        "--approve",
+        "all",
+        "--sandbox",
+        "off",
+        "--output",
+        "events",
+    ]);
     command.args(more).arg("go")
 }
 
@@ -62,7 +80,11 @@ fn begin(mut command: Command, waits: bool) -> (Child, JoinHandle<Vec<String>>) 
     }
     let reader = std::thread::spawn(move || {
         let rest = output.lines().map_while(Result::ok);
-        (!first.is_empty()).then_some(first).into_iter().chain(rest).collect()
+        (!first.is_empty())
+            .then_some(first)
+            .into_iter()
+            .chain(rest)
+            .collect()
     });
     (child, reader)
 }
@@ -76,7 +98,9 @@ fn interrupted_at_some_moments() {
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
 fn interrupted_at_any_moment() {
-    interrupt_and_resume(std::env::var("SABIR_SIGNALS").map_or(100, |count| count.parse().unwrap()));
+    interrupt_and_resume(
+        std::env::var("SABIR_SIGNALS").map_or(100, |count| count.parse().unwrap()),
+    );
 }
 
 /// Sends so many signals. Each ends the task that it meets: code 130, an `ended` record, nothing left running, and it goes on where it was.
@@ -91,9 +115,25 @@ fn interrupt_and_resume(most: usize) {
         while !over {
             let mut command = world.sabir_with(&provider);
             if begun {
-                command.args(["resume", "--approve", "all", "--output", "events", &world.only_task()]);
+                command.args([
+                    "resume",
+                    "--approve",
+                    "all",
+                    "--output",
+                    "events",
+                    &world.only_task(),
+                ]);
             } else {
-                command.args(["run", "--model", way.model(), "--approve", "all", "--output", "events", "work"]);
+                command.args([
+                    "run",
+                    "--model",
+                    way.model(),
+                    "--approve",
+                    "all",
+                    "--output",
+                    "events",
+                    "work",
+                ]);
             }
             // Most of them while it works, some while it begins.
             let (mut child, reader) = begin(command, sent % 8 != 0);
@@ -105,8 +145,12 @@ fn interrupt_and_resume(most: usize) {
                 }
             }
             let code = child.wait().unwrap().code();
-            let lines: Vec<Value> =
-                reader.join().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let lines: Vec<Value> = reader
+                .join()
+                .unwrap()
+                .iter()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
             let Some(last) = lines.last() else {
                 // Before anybody listened for it: the signal's own effect.
                 assert!(code.is_none(), "{code:?}");
@@ -121,7 +165,11 @@ fn interrupt_and_resume(most: usize) {
                 Some(0) => over = true,
                 Some(130) => {
                     met += 1;
-                    assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!("cancelled")), "{last}");
+                    assert_eq!(
+                        (&last["kind"], &last["outcome"]),
+                        (&json!("ended"), &json!("cancelled")),
+                        "{last}"
+                    );
                 }
                 // The signal came before it was listened for.
                 None => before += 1,
@@ -132,7 +180,9 @@ fn interrupt_and_resume(most: usize) {
         kills::check(&world, &acknowledged, &mut figures);
     }
     let left = left_behind(mark);
-    println!("{sent} signals: {met} ended with 130, {before} came before anybody listened; {figures:?}");
+    println!(
+        "{sent} signals: {met} ended with 130, {before} came before anybody listened; {figures:?}"
+    );
     // Most meet a task that listens, where the machine is not busy.
     assert!(met > 0, "{met} of {sent}");
     assert_eq!((figures.doubled, left), (0, Vec::new()));
@@ -141,14 +191,19 @@ fn interrupt_and_resume(most: usize) {
 /// The first one is being followed, and something does not end: the second one waits for nothing.
 #[test]
 fn a_second_interrupt_waits_for_nothing() {
-    let Some(library) = preload::library() else { return };
+    let Some(library) = preload::library() else {
+        return;
+    };
     let world = World::new();
     let slow = world.home.path().join("slow");
-    let provider = world
-        .provider(ReplyScript::from_fn(|_, _| ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)
+    }));
     let mut command = world.sabir_with(&provider);
     let wishes = [("FAULTS_SLOW", slow.to_str().unwrap())];
-    let mut child = preload::with(task(&mut command, &["--no-checkpoints"]), library, &wishes).spawn().unwrap();
+    let mut child = preload::with(task(&mut command, &["--no-checkpoints"]), library, &wishes)
+        .spawn()
+        .unwrap();
     wait_for("the request", || !provider.received_requests().is_empty());
     // From now on the disk is so slow that the end of the task takes two hours to be kept.
     std::fs::write(&slow, "3600000").unwrap();
@@ -161,31 +216,50 @@ fn a_second_interrupt_waits_for_nothing() {
     println!("{:?} from the second interrupt to the end", begun.elapsed());
     let provider = world.plays(NATIVE, &[done()]);
     let id = world.only_task();
-    let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", &id]).output().unwrap();
+    let resumed = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "text", &id])
+        .output()
+        .unwrap();
     assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
 }
 
 /// Stopped in the middle of an answer for longer than every deadline: one answer may be lost, no more.
 #[test]
 fn a_stopped_process_goes_on_without_a_storm() {
-    let Some(library) = preload::library() else { return };
+    let Some(library) = preload::library() else {
+        return;
+    };
     for hours in [false, true] {
         let world = World::new();
         let provider = world.provider(ReplyScript::from_fn(|asked, request| {
-            if request.body["messages"].to_string().contains("\"role\":\"tool\"") {
+            if request.body["messages"]
+                .to_string()
+                .contains("\"role\":\"tool\"")
+            {
                 return NATIVE.reply(&done(), asked + 1);
             }
-            let slow = ProviderReply::text("Slowly. ".repeat(40)).in_deltas(8).in_chunks(ChunkSplit::Size(60));
+            let slow = ProviderReply::text("Slowly. ".repeat(40))
+                .in_deltas(8)
+                .in_chunks(ChunkSplit::Size(60));
             ProviderReply {
                 pause: 20,
-                ..slow.with_call("c", "execute_command", json!({"command": "echo x >> log.txt"}))
+                ..slow.with_call(
+                    "c",
+                    "execute_command",
+                    json!({"command": "echo x >> log.txt"}),
+                )
             }
         }));
         let steady = world.home.path().join("steady");
         let mut command = world.sabir_with(&provider);
         let wishes = [("FAULTS_STEADY", steady.to_str().unwrap())];
-        let mut child = preload::with(task(&mut command, &[]), library, &wishes).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut child = preload::with(task(&mut command, &[]), library, &wishes)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
         let mut seen = vec![lines.find(|line| line.contains("\"delta\"")).unwrap()];
         send("-STOP", &child);
         std::thread::sleep(Duration::from_millis(700));
@@ -196,9 +270,19 @@ fn a_stopped_process_goes_on_without_a_storm() {
         seen.extend(lines);
         assert_eq!(end_of(&mut child), Some(0), "{seen:?}");
         assert_eq!(world.read("log.txt"), "x\n", "it runs once");
-        let failed = seen.iter().filter(|line| line.contains("\"kind\":\"failed\"")).count();
-        assert!(failed <= usize::from(hours), "{failed} answers lost: {seen:?}");
-        assert!(provider.received_requests().len() <= 3, "{} requests", provider.received_requests().len());
+        let failed = seen
+            .iter()
+            .filter(|line| line.contains("\"kind\":\"failed\""))
+            .count();
+        assert!(
+            failed <= usize::from(hours),
+            "{failed} answers lost: {seen:?}"
+        );
+        assert!(
+            provider.received_requests().len() <= 3,
+            "{} requests",
+            provider.received_requests().len()
+        );
     }
 }
 
@@ -208,24 +292,60 @@ fn whoever_stops_reading_stops_nothing() {
     let world = World::new();
     let provider = world.plays(
         NATIVE,
-        &[turn("I say much. ", vec![("execute_command", json!({"command": "seq 20000; touch made"}))]), done()],
+        &[
+            turn(
+                "I say much. ",
+                vec![(
+                    "execute_command",
+                    json!({"command": "seq 20000; touch made"}),
+                )],
+            ),
+            done(),
+        ],
     );
     let mut command = world.sabir_with(&provider);
     let mut child = task(&mut command, &[]).spawn().unwrap();
     let mut first = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
     let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
     assert_eq!(end_of(&mut child), Some(0), "{said}");
-    assert!(first.contains("started") && world.work.path().join("made").exists(), "{first}");
-    assert!(!said.contains("panicked") && !said.contains("roken pipe"), "{said}");
+    assert!(
+        first.contains("started") && world.work.path().join("made").exists(),
+        "{first}"
+    );
+    assert!(
+        !said.contains("panicked") && !said.contains("roken pipe"),
+        "{said}"
+    );
     let id = world.only_task();
-    for arguments in [&["log", &id][..], &["log", "--output", "events", &id], &["tasks"], &["export", &id]] {
+    for arguments in [
+        &["log", &id][..],
+        &["log", "--output", "events", &id],
+        &["tasks"],
+        &["export", &id],
+    ] {
         let mut child = world.sabir().args(arguments).spawn().unwrap();
         drop(child.stdout.take());
         let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!((end_of(&mut child), said.as_str()), (Some(0), ""), "{arguments:?}");
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert_eq!(
+            (end_of(&mut child), said.as_str()),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
     }
 }
 
@@ -244,22 +364,34 @@ fn a_slow_reader_gets_everything() {
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut command = world.sabir_with(&provider);
-    let mut child = task(&mut command, &[]).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = task(&mut command, &[])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut output = child.stdout.take().unwrap();
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     // The pipe is full by now, and whoever writes waits.
     std::thread::sleep(Duration::from_millis(500));
-    assert!(child.try_wait().unwrap().is_none(), "it waits for its reader");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it waits for its reader"
+    );
     while let Ok(count @ 1..) = output.read(&mut piece) {
         all.extend_from_slice(&piece[..count]);
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(end_of(&mut child), Some(0));
-    let events: Vec<Value> =
-        String::from_utf8(all).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> = String::from_utf8(all)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(events.last().unwrap()["outcome"], "completed");
-    let said: String =
-        events.iter().filter(|event| event["event"] == "text").filter_map(|event| event["text"].as_str()).collect();
+    let said: String = events
+        .iter()
+        .filter(|event| event["event"] == "text")
+        .filter_map(|event| event["text"].as_str())
+        .collect();
     assert_eq!(said.len(), words.len());
 }
 
@@ -269,9 +401,16 @@ fn an_open_standard_input_is_not_waited_for() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[run("cat; echo x > log.txt"), done()]);
     let mut command = world.sabir_with(&provider);
-    let mut child = task(&mut command, &[]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = task(&mut command, &[])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let open = child.stdin.take();
-    assert_eq!((end_of(&mut child), world.read("log.txt").as_str()), (Some(0), "x\n"));
+    assert_eq!(
+        (end_of(&mut child), world.read("log.txt").as_str()),
+        (Some(0), "x\n")
+    );
     drop(open);
 }
 
@@ -284,28 +423,63 @@ fn seat(world: &World, provider: &ScriptedProvider) -> (File, Child) {
     let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
     let end = || Stdio::from(theirs.try_clone().unwrap());
     let mut command = world.sabir_with(provider);
-    command.args(["--sandbox", "off", "--approve", "all", "--model", NATIVE.model(), "do", "it"]);
+    command.args([
+        "--sandbox",
+        "off",
+        "--approve",
+        "all",
+        "--model",
+        NATIVE.model(),
+        "do",
+        "it",
+    ]);
     // `setsid -c` makes the terminal the controlling one, so that its end is a SIGHUP.
     let mut leader = Command::new("setsid");
-    leader.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    leader.current_dir(world.work.path()).args(["-c", env!("CARGO_BIN_EXE_sabir")]).args(command.get_args());
-    let child = leader.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    leader.env_clear().envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    leader
+        .current_dir(world.work.path())
+        .args(["-c", env!("CARGO_BIN_EXE_sabir")])
+        .args(command.get_args());
+    let child = leader
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .unwrap();
     (File::from(ours), child)
 }
 
 #[test]
 fn a_terminal_that_closes_ends_the_task_and_what_it_runs() {
     let world = World::new();
-    let provider = world.plays(NATIVE, &[run("(trap '' HUP TERM; exec sleep 7433) & touch ready; sleep 7433")]);
+    let provider = world.plays(
+        NATIVE,
+        &[run(
+            "(trap '' HUP TERM; exec sleep 7433) & touch ready; sleep 7433",
+        )],
+    );
     let (ours, mut child) = seat(&world, &provider);
     wait_for("the command", || world.work.path().join("ready").exists());
     drop(ours);
     let code = end_of(&mut child);
     assert_eq!(code, Some(130), "{code:?}");
-    wait_for("the end of what it ran", || processes_with("sleep\u{0}7433").is_empty());
-    let log = world.sabir().args(["log", "--output", "events", &world.only_task()]).output().unwrap();
+    wait_for("the end of what it ran", || {
+        processes_with("sleep\u{0}7433").is_empty()
+    });
+    let log = world
+        .sabir()
+        .args(["log", "--output", "events", &world.only_task()])
+        .output()
+        .unwrap();
     let last: Value = serde_json::from_str(stdout(&log).lines().last().unwrap()).unwrap();
-    assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!("cancelled")));
+    assert_eq!(
+        (&last["kind"], &last["outcome"]),
+        (&json!("ended"), &json!("cancelled"))
+    );
 }
 
 /// Windows of every size, a thousand changes of it, while a task works and is answered.
@@ -317,7 +491,10 @@ fn a_window_may_change_all_the_time() {
             let words = ProviderReply::text("Words that fill lines. ".repeat(50))
                 .in_deltas(20)
                 .in_chunks(ChunkSplit::Size(120));
-            ProviderReply { pause: 5, ..words.with_call("c", "execute_command", json!({"command": "seq 200"})) }
+            ProviderReply {
+                pause: 5,
+                ..words.with_call("c", "execute_command", json!({"command": "seq 200"}))
+            }
         }
         _ => NATIVE.reply(&done(), 2),
     }));
@@ -334,11 +511,24 @@ fn a_window_may_change_all_the_time() {
         seen
     });
     for nth in 0..1000_u16 {
-        let (ws_col, ws_row) = [(1, 1), (0, 0), (80, 24), (nth, nth), (65_535, 65_535)][usize::from(nth) % 5];
-        tcsetwinsize(ours.as_fd(), Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let (ws_col, ws_row) =
+            [(1, 1), (0, 0), (80, 24), (nth, nth), (65_535, 65_535)][usize::from(nth) % 5];
+        tcsetwinsize(
+            ours.as_fd(),
+            Winsize {
+                ws_row,
+                ws_col,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            },
+        )
+        .unwrap();
     }
     let seen = reader.join().unwrap();
-    assert!(seen.contains("Words that fill lines.") && !seen.contains("panicked"), "{seen}");
+    assert!(
+        seen.contains("Words that fill lines.") && !seen.contains("panicked"),
+        "{seen}"
+    );
     let mut keys = ours;
     std::thread::sleep(Duration::from_millis(400));
     keys.write_all(b"y\n").unwrap();

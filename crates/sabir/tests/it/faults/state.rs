@@ -24,7 +24,10 @@ fn judged(world: &World, arguments: &[&str]) -> (Option<String>, String) {
     let said = stderr(&output);
     assert!(!said.contains("panicked"), "{said}");
     if code(&output) == 2 {
-        assert!(said.contains("config.toml") && stdout(&output).is_empty(), "{said}");
+        assert!(
+            said.contains("config.toml") && stdout(&output).is_empty(),
+            "{said}"
+        );
         return (None, said);
     }
     let verdict: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
@@ -40,9 +43,16 @@ fn a_configuration_of_any_bytes_allows_nothing() {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
         match expected {
             Ok(()) => assert_eq!(verdict.as_deref(), Some("ask"), "{shown}: {said}"),
-            Err(words) => assert!(verdict.is_none() && said.contains(words), "{shown}: {verdict:?}: {said}"),
+            Err(words) => assert!(
+                verdict.is_none() && said.contains(words),
+                "{shown}: {verdict:?}: {said}"
+            ),
         }
-        assert_eq!(std::fs::read(path).unwrap(), bytes, "{shown}: the file is left as it was");
+        assert_eq!(
+            std::fs::read(path).unwrap(),
+            bytes,
+            "{shown}: the file is left as it was"
+        );
     };
     check(b"", Ok(()));
     check(b"\xef\xbb\xbfmax_turns = 9\n", Ok(()));
@@ -56,14 +66,20 @@ fn a_configuration_of_any_bytes_allows_nothing() {
     check(b"\xff\xfe", Err("no UTF-8"));
     check(&[0; 4096], Err("line 1"));
     check("[".repeat(100_000).as_bytes(), Err("config.toml"));
-    check(format!("x = {}", "[".repeat(100_000)).as_bytes(), Err("config.toml"));
+    check(
+        format!("x = {}", "[".repeat(100_000)).as_bytes(),
+        Err("config.toml"),
+    );
     // Cut at any byte it is refused with a place, or asks.
     for cut in (0..WHOLE.len()).step_by(3) {
         world.configure(&WHOLE.as_bytes()[..cut]);
         let (verdict, said) = judged(&world, &[]);
         match verdict {
             Some(verdict) => assert_eq!(verdict, "ask", "cut at {cut}"),
-            None => assert!(said.contains("line ") || said.contains("UTF-8"), "cut at {cut}: {said}"),
+            None => assert!(
+                said.contains("line ") || said.contains("UTF-8"),
+                "cut at {cut}: {said}"
+            ),
         }
     }
 }
@@ -75,6 +91,13 @@ fn a_configuration_of_50_mb_is_refused_and_not_taken_apart() {
     world.configure("# a line of a comment that is of no use\n".repeat(1_300_000));
     let begun = Instant::now();
     let (verdict, said) = judged(&world, &[]);
-    assert!(verdict.is_none() && said.contains("MiB"), "{verdict:?}: {said}");
-    assert!(begun.elapsed() < Duration::from_secs(300), "{:?}", begun.elapsed());
+    assert!(
+        verdict.is_none() && said.contains("MiB"),
+        "{verdict:?}: {said}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(300),
+        "{:?}",
+        begun.elapsed()
+    );
 }

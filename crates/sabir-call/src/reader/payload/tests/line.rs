@@ -25,12 +25,24 @@ impl EventSink for Line {
         self.hold(event);
         let at = |at: usize| at as i64 - OFFSET as i64;
         let line = match event {
-            Event::CallStart { index, id, name, at: start, name_at, dialect } => {
+            Event::CallStart {
+                index,
+                id,
+                name,
+                at: start,
+                name_at,
+                dialect,
+            } => {
                 assert_eq!(dialect, Some("test"));
                 let id = id.map(|id| format!("#{id}")).unwrap_or_default();
                 format!("{index}:{name}{id}@{},{} ", at(start), at(name_at))
             }
-            Event::ArgStart { name, form, at: start, .. } => {
+            Event::ArgStart {
+                name,
+                form,
+                at: start,
+                ..
+            } => {
                 self.value = Some((form, String::new()));
                 format!("{name}@{}=", at(start))
             }
@@ -40,11 +52,22 @@ impl EventSink for Line {
                 format!("{value}@{} ", at(end))
             }
             Event::CallEnd { index, at: end } => format!("end{index}@{} ", at(end)),
-            Event::CallCut { index, at: end, .. } => format!("{}cut{index}@{} ", self.value(), at(end)),
+            Event::CallCut { index, at: end, .. } => {
+                format!("{}cut{index}@{} ", self.value(), at(end))
+            }
             Event::Fault(fault) => {
-                let mark = if fault.severity == Severity::Error { "!" } else { "?" };
+                let mark = if fault.severity == Severity::Error {
+                    "!"
+                } else {
+                    "?"
+                };
                 let call = fault.call.map(|call| call.to_string()).unwrap_or_default();
-                format!("{}{mark}{}{call}@{} ", self.value(), fault.kind.name(), at(fault.span.start))
+                format!(
+                    "{}{mark}{}{call}@{} ",
+                    self.value(),
+                    fault.kind.name(),
+                    at(fault.span.start)
+                )
             }
             Event::Mark(mark) => format!("mark@{} ", at(mark.span.start)),
             other => panic!("{other:?}"),
@@ -57,7 +80,13 @@ impl Line {
     fn hold(&mut self, event: Event<'_>) {
         let open = |index: u32| self.open.get(index as usize) == Some(&true);
         let right = match event {
-            Event::CallStart { index, name, at, name_at, .. } => {
+            Event::CallStart {
+                index,
+                name,
+                at,
+                name_at,
+                ..
+            } => {
                 self.open.push(true);
                 index as usize + 1 == self.open.len() && (name_at > at || name.is_empty())
             }
@@ -65,7 +94,9 @@ impl Line {
             Event::ArgEnd { index, .. } => open(index) && self.value.is_some(),
             Event::CallEnd { index, .. } => open(index) && self.value.is_none(),
             Event::CallCut { index, .. } => open(index),
-            Event::Fault(fault) => fault.call.is_none_or(|index| (index as usize) < self.open.len()),
+            Event::Fault(fault) => fault
+                .call
+                .is_none_or(|index| (index as usize) < self.open.len()),
             _ => true,
         };
         if let Event::CallStart { at, .. }

@@ -4,8 +4,12 @@ use crate::event::{ArgForm, Event, EventSink};
 use crate::fault::{Fault, FaultKind};
 use crate::json::SURROGATE_HINT;
 
-use super::{LiteralNotation, LiteralReader, LiteralState, LiteralStep, StringRole, StringStart, ValueScope};
-use crate::reader::python::text::{EscapeMeaning, QuoteStyle, SpecialBytes, escape_json, starts_with_marker};
+use super::{
+    LiteralNotation, LiteralReader, LiteralState, LiteralStep, StringRole, StringStart, ValueScope,
+};
+use crate::reader::python::text::{
+    EscapeMeaning, QuoteStyle, SpecialBytes, escape_json, starts_with_marker,
+};
 
 /// The length from which a piece of text is emitted directly instead of being collected, in bytes.
 const LONG: usize = 64;
@@ -14,13 +18,29 @@ impl LiteralReader {
     /// Returns the quote style of the string at the start of `rest`, and the length of its quote;
     /// `Some(None)` if there is no string. `None` means that more text is needed.
     pub(super) fn detect_quote(&self, rest: &str) -> Option<Option<(QuoteStyle, usize)>> {
-        let quote = |byte, triple, len| Some(Some((QuoteStyle::Python { byte, triple, raw: false }, len)));
+        let quote = |byte, triple, len| {
+            Some(Some((
+                QuoteStyle::Python {
+                    byte,
+                    triple,
+                    raw: false,
+                },
+                len,
+            )))
+        };
         match (self.notation, rest.as_bytes()) {
-            (LiteralNotation::Python, [a @ (b'"' | b'\''), b, c, ..]) if a == b && b == c => quote(*a, true, 3),
+            (LiteralNotation::Python, [a @ (b'"' | b'\''), b, c, ..]) if a == b && b == c => {
+                quote(*a, true, 3)
+            }
             // `''` may be an empty string or the beginning of a triple quote.
-            (LiteralNotation::Python, [a @ (b'"' | b'\'')]) | (LiteralNotation::Python, [a @ (b'"' | b'\''), _]) => {
+            (LiteralNotation::Python, [a @ (b'"' | b'\'')])
+            | (LiteralNotation::Python, [a @ (b'"' | b'\''), _]) => {
                 let two = rest.as_bytes().get(1);
-                if two.is_none_or(|b| b == a) { None } else { quote(*a, false, 1) }
+                if two.is_none_or(|b| b == a) {
+                    None
+                } else {
+                    quote(*a, false, 1)
+                }
             }
             (LiteralNotation::Python, [a @ (b'"' | b'\''), ..]) => quote(*a, false, 1),
             (LiteralNotation::Gemma(_), [b'"', ..]) => Some(Some((QuoteStyle::Json, 1))),
@@ -68,12 +88,15 @@ impl LiteralReader {
             // The string is still read, so that its content cannot be taken for the rest of the
             // call.
             prefix if prefix.len() <= 2 && prefix.bytes().all(|b| b"rbfRBF".contains(&b)) => {
-                let message = format!("`{prefix}` before a string: bytes and formatted strings are no values");
+                let message = format!(
+                    "`{prefix}` before a string: bytes and formatted strings are no values"
+                );
                 let raw = prefix.contains(['r', 'R']);
                 let span = self.word_span(scope, at);
                 self.emit_fault(
                     scope,
-                    Fault::error(FaultKind::MalformedJson, span, message).with_hint("write a plain string"),
+                    Fault::error(FaultKind::MalformedJson, span, message)
+                        .with_hint("write a plain string"),
                     out,
                 );
                 raw
@@ -92,14 +115,19 @@ impl LiteralReader {
         role: StringRole,
         out: &mut dyn EventSink,
     ) -> LiteralStep {
-        let special = SpecialBytes::new(self.quote, matches!(role, StringRole::Key | StringRole::Element));
+        let special = SpecialBytes::new(
+            self.quote,
+            matches!(role, StringRole::Key | StringRole::Element),
+        );
         let text = scope.view.text;
         let mut at = from;
         loop {
             let end = special.find_first(text.as_bytes(), at);
             let run = text.get(at..end).unwrap_or_default();
             // Long runs, and chunks that lie inside the string, are emitted without a copy.
-            if role != StringRole::Name && (run.len() >= LONG || (end == text.len() && self.text.is_empty())) {
+            if role != StringRole::Name
+                && (run.len() >= LONG || (end == text.len() && self.text.is_empty()))
+            {
                 self.flush_text(scope, out);
                 self.emit_text(scope, run, out);
             } else {
@@ -110,7 +138,9 @@ impl LiteralReader {
                 }
             }
             at = end;
-            let Some(&byte) = text.as_bytes().get(at) else { return LiteralStep::Wait(at) };
+            let Some(&byte) = text.as_bytes().get(at) else {
+                return LiteralStep::Wait(at);
+            };
             let taken = if byte == self.quote.closing_byte() {
                 match self.quote.closing_len(scope.rest_from(at)) {
                     None => return LiteralStep::Wait(at),
@@ -158,7 +188,8 @@ impl LiteralReader {
                 let hint = "write `\\\\` for a backslash";
                 self.emit_fault(
                     scope,
-                    Fault::error(FaultKind::MalformedJson, scope.span_at(at, len), message).with_hint(hint),
+                    Fault::error(FaultKind::MalformedJson, scope.span_at(at, len), message)
+                        .with_hint(hint),
                     out,
                 );
                 Some(self.push_verbatim(scope, at, role, 1))
@@ -167,13 +198,27 @@ impl LiteralReader {
     }
 
     /// Appends source bytes unchanged. Returns their number.
-    fn push_verbatim(&mut self, scope: ValueScope<'_>, at: usize, role: StringRole, len: usize) -> usize {
+    fn push_verbatim(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        role: StringRole,
+        len: usize,
+    ) -> usize {
         self.push_text(role, scope.view.text.get(at..at + len).unwrap_or_default());
         len
     }
 
-    fn end_string(&mut self, scope: ValueScope<'_>, at: usize, len: usize, out: &mut dyn EventSink) -> LiteralStep {
-        let LiteralState::Text(role) = self.state else { return LiteralStep::To(at + len) };
+    fn end_string(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        len: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
+        let LiteralState::Text(role) = self.state else {
+            return LiteralStep::To(at + len);
+        };
         self.end = scope.view.offset + at;
         if self.notation == LiteralNotation::Python {
             // In Python an adjacent string continues this one.
@@ -203,7 +248,11 @@ impl LiteralReader {
         match self.detect_quote(behind) {
             None => LiteralStep::Wait(at),
             Some(Some((quote, len))) => {
-                self.quote = if matches!(letter, Some(b'r' | b'R')) { quote.without_escapes() } else { quote };
+                self.quote = if matches!(letter, Some(b'r' | b'R')) {
+                    quote.without_escapes()
+                } else {
+                    quote
+                };
                 self.state = LiteralState::Text(role);
                 LiteralStep::To(at + prefix + len)
             }
@@ -244,7 +293,10 @@ impl LiteralReader {
 
     fn emit_text(&self, scope: ValueScope<'_>, text: &str, out: &mut dyn EventSink) {
         if !text.is_empty() {
-            out.push_event(Event::ArgDelta { index: scope.index, text });
+            out.push_event(Event::ArgDelta {
+                index: scope.index,
+                text,
+            });
         }
     }
 

@@ -129,7 +129,7 @@ impl UserQuestion {
 /// A narrow rule that would answer questions of a kind in the rest of the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RuleProposal {
-    /// The rule, as [`Rules::add_approval`](sabir_policy::Rules::add_approval) takes it.
+    /// The rule, as [`Rules::add_approval`](sabir_policy::PolicyRules::add_approval) takes it.
     pub rule: String,
     /// What it would allow, in words.
     pub words: String,

@@ -1,9 +1,9 @@
 //! Defines dialects: the notations in which models write calls as text.
 //!
-//! A dialect is a row of [`all_dialects`]: a name, its spec (help text, website and test suite in
+//! A dialect is a row of a [`DialectSet`]: a name, its spec (help text, website and test suite in
 //! one), its grammar as data, and the instructions for models. The
 //! [`CallReader`](crate::CallReader) reads all of them with a few parsers. Users can add rows of
-//! their own ([`define_dialect()`]): any notation that an existing parser can read needs no code.
+//! their own ([`DialectSet::define`]): any notation that an existing parser can read needs no code.
 //!
 //! Rendering is the reverse of reading: `parse(render(call)) == call` for every call and every
 //! value. A string that a tagged dialect cannot contain raw (one with its own closing tags in it)

@@ -48,7 +48,9 @@ impl PathGlobs {
             };
             match short {
                 "" => {
-                    return fail("it names nothing; write a path such as `secrets/**` or `**/.env`");
+                    return fail(
+                        "it names nothing; write a path such as `secrets/**` or `**/.env`",
+                    );
                 }
                 _ if short.len() > MAX_GLOB_BYTES => {
                     return fail("it is too long; 4096 bytes are the most");

@@ -29,7 +29,7 @@
 //! [`DraftResponse`]:
 //!
 //! ```
-//! use sabir_call::dialect::DialectSelection;
+//! use sabir_call::dialect::DialectSet;
 //! use sabir_call::{CallReader, DraftResponse, DraftState, Event, EventSink, ToolSet, Truncation};
 //!
 //! let tools = ToolSet::from_json(
@@ -43,7 +43,7 @@
 //!     }
 //!     draft.push_event(event);
 //! };
-//! let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
+//! let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
 //! for chunk in ["Now:\n<write_to", "_file>\n<path>a.c</path>\n<con", "tent>if (a < b) f();</content>\n</write_to_file>"] {
 //!     reader.push(chunk, &mut sink);
 //! }

@@ -9,6 +9,7 @@
 //! text for the model, and into a different text if the same mistake is repeated ([`RepeatTracker`]).
 //!
 //! ```
+//! use sabir_call::dialect::DialectSet;
 //! use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet};
 //! use sabir_check::{CallChecker, CallState, FeedbackContext, RepeatTracker, render_feedback};
 //!
@@ -42,7 +43,12 @@
 //! assert_eq!(fault.message, "`start_line` must be an integer, but is \"ten\"");
 //!
 //! let repetition = RepeatTracker::default();
-//! let context = FeedbackContext { protocol: &ToolProtocol::Native, tools: &tools, repetition: &repetition };
+//! let context = FeedbackContext {
+//!     protocol: &ToolProtocol::Native,
+//!     dialects: DialectSet::built_in(),
+//!     tools: &tools,
+//!     repetition: &repetition,
+//! };
 //! let feedback = render_feedback(&checked, &draft.faults, source, &context);
 //! assert!(feedback.is_some_and(|feedback| feedback.contains("^^^")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

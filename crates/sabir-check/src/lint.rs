@@ -5,10 +5,11 @@
 //! dialects that it concerns, and advice. Errors make a tool unusable; everything else is a warning.
 //!
 //! ```
+//! use sabir_call::dialect::DialectSet;
 //! use sabir_check::lint::{LintScope, lint_tools};
 //!
 //! let tools = serde_json::json!([{"name": "thinking", "description": "Thinks.", "parameters": {"type": "object"}}]);
-//! let found = lint_tools(&tools, &LintScope::all());
+//! let found = lint_tools(&tools, &LintScope::all(DialectSet::built_in()));
 //! assert!(found.iter().any(|finding| finding.lint == "reserved_name" && finding.pointer == "/0/name"));
 //! ```
 

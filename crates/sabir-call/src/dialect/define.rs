@@ -35,18 +35,19 @@
 //! dialect, is rejected.
 //!
 //! ```
-//! use sabir_call::dialect::{DialectSelection, DialectTable, define_dialect};
+//! use sabir_call::dialect::{DialectSet, DialectTable};
 //! use sabir_call::{CallReader, DraftResponse, ToolSet, Truncation};
 //!
 //! // From TOML, JSON, or whatever else serde reads.
 //! let table: DialectTable = serde_json::from_str(
 //!     r#"{"name": "acme", "machine": "json", "open": "<acme>", "close": "</acme>"}"#,
 //! )?;
-//! let acme = define_dialect(&table)?;
+//! let mut dialects = DialectSet::default();
+//! dialects.define(&table)?;
 //!
 //! let tools = ToolSet::from_json(r#"[{"name": "look", "parameters": {"properties": {"at": {"type": "string"}}}}]"#)?;
 //! let mut draft = DraftResponse::default();
-//! let mut reader = CallReader::new(DialectSelection::from(acme), &tools);
+//! let mut reader = CallReader::new(dialects.select("acme").ok_or("a dialect")?, &tools);
 //! reader.push(r#"<acme>{"name": "look", "arguments": {"at": "the sea"}}</acme>"#, &mut draft);
 //! reader.finish(Truncation::Ended, &mut draft);
 //! let call = draft.call_by_index(0).ok_or("a call")?;

@@ -162,10 +162,18 @@ fn process_start_lines(file: &SourceFile) -> Vec<usize> {
         });
         found.sum()
     };
-    let lines = code.lines().take(last).enumerate();
-    lines
-        .flat_map(|(index, line)| std::iter::repeat_n(index + 1, count(line)))
-        .collect()
+    let mut lines = code.lines().take(last).enumerate().peekable();
+    let mut starts = Vec::new();
+    while let Some((index, line)) = lines.next() {
+        // The formatter puts the number of a long system call on a line of its own.
+        let next = lines.peek().map_or("", |(_, next)| next.trim_start());
+        let found = match line.trim_end().ends_with("syscall(") {
+            true => count(&format!("{}{next}", line.trim_end())),
+            false => count(line),
+        };
+        starts.extend(std::iter::repeat_n(index + 1, found));
+    }
+    starts
 }
 
 /// Checks that a manifest lists no package that starts programs.

@@ -25,7 +25,7 @@ use crate::task::{Task, TaskEffect, TaskInput};
 use crate::tool::{PreparedCall, ProgressSink, ToolOutput, ToolRegistry};
 use crate::user_command::{CommandQueue, UserCommand, UserNotice};
 
-/// Whoever watches a task and is asked.
+/// A front end: receives the events of a task and answers its requests.
 pub trait FrontEnd: Send {
     /// Shows something. Must be quick.
     fn on_event(&mut self, event: TaskEvent<'_>);

@@ -1,7 +1,7 @@
 //! The trail: which mode a task is in, as its records tell it.
 //!
 //! There is no state of it beside the records: the start names the first mode, a `switch_mode` that is done another, and so does the user's
-//! own word ([`ContextChange::Moded`](crate::ContextChange)). Whoever has to follow a task's mode (the machine, a resume, what bounds its files)
+//! own word ([`ContextChange::Moded`](crate::ContextChange)). Everything that follows a task's mode (the machine, a resume, the bounds of its files)
 //! follows it by this.
 
 use sabir_call::{MessagePart, ToolResultStatus};

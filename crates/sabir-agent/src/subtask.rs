@@ -72,7 +72,7 @@ pub struct SubtaskRun {
     pub registry: ToolRegistry,
     /// Where its answers come from.
     pub model: Arc<dyn Model>,
-    /// Who watches it. Whoever cancels it alone says so with [`UserCommand::Cancel`](crate::UserCommand::Cancel).
+    /// The front end that shows it. [`UserCommand::Cancel`](crate::UserCommand::Cancel) cancels this subtask alone.
     pub front_end: Box<dyn FrontEnd>,
     /// The most time, from now, beside what its parent has.
     pub max_time: Option<Duration>,

@@ -49,7 +49,7 @@ impl SharedBudget {
         }
     }
 
-    /// The permit with this purse, for the subtasks of whoever runs by it.
+    /// Returns the permit with this shared budget, which the subtasks of the call draw on.
     pub(crate) fn attach_to(&self, permit: CallPermit) -> CallPermit {
         CallPermit {
             shared_budget: self.clone(),
@@ -76,7 +76,7 @@ impl SharedBudget {
     }
 }
 
-/// A permit is the same whoever pays.
+/// Compares permits without their budgets.
 impl PartialEq for SharedBudget {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -3,7 +3,7 @@
 //! The later result says so in a few words; the earlier one stays as it was sent, so that requests keep their beginning. Versions and
 //! times of files play no part: what a tool has really read is held, line by line, against what the model really sees. So a result that
 //! a compaction left out, or that the journal took a secret out of, is not the same. After a call of the task's own that may have
-//! changed the file, everything comes in full once more. Whoever makes the same call a second time insists, and gets it in full.
+//! changed the file, everything comes in full once more. A second identical call gets it in full.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Modes in the machine: what a task may switch to, and what a switch changes.
 //!
-//! Which mode holds follows from the records ([`ModeHistory`]); what the task works with in it is given by whoever runs it ([`ModeConfig`]), and
+//! Which mode holds follows from the records ([`ModeHistory`]); what the task works with in it comes from the caller ([`ModeConfig`]), and
 //! taken over before the next thing is decided ([`Task::apply_current_mode`]): a call behind a switch is judged in the new mode, an answer
 //! that was asked for in the old one costs what it cost there. The instructions at the beginning of the requests stay those of the mode that
 //! the task was begun in; what another one says stands where it came, behind everything that was sent.

@@ -4,7 +4,7 @@
 //! is sent next. While calls are open they wait for the results; while an answer is written they wait for its end, and the record
 //! says so ([`Delivery::Later`]), since replay could not tell otherwise. Steering gives up what has no consequence yet: an answer
 //! that is not whole, calls that have not begun, a question. What runs is left to its end, because half of it may have happened;
-//! whoever wants that to stop cancels. Words approve nothing, and only a question for words is answered by them.
+//! cancelling stops that. Words approve nothing, and only a question for words is answered by them.
 
 use sabir_call::{DraftResponse, Image, MessagePart, ModelError, ModelErrorKind, ToolResultStatus};
 

@@ -1,5 +1,5 @@
-//! What a turn costs the machine, early and late in a task: from the request to the result that closes the turn, without a model, tools
-//! or a disk. It must not grow with the number of turns before it.
+//! Measures a turn early and late in a task: from the request to the result that closes the turn, without a model, tools
+//! or a disk. The time must not grow with the number of turns before it.
 
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,9 @@ fn task() -> Task {
         completion: CompletionConditions::default(),
         dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
+        recovery: sabir_call::TextRecovery::Ask,
+        parallel_calls: sabir_call::ParallelCalls::Many,
+        renders_template: false,
         max_output: None,
         prices: TokenPrices::default(),
     };
@@ -142,7 +145,7 @@ fn turn(task: &mut Task, number: u32) {
     }
 }
 
-/// A task of so many turns.
+/// Builds a task after this number of turns.
 fn after(turns: u32) -> Task {
     let mut task = task();
     (0..turns).for_each(|number| turn(&mut task, number));

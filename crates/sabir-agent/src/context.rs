@@ -1,7 +1,7 @@
-//! What the model is told about itself and its place, apart from the tools.
+//! The context of a request: tells the model about itself and its place, apart from the tools.
 //!
-//! The text is the same for every turn of a task, so that providers can cache it, and it is short: it is paid for with
-//! every request.
+//! The text is the same in every turn of a task, so that providers can cache it, and it is short,
+//! because it is paid for with every request.
 
 mod environment;
 pub(crate) mod fragment;
@@ -9,6 +9,7 @@ mod instruction_file;
 mod listing;
 pub(crate) mod summary;
 
+use sabir_call::escaping::show_controls;
 use serde::{Deserialize, Serialize};
 
 pub use environment::EnvironmentFacts;
@@ -18,25 +19,25 @@ pub use listing::WorkspaceListing;
 
 use crate::task::Interactivity;
 
-/// How full the context may get before it is compacted, in percent, unless somebody says otherwise.
+/// The share of the context window, in percent, at which the context is compacted by default.
 pub const DEFAULT_THRESHOLD_PERCENT: u8 = 80;
 
-/// Looks at the place while a task goes on.
+/// A source of context fragments that may change during a task.
 pub trait ContextSource: Send + Sync {
-    /// What is to be told of the place now, where it may be something else than at the last look. Asked for before every turn of the
-    /// model's, so it must be quick.
+    /// Returns the present fragments if they may have changed since the last call. Called before
+    /// every turn, so it must be quick.
     fn poll_fragments(&self) -> Option<Vec<ContextFragment>>;
 }
 
-/// What goes with every request besides the instructions of the task, and how much there is room for.
+/// The text that every request contains besides the task's instructions, and the room there is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestContext {
-    /// What the model is told of its place, in this order.
+    /// The fragments that describe the place, in this order.
     pub fragments: Vec<ContextFragment>,
-    /// The tokens of the model's context, if that is known.
+    /// The size of the model's context window in tokens, if it is known.
     pub window: Option<u64>,
-    /// How full it may get before it is compacted, in percent of the window.
+    /// The share of the window, in percent, at which the context is compacted.
     pub threshold: u8,
 }
 
@@ -53,16 +54,16 @@ impl Default for RequestContext {
 /// The instructions of a coding task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstructionTemplate<'a> {
-    /// The folder in which the task works.
+    /// The folder that the task works in.
     pub workspace: &'a str,
     /// The operating system's name.
     pub system: &'a str,
-    /// Whether somebody can be asked.
+    /// The kind of user, if any, that can be asked.
     pub interactivity: Interactivity,
 }
 
 impl InstructionTemplate<'_> {
-    /// The system prompt.
+    /// Renders the system prompt.
     pub fn render_prompt(&self) -> String {
         let asking = match self.interactivity {
             Interactivity::Interactive | Interactivity::Controlled => {
@@ -82,7 +83,8 @@ impl InstructionTemplate<'_> {
              - If a call is refused or denied, read why, and correct it or find another way. Do not repeat it unchanged.\n\
              - {asking}\n\
              - When everything is done and checked, call attempt_completion. A reply without a call ends nothing.\n",
-            self.workspace, self.system
+            show_controls(self.workspace),
+            self.system
         )
     }
 }

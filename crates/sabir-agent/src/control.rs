@@ -1,7 +1,7 @@
-//! Control calls: calls that speak to the task itself rather than to the world.
+//! Control calls: speak to the task itself instead of acting on the world.
 //!
-//! Each has a file with what a model reads of it and what its arguments mean. The machine answers them in `task/completion.rs`,
-//! `task/todos.rs` and `task/modes.rs`.
+//! Each has a file with its spec for the model and its arguments. The machine answers the calls in
+//! `task/completion.rs`, `task/todos.rs` and `task/modes.rs`.
 
 mod completion;
 mod followup;
@@ -20,7 +20,7 @@ pub(crate) use mode::requested_mode;
 pub use subtask::{NEW_TASK_TOOL, SubtaskRequest, SubtaskRequestError};
 pub use todo::{TODO_LIST_TOOL, TodoError, TodoItem, TodoList, TodoState};
 
-/// The control calls that every model is offered.
+/// Returns the specs of the control calls that every model is offered.
 pub fn control_specs() -> [ToolSpec; 3] {
     [
         todo::todo_list_spec(),
@@ -29,17 +29,18 @@ pub fn control_specs() -> [ToolSpec; 3] {
     ]
 }
 
-/// The control calls that are offered only in some modes, and understood in all.
+/// Returns the specs of the control calls that only some modes offer and all understand.
 pub fn mode_dependent_specs() -> [ToolSpec; 1] {
     mode_dependent_calls().map(|(spec, _)| spec)
 }
 
-/// The same calls, each with the group by which modes offer it.
+/// Returns the mode-dependent control calls, each with the group by which modes offer it.
 pub(crate) fn mode_dependent_calls() -> [(ToolSpec, ToolGroup); 1] {
     [(mode::switch_mode_spec(), ToolGroup::Switch)]
 }
 
-/// The control calls that have one, with their Markdown: what they do, what they take, and the exact words of their results.
+/// Returns the manuals of control calls and of `new_task`, in Markdown: what each does, its
+/// arguments, and the exact texts of its results.
 #[must_use]
 pub fn tool_manuals() -> [(&'static str, &'static str); 4] {
     [
@@ -50,7 +51,7 @@ pub fn tool_manuals() -> [(&'static str, &'static str); 4] {
     ]
 }
 
-/// Whether the machine answers calls of that name itself.
+/// Reports whether the machine itself answers calls of that name.
 pub fn is_control(name: &str) -> bool {
     matches!(
         name,
@@ -58,7 +59,8 @@ pub fn is_control(name: &str) -> bool {
     )
 }
 
-/// `new_task`, as a model is offered it where subtasks are possible: by [`NewTaskTool`](crate::NewTaskTool), which does its work.
+/// Returns the spec of `new_task`, which [`NewTaskTool`](crate::NewTaskTool) offers where subtasks
+/// are possible.
 pub fn subtask_spec() -> ToolSpec {
     subtask::new_task_spec()
 }

@@ -1,7 +1,7 @@
-//! The driver: what the machine asks for is done here, over any model, store and user.
+//! The driver: executes the machine's effects over any model, store, front end and tools.
 //!
-//! A record is kept before its consequences are begun. Dropping the future, or cancelling, drops the request and the
-//! running tools with everything that they started.
+//! A record is kept before its consequences begin. Dropping the future, or cancelling, drops the
+//! request and the running tools with everything that they started.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
@@ -22,31 +22,33 @@ use crate::permit::{CallPermit, Preconditions};
 use crate::record::{CompactionReason, Record, RecordStore, TaskOutcome};
 use crate::subtask::SharedBudget;
 use crate::task::{Task, TaskEffect, TaskInput};
-use crate::tool::{PreparedCall, ProgressSink, ToolOutput, ToolRegistry};
+use crate::tool::{CallFailure, PreparedCall, ProgressSink, ToolOutput, ToolRegistry};
 use crate::user_command::{CommandQueue, UserCommand, UserNotice};
 
 /// A front end: receives the events of a task and answers its requests.
 pub trait FrontEnd: Send {
-    /// Shows something. Must be quick.
+    /// Shows an event. Must be quick.
     fn on_event(&mut self, event: TaskEvent<'_>);
 
-    /// Tells what the user asked for on his own account. Must be quick.
+    /// Shows the answer to a command that the user gave unasked. Must be quick.
     fn notify(&mut self, _: UserNotice<'_>) {}
 
-    /// What the user says on his own account, in its order, from the beginning of the task. Asked for once. `None`: nothing.
+    /// Returns the queue of the user's commands, in their order, from the beginning of the task.
+    /// Called once. `None`: there are none.
     fn commands(&mut self) -> Option<CommandQueue> {
         None
     }
 
-    /// Asks. Never called for a task that nobody attends. Dropping the future withdraws the question, or has it asked once more
-    /// after words that came meanwhile were shown; it is shown as a moment only once.
+    /// Asks a question. Never called for a headless task. Dropping the future withdraws
+    /// the question, or has it asked once more after commands that arrived meanwhile were handled;
+    /// it is shown as an event only once.
     fn request<'a>(
         &'a mut self,
         question: &'a UserQuestion,
     ) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>>;
 }
 
-/// How long a subtask may take to end when its task does.
+/// The time that subtasks get to end when their task does.
 const SUBTASK_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends a task from outside. Clones cancel the same task.
@@ -55,24 +57,24 @@ pub struct CancelToken(Arc<Notify>);
 
 /// Everything that a task is driven with.
 pub struct TaskDriver<'a> {
-    /// Where answers come from.
+    /// The model that answers.
     pub model: &'a dyn Model,
     /// The tools.
     pub registry: &'a ToolRegistry,
-    /// Where records are kept.
+    /// The store that keeps the records.
     pub store: &'a mut dyn RecordStore,
     /// The front end.
     pub front_end: &'a mut dyn FrontEnd,
-    /// Who else follows the task. Each is told of everything in this order, before the front end is.
+    /// The observers of the task. They are called in this order, before the front end.
     pub observers: Vec<Arc<dyn DriverObserver>>,
-    /// How to interrupt.
+    /// The token that interrupts the task.
     pub cancel: CancelToken,
-    /// The most time, from now.
+    /// The most time that the run may take; `None`: no limit.
     pub max_time: Option<Duration>,
 }
 
 impl CancelToken {
-    /// Interrupts the task. Asking twice does no more than asking once.
+    /// Interrupts the task. Calling it twice does no more than calling it once.
     pub fn cancel(&self) {
         self.0.notify_one();
     }
@@ -91,7 +93,19 @@ impl std::fmt::Debug for TaskDriver<'_> {
     }
 }
 
-/// What happens next.
+/// The reason why a driver cannot begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriveError {
+    /// The task was stepped before, and the effects of that step went to another caller.
+    /// [`Task::prepare_next_run`] makes it ready to be driven.
+    #[error(
+        "the task has begun already: it must be prepared for another run before it can be driven"
+    )]
+    AlreadyBegun,
+}
+
+/// An event that the driver waits for.
 enum DriverEvent {
     ToolFinished(CallId, Box<ToolOutput>),
     ToolOutput(CallId, String),
@@ -101,43 +115,50 @@ enum DriverEvent {
     Expired,
 }
 
-/// How a task ended, with the words for it.
+/// The end of a task: the outcome and the message for the user.
 type TaskEnd = (TaskOutcome, String);
 
-/// What may end a wait from outside, beside the cancel.
+/// The things that can end a wait from outside, besides the cancel token.
 struct Interrupts {
     deadline: Option<Instant>,
-    /// What the user says; none if he says nothing.
+    /// The user's commands; `None` if there are none.
     commands: Option<CommandQueue>,
 }
 
 /// A question that waits for its answer.
 struct OpenQuestion {
     question: UserQuestion,
-    /// Whether it has been shown.
+    /// True once the question has been shown.
     shown: bool,
 }
 
-/// The calls that are prepared or run.
+/// The calls that are prepared or running.
 ///
-/// Results are returned in the order of the calls, so that the same answers make the same task: the result of a call that ends before
-/// one that was started earlier waits. Subtasks do not wait for one another, since others wait for their turn.
+/// Results are returned in the order of the calls, so that the same answers make the same task: the
+/// result of a call that ends before one that was started earlier waits. Subtasks do not wait for
+/// one another, since others wait for their turn.
 #[derive(Default)]
 struct RunningTools {
     /// The calls that were assessed and have neither begun nor been answered.
     prepared: HashMap<CallId, AssessedCall>,
     subtasks: JoinSet<(CallId, ToolOutput)>,
-    /// The subtasks that run, with what asks each to end.
+    /// The tokens that ask the running subtasks to end.
     subtask_stops: HashMap<CallId, Option<CancelToken>>,
     tool_work: JoinSet<(CallId, ToolOutput)>,
     order: VecDeque<CallId>,
     early_results: HashMap<CallId, ToolOutput>,
 }
 
-/// A call from its judgement to its run.
+/// The task and its audience while an answer is streamed.
+struct SharedTask<'a> {
+    broadcaster: Broadcaster<'a>,
+    task: &'a mut Task,
+}
+
+/// A call between its judgement and its run.
 struct AssessedCall {
     prepared: Box<dyn PreparedCall>,
-    /// The tool's name and what the call was judged by.
+    /// The tool's name and the access that the call was judged by.
     observed: ObservedCall,
 }
 
@@ -147,37 +168,46 @@ type OutputChannel = (
 );
 
 impl TaskDriver<'_> {
-    /// Drives a task to its end. `first` is the record of its start, for a new task; `words` are what the user says to a
-    /// resumed one.
+    /// Drives a task to its end. `first` is the record of its start, for a new task; `message` is
+    /// the user's message to a resumed one.
     ///
-    /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns, unless keeping
-    /// failed ([`TaskOutcome::StoreFailed`]).
+    /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns,
+    /// unless keeping failed ([`TaskOutcome::StoreFailed`]).
+    ///
+    /// # Errors
+    /// When the task is not paused: it was stepped by another caller, and would be waited for
+    /// without end.
     pub async fn run(
         self,
         task: &mut Task,
         first: Option<Record>,
-        words: Option<String>,
-    ) -> (TaskOutcome, String) {
-        self.run_with_budget(&SharedBudget::default(), task, first, words)
+        message: Option<String>,
+    ) -> Result<(TaskOutcome, String), DriveError> {
+        self.run_with_budget(&SharedBudget::default(), task, first, message)
             .await
     }
 
-    /// As [`run`](Self::run), with what the task shares with others of its family.
+    /// Drives a task like [`run`](Self::run), within the budget that it shares with other tasks.
     pub(crate) async fn run_with_budget(
         mut self,
-        purse: &SharedBudget,
+        budget: &SharedBudget,
         task: &mut Task,
         first: Option<Record>,
-        words: Option<String>,
-    ) -> TaskEnd {
+        message: Option<String>,
+    ) -> Result<TaskEnd, DriveError> {
+        // Any other phase ignores the first input: nothing would be asked or run, and nothing could
+        // ever happen.
+        if !task.is_paused() {
+            return Err(DriveError::AlreadyBegun);
+        }
         let deadline = self
             .max_time
             .and_then(|time| Instant::now().checked_add(time));
-        let mut outside = Interrupts {
+        let mut interrupts = Interrupts {
             deadline,
             commands: self.front_end.commands(),
         };
-        let begin = words.map_or(TaskInput::Begin, TaskInput::queued);
+        let begin = message.map_or(TaskInput::Begin, TaskInput::queued);
         let mut queue: VecDeque<TaskEffect> = first
             .map(TaskEffect::PersistRecord)
             .into_iter()
@@ -191,16 +221,20 @@ impl TaskDriver<'_> {
                 match effect {
                     TaskEffect::PersistRecord(record) => {
                         if let Record::Result(result) = &record {
+                            // A call can get its result without running (denied, rejected). Its
+                            // prepared work is then garbage.
                             tools.prepared.remove(&result.id);
                         }
+                        // Law 9: what was not kept has no consequences. All effects behind it are
+                        // dropped with the queue.
                         if let Err(ended) = self.broadcaster().store_record(&record) {
-                            return ended;
+                            return Ok(ended);
                         }
                     }
                     TaskEffect::RequestModel => {
-                        match self.stream_answer(task, &mut outside, purse).await {
+                        match self.stream_answer(task, &mut interrupts, budget).await {
                             Ok(effects) => queue.extend(effects),
-                            Err(ended) => return ended,
+                            Err(ended) => return Ok(ended),
                         }
                     }
                     TaskEffect::AssessCall(call) => {
@@ -208,7 +242,9 @@ impl TaskDriver<'_> {
                         queue.extend(effects);
                     }
                     TaskEffect::RunCall(permit) => {
-                        self.start_call(task, purse.attach_to(permit), &mut tools, &outputs.0)
+                        // The `running` record precedes this effect, so it is on disk before the
+                        // tool starts.
+                        self.start_call(task, budget.attach_to(permit), &mut tools, &outputs.0)
                     }
                     TaskEffect::StopSubtask(call) => tools.stop_subtask(&call),
                     TaskEffect::AskUser(asked) => {
@@ -221,32 +257,37 @@ impl TaskDriver<'_> {
                     TaskEffect::WithdrawQuestion => open = None,
                     TaskEffect::StopAll => {
                         open = None;
+                        // The task waits for its subtasks, since their ends say what they have
+                        // used.
                         let ended = tools.stop_all().await.into_iter();
                         queue.extend(ended.flat_map(|(call, output)| {
                             task.step(TaskInput::ToolFinished(call, output))
                         }));
                     }
-                    TaskEffect::Finish(outcome, message) => return (outcome, message),
+                    TaskEffect::Finish(outcome, message) => return Ok((outcome, message)),
                 }
             }
-            let happening = self
-                .wait_event(&mut tools, &mut outputs.1, open.as_mut(), &mut outside)
+            let event = self
+                .wait_event(&mut tools, &mut outputs.1, open.as_mut(), &mut interrupts)
                 .await;
-            if let Some(input) = self.event_input(happening, task, &mut open, &mut outputs.1) {
+            if let Some(input) = self.event_input(event, task, &mut open, &mut outputs.1) {
                 queue.extend(task.step(input));
             }
         }
     }
 
-    /// What happened, as the task is told it; `None`: it is not.
+    /// Translates an event into the task's input; `None` for an event that does not concern the
+    /// task.
     fn event_input(
         &mut self,
-        happening: DriverEvent,
+        event: DriverEvent,
         task: &Task,
         open: &mut Option<OpenQuestion>,
         outputs: &mut mpsc::Receiver<(CallId, String)>,
     ) -> Option<TaskInput<'static>> {
-        Some(match happening {
+        Some(match event {
+            // Output of a running tool is only shown. The machine sees the result alone, which a
+            // replay has too.
             DriverEvent::ToolOutput(call, text) => {
                 self.broadcaster().show_event(TransientEvent::Output {
                     call: &call,
@@ -267,99 +308,86 @@ impl TaskDriver<'_> {
                 open.take_if(|open| open.question.call_id() == Some(&call))?;
                 TaskInput::UserReplied(reply)
             }
-            DriverEvent::UserCommand(heard) => return heard.into_input(task, self.front_end),
+            DriverEvent::UserCommand(command) => return command.into_input(task, self.front_end),
             DriverEvent::Cancelled => TaskInput::Cancel,
             DriverEvent::Expired => TaskInput::TimeExpired,
         })
     }
 
-    /// Asks the model. What the user says meanwhile is kept at once; only what gives up the answer ends it.
+    /// Asks the model and streams its answer. Commands of the user are applied at once; only those
+    /// that interrupt the answer end it.
     async fn stream_answer(
         &mut self,
         task: &mut Task,
-        outside: &mut Interrupts,
-        purse: &SharedBudget,
+        interrupts: &mut Interrupts,
+        budget: &SharedBudget,
     ) -> Result<Vec<TaskEffect>, TaskEnd> {
-        let turn = match purse.reserve_turn() {
+        // Reserved before asking: two subtasks that only looked could both take the last turn.
+        let turn = match budget.reserve_turn() {
             Ok(turn) => turn,
-            Err(words) => return Ok(task.step(TaskInput::BudgetExhausted(words))),
+            Err(limit) => return Ok(task.step(TaskInput::BudgetExhausted(limit.to_string()))),
         };
         let summarising = task.is_summarising();
-        let looked = if summarising {
-            None
-        } else {
-            self.registry.poll_context()
-        };
-        for effect in looked
-            .map(|fragments| task.step(TaskInput::ContextChanged(fragments)))
-            .unwrap_or_default()
-        {
-            let TaskEffect::PersistRecord(record) = effect else {
-                continue;
-            };
-            self.broadcaster().store_record(&record)?;
-        }
-        let changed = if summarising {
-            None
-        } else {
-            self.registry.take_changes(task.recorded_tools())
-        };
-        for effect in changed
-            .map(|change| task.step(TaskInput::ToolsChanged(change)))
-            .unwrap_or_default()
-        {
-            let TaskEffect::PersistRecord(record) = effect else {
-                continue;
-            };
-            self.broadcaster().store_record(&record)?;
+        // A request for a summary offers no tools and tells nothing of the folder; the next turn
+        // does both.
+        if !summarising {
+            if let Some(fragments) = self.registry.poll_context() {
+                let effects = task.step(TaskInput::ContextChanged(fragments));
+                self.broadcaster().store_records(effects)?;
+            }
+            if let Some(change) = self.registry.take_changes(task.recorded_tools()) {
+                let effects = task.step(TaskInput::ToolsChanged(change));
+                self.broadcaster().store_records(effects)?;
+            }
         }
         let request = task.model_request();
         self.broadcaster().show_event(asking_event(task));
         let model = self.model;
         let cancel = self.cancel.clone();
-        // The answer and the user's messages take turns at it; both are polled here, so nobody ever waits for the lock.
-        let desk = Mutex::new((self.broadcaster(), task));
+        // The answer and the user's commands take turns with the task. Both are polled here, so
+        // the lock is never contended.
+        let shared = Mutex::new(SharedTask {
+            broadcaster: self.broadcaster(),
+            task,
+        });
         let mut sink = |event: Event<'_>| {
-            let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             // A summary is for the model: its record has it whole.
             if !summarising {
-                desk.0.show_event(TransientEvent::Delta(event));
+                shared.broadcaster.show_event(TransientEvent::Delta(event));
             }
-            desk.1.step(TaskInput::ModelEvent(event));
+            shared.task.step(TaskInput::ModelEvent(event));
         };
         let mut answer = model.stream_response(&request, &mut sink);
         let input = loop {
-            let heard = tokio::select! {
+            let command = tokio::select! {
                 biased;
+                // `biased`: an interrupt wins over an answer that is ready at the same moment.
                 () = cancel.wait_cancelled() => break TaskInput::Cancel,
-                () = wait_deadline(outside.deadline) => break TaskInput::TimeExpired,
-                Some(heard) = outside.next_command() => heard,
+                () = wait_deadline(interrupts.deadline) => break TaskInput::TimeExpired,
+                Some(command) = interrupts.next_command() => command,
                 answer = &mut answer => break answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished),
             };
-            let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
-            let (broadcaster, task) = &mut *desk;
-            let gives_up = heard.interrupts_answer();
-            match heard.into_input(task, broadcaster.front_end) {
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let SharedTask { broadcaster, task } = &mut *shared;
+            let gives_up = command.interrupts_answer();
+            match command.into_input(task, broadcaster.front_end) {
                 // No question is open.
                 None | Some(TaskInput::UserReplied(_)) => {}
                 Some(input) if gives_up => break input,
-                Some(input) => {
-                    for effect in task.step(input) {
-                        let TaskEffect::PersistRecord(record) = effect else {
-                            continue;
-                        };
-                        broadcaster.store_record(&record)?;
-                    }
-                }
+                Some(input) => broadcaster.store_records(task.step(input))?,
             }
         };
         drop(answer);
+        // The request shares the history. Stepping the task while it lives would copy all messages.
         drop(request);
+        // A turn that failed, and a summary, give their reservation back when it is dropped: limits
+        // count answers.
         if matches!(input, TaskInput::ModelFinished) && !summarising {
             turn.commit();
         }
-        let (_, task) = desk.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(task.step(input))
+        let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(shared.task.step(input))
     }
 
     /// Prepares a call and has it judged.
@@ -369,11 +397,22 @@ impl TaskDriver<'_> {
         id: CallId,
         tools: &mut RunningTools,
     ) -> Vec<TaskEffect> {
+        // A call that is judged again must not keep what was read for the first judgement.
         tools.prepared.remove(&id);
         let assessed = self
             .prepare_call(task, &id, tools)
             .map(|(call, preconditions)| {
                 let access = call.observed.access.clone();
+                // Asked about and then failing would cost the user a decision for nothing.
+                let failure = if task.wants_trial(&access) {
+                    call.prepared.try_call().err()
+                } else {
+                    None
+                };
+                let access = match failure {
+                    Some(CallFailure(reason)) => Access::Invalid { reason },
+                    None => access,
+                };
                 (access, preconditions)
             });
         let unknown = || {
@@ -388,7 +427,7 @@ impl TaskDriver<'_> {
         task.step(TaskInput::CallAssessed(id, access, preconditions))
     }
 
-    /// Prepares an open call, with its preconditions from before it was looked at; `None`: no tool has that name.
+    /// Prepares an open call and reads its preconditions; `None`: no tool has that name.
     fn prepare_call<'t>(
         &self,
         task: &Task,
@@ -396,7 +435,8 @@ impl TaskDriver<'_> {
         tools: &'t mut RunningTools,
     ) -> Option<(&'t mut AssessedCall, Preconditions)> {
         let call = task.effective_call(id)?;
-        let prepared = self.registry.get(&call.name)?.prepare(&call.arguments);
+        let mut prepared = self.registry.get(&call.name)?.prepare(&call.arguments);
+        prepared.note_wrapped_values(task.wrapped_values(id));
         // Preconditions come before the access: what changes between the two is then noticed before the run.
         let preconditions = prepared.preconditions();
         let observed = ObservedCall {
@@ -411,7 +451,8 @@ impl TaskDriver<'_> {
         Some((slot.into_mut(), preconditions))
     }
 
-    /// Takes the call that was assessed for its run. A call that was approved before the driver was started is prepared again.
+    /// Takes the assessed call for its run. A call that was approved before the driver was started
+    /// is prepared again.
     fn take_prepared(
         &self,
         task: &Task,
@@ -424,8 +465,9 @@ impl TaskDriver<'_> {
         tools.prepared.remove(id)
     }
 
-    /// Adds to the question about a call what the call would write, where its tool can tell. If a file changes after the call was
-    /// judged, the preview is that of a call which will not run.
+    /// Adds a preview of what the call would write to the question about it, if its tool has one.
+    /// If a file changes after the call was judged, the preview belongs to a call that will not
+    /// run.
     fn with_preview(
         &self,
         task: &Task,
@@ -458,6 +500,8 @@ impl TaskDriver<'_> {
         let assessed = self.take_prepared(task, &id, tools);
         let outputs = outputs.clone();
         let observers = self.observers.clone();
+        // Subtasks get a list of their own, since they are asked to end where other work is
+        // dropped.
         let is_subtask = task
             .open_call(&id)
             .is_some_and(|call| call.name == control::NEW_TASK_TOOL);
@@ -495,15 +539,17 @@ impl TaskDriver<'_> {
         tools: &mut RunningTools,
         outputs: &mut mpsc::Receiver<(CallId, String)>,
         open: Option<&mut OpenQuestion>,
-        outside: &mut Interrupts,
+        interrupts: &mut Interrupts,
     ) -> DriverEvent {
-        let deadline = outside.deadline;
+        let deadline = interrupts.deadline;
         let Some(OpenQuestion { question, shown }) = open else {
             return tokio::select! {
+                // The order is a priority: a cancel first, a result last, after the output that
+                // belongs before it.
                 biased;
                 () = self.cancel.wait_cancelled() => DriverEvent::Cancelled,
                 () = wait_deadline(deadline) => DriverEvent::Expired,
-                Some(heard) = outside.next_command() => DriverEvent::UserCommand(heard),
+                Some(command) = interrupts.next_command() => DriverEvent::UserCommand(command),
                 Some((call, text)) = outputs.recv() => DriverEvent::ToolOutput(call, text),
                 Some((call, output)) = tools.next_result() => DriverEvent::ToolFinished(call, Box::new(output)),
             };
@@ -517,12 +563,12 @@ impl TaskDriver<'_> {
             biased;
             () = self.cancel.wait_cancelled() => DriverEvent::Cancelled,
             () = wait_deadline(deadline) => DriverEvent::Expired,
-            Some(heard) = outside.next_command() => DriverEvent::UserCommand(heard),
+            Some(command) = interrupts.next_command() => DriverEvent::UserCommand(command),
             reply = self.front_end.request(question) => DriverEvent::UserReplied(reply),
         }
     }
 
-    /// What a tool printed last must be seen before its result.
+    /// Shows the output that is still in the channel, so that it is seen before the result.
     fn flush_output(&mut self, outputs: &mut mpsc::Receiver<(CallId, String)>) {
         while let Ok((call, text)) = outputs.try_recv() {
             self.broadcaster().show_event(TransientEvent::Output {
@@ -534,16 +580,19 @@ impl TaskDriver<'_> {
 }
 
 impl Interrupts {
-    /// What the user says next; `None`: there is nobody who could say anything. Dropping the future loses nothing.
+    /// Waits for the user's next command; `None`: there is no queue. Dropping the future loses
+    /// nothing.
     async fn next_command(&mut self) -> Option<UserCommand> {
         Some(self.commands.as_ref()?.receive().await)
     }
 }
 
 impl RunningTools {
-    /// The next result; `None` if nothing runs. Dropping the future loses nothing.
+    /// Waits for the next result; `None` if nothing runs. Dropping the future loses nothing.
     async fn next_result(&mut self) -> Option<(CallId, ToolOutput)> {
         loop {
+            // Keeping the order of the calls makes the journal independent of which tool was
+            // faster.
             if let Some(output) = self
                 .order
                 .front()
@@ -558,6 +607,8 @@ impl RunningTools {
                         self.early_results.insert(call, output);
                     }
                 }
+                // At once, in any order: a subtask that waits for its turn can begin when another
+                // has ended.
                 Some(done) = self.subtasks.join_next() => {
                     if let Ok((call, output)) = done {
                         self.subtask_stops.remove(&call);
@@ -569,7 +620,8 @@ impl RunningTools {
         }
     }
 
-    /// Starts work; `subtask`: for the work of a subtask, what asks it to end.
+    /// Starts a tool's work. `subtask` is set for the work of a subtask: it holds the token that
+    /// asks it to end, if it has one.
     fn spawn_work(
         &mut self,
         call: CallId,
@@ -591,7 +643,8 @@ impl RunningTools {
         }
     }
 
-    /// Drops all work but subtasks, which are asked to end; how they did. One that takes too long is dropped as well.
+    /// Drops all work except subtasks, which are asked to end, and returns the outputs of those. A
+    /// subtask that takes too long is dropped as well.
     async fn stop_all(&mut self) -> Vec<(CallId, ToolOutput)> {
         self.subtask_stops
             .keys()
@@ -606,12 +659,13 @@ impl RunningTools {
                 ended.extend(done);
             }
         };
-        // What could not end in time goes on from its journal, as after a crash.
+        // Subtasks that could not end in time resume from their journals, as after a crash.
         _ = tokio::time::timeout(SUBTASK_STOP_TIMEOUT, join).await;
         self.subtasks.shutdown().await;
         ended
             .iter()
             .for_each(|(call, _)| _ = self.subtask_stops.remove(call));
+        // Those that were dropped must report an end too, or the task would wait for them for ever.
         ended.extend(
             self.subtask_stops
                 .drain()
@@ -621,7 +675,7 @@ impl RunningTools {
     }
 }
 
-/// What the model is asked for.
+/// Returns the event that says what the model is asked for.
 fn asking_event(task: &Task) -> TransientEvent<'static> {
     let reason = match task.summary_reason() {
         Some(CompactionReason::Asked) => {
@@ -642,7 +696,7 @@ fn asking_event(task: &Task) -> TransientEvent<'static> {
     }
 }
 
-/// A tool's work whose panic is a failure of the tool, not of the task.
+/// The work of a tool; its panic is a failure of the tool and not of the task.
 struct PanicGuard<F>(Pin<Box<F>>);
 
 impl<F: Future<Output = ToolOutput>> Future for PanicGuard<F> {
@@ -674,6 +728,7 @@ struct Broadcaster<'a> {
 impl Broadcaster<'_> {
     /// Keeps a record, then shows it.
     fn store_record(&mut self, record: &Record) -> Result<(), TaskEnd> {
+        // Kept first: an observer or a screen must never have seen what a crash then forgets.
         self.store
             .append(record)
             .map_err(|error| (TaskOutcome::StoreFailed, error.to_string()))?;
@@ -681,6 +736,16 @@ impl Broadcaster<'_> {
             .iter()
             .for_each(|observer| observer.on_record_kept(record));
         self.front_end.on_event(TaskEvent::Record(record));
+        Ok(())
+    }
+
+    /// Keeps the records among these effects. While the model is asked, an input has no others.
+    fn store_records(&mut self, effects: Vec<TaskEffect>) -> Result<(), TaskEnd> {
+        for effect in effects {
+            if let TaskEffect::PersistRecord(record) = effect {
+                self.store_record(&record)?;
+            }
+        }
         Ok(())
     }
 
@@ -700,6 +765,8 @@ async fn run_call(
     progress: ProgressSink<'_>,
 ) -> ToolOutput {
     let AssessedCall { prepared, observed } = assessed;
+    // The approval was given for what the user saw. If a file or a program has changed since, it is
+    // another call.
     if let Some(words) = permit.violation_message(&prepared.preconditions()) {
         return ToolOutput::failed(words);
     }
@@ -721,6 +788,7 @@ async fn run_call(
         // Guarded by itself, so that the observers hear of its end also when it panics.
         None => PanicGuard(Box::pin(async { prepared.run(permit, progress).await })).await,
     };
+    // Exactly the observers that were notified of the beginning are notified of the end.
     for observer in observers.iter().take(begun) {
         observer.after_tool(&observed, &output).await;
     }

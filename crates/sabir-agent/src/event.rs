@@ -1,25 +1,27 @@
-//! Task events: what screens, JSON lines and tests see of a task.
+//! Task events: everything that screens, JSON lines and tests see of a task.
 //!
-//! A task event is a [`Record`], which is also in the journal, or a [`TransientEvent`], which is not. Both are objects with a
-//! `kind`; there are fifteen kinds in all, and no delta repeats what came before. An `answered` record holds the
-//! whole answer once more, since the journal keeps no deltas. `docs/events.schema.json` says what each holds; a test keeps it true.
+//! A task event is a [`Record`], which is also in the journal, or a [`TransientEvent`], which is
+//! not. Both are objects with a `kind`; there are fifteen kinds in all, and no delta repeats what
+//! came before. An `answered` record holds the whole answer once more, since the journal keeps no
+//! deltas. `docs/events.schema.json` describes each kind; a test compares it with these types.
 
 use sabir_call::{CallId, Event, Fault};
 use serde::{Serialize, Serializer};
 
-use crate::record::Record;
+use crate::record::{EchoSource, Record};
+use crate::task::UserMessage;
 
 /// Something to show.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TaskEvent<'a> {
-    /// Something that is remembered.
+    /// A record, which is also in the journal.
     Record(&'a Record),
-    /// Something that passes.
+    /// A transient event, which is not kept.
     Moment(TransientEvent<'a>),
 }
 
-/// Something that passes.
+/// An event that is shown and not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -28,12 +30,13 @@ pub enum TransientEvent<'a> {
     Asking {
         /// The turn, counted from 1.
         turn: u32,
-        /// How full the context is, in percent, where it is known how much there is room for.
+        /// The used share of the context window, in percent; absent if the window's size is not
+        /// known.
         #[serde(skip_serializing_if = "Option::is_none")]
         full: Option<u64>,
     },
     /// A piece of the answer. Calls are not checked yet.
-    Delta(#[serde(serialize_with = "delta")] Event<'a>),
+    Delta(#[serde(serialize_with = "serialize_delta")] Event<'a>),
     /// A piece of a running tool's output.
     Output {
         /// The call.
@@ -41,19 +44,20 @@ pub enum TransientEvent<'a> {
         /// The piece.
         text: &'a str,
     },
-    /// The provider is asked again in a while, or something else comes first.
+    /// The provider is asked again after a pause, or the model is asked for a summary first.
     Waiting {
-        /// Why, in words.
+        /// The reason, as text.
         reason: &'a str,
-        /// For how long.
+        /// The length of the pause, in milliseconds.
         milliseconds: u64,
     },
     /// The user is asked.
     Question(&'a UserQuestion),
 }
 
-/// A fault has a kind of its own, which must not stand beside that of the moment.
-fn delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes an event of the model. A fault has a `kind` of its own, which would collide with that
+/// of the transient event, so it is nested.
+fn serialize_delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct SerializedDelta<'a> {
         event: &'static str,
@@ -69,29 +73,37 @@ fn delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Er
     }
 }
 
-/// What the user is asked.
+/// A question to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "about", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum UserQuestion {
-    /// Whether a call may run.
+    /// Asks for the approval of a call.
     Approval {
         /// The call.
         call: CallId,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// What it would touch: the path, or the whole command.
+        /// The path that the call would touch, or its whole command.
         subject: String,
-        /// What it would write, in full; empty where it writes nothing.
+        /// The text that the call would write, in full; empty if it writes nothing.
         detail: String,
-        /// Why it is not allowed without asking.
+        /// The reason why the call is not allowed without asking.
         reason: String,
-        /// What the user may answer beyond a yes; together they would have answered the question. Empty where only this very
-        /// call can be approved.
+        /// Rules that the user may approve with the call; together they would have answered the
+        /// question. Empty if only this one call can be approved.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         proposals: Vec<RuleProposal>,
+        /// True if the call was read out of text although the session is native, and is asked about
+        /// for that.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        recovered_from_text: bool,
+        /// The text in which the call occurs, if it was written as text and the model had read that
+        /// text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        echo_of: Option<EchoSource>,
     },
-    /// What the model wants to know.
+    /// Asks the model's own question.
     Followup {
         /// The call.
         call: CallId,
@@ -100,22 +112,22 @@ pub enum UserQuestion {
         /// Answers that the model proposes.
         options: Vec<String>,
     },
-    /// Whether the result is what was wanted.
+    /// Asks for the review of a completion.
     Completion {
         /// The call.
         call: CallId,
         /// The result, in the model's words.
         result: String,
     },
-    /// The model has answered without a call, or has made too many mistakes: what next?
+    /// Asks for a message: the model has answered without a call, or has made too many mistakes.
     Next {
-        /// Why the user is asked.
+        /// The reason for asking; empty after a reply without a call.
         reason: String,
     },
 }
 
 impl UserQuestion {
-    /// The call that it is about, where it is about one.
+    /// Returns the call that the question is about, if there is one.
     pub fn call_id(&self) -> Option<&CallId> {
         match self {
             Self::Approval { call, .. }
@@ -126,28 +138,29 @@ impl UserQuestion {
     }
 }
 
-/// A narrow rule that would answer questions of a kind in the rest of the task.
+/// A narrow rule that would answer questions of this kind in the rest of the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RuleProposal {
-    /// The rule, as [`Rules::add_approval`](sabir_policy::PolicyRules::add_approval) takes it.
+    /// The rule, in the form that
+    /// [`PolicyRules::add_approval`](sabir_policy::PolicyRules::add_approval) accepts.
     pub rule: String,
-    /// What it would allow, in words.
+    /// A description of what the rule allows.
     pub words: String,
 }
 
-/// What the user answers.
+/// A user's answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserReply {
-    /// Yes: run the call, accept the completion.
+    /// Yes: run the call, or accept the completion.
     Yes,
-    /// Yes, and these of the rules that the question proposed hold for the rest of the task. Anything else among them is left out.
-    /// They are nowhere kept: a resumed task asks again.
+    /// Yes, and these of the proposed rules hold for the rest of the task. Rules that were not
+    /// proposed are ignored. They are not recorded, so a resumed task asks again.
     YesWithRules(Vec<String>),
-    /// No, with words for the model if there are any.
+    /// No, with a message for the model; empty if there is none.
     No(String),
-    /// Words.
-    Text(String),
+    /// A message, which may hold images.
+    Text(UserMessage),
     /// End the task, for now.
     Leave,
 }

@@ -61,26 +61,29 @@ pub use context::{
     ContextFragment, ContextSource, DEFAULT_THRESHOLD_PERCENT, EnvironmentFacts, FragmentKind,
     InstructionFile, InstructionTemplate, RequestContext, WorkspaceListing,
 };
-pub use driver::{CancelToken, FrontEnd, TaskDriver};
+pub use driver::{CancelToken, DriveError, FrontEnd, TaskDriver};
 pub use event::{RuleProposal, TaskEvent, TransientEvent, UserQuestion, UserReply};
 pub use mode_history::ModeHistory;
 pub use observer::{DriverObserver, ObservedCall, ObserverWork, ToolRefusal};
 pub use permit::{CallDigest, CallPermit, Preconditions};
 pub use record::{
     AddedTool, AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange,
-    DecisionMaker, Delivery, FailedTurn, MessageAuthor, Record, RecordStore, StoreError,
-    SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin, TaskOutcome, TaskStart, ToolsChange,
+    DecisionMaker, Delivery, EchoSource, FailedTurn, MessageAuthor, OTHER_TOOL, Record,
+    RecordStore, StoreError, SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin, TaskOutcome, TaskStart,
+    TaskUsage, ToolUsage, ToolUsageTable, ToolsChange,
 };
 pub use subtask::{
-    CompletedSubtask, NewTaskTool, SharedBudget, SubtaskHandle, SubtaskRun, SubtaskSpawner,
+    CompletedSubtask, NewTaskTool, SharedBudget, SubtaskHandle, SubtaskRun, SubtaskSpawnError,
+    SubtaskSpawner,
 };
 pub use task::{
-    CompactionPreview, CompactionTiming, CompletionConditions, ContextUsage, Interactivity,
-    MessageDelivery, ModeConfig, OpenTodos, ReplayError, SubtaskLimits, Task, TaskEffect,
-    TaskInput, TaskLimits, TaskSettings, UsageTotals, UserMessage,
+    BudgetPeriod, CompactionPreview, CompactionTiming, CompletionConditions, CompletionForm,
+    ContextUsage, Interactivity, MessageDelivery, ModeConfig, OpenTodos, ReplayError,
+    SubtaskLimits, Task, TaskEffect, TaskInput, TaskLimits, TaskSettings, UnresolvedDenials,
+    UsageTotals, UserMessage, call_paths, call_subject,
 };
 pub use tool::{
-    CallArguments, GroupFilter, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput,
-    ToolRegistry, ToolWork,
+    CallArguments, CallFailure, GroupFilter, InvalidCall, PreparedCall, ProgressSink, Tool,
+    ToolOutput, ToolRegistry, ToolWork,
 };
 pub use user_command::{CommandQueue, UserCommand, UserNotice};

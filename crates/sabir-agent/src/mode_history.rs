@@ -1,8 +1,9 @@
-//! The trail: which mode a task is in, as its records tell it.
+//! The mode history: follows the mode of a task through its records.
 //!
-//! There is no state of it beside the records: the start names the first mode, a `switch_mode` that is done another, and so does the user's
-//! own word ([`ContextChange::Moded`](crate::ContextChange)). Everything that follows a task's mode (the machine, a resume, the bounds of its files)
-//! follows it by this.
+//! No mode is stored beside the records. The start names the first mode; a `switch_mode` call that
+//! is done and a switch by the user ([`ContextChange::Moded`](crate::ContextChange)) each name the
+//! next. All that depends on a task's mode (the machine, a resume, the paths that may be written)
+//! reads it here.
 
 use sabir_call::{MessagePart, ToolResultStatus};
 use sabir_policy::Mode;
@@ -13,27 +14,27 @@ use crate::record::{ContextChange, Record};
 /// The mode of tasks that name none.
 pub(crate) const DEFAULT_MODE: &str = "code";
 
-/// Follows the mode of a task.
+/// Follows the mode of a task through its records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModeHistory {
-    /// `None`: the usual one.
+    /// The current mode; `None` for the default one.
     mode: Option<String>,
     switched: bool,
-    /// The switches that the last answer asks for: the call, and the mode.
+    /// The switches that the last answer requests: each with its call and the mode's name.
     requested_switches: Vec<(sabir_call::CallId, String)>,
 }
 
 impl ModeHistory {
-    /// The trail of these records.
+    /// Reads the history from records.
     pub fn from_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
-        let mut trail = Self::default();
+        let mut history = Self::default();
         for record in records {
-            trail.apply_record(record);
+            history.apply_record(record);
         }
-        trail
+        history
     }
 
-    /// Takes a record; whether another mode holds from now on.
+    /// Applies a record and returns true if it changes the mode.
     pub fn apply_record(&mut self, record: &Record) -> bool {
         match record {
             Record::Started(start) => {
@@ -59,6 +60,7 @@ impl ModeHistory {
                     .collect();
                 false
             }
+            // Only the result switches: a call that was denied or failed leaves the mode as it is.
             Record::Result(result)
                 if result.name == control::SWITCH_MODE_TOOL
                     && result.ending == ToolResultStatus::Done =>
@@ -75,12 +77,12 @@ impl ModeHistory {
         }
     }
 
-    /// The name of the mode.
+    /// Returns the name of the current mode.
     pub fn current_mode(&self) -> &str {
         self.mode.as_deref().unwrap_or(DEFAULT_MODE)
     }
 
-    /// Whether it was switched since the task began.
+    /// Reports whether the mode has changed since the task began.
     pub fn has_switched(&self) -> bool {
         self.switched
     }
@@ -89,7 +91,8 @@ impl ModeHistory {
         if self.current_mode() == mode {
             return false;
         }
-        (self.mode, self.switched) = (Some(mode), true);
+        self.mode = Some(mode);
+        self.switched = true;
         true
     }
 }
@@ -126,9 +129,9 @@ mod tests {
                 content: String::new(),
                 images: Vec::new(),
             };
-            let trail =
+            let history =
                 ModeHistory::from_records(&[Record::Answered(answered), Record::Result(result)]);
-            assert_eq!(trail.current_mode(), expected);
+            assert_eq!(history.current_mode(), expected);
         };
         check(
             json!({"mode": "plan", "reason": "x"}),

@@ -1,7 +1,9 @@
-//! Observers of a driver: they follow what is kept and shown, and stand at the beginning and the end of every tool's work.
+//! Observers of a driver: follow what is kept and shown, and act before and after every tool's
+//! work.
 //!
-//! Telemetry, recordings, checkpoints and the bounds of modes are observers, so that none of them has to pretend to be a store, a front
-//! end or a tool. An observer cannot change what happens, with one exception: it can refuse a tool's work before it begins.
+//! Telemetry, recordings, checkpoints and the path limits of modes are observers, so that none of
+//! them has to wrap a store, a front end or a tool. An observer cannot change what happens, with
+//! one exception: it can refuse a tool's work before it begins.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,13 +20,15 @@ use crate::tool::ToolOutput;
 pub struct ObservedCall {
     /// The call.
     pub id: CallId,
-    /// The name of the tool that does the work. For the check of a completion it is the tool of the check.
+    /// The name of the tool that does the work. For the check of a completion it is the tool of the
+    /// check.
     pub tool: String,
-    /// What the call was judged by.
+    /// The access that the call was judged by.
     pub access: Access,
 }
 
-/// The reason why an observer does not let a tool begin, for the model: what is wrong, and what to do next.
+/// The reason why an observer does not let a tool begin. It is for the model: what is wrong, and
+/// what to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRefusal(pub String);
 
@@ -41,17 +45,17 @@ pub trait DriverObserver: Send + Sync {
     /// Follows an event that is shown and not kept, right before the front end shows it.
     fn on_event(&self, _: &TransientEvent<'_>) {}
 
-    /// Does what must happen before a tool runs. The call is approved and its preconditions hold; they are looked at again after the
-    /// observers, since these may take a while.
+    /// Does what must happen before a tool runs. The call is approved and its preconditions hold;
+    /// they are compared again after the observers, since these may take a while.
     ///
     /// # Errors
-    /// Where the tool must not run. Its result is then the reason.
+    /// If the tool must not run. Its result is then the reason.
     fn before_tool<'a>(&'a self, _: &'a ObservedCall) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Does what must happen when a tool has run, or was refused by a later observer or by a changed precondition. It is not called
-    /// for work that was dropped.
+    /// Does what must happen after a tool has run, or was refused by a later observer or by a
+    /// changed precondition. It is not called for work that was dropped.
     fn after_tool<'a>(&'a self, _: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
         Box::pin(std::future::ready(()))
     }

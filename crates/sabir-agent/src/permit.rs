@@ -1,11 +1,13 @@
-//! Permits: leave to run one call, as it was judged and shown, and nothing else.
+//! Permits: allow one call to run, exactly as it was judged and shown.
 //!
-//! Between the judgement of a call and its run there may be minutes, in which somebody reads a question. A permit therefore holds
-//! for a [`CallDigest`]: a hash of the tool, its arguments, and everything outside of them whose change would make it another call
-//! ([`Preconditions`]: the version of a file that is edited, the program that a name leads to, a script, the environment). The driver
-//! looks at that again right before the call runs, and does not run another call than the permitted one.
+//! Minutes may pass between the judgement of a call and its run, while the user reads a question. A
+//! permit therefore holds for a [`CallDigest`]: a hash of the tool, its arguments, and everything
+//! outside of them whose change would make it another call ([`Preconditions`]: the version of a
+//! file that is edited, the program that a name leads to, a script, the environment). The driver
+//! compares these again right before the call runs, and runs no other call than the permitted one.
 //!
-//! Permits are made by the machine alone, and never read from a journal: a resumed task judges and asks anew.
+//! Permits are made by the machine alone, and never read from a journal: a resumed task judges and
+//! asks again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::subtask::SharedBudget;
-use crate::task::TaskLimits;
+use crate::task::{BudgetPeriod, TaskLimits};
 use crate::tool::CallArguments;
 
-/// What a call depends on beside its arguments: each thing by a name that a user understands, with what identifies its state (a
-/// hash, a path, a version). Whoever gathers it may look at the file system and must not change it.
+/// The things that a call depends on besides its arguments: each has a name that a user understands
+/// and a text that identifies its state (a hash, a path, a version). Gathering them may read the
+/// file system and must not change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preconditions(BTreeMap<String, String>);
 
@@ -28,20 +31,24 @@ pub struct Preconditions(BTreeMap<String, String>);
 #[serde(transparent)]
 pub struct CallDigest(String);
 
-/// Leave to run one call.
+/// The permission to run one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallPermit {
     /// The call.
     pub call: CallId,
-    /// What was judged and, where somebody was asked, shown.
+    /// The digest of the call that was judged and, if the user was asked, shown.
     pub digest: CallDigest,
-    /// What the seal was made of beside the call itself.
+    /// The preconditions that are part of the digest.
     pub preconditions: Preconditions,
-    /// Whether the call was allowed because it is known to do nothing but read: it may be held to that.
+    /// True if the call was allowed because it is known to only read. It may be confined to that.
     pub read_only: bool,
-    /// What the task's limits still allow a subtask when the call begins to run.
+    /// True if the user approved the call: when they were asked, or by a rule of theirs.
+    pub user_approved: bool,
+    /// The limits that are left for a subtask when the call begins to run.
     pub remaining_limits: TaskLimits,
-    /// What a family of subtasks shares, if the task belongs to one.
+    /// The period whose subtasks share these limits.
+    pub budget_period: BudgetPeriod,
+    /// The budget that a family of subtasks shares, if the task belongs to one.
     pub shared_budget: SharedBudget,
 }
 
@@ -51,12 +58,13 @@ impl Preconditions {
         self.0.insert(thing.into(), state.into());
     }
 
-    /// Whether a call depends on nothing.
+    /// Reports whether there are no preconditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The things that are not in the same state in both, or are in one of them only; sorted.
+    /// Returns the names of the things whose state differs, or that are in one of the two only;
+    /// sorted.
     pub fn changed_names<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
         let gone = self
             .0
@@ -73,11 +81,11 @@ impl Preconditions {
 }
 
 impl CallDigest {
-    /// Seals a call.
-    pub fn for_call(tool: &str, arguments: &CallArguments, bound: &Preconditions) -> Self {
+    /// Computes the digest of a call.
+    pub fn for_call(tool: &str, arguments: &CallArguments, preconditions: &Preconditions) -> Self {
         let mut hash = Sha256::new();
         let arguments = serde_json::to_vec(arguments).unwrap_or_default();
-        let things = bound
+        let things = preconditions
             .0
             .iter()
             .flat_map(|(thing, state)| [thing.as_bytes(), state.as_bytes()]);
@@ -102,21 +110,24 @@ impl fmt::Display for CallDigest {
 }
 
 impl CallPermit {
-    /// A permit for whoever calls a tool without a task: nothing was judged, nothing is bound.
+    /// Creates a permit for a caller without a task: nothing was judged, and nothing is bound.
     pub fn unchecked(call: CallId) -> Self {
-        let bound = Preconditions::default();
-        let seal = CallDigest::for_call("", &CallArguments::new(), &bound);
+        let preconditions = Preconditions::default();
+        let digest = CallDigest::for_call("", &CallArguments::new(), &preconditions);
         Self {
             call,
-            digest: seal,
-            preconditions: bound,
+            digest,
+            preconditions,
             read_only: false,
+            user_approved: false,
             remaining_limits: TaskLimits::default(),
+            budget_period: BudgetPeriod::default(),
             shared_budget: SharedBudget::default(),
         }
     }
 
-    /// What a model is told whose call has become another one, if it has.
+    /// Returns the message for the model of a call whose preconditions have changed; `None` if they
+    /// have not.
     pub fn violation_message(&self, now: &Preconditions) -> Option<String> {
         const SHOWN: usize = 5;
         let changed = self.preconditions.changed_names(now);
@@ -145,14 +156,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seal_is_broken_by_any_change() {
+    fn any_change_of_a_call_changes_its_digest() {
         let arguments = |value: serde_json::Value| value.as_object().unwrap().clone();
         let of = |tool: &str, value: serde_json::Value, things: &[(&str, &str)]| {
-            let mut bound = Preconditions::default();
+            let mut preconditions = Preconditions::default();
             things
                 .iter()
-                .for_each(|(thing, state)| bound.insert(*thing, *state));
-            CallDigest::for_call(tool, &arguments(value), &bound)
+                .for_each(|(thing, state)| preconditions.insert(*thing, *state));
+            CallDigest::for_call(tool, &arguments(value), &preconditions)
         };
         let one = of("a", json!({"x": "1"}), &[("file b", "7")]);
         assert_eq!(one, of("a", json!({"x": "1"}), &[("file b", "7")]));
@@ -169,8 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_named() {
-        let (mut old, mut new) = (Preconditions::default(), Preconditions::default());
+    fn changed_preconditions_are_named() {
+        let mut old = Preconditions::default();
+        let mut new = Preconditions::default();
         old.insert("a", "1");
         old.insert("b", "1");
         old.insert("c", "1");

@@ -1,13 +1,17 @@
-//! Records: what happened to a task, in the only form in which it is remembered.
+//! Records: everything that happened to a task, in the only form in which it is remembered.
 //!
-//! A record is written before its consequences are: a call's `running` record is on disk before the tool starts. State is
-//! never stored; it is what [`Task`](crate::Task) makes of the records, which is also how a task is resumed.
+//! A record is written before its consequences: a call's `running` record is on disk before the
+//! tool starts. State is never stored; [`Task`](crate::Task) derives it from the records, which is
+//! also how a task is resumed.
 //!
-//! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
+//! Each record is one JSON object with a `kind`; the same objects are printed by `--output events`
+//! and by `sabir log`.
+
+use std::collections::BTreeMap;
 
 use sabir_call::{
     CallId, CallResult, Cost, Fault, Image, MessagePart, ModelErrorKind, Severity, StopReason,
-    ToolProtocol, ToolSpec, Usage,
+    ToolProtocol, ToolResultStatus, ToolSpec, Usage,
 };
 use sabir_check::Repair;
 use sabir_policy::{ToolGroup, Verdict};
@@ -17,7 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::context::ContextFragment;
 use crate::permit::CallDigest;
 
-/// The name of a task: a UUID or whatever else the binary chose; letters, digits and `-`.
+/// The name of a task: letters, digits and `-`. The binary uses UUIDs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(String);
@@ -28,17 +32,19 @@ impl TaskId {
         Self(id.into())
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of the subtask that a call of this task begins: this name, `-`, and 8 hexadecimal digits of SHA-256 over this name,
-    /// a NUL and the call's. So whoever knows the call knows the subtask's journal.
+    /// Derives the name of the subtask that a call of this task begins: this name, `-`, and 8
+    /// hexadecimal digits of SHA-256 over this name, a NUL and the call's id. So the journal of a
+    /// subtask can be found from its call alone.
     #[must_use]
     pub fn child_id(&self, call: &CallId) -> Self {
         let mut hash = Sha256::new();
         hash.update(self.0.as_bytes());
+        // A task's name holds no NUL: it ends here, and no two pairs of names hash the same bytes.
         hash.update([0]);
         hash.update(call.as_str().as_bytes());
         let digits: String = hash
@@ -57,29 +63,31 @@ impl std::fmt::Display for TaskId {
     }
 }
 
-/// One thing that happened.
+/// Something that happened to a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Record {
     /// The task began. Always the first record.
     Started(TaskStart),
-    /// Somebody said something that the model is to read.
+    /// The user, or Sabir, said something that the model is to read.
     Said {
-        /// Who.
+        /// The author.
         by: MessageAuthor,
-        /// What; empty where nothing but pictures are shown.
+        /// The text; empty if only images are sent.
         text: String,
-        /// Pictures that belong to it; the model sees them before the words. Earlier versions took none.
+        /// Images that belong to the text; the model sees them before it. Absent in records of
+        /// earlier versions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Image>,
-        /// When the model reads it. Earlier versions said nothing while an answer was written.
+        /// The moment at which the model reads it. Absent in records of earlier versions, which
+        /// took no messages while an answer was written.
         #[serde(default, skip_serializing_if = "Delivery::is_next")]
         when: Delivery,
     },
     /// The model answered in full.
     Answered(AssistantTurn),
-    /// The model could not be asked, or its answer broke off. Nothing of it is kept.
+    /// The model could not be asked, or its answer broke off. No part of the answer is kept.
     Failed(FailedTurn),
     /// A call was judged.
     Judged {
@@ -87,74 +95,138 @@ pub enum Record {
         call: CallId,
         /// The verdict.
         verdict: Verdict,
-        /// Who judged.
+        /// The decision maker.
         by: DecisionMaker,
-        /// Why, in words.
+        /// The reason, as text.
         reason: String,
     },
-    /// A call is about to run. On disk before anything is done.
+    /// A call is about to run. The record is on disk before anything is done.
     Running {
         /// The call.
         call: CallId,
-        /// What it was permitted as, for whoever looks through the journal. Earlier versions wrote none. Nothing is ever permitted by
-        /// it.
+        /// The digest that the call was permitted with, for readers of the journal: no permission
+        /// is ever derived from it. Absent in records of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seal: Option<CallDigest>,
     },
-    /// A subtask is about to begin, or has ended for now. Its own records are in a journal of its own.
+    /// A subtask is about to begin, or has ended for now. Its own records are in its own journal.
     Subtask {
         /// The call that it answers.
         call: CallId,
-        /// Its name, which follows from the parent's and the call's ([`TaskId::child_id`]). As JSON `child`, since `task` on a line of
-        /// `--output events` says whose line it is.
+        /// Its name, which follows from the parent's name and the call's ([`TaskId::child_id`]). It
+        /// is `child` in JSON, since `task` on a line of `--output events` names the task that the
+        /// line belongs to.
         #[serde(rename = "child")]
         task: TaskId,
-        /// How it ended. Absent before it begins.
+        /// The end, with what the subtask used. Absent before it begins.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ended: Option<SubtaskEnd>,
     },
     /// A call has its result.
     Result(CallResult),
-    /// What the model sees besides, or instead of, what happened.
+    /// The context changed: what the model sees besides, or instead of, the history.
     Context(ContextChange),
-    /// The task ended, for now: an end that is not `completed` can be resumed.
+    /// The journal was damaged behind the record before this one, and later records are lost: calls whose results they held may
+    /// have run.
+    Damaged {
+        /// The number of bytes that could not be read.
+        bytes: u64,
+        /// The name of the file, beside the journal, that those bytes were saved to. None in a fork, whose original keeps them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saved_as: Option<String>,
+    },
+    /// The task ended, for now: any end that is not `completed` can be resumed.
     Ended {
-        /// How.
+        /// The outcome.
         outcome: TaskOutcome,
-        /// In words.
+        /// A message for the user.
         message: String,
+        /// Everything that the task used in its life so far. Absent in records of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        used: Option<Box<TaskUsage>>,
     },
 }
 
-/// How a task began.
+/// Everything that a task used in its life so far, its subtasks included.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskUsage {
+    /// Tokens as the provider reported them.
+    #[serde(default, skip_serializing_if = "is_unreported")]
+    pub usage: Usage,
+    /// Guesses (bytes / 4) of the tokens that the provider did not report.
+    #[serde(default, skip_serializing_if = "is_unreported")]
+    pub estimate: Usage,
+    /// The cost, as far as it was known then.
+    #[serde(default = "unknown_cost", skip_serializing_if = "Cost::is_unknown")]
+    pub cost: Cost,
+    /// The calls of the task itself, by the names of their tools.
+    #[serde(default, skip_serializing_if = "ToolUsageTable::is_empty")]
+    pub tools: ToolUsageTable,
+}
+
+/// The use of each tool, by name. Calls of tools that do not exist are counted as
+/// [`OTHER_TOOL`].
+pub type ToolUsageTable = BTreeMap<String, ToolUsage>;
+
+/// The name that replaces those of all unknown tools, since models may write any text as a name.
+/// OpenTelemetry has the same word for values that are not listed.
+pub const OTHER_TOOL: &str = "_OTHER";
+
+/// The use of one tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolUsage {
+    /// The calls that have a result.
+    pub calls: u32,
+    /// The calls among them that failed, were rejected or were interrupted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u32,
+    /// The calls among them that were denied.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub denials: u32,
+}
+
+impl ToolUsage {
+    /// Adds the end of a call.
+    pub fn note_result(&mut self, ending: ToolResultStatus) {
+        self.calls = self.calls.saturating_add(1);
+        match ending {
+            ToolResultStatus::Done => {}
+            ToolResultStatus::Denied => self.denials = self.denials.saturating_add(1),
+            _ => self.failures = self.failures.saturating_add(1),
+        }
+    }
+}
+
+/// The start of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskStart {
     /// Its name.
     pub task: TaskId,
-    /// The user's words.
+    /// The user's first message.
     pub prompt: String,
-    /// The folder in which it works.
+    /// The folder that it works in.
     pub workspace: String,
-    /// The model's name as the user gives it.
+    /// The model's name as the user gave it.
     pub model: String,
-    /// Locked for the task.
+    /// The protocol, which is fixed for the task.
     pub protocol: ToolProtocol,
     /// The version of Sabir that wrote the record.
     pub version: String,
-    /// The tool that the model is offered to change parts of files, locked for the task. Records of earlier versions do not
-    /// say it: it was `replace_in_file`.
+    /// The tool for changing parts of files, which is fixed for the task. Absent in records of
+    /// earlier versions, where it was `replace_in_file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit_tool: Option<String>,
-    /// The mode it was begun in, if it was not the usual one. It holds when the task is resumed, unless another is asked for.
+    /// The mode that it began in; absent for the default one. It still holds when the task is
+    /// resumed, unless another is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Where it comes from, if it is a fork or a subtask, or was imported.
+    /// The origin, if the task is a fork, a subtask or an import.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<TaskOrigin>,
 }
 
 impl TaskStart {
-    /// How many tasks stand above it; 0 for one that is no subtask.
+    /// Returns the number of tasks above it; 0 for a task that is no subtask.
     pub fn depth(&self) -> u32 {
         match &self.from {
             Some(TaskOrigin::Subtask { depth, .. }) => *depth,
@@ -163,7 +235,7 @@ impl TaskStart {
     }
 }
 
-/// Where a task comes from that no user began.
+/// The origin of a task that no user began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -181,7 +253,7 @@ pub enum TaskOrigin {
         program: String,
         /// The file or folder that was read.
         source: String,
-        /// What of it is not in the records, in words.
+        /// Descriptions of what was not imported.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },
@@ -191,124 +263,158 @@ pub enum TaskOrigin {
         task: TaskId,
         /// The call.
         call: CallId,
-        /// How many tasks stand above it: 1 for the subtask of a task that is none itself.
+        /// The number of tasks above it: 1 for the subtask of a task that is no subtask itself.
         depth: u32,
-        /// Its first list of todos, as the call gave it.
+        /// Its first todo list, as the call gave it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         todos: Option<String>,
     },
 }
 
-/// How a subtask ended, for now, and what it took, its own subtasks included.
+/// The end of a subtask, for now, with what it and its own subtasks used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubtaskEnd {
-    /// How.
+    /// The outcome.
     pub outcome: TaskOutcome,
-    /// Answers. In a record these, and what follows, are those that no earlier record of the task tells.
+    /// The number of answers. In a record, this and the fields below count only what no earlier
+    /// record of the task has counted.
     pub turns: u32,
     /// Tokens as the provider reported them.
-    #[serde(default, skip_serializing_if = "is_silent")]
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub usage: Usage,
-    /// Guesses (bytes / 4) for what it did not report.
-    #[serde(default, skip_serializing_if = "is_silent")]
+    /// Guesses (bytes / 4) of the tokens that the provider did not report.
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub estimate: Usage,
-    /// What that cost, as far as it was known then.
-    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    /// The cost, as far as it was known then.
+    #[serde(default = "unknown_cost", skip_serializing_if = "Cost::is_unknown")]
     pub cost: Cost,
 }
 
 /// A model's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AssistantTurn {
-    /// Counted from 1.
+    /// The number of the turn, counted from 1.
     pub turn: u32,
-    /// What it wrote; calls have ids that are unique in the task.
+    /// The parts of the answer. Calls have ids that are unique in the task.
     pub parts: Vec<MessagePart>,
-    /// What the gates said, one for each call in `parts`.
+    /// The results of the gates, one for each call in `parts`.
     pub checks: Vec<CallCheck>,
     /// Faults that concern no call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
     /// Tokens, as the provider reported them.
     pub usage: Usage,
-    /// Guesses (bytes / 4) for what it did not report.
-    #[serde(default, skip_serializing_if = "is_silent")]
+    /// Guesses (bytes / 4) of the tokens that the provider did not report.
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub estimate: Usage,
-    /// What it cost, as far as that was known then.
-    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    /// The cost, as far as it was known then.
+    #[serde(default = "unknown_cost", skip_serializing_if = "Cost::is_unknown")]
     pub cost: Cost,
-    /// Why the provider says it stopped.
+    /// The stop reason that the provider reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
-    /// What the model is to be told of its mistakes.
+    /// Feedback for the model on mistakes that concern no call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
 }
 
-/// Why there is no answer, and what that took all the same.
+/// A turn without an answer, with what it used all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTurn {
-    /// What kind of failure.
+    /// The kind of failure.
     pub error: ModelErrorKind,
-    /// In words.
+    /// The failure, as text.
     pub message: String,
     /// Tokens of an answer that broke off, as far as the provider reported them.
-    #[serde(default, skip_serializing_if = "is_silent")]
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub usage: Usage,
-    /// Guesses (bytes / 4) for what it did not report.
-    #[serde(default, skip_serializing_if = "is_silent")]
+    /// Guesses (bytes / 4) of the tokens that the provider did not report.
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub estimate: Usage,
-    /// What it cost, as far as that was known then.
-    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    /// The cost, as far as it was known then.
+    #[serde(default = "unknown_cost", skip_serializing_if = "Cost::is_unknown")]
     pub cost: Cost,
 }
 
-/// What the gates said of one call.
+/// The result of the gates for one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallCheck {
     /// The call.
     pub call: CallId,
-    /// Whether it may run.
+    /// True if the call may run.
     pub passed: bool,
-    /// What was repaired.
+    /// The repairs that were made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<Repair>,
-    /// What was wrong.
+    /// The faults that were found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
-    /// Why it may not run, in words for the model.
+    /// Feedback for the model: the reason why the call may not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+    /// True if the call was read out of text although the session is native. Absent in records of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub recovered_from_text: bool,
+    /// The text in which the call occurs, if it was written as text and the model had read that
+    /// text. Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echo_of: Option<EchoSource>,
+    /// The arguments whose values were written on lines of their own, between tags. Absent in
+    /// records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wrapped: Vec<String>,
 }
 
-/// What changes in what the model sees of a task. The history itself never changes.
+/// A text that the model was given to read and that holds a call which it then wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EchoSource {
+    /// The result of an earlier call.
+    Result {
+        /// The call.
+        call: CallId,
+        /// The name of its tool.
+        tool: String,
+    },
+    /// A message of the user.
+    Message,
+    /// A text that describes the workspace, such as a file with instructions.
+    Context {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A change of what the model sees of a task. The history itself never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContextChange {
-    /// What stands behind the instructions in every request.
+    /// The context was announced: these fragments follow the instructions in every request.
     Begun {
-        /// In this order.
+        /// The fragments, in this order.
         fragments: Vec<ContextFragment>,
     },
-    /// Those are no longer what they were. The beginning of the requests stays as it is until the next compaction.
+    /// The context changed. The beginning of the requests stays as it is until the next compaction.
     Changed {
-        /// What they are now.
+        /// The fragments as they are now.
         fragments: Vec<ContextFragment>,
-        /// What the model is told of that, at the end.
+        /// The message that tells the model of the change, at the end of the request.
         told: String,
     },
-    /// Earlier messages stand for themselves no more.
+    /// Earlier messages were replaced by a summary.
     Compacted(Box<CompactionRecord>),
-    /// The last compaction is undone.
+    /// The last compaction was undone.
     Restored,
-    /// The user has switched to another mode, or resumed the task in it.
+    /// The user switched to another mode, or resumed the task in it.
     Moded {
         /// The mode.
         mode: String,
-        /// What the model is told of that.
+        /// The message that tells the model of the switch.
         told: String,
-        /// When it reads that. The mode holds at once.
+        /// The moment at which the model reads it. The mode holds at once.
         #[serde(default, skip_serializing_if = "Delivery::is_next")]
         when: Delivery,
     },
@@ -316,18 +422,19 @@ pub enum ContextChange {
     Tools(ToolsChange),
 }
 
-/// A change of the tools while the task is under way. Removals come before additions: a tool that is replaced is in both lists.
+/// A change of the tools during a task. Removals come before additions: a replaced tool is in both
+/// lists.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolsChange {
-    /// The tools that there are from now on.
+    /// The tools that were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<AddedTool>,
-    /// The names of the tools that are gone.
+    /// The names of the tools that were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
 }
 
-/// A tool that was added, with all that the task has to know of it.
+/// A tool that was added, with everything that the task must know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AddedTool {
     /// The name, the description and the schema.
@@ -336,13 +443,13 @@ pub struct AddedTool {
     /// The group by which modes offer or withhold it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<ToolGroup>,
-    /// Whether it only reads.
+    /// True if it only reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_only: bool,
-    /// Whether it polls for something.
+    /// True if it polls for something.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub polls: bool,
-    /// Whether models are not shown it.
+    /// True if models are not shown it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
 }
@@ -361,6 +468,8 @@ impl ToolsChange {
 
     /// Removes the tool of that name.
     pub(crate) fn note_removed(&mut self, name: &str) {
+        // Merging keeps the last word: a tool that was added and is removed again is in one list
+        // only.
         self.added.retain(|known| known.spec.name != name);
         if !self.removed.iter().any(|known| known == name) {
             self.removed.push(name.to_owned());
@@ -371,37 +480,37 @@ impl ToolsChange {
 /// A compaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CompactionRecord {
-    /// Why.
+    /// The reason.
     pub why: CompactionReason,
-    /// Who wrote the summary.
+    /// The author of the summary.
     pub by: SummaryAuthor,
-    /// Why the model did not write it, where it was asked.
+    /// The reason why the model did not write the summary, if it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// How many messages of the history, counted from its beginning, are left out.
+    /// The number of messages that are left out, counted from the beginning of the history.
     pub messages: usize,
-    /// What the model reads instead of them; the summary is the last of it.
+    /// The texts that the model reads instead of them; the last one is the summary.
     pub head: Vec<String>,
-    /// The tokens of a request before it, as far as that is known.
+    /// The tokens of a request before the compaction, as far as they are known.
     pub before: u64,
-    /// Those after it, as an estimate.
+    /// The estimated tokens of a request after it.
     pub after: u64,
     /// Tokens of the summary's request, as the provider reported them.
-    #[serde(default, skip_serializing_if = "is_silent")]
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub usage: Usage,
-    /// Guesses (bytes / 4) for what it did not report.
-    #[serde(default, skip_serializing_if = "is_silent")]
+    /// Guesses (bytes / 4) of the tokens that the provider did not report.
+    #[serde(default, skip_serializing_if = "is_unreported")]
     pub estimate: Usage,
-    /// What that cost, as far as it was known then.
-    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    /// The cost of the summary, as far as it was known then.
+    #[serde(default = "unknown_cost", skip_serializing_if = "Cost::is_unknown")]
     pub cost: Cost,
 }
 
-/// Why a context is compacted.
+/// The reason for a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionReason {
-    /// It is as full as it may get.
+    /// The context has reached the threshold.
     Threshold,
     /// The provider refused a request as too long.
     Overflow,
@@ -409,27 +518,35 @@ pub enum CompactionReason {
     Asked,
 }
 
-/// Who writes a summary.
+/// The author of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryAuthor {
     /// The model of the task.
     Model,
-    /// Sabir: a line for each call, made without a model.
+    /// Sabir, without a model: one line for each call.
     Sabir,
 }
 
-/// Records of earlier versions tell no cost.
-fn unknown() -> Cost {
+/// Returns the cost of records of earlier versions, which do not hold it.
+fn unknown_cost() -> Cost {
     Cost::UNKNOWN
 }
 
-fn is_silent(usage: &Usage) -> bool {
+fn is_unreported(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl CallCheck {
-    /// Why the call may not run, in words for the model.
+    /// Returns the feedback for the model: the reason why the call may not run.
     pub fn feedback_text(&self) -> String {
         let error = self
             .faults
@@ -443,25 +560,25 @@ impl CallCheck {
     }
 }
 
-/// Who spoke.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageAuthor {
     /// The user.
     User,
-    /// Sabir: a reminder.
+    /// Sabir, with a reminder or an announcement.
     Sabir,
 }
 
-/// When the model reads what was said.
+/// The moment at which the model reads a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// With what it is asked next.
+    /// With the next request.
     #[default]
     Next,
-    /// An answer was being written to a request that did not hold the words: they stand behind that answer. Where it never
-    /// comes, they are read with what is asked next.
+    /// After the answer that is being written, whose request did not contain the message. If that
+    /// answer never comes, with the next request.
     Later,
 }
 
@@ -471,7 +588,7 @@ impl Delivery {
     }
 }
 
-/// Who judged a call.
+/// The author of a verdict on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionMaker {
@@ -481,7 +598,7 @@ pub enum DecisionMaker {
     User,
 }
 
-/// How a task ended.
+/// The outcome of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -492,11 +609,11 @@ pub enum TaskOutcome {
     Unfinished,
     /// The model could not go on because calls were denied.
     Denied,
-    /// A limit of the user's was reached.
+    /// A limit was reached.
     Limit,
     /// The provider failed.
     ProviderFailed,
-    /// The provider cannot be asked as things are set up (no key, no such model).
+    /// The provider cannot be asked with this configuration (no key, no such model).
     Misconfigured,
     /// The user interrupted.
     Cancelled,
@@ -504,16 +621,17 @@ pub enum TaskOutcome {
     StoreFailed,
 }
 
-/// Why a record could not be kept.
+/// The reason why a record could not be kept.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StoreError(pub String);
 
-/// Where records are kept.
+/// A store of records.
 pub trait RecordStore: Send {
-    /// Keeps a record and returns when it would survive a power cut. Records come back in the order of their appending.
+    /// Keeps a record and returns when it would survive a power cut. Records come back in the order
+    /// in which they were appended.
     ///
     /// # Errors
-    /// When the record may not survive. The task then ends, since it could no longer be resumed.
+    /// If the record may not survive. The task then ends, since it could no longer be resumed.
     fn append(&mut self, record: &Record) -> Result<(), StoreError>;
 }

@@ -1,12 +1,15 @@
-//! Subtasks: tasks of their own that answer a call of their parent's.
+//! Subtasks: tasks that each answer a call of their parent.
 //!
-//! A subtask has a journal of its own and is driven inside the process of its parent, by a tool: [`NewTaskTool`]. What it is made of
-//! (journal, tools, model, user) comes from a [`SubtaskSpawner`], because only the binary can make such things. The parent's journal
-//! names the subtask before it begins and says what it took when it ends ([`Record::Subtask`]); its name follows from the call, so
-//! a call that was running when its process ended is simply run again, and the household opens the journal that is there.
+//! A subtask has its own journal and is driven inside the process of its parent by a tool,
+//! [`NewTaskTool`]. Its parts (journal, tools, model, front end) come from a [`SubtaskSpawner`],
+//! because this crate knows no files and no providers. The parent's journal names the subtask
+//! before it begins and records what it used when it ends ([`Record::Subtask`]). Its name follows
+//! from the call, so a call that was running when its process ended is simply run again, and the
+//! spawner opens the existing journal.
 //!
-//! The call is answered once. Where a subtask is completed its result is the call's; where it was cancelled the call was
-//! interrupted; any other end is a failure that says how it ended, how far it came, and where its records are.
+//! The call is answered once. If the subtask completes, its result is that of the call; if it is
+//! cancelled, the call was interrupted; any other end is a failure that says how it ended, how far
+//! it came, and where its records are.
 
 mod shared_budget;
 
@@ -31,86 +34,105 @@ use crate::tool::{
 pub use shared_budget::SharedBudget;
 use shared_budget::{BudgetMeter, BudgetSlot};
 
-/// The most bytes of the last words of a subtask that did not complete.
+/// The most bytes that are quoted of the last message of a subtask that did not complete.
 const MAX_FINAL_TEXT_BYTES: usize = 4 * 1024;
 
-/// Makes subtasks, and finds those that were begun.
+/// Opens subtasks, new ones and those that were begun before.
 pub trait SubtaskSpawner: Send + Sync {
-    /// Opens the subtask of a call: a new one, or, where it was begun before, the one that its journal tells of. Its name is
-    /// [`TaskId::child_id`](crate::TaskId::child_id) of the parent's, its origin [`TaskOrigin::Subtask`](crate::TaskOrigin::Subtask) with
-    /// [`TaskStart::depth`](crate::TaskStart::depth) one more than the parent's. `left` is what the parent's limits allow the subtask: its own
-    /// are at most these. Where `left.subtasks.depth` is 0 it is not offered `new_task`.
+    /// Opens the subtask of a call: a new one, or the one whose journal exists already.
+    ///
+    /// Its name is [`TaskId::child_id`](crate::TaskId::child_id) of the parent's; its origin is
+    /// [`TaskOrigin::Subtask`](crate::TaskOrigin::Subtask) with a
+    /// [`TaskStart::depth`](crate::TaskStart::depth) one more than the parent's. `left` is what the
+    /// parent's limits still allow: the subtask's own limits are at most these. Where
+    /// `left.subtasks.depth` is 0, it is not offered `new_task`.
     ///
     /// # Errors
-    /// In words for the model, where there can be none: no such mode, a parent's mode that hands no work on, one that was begun in
-    /// a mode that now allows more than the parent's, a journal that another process works on.
+    /// If the subtask cannot be opened: there is no such mode, the parent's mode hands no work on,
+    /// the recorded mode now allows more than the parent's, or another process works on the
+    /// journal.
     fn spawn(
         &self,
         call: &CallId,
-        delegation: &SubtaskRequest,
+        request: &SubtaskRequest,
         left: TaskLimits,
-    ) -> Result<SubtaskHandle, String>;
+    ) -> Result<SubtaskHandle, SubtaskSpawnError>;
+}
+
+/// The reason why a spawner opens no subtask. The text is for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubtaskSpawnError {
+    /// There is no such mode, or the parent may not give it to a subtask.
+    #[error("{0}")]
+    Mode(String),
+    /// The journal cannot be created or opened, or another process works on it.
+    #[error("{0}")]
+    Journal(String),
+    /// The task cannot be set up or resumed: no such model, say.
+    #[error("{0}")]
+    Setup(String),
 }
 
 /// A subtask that was opened.
 pub enum SubtaskHandle {
-    /// One that is to work.
+    /// A subtask that has work to do.
     Working(Box<SubtaskRun>),
-    /// One that was completed before its parent knew. No model is asked.
+    /// A subtask that was completed before its parent learned of it. No model is asked.
     Completed(CompletedSubtask),
 }
 
-/// All that a subtask is driven with.
+/// Everything that a subtask is driven with.
 pub struct SubtaskRun {
-    /// The task: new, or as its records tell.
+    /// The task, new or replayed.
     pub task: Task,
-    /// The record of its start, if it is new.
+    /// The record of its start, for a new one.
     pub first: Option<Record>,
-    /// Its journal.
+    /// The store of its journal.
     pub store: Box<dyn RecordStore>,
     /// Its tools.
     pub registry: ToolRegistry,
-    /// Where its answers come from.
+    /// The model that answers.
     pub model: Arc<dyn Model>,
     /// The front end that shows it. [`UserCommand::Cancel`](crate::UserCommand::Cancel) cancels this subtask alone.
     pub front_end: Box<dyn FrontEnd>,
-    /// The most time, from now, beside what its parent has.
+    /// The most time that it may take, besides what its parent has left.
     pub max_time: Option<Duration>,
-    /// Who else follows it, in this order.
+    /// The observers that follow it, in this order.
     pub observers: Vec<Arc<dyn DriverObserver>>,
 }
 
-/// What a completed subtask tells.
+/// The result and the usage of a completed subtask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletedSubtask {
-    /// The result, as it gave it.
+    /// The result, in the subtask's words.
     pub result: String,
-    /// What it took in all.
+    /// The outcome and everything that the subtask used.
     pub end: SubtaskEnd,
 }
 
-/// The tool behind `new_task`. Each task that has subtasks has one.
+/// The tool that runs `new_task`. Each task that has subtasks has one.
 pub struct NewTaskTool {
     shared: Arc<SpawnerState>,
 }
 
-/// What all calls of one task's `new_task` share.
+/// The state that all calls of one task's `new_task` share.
 struct SpawnerState {
     spawner: Arc<dyn SubtaskSpawner>,
-    /// The budget of the subtasks at work, where the task itself shares none with others.
+    /// The budget of the subtasks of a period, if the task itself shares none with others.
     budget_slot: BudgetSlot,
 }
 
-/// A call of `new_task` whose arguments are understood.
+/// A call of `new_task` with valid arguments.
 struct SubtaskCall {
     shared: Arc<SpawnerState>,
     request: SubtaskRequest,
-    /// Ends the subtask, also before it has begun.
+    /// The token that ends the subtask, even before it has begun.
     cancel: CancelToken,
 }
 
 impl NewTaskTool {
-    /// Makes the tool for the subtasks that this spawner opens.
+    /// Creates the tool for the subtasks that this spawner opens.
     pub fn new(spawner: Arc<dyn SubtaskSpawner>) -> Self {
         Self {
             shared: Arc::new(SpawnerState {
@@ -156,7 +178,7 @@ impl Tool for NewTaskTool {
 }
 
 impl PreparedCall for SubtaskCall {
-    /// Nothing: each call of the subtask's own is judged when it is made.
+    /// Returns no access: each call of the subtask is judged when it is made.
     fn access(&self) -> Access {
         Access::Nothing
     }
@@ -174,25 +196,26 @@ impl PreparedCall for SubtaskCall {
             } = *self;
             let budget = permit
                 .shared_budget
-                .or_else(|| shared.budget_slot.shared_budget(permit.remaining_limits));
+                .or_else(|| shared.budget_slot.shared_budget(permit));
             match shared
                 .spawner
                 .spawn(&permit.call, &request, permit.remaining_limits)
             {
                 Ok(SubtaskHandle::Working(child)) => run_subtask(*child, cancel, budget).await,
                 Ok(SubtaskHandle::Completed(completed)) => completed.into_output(),
-                Err(words) => ToolOutput::failed(words),
+                Err(error) => ToolOutput::failed(error.to_string()),
             }
         })
     }
 }
 
 impl CompletedSubtask {
-    /// What the records of a subtask tell; `None` where it is not completed.
+    /// Reads the result and the usage from the records of a subtask; `None` if it is not completed.
     pub fn from_records(records: &[Record]) -> Option<Self> {
         let Some(Record::Ended {
             outcome: TaskOutcome::Completed,
             message,
+            ..
         }) = records.last()
         else {
             return None;
@@ -234,7 +257,7 @@ impl CompletedSubtask {
 }
 
 /// Drives a subtask to its end.
-async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget) -> ToolOutput {
+async fn run_subtask(child: SubtaskRun, cancel: CancelToken, budget: SharedBudget) -> ToolOutput {
     let SubtaskRun {
         mut task,
         first,
@@ -245,7 +268,8 @@ async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget
         max_time,
         mut observers,
     } = child;
-    observers.insert(0, Arc::new(BudgetMeter(purse.clone())));
+    // First, so that the budget is charged before anybody sees the record.
+    observers.insert(0, Arc::new(BudgetMeter(budget.clone())));
     let driver = TaskDriver {
         model: model.as_ref(),
         registry: &registry,
@@ -256,7 +280,11 @@ async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget
         max_time,
     };
     // On the heap, since a subtask may have subtasks.
-    let (outcome, message) = Box::pin(driver.run_with_budget(&purse, &mut task, first, None)).await;
+    let driven = Box::pin(driver.run_with_budget(&budget, &mut task, first, None)).await;
+    let (outcome, message) = match driven {
+        Ok(ended) => ended,
+        Err(error) => return ToolOutput::failed(format!("The subtask was not run: {error}.")),
+    };
     let end = task.subtask_usage(outcome);
     if outcome == TaskOutcome::Completed {
         return CompletedSubtask {
@@ -271,12 +299,12 @@ async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget
     }
 }
 
-/// What the parent is told of a subtask that did not complete.
+/// Describes a subtask that did not complete, for the model of its parent.
 fn failure_message(task: &Task, outcome: TaskOutcome, message: &str) -> String {
     let why = match outcome {
         TaskOutcome::Cancelled => "was cancelled",
         TaskOutcome::Limit => "reached a limit",
-        TaskOutcome::Denied => "could not go on, since calls were denied",
+        TaskOutcome::Denied => "could not continue, since calls were denied",
         TaskOutcome::ProviderFailed => "ended because the provider failed",
         TaskOutcome::Misconfigured => "cannot be answered as things are set up",
         TaskOutcome::StoreFailed => "ended because its journal could not be written",
@@ -284,7 +312,7 @@ fn failure_message(task: &Task, outcome: TaskOutcome, message: &str) -> String {
     };
     let task_id = &task.start_record().task;
     let mut words =
-        format!("The subtask {task_id} {why}: {message}. What it changed so far stands.");
+        format!("The subtask {task_id} {why}: {message}. What it changed so far is kept.");
     let said = final_text(task.history());
     if !said.is_empty() {
         words.push_str(&format!("\nThe last that it said:\n{said}"));
@@ -295,7 +323,7 @@ fn failure_message(task: &Task, outcome: TaskOutcome, message: &str) -> String {
     words
 }
 
-/// The last words of a model's, cut where they are long; empty where it said none.
+/// Returns the end of the last message of the model, cut if it is long; empty if there is none.
 fn final_text(history: &[Message]) -> &str {
     let said = history
         .iter()

@@ -1,25 +1,28 @@
-//! The task machine: inputs in, effects out, no I/O.
+//! The task state machine: takes inputs, returns effects, does no I/O.
 //!
-//! The terminal, headless mode, resume and tests drive the same machine. Every change of state is a [`Record`]: `step`
-//! decides which records happen, [`Task::apply_record`] alone changes the state by them, and replaying a journal is applying
-//! its records. So a resumed task is the same task.
+//! The terminal, headless mode, resume and tests drive the same machine. Every change of state is a
+//! [`Record`]: `step` decides which records happen, [`Task::apply_record`] alone changes the state
+//! by them, and replaying a journal applies the same records. So a resumed task is the same task.
 //!
-//! Architecture invariant: an assistant message with calls enters the history together with the results of all its
-//! calls, when the last of them is there ([`calls::OpenTurn`]). A history with an unanswered or doubly answered call cannot be
-//! written down (law 7).
+//! Architecture invariant: an assistant message with calls enters the history together with the
+//! results of all its calls, once the last result is there ([`calls::OpenTurn`]). A history with an
+//! unanswered or doubly answered call cannot be represented (law 7).
 
 mod approval;
+mod budget;
 pub(crate) mod calls;
 mod check;
 mod compaction;
 mod completion;
-mod counters;
 mod cycles;
 mod dedup;
+mod denials;
 mod digest;
+mod echo;
 mod failure;
 mod limits;
 mod modes;
+mod progress;
 mod subtask;
 #[cfg(test)]
 mod tests;
@@ -32,29 +35,36 @@ mod user_input;
 mod view;
 
 use sabir_call::dialect::DialectSet;
+use sabir_call::escaping::ContentEscaping;
 use sabir_call::{
-    CallId, CallResult, DraftResponse, Event, EventSink, Message, MessagePart, ModelError, Request,
-    Role, StopReason, TokenPrices, ToolResultStatus, ToolSet,
+    CallId, CallResult, DraftResponse, Event, EventSink, Message, MessagePart, ModelError,
+    ParallelCalls, Request, Role, StopReason, TextRecovery, TokenPrices, ToolProtocol, ToolSet,
 };
 use sabir_check::{CallChecker, RepairSet};
 use sabir_policy::{Access, PolicyRules, Verdict};
 
 use crate::context::ContextFragment;
+use crate::control;
 use crate::event::{UserQuestion, UserReply};
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{
-    CompactionReason, Delivery, MessageAuthor, Record, SummaryAuthor, TaskOutcome, TaskStart,
-    ToolsChange,
+    CompactionReason, Delivery, MessageAuthor, OTHER_TOOL, Record, SummaryAuthor, TaskOutcome,
+    TaskStart, TaskUsage, ToolsChange,
 };
 use crate::tool::ToolOutput;
 
+pub use budget::BudgetPeriod;
+use budget::TaskBudget;
 use calls::OpenTurn;
-pub use check::CompletionConditions;
+pub use check::{CompletionConditions, CompletionForm};
 pub use compaction::{CompactionPreview, CompactionTiming, ContextUsage};
-use counters::TaskCounters;
+use denials::DenialLedger;
+pub use denials::{UnresolvedDenials, call_subject};
+pub use digest::call_paths;
 pub use limits::{SubtaskLimits, TaskLimits};
 pub use modes::ModeConfig;
 use modes::TaskModes;
+use progress::TaskProgress;
 pub use todos::OpenTodos;
 use todos::TodoTracker;
 use transcript::Transcript;
@@ -63,43 +73,55 @@ pub use usage::UsageTotals;
 use user_input::PendingInput;
 pub use user_input::{Interactivity, MessageDelivery, UserMessage};
 
+/// The note to the model about records that were lost.
+const DAMAGE_MESSAGE: &str = "The stored record of this task was damaged, and what followed this point is lost. You may have done more than you see here: look at the present state before you repeat anything.";
+
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str =
     "This was interrupted. It may have happened in part: look before you repeat it.";
 
-/// How a task is run. Not part of its history: a resumed task may be given others.
+/// The settings a task is run with. They are not part of its history: a resumed task may get
+/// others.
 #[derive(Debug, Clone)]
 pub struct TaskSettings {
     /// The system prompt, without any teaching of tools.
     pub system: String,
     /// The provider's name of the model.
     pub model: String,
-    /// What the model is offered.
+    /// The tools that the model is offered, and those it is not offered but may call.
     pub tools: ToolSet,
     /// The dialects that the session knows.
     pub dialects: DialectSet,
     /// The names of the tools that only read.
     pub read_only_tools: Vec<String>,
-    /// The names of the tools that look whether something has happened, and may be called again and again.
+    /// The names of the tools that poll for something, so that repeating a call is no cycle.
     pub polling_tools: Vec<String>,
-    /// What is approved in advance.
+    /// The rules that judge calls, with what is approved in advance.
     pub rules: PolicyRules,
-    /// Whether somebody can be asked.
+    /// The kind of user, if any, that can be asked.
     pub interactivity: Interactivity,
-    /// When to stop.
+    /// The limits at which the task stops.
     pub limits: TaskLimits,
-    /// What must hold before a completion is accepted.
+    /// The conditions for accepting a completion.
     pub completion: CompletionConditions,
-    /// The slips that are set right instead of rejected.
+    /// The repairs that are made to calls instead of rejecting them.
     pub repairs: RepairSet,
-    /// The most tokens of one answer; `None`: the provider's default.
+    /// The treatment of calls in the text of a native session.
+    pub recovery: TextRecovery,
+    /// The number of calls that a message may hold.
+    pub parallel_calls: ParallelCalls,
+    /// True if the server of the model renders a chat template, so that special tokens in foreign
+    /// text must be broken. They always are in a prompted session.
+    pub renders_template: bool,
+    /// The most tokens of one answer; `None` leaves it to the provider.
     pub max_output: Option<u64>,
-    /// What the model costs today.
+    /// The current prices of the model.
     pub prices: TokenPrices,
 }
 
 impl TaskSettings {
-    /// Returns settings for the model of that name at its provider: no tools, no approvals, nobody to ask, no limits.
+    /// Returns settings for the model that the provider knows by this name: no tools, no approvals,
+    /// no user, no limits but the default ones.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             dialects: DialectSet::default(),
@@ -113,56 +135,70 @@ impl TaskSettings {
             limits: TaskLimits::default(),
             completion: CompletionConditions::default(),
             repairs: RepairSet::default(),
+            recovery: TextRecovery::default(),
+            parallel_calls: ParallelCalls::default(),
+            renders_template: false,
             max_output: None,
             prices: TokenPrices::default(),
         }
     }
+
+    /// Creates the gates for calls of these tools.
+    pub(crate) fn call_checker(&self, tools: ToolSet) -> CallChecker {
+        CallChecker::new(tools)
+            .with_repairs(self.repairs)
+            .with_parallel(self.parallel_calls)
+    }
 }
 
-/// What the machine is told.
+/// An input of the machine: something that happened outside of it.
 #[derive(Debug, Clone)]
 pub enum TaskInput<'a> {
-    /// Go on: after the task was made, or made again from its records.
+    /// Starts or continues the work, after the task was created or replayed.
     Begin,
-    /// The user says something. It is kept at once and answers no question but the one for words ([`UserQuestion::Next`]). A paused task
-    /// continues with it.
+    /// The user sends a message. It is recorded at once, and answers no question but the one for a
+    /// message ([`UserQuestion::Next`]). A paused task continues with it.
     UserMessage {
-        /// The text and the pictures.
+        /// The text and the images.
         message: UserMessage,
-        /// When the model reads it.
+        /// The moment at which the model reads it.
         delivery: MessageDelivery,
     },
-    /// Compact the context, with a summary by whom. A model is then to be asked, once. A task that goes on does it with the model's
-    /// summary, at the next moment that is possible ([`Task::compaction_timing`]).
+    /// Compacts the context, with a summary by this author. The model is asked for its summary
+    /// once. A running task always asks the model, at the next possible moment
+    /// ([`Task::compaction_timing`]).
     Compact(SummaryAuthor),
-    /// Go back on the last compaction of a task that does not go on.
+    /// Undoes the last compaction of a paused task.
     Restore,
-    /// The user switches to that mode. It holds at once, and what is asked about is judged anew; a name that is none changes nothing.
+    /// The user switches to the mode of this name. It holds at once, and calls that wait for an
+    /// approval are judged again. An unknown name changes nothing.
     SetMode(String),
-    /// From now on nobody can be asked ([`Interactivity::Headless`]). What is asked about is denied.
+    /// The user has left: from now on the task is headless ([`Interactivity::Headless`]), and calls
+    /// that wait for an answer are denied.
     UserLeft,
-    /// What is to be told of the place, looked at right before the model is asked. What is different from what it was told goes to the
-    /// end of that request.
+    /// The context fragments as they are right before the model is asked. The request ends with
+    /// the changes since the last report to the model.
     ContextChanged(Vec<ContextFragment>),
     /// Tools have appeared or disappeared. Applied right before the model is asked.
     ToolsChanged(ToolsChange),
-    /// A piece of the answer.
+    /// A piece of the model's answer.
     ModelEvent(Event<'a>),
-    /// The answer is whole.
+    /// The model's answer is complete.
     ModelFinished,
-    /// The answer will not come, or broke off.
+    /// The model's answer failed to begin, or broke off.
     ModelFailed(ModelError),
-    /// What a call would touch, and what it depends on.
+    /// The access that a call needs, and the preconditions it depends on.
     CallAssessed(CallId, Access, Preconditions),
     /// The user's answer to the open question.
     UserReplied(UserReply),
-    /// A tool is finished.
+    /// A tool has finished, with its output.
     ToolFinished(CallId, ToolOutput),
-    /// The user interrupts.
+    /// The user interrupts the task.
     Cancel,
-    /// The time is up.
+    /// The time limit was reached.
     TimeExpired,
-    /// What the task is a part of has used up what all of it may take, in words. It is not asked for any more.
+    /// The budget that the task shares with others is used up, with a description of the limit. The
+    /// model is not asked any more.
     BudgetExhausted(String),
 }
 
@@ -184,35 +220,36 @@ impl TaskInput<'_> {
     }
 }
 
-/// What is to be done, in this order.
+/// An effect: something that the driver must do. Effects are executed in the order in which they
+/// are returned.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskEffect {
-    /// Keep the record, then show it. What follows must not be done unless it was kept.
+    /// Persist the record, then show it. No later effect may be executed unless this succeeded.
     PersistRecord(Record),
     /// Ask the model, with [`Task::model_request`].
     RequestModel,
-    /// Find out what a call would touch.
+    /// Determine the access and the preconditions of a call.
     AssessCall(CallId),
     /// Run a call, unless it is no longer the permitted one.
     RunCall(CallPermit),
     /// Ask the user.
     AskUser(UserQuestion),
-    /// Take the open question back.
+    /// Withdraw the open question.
     WithdrawQuestion,
-    /// Drop whatever is under way: the request, the running tools, the question. Subtasks are asked to end instead, and each is told
-    /// of with [`TaskInput::ToolFinished`] when it has.
+    /// Drop everything under way: the request, the running tools, the question. Subtasks are asked
+    /// to end instead, and each reports its end with [`TaskInput::ToolFinished`].
     StopAll,
-    /// Ask the subtask of that call to end. Its result comes as always.
+    /// Ask the subtask of this call to end. Its result arrives like any other.
     StopSubtask(CallId),
-    /// The task is over, for now.
+    /// End the run of the task, with the outcome and a message for the user.
     Finish(TaskOutcome, String),
 }
 
-/// Why records make no task.
+/// The reason why records cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The first record does not say how the task began.
+    /// The first record is not the start of a task.
     #[error("the journal does not begin with the start of a task")]
     NoStart,
     /// The task was completed.
@@ -220,7 +257,7 @@ pub enum ReplayError {
     Completed,
 }
 
-/// A task.
+/// A task: settings, history and everything that follows from its records.
 #[derive(Debug)]
 pub struct Task {
     settings: TaskSettings,
@@ -230,38 +267,40 @@ pub struct Task {
     draft: DraftResponse,
     phase: TaskPhase,
     turn: Option<OpenTurn>,
-    counters: TaskCounters,
-    totals: UsageTotals,
+    budget: TaskBudget,
+    progress: TaskProgress,
+    denials: DenialLedger,
     todo_tracker: TodoTracker,
     modes: TaskModes,
-    /// The changes of the tools so far, merged.
+    /// The changes of the tools on record, merged into one.
     recorded_tools: ToolsChange,
     question: Option<UserQuestion>,
-    /// Why the last answer stopped.
+    /// The stop reason of the last answer.
     last_stop_reason: Option<StopReason>,
-    /// What waits for its moment.
+    /// The input that takes effect later.
     pending_input: PendingInput,
 }
 
-/// What the machine waits for.
+/// The input that the machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TaskPhase {
-    /// For `Begin`.
+    /// `Begin`, or a message of the user.
     Paused,
-    /// For the model.
+    /// The model's answer.
     AwaitingModel,
-    /// For the model's summary.
+    /// The model's summary.
     AwaitingSummary(CompactionReason),
-    /// For calls or the user.
+    /// Results of calls, or an answer of the user.
     HandlingCalls,
-    /// For subtasks to end, to end so.
+    /// The ends of subtasks. Then the task ends with this outcome and message.
     Ending(TaskOutcome, &'static str),
-    /// For nothing.
+    /// Nothing: the run has ended.
     Finished,
 }
 
 impl Task {
-    /// A new task. The record of its start must be kept before anything else; `step(Begin)` says so.
+    /// Creates a task, with the record of its start. The driver must persist that record before it
+    /// executes any effect of `step(Begin)`.
     pub fn new(start: TaskStart, settings: TaskSettings) -> (Self, Record) {
         let record = Record::Started(start.clone());
         let mut task = Self::without_history(start, settings);
@@ -269,10 +308,10 @@ impl Task {
         (task, record)
     }
 
-    /// The task that these records tell of, ready to go on.
+    /// Rebuilds a task from its records, ready to continue.
     ///
     /// # Errors
-    /// When the records do not begin with a start, or the task was completed.
+    /// If the records do not begin with a start, or the task was completed.
     pub fn replay(
         records: impl IntoIterator<Item = Record>,
         settings: TaskSettings,
@@ -285,10 +324,11 @@ impl Task {
         }
     }
 
-    /// The task that these records tell of, to go on with a message of the user's; it may be completed.
+    /// Rebuilds a task from its records, to continue it with a message of the user. The task may be
+    /// completed.
     ///
     /// # Errors
-    /// When the records do not begin with a start.
+    /// If the records do not begin with a start.
     pub fn replay_for_message(
         records: impl IntoIterator<Item = Record>,
         settings: TaskSettings,
@@ -296,7 +336,7 @@ impl Task {
         Self::replay_all(records, settings).map(|(task, _)| task)
     }
 
-    /// The task of these records, and whether their last one completes it.
+    /// Rebuilds a task from its records, and reports whether the last one completes it.
     fn replay_all(
         records: impl IntoIterator<Item = Record>,
         settings: TaskSettings,
@@ -309,6 +349,7 @@ impl Task {
         task.apply_record(&Record::Started(start));
         let mut completed = false;
         for record in records {
+            // Only the last record tells: a completed task may have been continued since.
             completed = matches!(
                 record,
                 Record::Ended {
@@ -322,38 +363,32 @@ impl Task {
         Ok((task, completed))
     }
 
-    /// Makes an ended task ready for the next run, which counts turns, mistakes and limits from its own beginning: what made the last
-    /// run stop must not stop this one at once.
+    /// Prepares an ended task for its next run. Turns, mistakes and limits count from the beginning
+    /// of that run, so what stopped the last run does not stop it at once.
     pub fn prepare_next_run(&mut self) {
-        let TaskCounters {
-            turns,
-            subtask_turns: family_turns,
-            reported_mistakes: told,
-            ..
-        } = std::mem::take(&mut self.counters);
-        self.counters = TaskCounters {
-            turns,
-            earlier_turns: turns,
-            subtask_turns: family_turns,
-            earlier_subtask_turns: family_turns,
-            reported_mistakes: told,
-            ..TaskCounters::default()
-        };
+        self.budget.begin_run();
+        self.progress.begin_run();
         self.phase = TaskPhase::Paused;
     }
 
+    /// Reports whether the task waits to be driven: it is new, replayed, or [prepared](Self::prepare_next_run) for another run.
+    pub fn is_paused(&self) -> bool {
+        self.phase == TaskPhase::Paused
+    }
+
     fn without_history(start: TaskStart, settings: TaskSettings) -> Self {
-        let past = Transcript::new(usage::fixed_bytes(&settings));
+        let transcript = Transcript::new(usage::fixed_bytes(&settings));
         Self {
-            checker: CallChecker::new(settings.tools.clone()).with_repairs(settings.repairs),
+            checker: settings.call_checker(settings.tools.clone()),
             settings,
             start,
-            transcript: past,
+            transcript,
             draft: DraftResponse::default(),
             phase: TaskPhase::Paused,
             turn: None,
-            counters: TaskCounters::default(),
-            totals: UsageTotals::default(),
+            budget: TaskBudget::default(),
+            progress: TaskProgress::default(),
+            denials: DenialLedger::default(),
             todo_tracker: TodoTracker::default(),
             modes: TaskModes::default(),
             recorded_tools: ToolsChange::default(),
@@ -363,35 +398,38 @@ impl Task {
         }
     }
 
-    /// How the task began.
+    /// Returns the start of the task.
     pub fn start_record(&self) -> &TaskStart {
         &self.start
     }
 
-    /// The history so far; every call in it has its one result.
+    /// Returns the history so far. Every call in it has exactly one result.
     pub fn history(&self) -> &[Message] {
         self.transcript.messages()
     }
 
-    /// Tokens and money so far, those before a resume included.
+    /// Returns the tokens and the cost so far, those before a resume included.
     pub fn totals(&self) -> UsageTotals {
-        self.totals
+        self.budget.totals()
     }
 
-    /// Answers so far, counted since the task was begun or resumed.
+    /// Returns everything that the task used in its life, with the use of each tool.
+    pub fn task_usage(&self) -> TaskUsage {
+        self.budget.task_usage()
+    }
+
+    /// Returns the number of answers since the task was started or resumed.
     pub fn turn_count(&self) -> u32 {
-        self.counters
-            .turns
-            .saturating_sub(self.counters.earlier_turns)
+        self.budget.run_turns()
     }
 
-    /// The call of that id, while its turn is open: the tool's name and its arguments.
+    /// Returns the call with this id, while its turn is open.
     pub fn open_call(&self, id: &CallId) -> Option<&sabir_call::Call> {
         self.turn.as_ref().and_then(|turn| turn.find_call(id))
     }
 
-    /// What to ask the model now. The history is shared, not copied: whoever drops the request before the next step spares the
-    /// task a copy.
+    /// Builds the request for the model. It shares the history instead of copying it, but a driver
+    /// that still holds the request during the next step makes the task copy it then.
     pub fn model_request(&self) -> Request {
         if let TaskPhase::AwaitingSummary(why) = self.phase {
             return self.summary_request(why);
@@ -404,12 +442,24 @@ impl Task {
             protocol: self.start.protocol.clone(),
             dialects: self.settings.dialects.clone(),
             max_output_tokens: self.settings.max_output,
+            recovery: self.settings.recovery,
+            parallel_calls: self.settings.parallel_calls,
+            escaping: self.content_escaping(),
             ..Request::default()
         }
     }
 
-    /// Takes an input and says what is to be done. Inputs that do not fit the moment (the result of a call that was
-    /// cancelled, say) change nothing.
+    /// Returns the escaping of foreign text in requests, which is reversed in calls.
+    fn content_escaping(&self) -> ContentEscaping {
+        ContentEscaping {
+            special_tokens: self.settings.renders_template
+                || self.start.protocol != ToolProtocol::Native,
+            hidden_characters: true,
+        }
+    }
+
+    /// Takes an input and returns the effects that follow. An input that does not fit the current
+    /// phase, such as the result of a cancelled call, changes nothing.
     pub fn step(&mut self, input: TaskInput<'_>) -> Vec<TaskEffect> {
         let mut effects = Vec::new();
         match (self.phase, input) {
@@ -459,8 +509,8 @@ impl Task {
             (TaskPhase::AwaitingModel, TaskInput::ModelFailed(error)) => {
                 self.handle_model_failure(&error, &mut effects)
             }
-            (TaskPhase::HandlingCalls, TaskInput::CallAssessed(call, access, bound)) => {
-                self.handle_assessment(&call, &access, bound, &mut effects)
+            (TaskPhase::HandlingCalls, TaskInput::CallAssessed(call, access, preconditions)) => {
+                self.handle_assessment(&call, &access, preconditions, &mut effects)
             }
             (TaskPhase::HandlingCalls, TaskInput::ToolFinished(call, output)) => {
                 self.handle_tool_result(&call, output, &mut effects)
@@ -468,10 +518,13 @@ impl Task {
             (TaskPhase::HandlingCalls, TaskInput::UserReplied(reply)) => {
                 self.handle_reply(reply, &mut effects)
             }
+            // Inputs that arrive late, such as a second cancel, must not bring an ended task back
+            // to life.
             (TaskPhase::Finished, _) => {}
             (TaskPhase::Ending(..), TaskInput::ToolFinished(call, output)) => {
                 self.handle_result_while_ending(&call, output, &mut effects)
             }
+            // A second cancel does not wait for the subtasks. They stay open, as after a crash.
             (TaskPhase::Ending(outcome, message), TaskInput::Cancel | TaskInput::TimeExpired) => {
                 self.end_task(outcome, message, &mut effects)
             }
@@ -491,7 +544,8 @@ impl Task {
         effects
     }
 
-    /// Changes the state by a record: the only way in which it changes, but for the draft and the open question.
+    /// Changes the state by a record. State that is changed elsewhere (the phase, the draft, the open
+    /// question, the settings) is lost when the task is resumed.
     fn apply_record(&mut self, record: &Record) {
         self.modes.history.apply_record(record);
         match record {
@@ -513,8 +567,10 @@ impl Task {
             }
             Record::Answered(answered) => self.apply_answer(answered),
             Record::Failed(failed) => {
-                self.apply_usage(UsageDelta::from_failure(failed));
-                self.counters.failures = self.counters.failures.saturating_add(1);
+                self.budget.note_usage(UsageDelta::from_failure(failed));
+                self.progress.note_failure();
+                // Nothing of a failed answer is kept, so a replay, which never saw the draft, is in
+                // the same state.
                 self.draft = DraftResponse::default();
                 self.deliver_pending();
             }
@@ -524,56 +580,78 @@ impl Task {
                 by,
                 reason,
             } => {
+                self.note_denial(call, *by);
                 if let Some(turn) = &mut self.turn {
                     turn.mark_denied(call, *by, reason);
                 }
             }
+            // An approval changes nothing. A resumed task judges again and asks again (law 8).
             Record::Judged { .. } => {}
             Record::Running { call, .. } => {
+                self.note_running(call);
                 if let Some(turn) = &mut self.turn {
                     turn.mark_running(call);
                 }
             }
             Record::Result(result) => self.apply_result(result),
             Record::Subtask { call, task, ended } => self.apply_subtask(call, task, ended.as_ref()),
-            Record::Context(shift) => self.apply_context_change(shift),
+            Record::Context(change) => self.apply_context_change(change),
+            Record::Damaged { .. } => self.apply_damage(),
             Record::Ended { .. } => {
                 self.phase = TaskPhase::Finished;
+                // No answer will come for them to wait for: the next run reads them first.
                 self.deliver_pending();
             }
         }
     }
 
-    fn apply_usage(&mut self, charge: UsageDelta) {
-        self.totals.add_delta(charge);
-        self.counters.cost += charge.cost;
-        self.counters.tokens = self.counters.tokens.saturating_add(charge.total_tokens());
+    /// Notes that a call begins that does more than read.
+    fn note_running(&mut self, id: &CallId) {
+        let readers = &self.settings.read_only_tools;
+        let reads = |call: &sabir_call::Call| readers.contains(&call.name);
+        if self.open_call(id).is_some_and(|call| !reads(call)) {
+            self.progress.note_action();
+        }
+    }
+
+    /// Has every open call end as interrupted, because the lost records may hold that it ran, and tells the model.
+    fn apply_damage(&mut self) {
+        // A subtask continues from a journal of its own, which knows what it has done.
+        let subtasks = self.survives_resume(control::NEW_TASK_TOOL);
+        if let Some(turn) = &mut self.turn {
+            turn.mark_lost(subtasks);
+        }
+        self.deliver_message(MessageAuthor::Sabir, UserMessage::from_text(DAMAGE_MESSAGE));
     }
 
     fn apply_result(&mut self, result: &CallResult) {
-        match result.ending {
-            ToolResultStatus::Done => self.counters.denials = 0,
-            ToolResultStatus::Denied => {
-                self.counters.denials = self.counters.denials.saturating_add(1);
-                self.counters.mistakes = self.counters.mistakes.saturating_add(1);
-            }
-            _ => self.counters.mistakes = self.counters.mistakes.saturating_add(1),
-        }
+        self.progress.note_result(result.ending);
+        let is_known =
+            control::is_control(&result.name) || self.settings.tools.get(&result.name).is_some();
+        let tool = if is_known { &result.name } else { OTHER_TOOL };
+        self.budget.note_result(tool, result.ending);
+        // Before the call is marked as done: afterwards the turn may be closed, and the call is no
+        // longer open.
         if let Some(call) = self.open_call(&result.id).cloned() {
             self.apply_todo_result(&call, result);
             self.note_cycle(&call, result);
+            self.denials
+                .note_result(&call, result, &self.settings.read_only_tools);
         }
         let Some(turn) = &mut self.turn else { return };
         if turn.rejects_completion(result) {
-            self.counters.refusals = self.counters.refusals.saturating_add(1);
+            self.progress.note_refusal();
         }
         turn.mark_done(result);
         // One good call among bad ones is no progress: only a turn without mistakes ends the count.
         if turn.is_clean() {
-            self.counters.mistakes = 0;
+            self.progress.note_clean_turn();
         }
+        // Law 7: calls and results enter the history in one step, when the last result is there.
         if let Some((parts, mut answers)) = turn.take_answers() {
             self.turn = None;
+            // Decided from turns, which records alone count, so a replay adds the reminder to the
+            // same message.
             answers.extend(self.todo_reminder().map(MessagePart::text));
             self.transcript.push_message(Role::Assistant, parts);
             self.transcript.push_message(Role::User, answers);
@@ -582,15 +660,20 @@ impl Task {
         }
     }
 
-    /// Applies a record and has it kept.
+    /// Applies a record and has the driver persist it.
     fn commit_record(&mut self, record: Record, effects: &mut Vec<TaskEffect>) {
         self.apply_record(&record);
+        // Effects are executed in order, so those that are pushed later happen after the record is
+        // kept (law 9).
         effects.push(TaskEffect::PersistRecord(record));
     }
 
     fn resume_work(&mut self, effects: &mut Vec<TaskEffect>) {
+        // First, so that the messages that waited for the lost answer precede everything that is
+        // said from now on.
         self.record_lost_answer(effects);
         self.phase = TaskPhase::HandlingCalls;
+        // Looked at before the announcements below, which append to the history themselves.
         let waits = self
             .history()
             .last()
@@ -609,16 +692,15 @@ impl Task {
         }
     }
 
-    /// Asks the model, unless a limit says otherwise.
+    /// Asks the model, unless a limit was reached or the context must be compacted first.
     fn request_next_turn(&mut self, effects: &mut Vec<TaskEffect>) {
+        // The mode decides on the model and its context window, on which the compaction and the
+        // request below depend.
         self.apply_current_mode();
-        if let Some(message) = self
-            .turn_limit()
-            .or_else(|| self.token_limit())
-            .or_else(|| self.cost_limit())
-        {
+        if let Some(message) = self.budget.describe_reached_limit(&self.settings.limits) {
             return self.end_task(TaskOutcome::Limit, &message, effects);
         }
+        // Limits come first: a task that may not spend more does not pay for a summary either.
         if self.compact_if_full(effects) {
             return;
         }
@@ -628,34 +710,39 @@ impl Task {
 
     fn handle_model_finished(&mut self, effects: &mut Vec<TaskEffect>) {
         self.phase = TaskPhase::HandlingCalls;
+        // The draft is checked once. Its record holds the verdicts, so a replay needs neither the
+        // draft nor the checker.
         let draft = std::mem::take(&mut self.draft);
         let answered = self.check_answer(draft);
         let feedback = answered.feedback.clone();
-        let (has_calls, spoken_to) = (!answered.checks.is_empty(), self.has_pending_message());
+        let has_calls = !answered.checks.is_empty();
+        let has_message = self.has_pending_message();
         self.commit_record(Record::Answered(answered), effects);
         if has_calls {
             self.advance_calls(effects);
-        } else if spoken_to {
+        } else if has_message {
             self.continue_with_message(feedback, effects);
         } else {
             self.handle_reply_without_call(feedback, effects);
         }
     }
 
-    /// Ends the task for now. Calls that have not begun keep waiting: a resumed task goes on with them.
+    /// Ends the run. Calls that have not begun stay open, and a resumed task continues with them.
     fn end_task(&mut self, outcome: TaskOutcome, message: &str, effects: &mut Vec<TaskEffect>) {
         self.commit_record(
             Record::Ended {
                 outcome,
                 message: message.to_owned(),
+                used: Some(Box::new(self.task_usage())),
             },
             effects,
         );
+        // A resumed task asks again, after judging the call anew.
         self.question = None;
         effects.push(TaskEffect::Finish(outcome, message.to_owned()));
     }
 
-    /// Says something to the model on Sabir's behalf.
+    /// Sends the model a message of Sabir's own.
     fn send_reminder(&mut self, text: String, effects: &mut Vec<TaskEffect>) {
         self.commit_record(
             Record::Said {

@@ -1,4 +1,4 @@
-//! Tools as the agent runs them: a spec for the model, an access for the policy, and a future that does the work.
+//! Tools: a spec for the model, an access for the policy, and a future that does the work.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,30 +16,35 @@ use crate::record::{AddedTool, SubtaskEnd, ToolsChange};
 /// Typed arguments of a call, as they passed the gates.
 pub type CallArguments = Map<String, Value>;
 
-/// What a tool says to the model.
+/// The output of a tool, for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// The words.
+    /// The text.
     pub content: String,
-    /// Pictures that belong to them.
+    /// Images that belong to the text.
     pub images: Vec<Image>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     pub failed: bool,
-    /// How the subtask ended that did the work, and what it took in all its life; none for work without one. A cancelled one makes
-    /// the result an interrupted one.
+    /// True if the work failed only in that it found nothing, as `grep` reports it. A call has
+    /// succeeded then, but a check has not.
+    pub found_nothing: bool,
+    /// The end of the subtask that did the work, with everything it used in its life; `None` for
+    /// other work. A cancelled subtask makes the result of the call an interrupted one.
     pub subtask: Option<SubtaskEnd>,
 }
 
-/// Takes a tool's output while it comes (a command's lines, say). Pieces are text of any length.
+/// Receives a tool's output while it is produced (a command's lines, say). Pieces are texts of any
+/// length.
 pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// Decides by its group whether a tool is offered; `None` is the group of tools that belong to none.
+/// Decides by its group whether a tool is offered; `None` is the group of tools that belong to
+/// none.
 pub type GroupFilter<'a> = &'a dyn Fn(Option<ToolGroup>) -> bool;
 
-/// A tool at work.
+/// The running work of a tool.
 pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
-/// Something that a model can do to the world.
+/// A tool: something that a model can do to the world.
 pub trait Tool: Send + Sync {
     /// Returns the tool's name, description and schema.
     fn spec(&self) -> ToolSpec;
@@ -71,9 +76,14 @@ pub trait Tool: Send + Sync {
 
 /// A call whose arguments have been deserialized, before it runs.
 ///
-/// The driver keeps it from the judgement of the call to its run, so whatever a tool learns of a call has a place here and need not be
-/// remembered in the tool. A call that is judged again, or continued after a resume, is prepared again.
+/// The driver keeps it from the judgement of the call to its run, so everything that a tool learns of a call has a place here and need
+/// not be remembered in the tool. A call that is judged again, or continued after a resume, is prepared again.
 pub trait PreparedCall: Send + Sync {
+    /// Notes the arguments whose values the model wrote on lines of their own, between tags. Their
+    /// last line end counts as part of the tags, so the value of a text file lacks it. Called once,
+    /// before anything else.
+    fn note_wrapped_values(&mut self, _names: &[String]) {}
+
     /// Returns what the call would touch. May look at the file system, must not change it.
     fn access(&self) -> Access;
 
@@ -89,6 +99,14 @@ pub trait PreparedCall: Send + Sync {
         None
     }
 
+    /// Tries the call without changing anything, so that the user is not asked to approve a call that cannot work. May look at the file system.
+    ///
+    /// # Errors
+    /// When the run would fail; the text is for the model, as the run's would be.
+    fn try_call(&self) -> Result<(), CallFailure> {
+        Ok(())
+    }
+
     /// Returns the token that asks the running call to end by itself, with what it has. Only subtasks have one; other calls are
     /// dropped when they must end.
     fn stop_token(&self) -> Option<CancelToken> {
@@ -100,10 +118,14 @@ pub trait PreparedCall: Send + Sync {
     -> ToolWork<'a>;
 }
 
+/// The reason why a call would fail, for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFailure(pub String);
+
 /// A call whose arguments do not fit its tool: the policy rejects it, and running it fails with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidCall {
-    /// What is wrong with the arguments, for the model.
+    /// The mistake in the arguments, for the model.
     pub reason: String,
 }
 
@@ -135,7 +157,7 @@ impl PreparedCall for InvalidCall {
 #[derive(Clone, Default)]
 pub struct ToolRegistry {
     tools: Arc<RwLock<LiveTools>>,
-    /// What the model is offered at first.
+    /// The tools that the model is offered at first.
     offered: ToolSet,
     /// Describes the place where the tools work.
     context_source: Option<Arc<dyn ContextSource>>,
@@ -144,14 +166,14 @@ pub struct ToolRegistry {
 /// The present tools.
 #[derive(Default)]
 struct LiveTools {
-    /// Each with its name.
+    /// The tools, each with its name.
     tools: Vec<(String, Arc<dyn Tool>)>,
     /// The changes that the driver has not applied yet.
     pending: ToolsChange,
 }
 
 impl LiveTools {
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+    fn find_tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools
             .iter()
             .find(|(own, _)| own == name)
@@ -160,34 +182,37 @@ impl LiveTools {
 }
 
 impl ToolOutput {
-    /// A success.
+    /// Creates the output of a success.
     pub fn done(content: impl Into<String>) -> Self {
         Self {
             content: content.into(),
             images: Vec::new(),
             failed: false,
+            found_nothing: false,
             subtask: None,
         }
     }
 
-    /// A failure: what is wrong, and what to do next.
+    /// Creates the output of a failure: what is wrong, and what to do next.
     pub fn failed(content: impl Into<String>) -> Self {
         Self {
             content: content.into(),
             images: Vec::new(),
             failed: true,
+            found_nothing: false,
             subtask: None,
         }
     }
 }
 
 impl ToolRegistry {
-    /// Takes tools; the control calls ([`crate::control`]) are added to what the model is offered.
+    /// Creates a registry of these tools. The control calls ([`crate::control`]) are added to what
+    /// the model is offered.
     ///
     /// # Errors
-    /// Two tools of one name, or a spec that no model could be offered.
+    /// If two tools have one name, or a spec could not be offered to any model.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
-        let registry = Self::unfiltered(tools);
+        let registry = Self::from_tools(tools);
         let set = registry.build_set(&|name, _| !crate::control::is_control(name))?;
         Ok(Self {
             offered: set,
@@ -195,7 +220,8 @@ impl ToolRegistry {
         })
     }
 
-    /// As [`new`](Self::new), but offers only the tools, and the control calls that not every mode has, whose group passes the filter.
+    /// Creates a registry like [`new`](Self::new) that offers only tools, and mode-dependent
+    /// control calls, whose group passes the filter.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -203,7 +229,7 @@ impl ToolRegistry {
         tools: Vec<Arc<dyn Tool>>,
         fits: GroupFilter<'_>,
     ) -> Result<Self, ToolError> {
-        let registry = Self::unfiltered(tools);
+        let registry = Self::from_tools(tools);
         let set = registry.offered_set(fits)?;
         Ok(Self {
             offered: set,
@@ -211,7 +237,7 @@ impl ToolRegistry {
         })
     }
 
-    fn unfiltered(tools: Vec<Arc<dyn Tool>>) -> Self {
+    fn from_tools(tools: Vec<Arc<dyn Tool>>) -> Self {
         let tools = tools
             .into_iter()
             .map(|tool| (tool.spec().name, tool))
@@ -227,7 +253,7 @@ impl ToolRegistry {
         }
     }
 
-    /// Returns the tools that a model is offered where only groups that pass the filter are.
+    /// Returns the tools that a model is offered if only groups that pass the filter are.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -264,7 +290,7 @@ impl ToolRegistry {
             };
             list.push(spec);
         }
-        ToolSet::with_unoffered(shown, known)
+        ToolSet::with_unoffered(shown, known).map(ToolSet::with_foreign_tools)
     }
 
     /// Returns the same tools without offering the one of that name.
@@ -285,19 +311,21 @@ impl ToolRegistry {
         })
     }
 
-    /// The tools in a place that is looked at before every turn; `None`: it is not.
+    /// Sets the source of context fragments, which is polled before every turn; `None`: there is
+    /// none.
     #[must_use]
     pub fn with_context_source(mut self, place: Option<Arc<dyn ContextSource>>) -> Self {
         self.context_source = place;
         self
     }
 
-    /// What is to be told of the place, where it may be something else than at the last look.
+    /// Polls the context source; `None` if there is none, or nothing can have changed since the
+    /// last time.
     pub(crate) fn poll_context(&self) -> Option<Vec<ContextFragment>> {
         self.context_source.as_ref()?.poll_fragments()
     }
 
-    /// What the model is offered.
+    /// Returns the tools that the model is offered.
     pub fn tool_set(&self) -> &ToolSet {
         &self.offered
     }
@@ -321,20 +349,20 @@ impl ToolRegistry {
             .collect()
     }
 
-    /// Returns the tool of that name; control calls are no tools.
+    /// Returns the tool of that name. Control calls are not tools.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.read_tools().find(name).cloned()
+        self.read_tools().find_tool(name).cloned()
     }
 
     /// Adds a tool.
     ///
     /// # Errors
-    /// When there is a tool or a control call of that name, or no model could be offered the spec.
+    /// If a tool or a control call has its name, or its spec could not be offered to any model.
     pub fn add(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
         let added = AddedTool::from_tool(tool.as_ref())?;
         let name = added.spec.name.clone();
         let mut live = self.write_tools();
-        if live.find(&name).is_some() {
+        if live.find_tool(&name).is_some() {
             return Err(ToolError::Doubled(name));
         }
         live.tools.push((name, tool));
@@ -342,7 +370,8 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Removes the tool of that name and returns whether there was one. Calls that run are left to their end.
+    /// Removes the tool of that name and returns true if there was one. Its running calls are left
+    /// to their end.
     pub fn remove(&self, name: &str) -> bool {
         let mut live = self.write_tools();
         let known = live.tools.len();
@@ -357,16 +386,17 @@ impl ToolRegistry {
     /// Adds a tool in place of the one of its name, if there is one.
     ///
     /// # Errors
-    /// When there is a control call of that name, or no model could be offered the spec.
+    /// If a control call has its name, or its spec could not be offered to any model.
     pub fn replace(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
         let added = AddedTool::from_tool(tool.as_ref())?;
         let name = added.spec.name.clone();
         let mut live = self.write_tools();
-        if live.find(&name).is_some() {
+        if live.find_tool(&name).is_some() {
             live.tools.retain(|(own, _)| *own != name);
             live.pending.note_removed(&name);
         }
         live.tools.push((name, tool));
+        // Noted as removed first, so that the record of a replacement has the tool in both lists.
         live.pending.note_added(added);
         Ok(())
     }
@@ -377,7 +407,8 @@ impl ToolRegistry {
         let mut live = self.write_tools();
         let mut change = std::mem::take(&mut live.pending);
         for AddedTool { spec, .. } in &recorded.added {
-            if live.find(&spec.name).is_none() {
+            // A server that the last run had added is not connected in this one.
+            if live.find_tool(&spec.name).is_none() {
                 change.note_removed(&spec.name);
             }
         }
@@ -386,8 +417,9 @@ impl ToolRegistry {
             .iter()
             .filter(|name| !recorded.added.iter().any(|tool| tool.spec.name == **name))
         {
+            // A tool that the last run had lost is back.
             if let Some(Ok(tool)) = live
-                .find(name)
+                .find_tool(name)
                 .map(|tool| AddedTool::from_tool(tool.as_ref()))
             {
                 change.note_added(tool);

@@ -1,4 +1,4 @@
-//! Commands that the user gives unasked, and notices that answer them.
+//! User commands: given unasked, with notices that answer some of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,9 @@ use crate::task::{CompactionTiming, ContextUsage, MessageDelivery, Task, TaskInp
 pub enum UserCommand {
     /// Says something to the model: [`TaskInput::UserMessage`].
     Send {
-        /// The text and the pictures.
+        /// The text and the images.
         message: UserMessage,
-        /// When the model reads it.
+        /// The moment at which the model reads it.
         delivery: MessageDelivery,
     },
     /// Compacts the context: [`TaskInput::Compact`].
@@ -29,7 +29,7 @@ pub enum UserCommand {
     Answer(CallId, UserReply),
     /// Switches to the mode of that name: [`TaskInput::SetMode`].
     SetMode(String),
-    /// Nobody can be asked any more: [`TaskInput::UserLeft`].
+    /// Reports that the user can no longer be asked: [`TaskInput::UserLeft`].
     Disconnect,
     /// Ends the task: [`TaskInput::Cancel`].
     Cancel,
@@ -48,13 +48,13 @@ struct QueueState {
 impl CommandQueue {
     /// Appends a command.
     pub fn push(&self, command: UserCommand) {
-        self.lock().push_back(command);
+        self.lock_commands().push_back(command);
         self.0.pushed.notify_one();
     }
 
     /// Takes the oldest command, if there is one.
     pub fn pop(&self) -> Option<UserCommand> {
-        self.lock().pop_front()
+        self.lock_commands().pop_front()
     }
 
     /// Waits for the oldest command and takes it. Only one task may wait at a time. Dropping the future loses nothing.
@@ -67,7 +67,7 @@ impl CommandQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<UserCommand>> {
+    fn lock_commands(&self) -> MutexGuard<'_, VecDeque<UserCommand>> {
         self.0
             .commands
             .lock()
@@ -80,7 +80,7 @@ impl CommandQueue {
 pub enum UserNotice<'a> {
     /// The contents of the context, by size.
     ContextUsage(&'a ContextUsage),
-    /// When the requested compaction will happen.
+    /// The moment at which the requested compaction will happen.
     Compaction(CompactionTiming),
 }
 

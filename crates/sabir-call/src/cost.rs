@@ -68,6 +68,8 @@ pub struct Cost {
 }
 
 /// The JSON form of a cost with a known part.
+/// `Option<Known>` rather than flags for everything: an unknown cost is `null`, which no program
+/// can mistake for zero.
 #[derive(Serialize, Deserialize)]
 struct Known {
     nano_usd: u64,
@@ -115,6 +117,7 @@ impl TokenPrices {
 
     /// Returns the cost of these tokens, rounded up to a billionth of a dollar.
     pub fn cost_of(&self, usage: Usage) -> Cost {
+        // Without any price the cost is unknown, which is not zero.
         if *self == Self::default() {
             return Cost::UNKNOWN;
         }
@@ -242,6 +245,7 @@ impl fmt::Display for Dollars {
         if self.0 < SHOWN {
             return f.write_str("less than $0.0001");
         }
+        // Rounded half up, in integers.
         let rounded = self.0.saturating_add(SHOWN / 2) / SHOWN;
         write!(f, "${}.{:04}", rounded / 10_000, rounded % 10_000)
     }
@@ -260,6 +264,7 @@ impl FromStr for Dollars {
             if !plain(whole) || !plain(part) || part.len() > 9 {
                 return None;
             }
+            // Filled up to nine digits, the decimals are a whole number of billionths.
             let part: u64 = format!("{part:0<9}").parse().ok()?;
             whole
                 .parse::<u64>()
@@ -310,6 +315,7 @@ impl<'de> Deserialize<'de> for Dollars {
                 self.visit_str(&amount.to_string())
             }
 
+            // TOML has signed integers only; a negative amount then fails to parse.
             fn visit_i64<E: Error>(self, amount: i64) -> Result<Dollars, E> {
                 self.visit_str(&amount.to_string())
             }

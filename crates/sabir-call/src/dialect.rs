@@ -24,6 +24,7 @@ mod untagged;
 use serde_json::{Map, Value};
 
 use crate::message::Call;
+use crate::prompt::is_plain_name;
 use crate::tool::{ToolSet, ToolSpec};
 
 pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable};
@@ -91,7 +92,7 @@ impl Dialect {
     pub(crate) fn escaping_rule(&self) -> &'static str {
         match *self.grammar {
             Grammar::Tagged(_) | Grammar::Gemma(_) => {
-                "Values are taken as they stand: do not escape `<`, `&` or quotes"
+                "Values are taken as they are: do not escape `<`, `&` or quotes"
             }
             Grammar::Json(_) | Grammar::Harmony => {
                 "Arguments are strict JSON: escape quotes, backslashes and line feeds inside strings, nothing else"
@@ -100,6 +101,11 @@ impl Dialect {
                 "Escape quotes, backslashes and line feeds inside strings as Python does, nothing else"
             }
         }
+    }
+
+    /// Returns the rules of the syntax in words, without examples.
+    pub fn syntax_rules(&self) -> &str {
+        self.instructions
     }
 
     /// Renders the instructions for the syntax, followed by calls of two well-known tools.
@@ -111,7 +117,7 @@ impl Dialect {
             one("content", "# Notes\n\nFirst line.".into()),
         ]);
         let lines = match *self.grammar {
-            Grammar::Tagged(_) => "A text of several lines may stand on lines of its own",
+            Grammar::Tagged(_) => "A text of several lines may be on lines of its own",
             Grammar::Gemma(_) => "A text of several lines",
             _ => "A text of several lines, escaped",
         };
@@ -132,7 +138,8 @@ pub(crate) fn example_arguments(tool: &ToolSpec) -> Map<String, Value> {
     }
     let required = tool
         .declared_arguments()
-        .filter(|argument| argument.required);
+        // A name that is no plain word would write markup of its own into the example.
+        .filter(|argument| argument.required && is_plain_name(argument.name));
     required
         .map(|argument| (argument.name.to_owned(), example_value(argument.schema)))
         .collect()

@@ -73,6 +73,15 @@ pub struct DraftArgument {
     pub span: Span,
 }
 
+impl DraftArgument {
+    /// Returns true if the value was written on lines of its own: its tags stood on other lines, and
+    /// the pair of line feeds next to them is not part of it.
+    pub fn is_wrapped(&self) -> bool {
+        // The span begins after the tag, with the first line feed of the pair.
+        self.form == ArgForm::Raw && self.span.end - self.span.start > self.text.len()
+    }
+}
+
 /// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,6 +135,8 @@ impl DraftResponse {
             .retain(|part| !matches!(part, DraftPart::Text(text) if text.trim().is_empty()));
     }
 
+    /// Returns the call with that index; `None` for an index that was never opened, whose events
+    /// are ignored.
     fn call_mut(&mut self, index: u32) -> Option<&mut DraftCall> {
         // From the end, because most events concern the latest call.
         self.parts.iter_mut().rev().find_map(|part| match part {
@@ -134,10 +145,12 @@ impl DraftResponse {
         })
     }
 
+    /// Returns the open argument of a call: always its last, since arguments never overlap.
     fn argument_mut(&mut self, index: u32) -> Option<&mut DraftArgument> {
         self.call_mut(index)?.arguments.last_mut()
     }
 
+    /// Sets the final state of a call and the end of its span.
     fn close_call(&mut self, index: u32, state: DraftState, at: usize) {
         if let Some(call) = self.call_mut(index) {
             call.state = state;
@@ -156,6 +169,8 @@ impl EventSink for DraftResponse {
             },
             Event::Thought { text } => match self.parts.last_mut() {
                 Some(DraftPart::Thought(known)) => known.push_str(text),
+                // A thought after text is a part of its own: providers demand the original order
+                // back.
                 _ => self.parts.push(DraftPart::Thought(text.to_owned())),
             },
             Event::CallStart {
@@ -175,6 +190,7 @@ impl EventSink for DraftResponse {
                 span: Span::new(at, at),
                 name_span: Span::new(
                     name_at,
+                    // A native call has no name in the text, so its span stays empty.
                     if dialect.is_some() {
                         name_at + name.len()
                     } else {

@@ -247,6 +247,7 @@ pub struct Usage {
 impl Usage {
     /// Replaces every field that `later` carries.
     pub fn update(&mut self, later: Self) {
+        // Providers report totals of the response, so a later count replaces an earlier one.
         let take = |field: &mut Option<u64>, value: Option<u64>| *field = value.or(*field);
         take(&mut self.input, later.input);
         take(&mut self.output, later.output);
@@ -258,6 +259,7 @@ impl Usage {
     /// Adds the tokens of another response; a field unknown in both stays unknown.
     pub fn add(&mut self, other: Self) {
         let sum = |field: &mut Option<u64>, value: Option<u64>| {
+            // Unknown plus known is the known part, so a sum over many responses is a lower bound.
             if let Some(value) = value {
                 *field = Some(field.unwrap_or(0).saturating_add(value));
             }

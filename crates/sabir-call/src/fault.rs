@@ -69,6 +69,8 @@ pub enum FaultKind {
     Entities,
     /// A call contains text between its tags that belongs to no argument.
     StrayText,
+    /// A wrapper around calls holds none.
+    NoCall,
     /// The wrapper around the calls is missing; the calls are understood anyway.
     MissingWrapper,
     /// The call is inside a code fence and therefore only shown.
@@ -114,6 +116,7 @@ impl FaultKind {
             Self::TagInJson => "tag_in_json",
             Self::Entities => "entities",
             Self::StrayText => "stray_text",
+            Self::NoCall => "no_call",
             Self::MissingWrapper => "missing_wrapper",
             Self::FencedCall => "fenced_call",
             Self::OtherDialect => "other_dialect",

@@ -23,6 +23,7 @@ impl Deref for History {
 
 impl DerefMut for History {
     fn deref_mut(&mut self) -> &mut Vec<Message> {
+        // Copies the messages only if another clone still shares them.
         Arc::make_mut(&mut self.0)
     }
 }
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clone_is_the_same_memory_until_one_changes() {
+    fn a_clone_shares_memory_until_one_changes() {
         let mut one = History::from(vec![Message::user("a")]);
         let other = one.clone();
         assert!(std::ptr::eq(one.as_slice(), other.as_slice()));

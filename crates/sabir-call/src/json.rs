@@ -13,7 +13,7 @@
 //! read (or from the object's `{` if that was the first one) to the object's closing bracket
 //! inclusive, which is found by counting brackets and strings alone (`json/balance.rs`). The checks
 //! repair or reject that rest. A native call's text in a code fence is emitted whole in the same
-//! way (`json/fence.rs`).
+//! way (`json/fence.rs`), and so is one that begins with `<`: it may be a call in tags.
 //!
 //! Unsupported: a missing colon, comma or value, unknown escapes, anything but an object, and text
 //! after the object of a native call. These produce a `malformed_json` fault.
@@ -93,6 +93,7 @@ pub(crate) enum ScanProgress {
     Guard(usize),
 }
 
+/// The position in the grammar of the module's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScannerState {
     /// Before the object.
@@ -117,6 +118,8 @@ enum ScannerState {
     Rest,
     /// Inside a code fence around the whole text, with its number of opening backticks.
     Fenced(FencePhase, u32),
+    /// Inside tags that stand in the place of the object: the whole text, in a native call.
+    Markup,
     /// After a value.
     Comma,
     /// After the object.
@@ -183,6 +186,7 @@ impl ArgumentScanner {
             return self.take_long(chunk, out);
         }
         let marks = SpecialMask::from_piece(chunk.as_bytes());
+        // Neither a quote, a backslash nor a control character: the chunk is its own decoded text.
         if marks.is_empty() && self.strings.escape == EscapeState::None {
             out.push_event(Event::ArgDelta {
                 index: self.index,
@@ -233,6 +237,7 @@ impl ArgumentScanner {
                 | ScannerState::Source
                 | ScannerState::Rest
                 | ScannerState::Fenced(..)
+                | ScannerState::Markup
         ) {
             out.push_event(Event::ArgEnd {
                 index: self.index,
@@ -252,7 +257,14 @@ impl ArgumentScanner {
     /// Ends the text and reports whether it was complete. Nothing may be pushed afterwards.
     pub fn finish(&mut self, out: &mut dyn EventSink) -> ScanOutcome {
         match self.state {
+            // No text at all means no arguments: several providers send that for tools without any.
             ScannerState::Start | ScannerState::End => ScanOutcome::Complete,
+            // The checks find out whether the tags are one whole call.
+            ScannerState::Markup => {
+                self.close_argument(0, out);
+                self.state = ScannerState::End;
+                ScanOutcome::Complete
+            }
             ScannerState::Null(_) => {
                 self.report_malformed(0, "the arguments are no JSON object", out);
                 ScanOutcome::Broken
@@ -262,6 +274,7 @@ impl ArgumentScanner {
         }
     }
 
+    /// Returns true if no byte after this one belongs to the arguments.
     fn has_ended(&self) -> bool {
         matches!(self.state, ScannerState::End | ScannerState::Broken)
     }
@@ -302,6 +315,7 @@ impl ArgumentScanner {
                     next
                 }
                 ScannerState::Fenced(..) => self.read_fence(chunk, at, out),
+                ScannerState::Markup => self.read_markup(chunk, at, out),
                 // Strings are matched above, so a guarded byte inside one never stops the scan.
                 _ if self.guard.contains(&byte) && !pass => break,
                 _ => self.read_token(byte, at, out),
@@ -363,6 +377,16 @@ impl ArgumentScanner {
         self.state = match (self.state, byte) {
             (ScannerState::Start, b'{') => ScannerState::FirstKey,
             (ScannerState::Start, b'`') => return self.begin_fence(at, out),
+            (ScannerState::Start, b'<') if self.origin == SpanOrigin::Arguments => {
+                out.push_event(Event::ArgStart {
+                    index: self.index,
+                    name: "",
+                    form: ArgForm::Json,
+                    at: self.offset + at,
+                });
+                self.state = ScannerState::Markup;
+                return at;
+            }
             (ScannerState::Start, b'n') => ScannerState::Null(1),
             (ScannerState::Start, b'"') => {
                 self.open_argument(ArgForm::String, next, out);
@@ -385,6 +409,19 @@ impl ArgumentScanner {
         next
     }
 
+    /// Emits the rest of a text in tags as its source.
+    fn read_markup(&mut self, chunk: &str, from: usize, out: &mut dyn EventSink) -> usize {
+        if let Some(text) = chunk.get(from..).filter(|text| !text.is_empty()) {
+            out.push_event(Event::ArgDelta {
+                index: self.index,
+                text,
+            });
+        }
+        chunk.len()
+    }
+
+    /// Begins the value of a key by its first byte. Returns the position from which the value is
+    /// read.
     fn begin_value(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         match byte {
             b'"' => {
@@ -441,6 +478,7 @@ impl ArgumentScanner {
         at
     }
 
+    /// Skips to the end of the object without emitting anything: a fault was already emitted.
     fn skip_value(&mut self, balance: BalanceScanner) {
         self.balance = balance;
         self.state = ScannerState::Skip;
@@ -470,6 +508,8 @@ impl ArgumentScanner {
         at
     }
 
+    /// Emits the start of an argument. A key given twice is a fault, and both values are emitted,
+    /// since the checks must see what was written.
     fn open_argument(&mut self, form: ArgForm, at: usize, out: &mut dyn EventSink) {
         let (_, key) = self.take_key(at, out);
         let at = self.offset + at;
@@ -489,6 +529,7 @@ impl ArgumentScanner {
         });
     }
 
+    /// Emits the end of an argument. JSON values have no wrapper newlines, so `lead` is empty.
     fn close_argument(&mut self, at: usize, out: &mut dyn EventSink) {
         out.push_event(Event::ArgEnd {
             index: self.index,
@@ -526,6 +567,7 @@ impl ArgumentScanner {
             }
             self.state = match self.state {
                 ScannerState::Source => ScannerState::Comma,
+                // The rest includes the object's own closing bracket, so the object ends with it.
                 ScannerState::Rest => ScannerState::End,
                 _ => ScannerState::Broken,
             };
@@ -533,6 +575,7 @@ impl ArgumentScanner {
         (to, matches!(stop, ScanStop::Guard(_)))
     }
 
+    /// Emits a fault about a string that is being decoded.
     fn emit_warning(&mut self, fault: Fault, out: &mut dyn EventSink) {
         // Text decoded before the mistake must precede the fault, or the order would depend on the
         // chunks.
@@ -540,6 +583,7 @@ impl ArgumentScanner {
         self.emit_fault(fault, out);
     }
 
+    /// Emits the error of a text that is neither strict JSON nor repairable.
     fn report_malformed(&self, at: usize, message: &str, out: &mut dyn EventSink) {
         let message = format!("the arguments are no valid JSON: {message}");
         let fault = Fault::error(FaultKind::MalformedJson, self.span_at(at), message);
@@ -549,10 +593,13 @@ impl ArgumentScanner {
         );
     }
 
+    /// Returns the span of one byte of the current piece.
     fn span_at(&self, at: usize) -> Span {
         Span::new(self.offset + at, self.offset + at + 1)
     }
 
+    /// Emits a fault of this call. The origin says in which text its span counts: the argument text
+    /// of a native call, or the assistant text.
     fn emit_fault(&self, fault: Fault, out: &mut dyn EventSink) {
         let fault = Fault {
             origin: self.origin,
@@ -562,6 +609,7 @@ impl ArgumentScanner {
     }
 }
 
+/// Describes what may come next, for messages.
 fn expected_text(state: ScannerState) -> &'static str {
     match state {
         ScannerState::Start | ScannerState::Null(_) => "an object `{…}` was expected",
@@ -724,6 +772,7 @@ mod tests {
         check("{'a': 1} x", ":Json={\\'a\\': 1} malformed_json@9 broken");
         check("{'a': '}", ":Json={\\'a\\': \\'}… cut");
         check("{\"a\": 1, 'b': {}", "a:Json=1 :Json=\\'b\\': {}… cut");
+        check(" <a><b>{</b></a>\n", ":Json=<a><b>{</b></a>\\n whole");
     }
 
     #[test]

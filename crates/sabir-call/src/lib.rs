@@ -61,13 +61,16 @@
 //! written. For a model without native tool calling, [`render_request`] describes the tools in the
 //! prompt and [`PromptedSink`] reads the calls out of the response.
 
+pub mod compatibility;
 mod cost;
 pub mod dialect;
 mod draft;
+pub mod escaping;
 mod event;
 mod fault;
 mod history;
 pub mod json;
+mod known_tool;
 mod message;
 mod model;
 mod prompt;
@@ -91,7 +94,7 @@ pub use message::{
 pub use model::{
     CacheControl, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls, ReasoningConfig,
     ReasoningEffort, Request, RequestOptions, ResponseFormat, ResponseFuture, SamplingParams,
-    ToolChoice, ToolProtocol,
+    TextRecovery, ToolChoice, ToolProtocol, UnknownCallNumber, UnknownRecovery,
 };
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};

@@ -155,6 +155,10 @@ pub struct CallResult {
 pub struct OpaqueState {
     /// The wire that produced it, for example `anthropic`. Other wires leave it out.
     pub wire: String,
+    /// The provider and the model that produced it, for example `anthropic/claude-sonnet-4-5`; `None` if unknown. Other
+    /// models do not get it: they could not read it, and it may hold what only its provider is to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// The state, in the form of that wire.
     pub data: Value,
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::dialect::DialectSet;
+use crate::escaping::ContentEscaping;
 use crate::event::EventSink;
 use crate::history::History;
 use crate::message::OpaqueState;
@@ -82,7 +83,43 @@ pub struct Request {
     pub reasoning: ReasoningConfig,
     /// Further options for the response.
     pub options: RequestOptions,
+    /// The treatment of calls that a native response writes as text. [`TextRecovery::Off`] leaves the
+    /// text alone; the caller decides about the rest.
+    pub recovery: TextRecovery,
+    /// The escaping of foreign text in what is sent; by default none.
+    pub escaping: ContentEscaping,
 }
+
+/// The treatment of calls that a model writes as text although it was offered native calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TextRecovery {
+    /// Text is never read for calls.
+    Off,
+    /// Such calls are read, and asked about even where their kind is approved.
+    #[default]
+    Ask,
+    /// Such calls are read and treated like native ones.
+    On,
+}
+
+impl std::str::FromStr for TextRecovery {
+    type Err = UnknownRecovery;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "off" => Ok(Self::Off),
+            "ask" => Ok(Self::Ask),
+            "on" => Ok(Self::On),
+            _ => Err(UnknownRecovery(name.to_owned())),
+        }
+    }
+}
+
+/// The name of no [`TextRecovery`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no kind of recovery: use off, ask or on")]
+pub struct UnknownRecovery(pub String);
 
 /// Sampling parameters and stop sequences. `None` means the provider's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -212,6 +249,23 @@ pub enum ParallelCalls {
     /// At most one.
     One,
 }
+
+impl std::str::FromStr for ParallelCalls {
+    type Err = UnknownCallNumber;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "1" => Ok(Self::One),
+            "many" => Ok(Self::Many),
+            _ => Err(UnknownCallNumber(text.to_owned())),
+        }
+    }
+}
+
+/// A text that is no [`ParallelCalls`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no number of calls for a message: use 1, or many")]
+pub struct UnknownCallNumber(pub String);
 
 /// A failure of a request as a whole. A broken call is not such an error; it is a fault among the
 /// events.

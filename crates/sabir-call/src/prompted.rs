@@ -34,9 +34,12 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
             .iter()
             .map(|message| render_message(message, dialect, &request.tools))
             .collect(),
+        // Described in the prompt now. Sent natively as well, the model would have two ways to
+        // call.
         tools: ToolSet::default(),
         servers: Vec::new(),
         tool_choice: ToolChoice::Auto,
+        // To the wire this is a request without any tools.
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
@@ -79,6 +82,8 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
                 );
                 parts.push(part.clone());
             }
+            // Reasoning of earlier turns is not replayed as text: models imitate what they seem to
+            // have said.
             MessagePart::Thought { .. } | MessagePart::Opaque(_) => {}
         }
     }
@@ -97,6 +102,8 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
     }
 }
 
+/// Writes the calls collected so far as one group: a dialect may put a wrapper around all calls of
+/// a message.
 fn write_calls(calls: &mut Vec<&Call>, dialect: &Dialect, tools: &ToolSet, words: &mut String) {
     if !calls.is_empty() {
         append_paragraph(words, &dialect.render_calls(calls.drain(..), tools));
@@ -111,8 +118,13 @@ fn push_images(images: &[Image], words: &mut String, parts: &mut Vec<MessagePart
     parts.extend(images.iter().cloned().map(MessagePart::Image));
 }
 
+/// Appends a text on a line of its own. A tag that begins a call then comes first on its line.
+///
+/// A line end that is there already is enough. Text keeps the line ends before and after a call, so
+/// that more of them would come with every rendering of a text that was rendered before.
 fn append_paragraph(words: &mut String, text: &str) {
-    if !words.is_empty() && !text.is_empty() {
+    let has_line_end = words.ends_with('\n') || text.trim_start_matches('\r').starts_with('\n');
+    if !words.is_empty() && !text.is_empty() && !has_line_end {
         words.push_str("\n\n");
     }
     words.push_str(text);
@@ -135,6 +147,7 @@ pub fn render_result(result: &CallResult) -> String {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
     let mut tag = format!("result-{:04x}", number & 0xffff);
+    // Ends, because a content has only finitely many tags and every number makes another one.
     while result.content.contains(&tag) {
         number = number.wrapping_add(1);
         tag = format!("result-{number:08x}");
@@ -151,6 +164,7 @@ fn fence_if_call(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
     let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
+    // Only what really reads as a call is changed: prose goes back byte for byte.
     if draft.calls().next().is_none() {
         return text.to_owned();
     }
@@ -205,6 +219,7 @@ impl<S: EventSink> PromptedSink<S> {
     /// Ends the response and returns the inner sink. A call still open in the text is cut, with
     /// reason [`Truncation::Limit`] if the provider stopped at the output limit, else with `why`.
     pub fn finish(mut self, why: Truncation) -> S {
+        // Only a normal end is refined: a broken or cancelled stream stays what it was.
         let why = if why == Truncation::Ended {
             self.stop
         } else {
@@ -221,6 +236,7 @@ impl<S: EventSink> PromptedSink<S> {
     }
 }
 
+/// The origin of an event; each origin numbers its calls from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventSource {
     Text,
@@ -229,6 +245,7 @@ enum EventSource {
 }
 
 impl<S: EventSink> RenumberingSink<S> {
+    /// Forwards an event with the common number of its call.
     fn forward_event(&mut self, event: Event<'_>, source: EventSource) {
         let known = match source {
             EventSource::Text => &mut self.text,

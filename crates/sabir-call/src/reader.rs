@@ -41,6 +41,7 @@ mod bare_call_guess;
 mod buffer;
 mod call;
 mod diagnostics;
+mod element;
 mod gemma;
 mod marker_dispatch;
 mod markers;
@@ -80,6 +81,8 @@ use vocabulary::Vocabulary;
 
 /// The maximum white space held after a tag or a call while the reader waits for what follows, in
 /// bytes.
+/// Beyond it the reader decides without waiting, so that a stream of blanks cannot fill the memory
+/// (law 6).
 const BLANK_CAP: usize = 8 * 1024;
 /// The length of the end of that white space that is examined for line ends and indentation, in
 /// bytes.
@@ -160,6 +163,8 @@ impl CallReader {
         )
     }
 
+    /// Creates a reader that begins in this state. The vocabulary is shared, since compiling the
+    /// dialects costs more than reading a short message.
     fn with_vocabulary(vocabulary: Arc<Vocabulary>, state: ReaderState) -> Self {
         Self {
             vocabulary,
@@ -201,6 +206,7 @@ impl CallReader {
 
     /// Consumes bytes, split at any position. Invalid UTF-8 becomes U+FFFD, with a warning.
     pub fn push_bytes(&mut self, chunk: &[u8], out: &mut dyn EventSink) {
+        // Taken out of `self`, because the closure below borrows the whole reader.
         let mut utf8 = std::mem::take(&mut self.utf8);
         utf8.push(chunk, |text, invalid| {
             if invalid {
@@ -264,6 +270,8 @@ impl CallReader {
             text.drain(..taken);
             // Text held before a value is mostly longer than text held inside one, so its memory is
             // released.
+            // A buffer that fits one chunk is kept: in the same state the next chunk will need it
+            // again.
             let same = state == std::mem::discriminant(&self.state)
                 && text.capacity() <= chunk.len() + SPARE;
             if !text.is_empty() || same {
@@ -285,6 +293,8 @@ impl CallReader {
     pub fn finish(&mut self, why: Truncation, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.utf8).is_cut() {
             self.report_invalid_utf8(out);
+            // The text ended inside a character; the replacement is one character for all of its
+            // bytes.
             self.push("\u{fffd}", out);
         }
         let text = std::mem::take(&mut self.hold);
@@ -298,6 +308,7 @@ impl CallReader {
         // Text that no state consumed still counts, so that cuts are reported at the end of the
         // text.
         self.offset += text.len() - taken;
+        self.report_unclosed_wrapper();
         match std::mem::replace(&mut self.state, ReaderState::Prose) {
             ReaderState::Prose | ReaderState::Gap => {}
             ReaderState::Thought(thought) => {
@@ -314,11 +325,30 @@ impl CallReader {
                 region.cut_region(why, self.offset, out);
                 self.diagnostics.calls = region.next_index();
             }
+            // Only now is it known that nothing follows, which is what makes bare JSON a call.
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
         self.diagnostics.report_missed_calls(out);
     }
 
+    /// Reports a wrapper that was not closed although its calls were.
+    fn report_unclosed_wrapper(&mut self) {
+        let is_between = matches!(self.state, ReaderState::Prose | ReaderState::Gap);
+        let Some(wrapper) = self.wrapped.take().filter(|_| is_between) else {
+            return;
+        };
+        // White space after the last call is not part of the block.
+        let blank = match self.state {
+            ReaderState::Gap => self.blank.len(),
+            _ => 0,
+        };
+        let close = self.vocabulary.spell_wrapper_close(&wrapper);
+        self.diagnostics
+            .note_unclosed_wrapper(&close, self.offset.saturating_sub(blank));
+    }
+
+    /// Runs one state after the other until the window is consumed or one of them needs more text.
+    /// Returns the number of consumed bytes.
     fn run_states(&mut self, window: TextWindow<'_>, out: &mut dyn EventSink) -> usize {
         let mut at = 0;
         while at < window.text.len() {
@@ -358,6 +388,7 @@ impl CallReader {
         let mut at = from;
         let mut said = from;
         let look = loop {
+            // Nearly all prose is skipped here, at a table look-up for each byte.
             at += self
                 .prose
                 .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
@@ -378,6 +409,7 @@ impl CallReader {
                 break look;
             }
             self.prose
+                // One byte only: the next trigger may be right behind this one, as in `<<tool>`.
                 .push_byte(rest.as_bytes().first().copied().unwrap_or_default());
             at += 1;
         };
@@ -402,6 +434,7 @@ impl CallReader {
                 self.held.push_str(window.text_between(at, at + len));
                 (ReaderState::Opening(Box::new(opening)), len)
             }
+            // Nothing is consumed: the guess reads its own first bracket.
             TriggerMatch::Guess(guess) => (ReaderState::Guess(Box::new(guess)), 0),
         };
         self.state = state;
@@ -426,6 +459,7 @@ impl CallReader {
         match region.parse_view(view, out) {
             RegionProgress::More(taken) => ReaderStep::Wait(from + taken),
             RegionProgress::Over(taken) => {
+                // The region numbered its calls itself, since a list may hold many.
                 self.diagnostics.calls = region.next_index();
                 self.state = self.state_after_call();
                 ReaderStep::To(from + taken)
@@ -441,6 +475,7 @@ impl CallReader {
 
     /// Returns the state after a call: the enclosing thought, or the gap between calls.
     fn state_after_call(&mut self) -> ReaderState {
+        self.diagnostics.note_call_end(self.prose.bytes_read());
         self.inside
             .take()
             .map_or(ReaderState::Gap, ReaderState::Thought)

@@ -124,6 +124,7 @@ fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
         if json.get(at - 1) == Some(&b'"') {
             return Some((begin, at));
         }
+        // A backslash: the character after it is escaped, even if it is a quote.
         at += 1;
     }
     Some((begin, json.len()))
@@ -133,6 +134,7 @@ fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
 fn redact_literal(literal: &str) -> Option<String> {
     // Escapes are decoded first, because a secret may contain one (`\/`) and an escape may resemble
     // part of one.
+    // Only then: most literals have no escape, and parsing all of them would copy the whole text.
     let decoded = if literal.contains('\\') {
         serde_json::from_str::<String>(literal).ok()
     } else {
@@ -150,6 +152,7 @@ fn redact_literal(literal: &str) -> Option<String> {
                 .map_or((inner, ""), |inner| (inner, "\""));
             match redact_text(inner) {
                 Cow::Borrowed(_) => None,
+                // A redaction marker needs no escapes, so the literal stays valid JSON.
                 Cow::Owned(changed) => Some(format!("\"{changed}{close}")),
             }
         }
@@ -174,6 +177,8 @@ impl Redactor {
 
     /// Processes more bytes and emits the decided part in order, each byte in exactly one piece.
     pub fn push(&mut self, bytes: &[u8], take: &mut impl FnMut(RedactedPiece<'_>)) {
+        // A secret may be split anywhere between two chunks, so the bytes are joined before they
+        // are matched.
         self.held.extend_from_slice(bytes);
         if self.held.len() >= self.patience {
             self.process_held(false, take);
@@ -191,6 +196,7 @@ impl Redactor {
         self.held.len() - self.at
     }
 
+    /// Emits what is decided of the held bytes, and keeps the rest with its context.
     fn process_held(&mut self, ended: bool, take: &mut impl FnMut(RedactedPiece<'_>)) {
         let mut undecided = false;
         while self.at < self.held.len() && !undecided {
@@ -255,6 +261,7 @@ impl Redactor {
     fn find_next(&self, ended: bool) -> (usize, Option<SecretMatch>, bool) {
         let mut at = self.at;
         while let Some(rest) = self.held.get(at..) {
+            // Most bytes begin no secret; this test rules them out before any pattern is tried.
             let Some(next) = rest
                 .iter()
                 .position(|byte| secret_patterns::may_begin(*byte))

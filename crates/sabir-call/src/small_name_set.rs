@@ -30,6 +30,7 @@ impl Default for SmallNameSet {
 }
 
 impl SmallNameSet {
+    /// Removes all names, and keeps the small buffer for the next call.
     pub(crate) fn clear(&mut self) {
         match self {
             Self::Few(text) => text.clear(),
@@ -37,6 +38,7 @@ impl SmallNameSet {
         }
     }
 
+    /// Returns true if the name is in the set, compared byte for byte.
     pub(crate) fn contains(&self, name: &str) -> bool {
         match self {
             Self::Few(text) => iter_packed(text).any(|known| known == name),
@@ -68,6 +70,7 @@ impl SmallNameSet {
         true
     }
 
+    /// Returns the number of names.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Few(text) => iter_packed(text).count(),
@@ -86,6 +89,7 @@ impl SmallNameSet {
     }
 }
 
+/// Iterates over packed names: one ASCII character with the length, then the name.
 fn iter_packed(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let length = usize::from(*text.as_bytes().first()?);
@@ -100,7 +104,7 @@ mod tests {
     use super::SmallNameSet;
 
     #[test]
-    fn few_and_many() {
+    fn sets_of_any_size_hold_each_name_once() {
         let mut names = SmallNameSet::default();
         let mut all = vec![String::new(), "é".repeat(70), "path".to_owned()];
         all.extend((0..100).map(|at| format!("{at}{}", "x".repeat(at * 2))));

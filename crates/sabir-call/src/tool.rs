@@ -4,10 +4,13 @@
 //! checks (which values are valid).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::compatibility::ForeignTool;
+use crate::known_tool::KnownTool;
 
 /// The definition of one tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,8 +41,16 @@ pub struct ArgumentSpec<'a> {
 
 /// The tools of one request. Clones are cheap.
 #[derive(Debug, Clone, Default)]
-pub struct ToolSet(Arc<ToolSetInner>);
+pub struct ToolSet {
+    inner: Arc<ToolSetInner>,
+    /// True if calls of other agents' tools are understood.
+    knows_foreign: bool,
+    /// The reader's view of the tools, which is the same for every text and costs as much as many
+    /// texts.
+    known: Arc<OnceLock<Arc<[KnownTool]>>>,
+}
 
+/// Shared by all clones of a set, so that a request, its reader and its checks hold one copy.
 #[derive(Debug, Default)]
 struct ToolSetInner {
     /// All tools; the first `offered` ones are shown to the model.
@@ -97,6 +108,7 @@ impl ToolSpec {
             .find(|argument| argument.name == name)
     }
 
+    /// Checks the rules without which no dialect could express the tool.
     fn validate(&self) -> Result<(), ToolError> {
         // Names become tags in some dialects, so markup characters and white space are excluded.
         let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
@@ -171,7 +183,7 @@ impl ArgumentSpec<'_> {
 impl ToolSet {
     /// Returns true if both are clones of one set.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.inner, &other.inner) && self.knows_foreign == other.knows_foreign
     }
 
     /// Creates a set of tools, which must have distinct, valid names.
@@ -192,6 +204,7 @@ impl ToolSet {
         unoffered: Vec<ToolSpec>,
     ) -> Result<Self, ToolError> {
         let offered = specs.len();
+        // Offered tools come first, so one number separates the two kinds.
         specs.extend(unoffered);
         let mut by_name = HashMap::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
@@ -200,11 +213,50 @@ impl ToolSet {
                 return Err(ToolError::Doubled(spec.name.clone()));
             }
         }
-        Ok(Self(Arc::new(ToolSetInner {
-            specs,
-            offered,
-            by_name,
-        })))
+        Ok(Self {
+            inner: Arc::new(ToolSetInner {
+                specs,
+                offered,
+                by_name,
+            }),
+            knows_foreign: false,
+            known: Arc::default(),
+        })
+    }
+
+    /// Makes the set understand calls of other agents' tools that mean one of these tools; see
+    /// [`crate::compatibility`].
+    #[must_use]
+    pub fn with_foreign_tools(mut self) -> Self {
+        self.knows_foreign = true;
+        self.known = Arc::default();
+        self
+    }
+
+    /// Returns true if calls of other agents' tools are understood.
+    pub fn knows_foreign_tools(&self) -> bool {
+        self.knows_foreign
+    }
+
+    /// Returns the row for another agent's tool, or for further arguments of a declared one. `None`
+    /// if it means no tool of this set.
+    pub fn foreign_tool(&self, name: &str) -> Option<&'static ForeignTool> {
+        ForeignTool::find(name).filter(|row| self.means_tool(row))
+    }
+
+    /// Returns true if the row means a tool of this set, or one that is refused with a hint.
+    pub(crate) fn means_tool(&self, row: &ForeignTool) -> bool {
+        let means = || {
+            let targets = row.targets();
+            targets.is_empty() || targets.iter().any(|target| self.get(target).is_some())
+        };
+        self.knows_foreign && !self.is_empty() && means()
+    }
+
+    /// Returns the reader's view of the tools.
+    pub(crate) fn known_tools(&self) -> Arc<[KnownTool]> {
+        let known = || KnownTool::collect_tools(self).into();
+        Arc::clone(self.known.get_or_init(known))
     }
 
     /// Parses a JSON array of `{name, description, parameters}`.
@@ -217,37 +269,37 @@ impl ToolSet {
 
     /// Returns the tool with that exact name, offered or not.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
-        self.0
+        self.inner
             .by_name
             .get(name)
-            .and_then(|index| self.0.specs.get(*index))
+            .and_then(|index| self.inner.specs.get(*index))
     }
 
     /// Returns the offered tools, in the given order.
     pub fn iter(&self) -> std::slice::Iter<'_, ToolSpec> {
-        self.0
+        self.inner
             .specs
-            .get(..self.0.offered)
+            .get(..self.inner.offered)
             .unwrap_or_default()
             .iter()
     }
 
     /// Returns all tools that are understood; the offered ones come first.
     pub fn all_tools(&self) -> std::slice::Iter<'_, ToolSpec> {
-        self.0.specs.iter()
+        self.inner.specs.iter()
     }
 
     /// Returns true if a tool with that exact name is offered.
     pub fn is_tool_offered(&self, name: &str) -> bool {
-        self.0
+        self.inner
             .by_name
             .get(name)
-            .is_some_and(|index| *index < self.0.offered)
+            .is_some_and(|index| *index < self.inner.offered)
     }
 
     /// Returns true if no tool is declared; then no text is a call.
     pub fn is_empty(&self) -> bool {
-        self.0.specs.is_empty()
+        self.inner.specs.is_empty()
     }
 
     /// Returns the offered name most similar to `name`, if one is similar enough; see
@@ -277,6 +329,7 @@ pub fn nearest_candidate<'a>(
     for candidate in candidates {
         let score = strsim::jaro_winkler(&lower, &candidate.to_lowercase());
         // Below 0.8 the names differ too much for a useful hint.
+        // Strictly greater: the first of equals stays, so hints are the same on every run.
         if score >= 0.8 && best.is_none_or(|(_, known)| score > known) {
             best = Some((candidate, score));
         }
@@ -298,6 +351,7 @@ pub fn json_type_name(value: &Value) -> &'static str {
     }
 }
 
+/// The parameters of a tool that declares none: an object without properties.
 fn empty_schema() -> Value {
     serde_json::json!({"type": "object", "properties": {}})
 }

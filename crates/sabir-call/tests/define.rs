@@ -214,7 +214,7 @@ fn refused(row: Value) -> DefineError {
 }
 
 #[test]
-fn what_cannot_be_a_dialect() {
+fn invalid_tables_are_refused() {
     for name in ["", "auto", "native", "Acme", "a b", "a-b", "é"] {
         let error = refused(json!({"name": name, "machine": "json", "open": "<acme>"}));
         assert!(matches!(error, DefineError::Name(_)), "{name}: {error}");
@@ -362,7 +362,7 @@ fn the_key_that_is_wrong_is_named() {
 }
 
 #[test]
-fn a_dialect_that_would_never_be_heard() {
+fn a_dialect_shadowed_by_another_is_refused() {
     let mut dialects = DialectSet::default();
     dialects
         .define(&table(

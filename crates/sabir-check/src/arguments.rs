@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use sabir_call::compatibility::hinted_argument;
 use sabir_call::{ArgForm, DraftArgument, Fault, FaultKind, ToolSpec};
 use serde_json::Value;
 
@@ -19,12 +20,18 @@ use crate::trailing_arguments;
 /// quadratic, and so many unknown names are no typing error.
 const MAX_EXTRA_NAMES: usize = 64;
 
+/// The most arguments of a call beyond those that the tool declares. Each would have a fault of its own.
+const MAX_EXTRA_ARGUMENTS: usize = 1_000;
+
 /// An argument with its typed value.
+///
+/// It keeps the written form beside the value, because faults and repairs point into that form.
 pub(crate) struct TypedArgument<'a> {
     /// Its declared name.
     pub(crate) name: String,
     pub(crate) value: Value,
     /// The argument as the model wrote it.
+    /// Owned only if it differs from the argument that the parser delivered.
     pub(crate) written: Cow<'a, DraftArgument>,
     /// The alternative reading of a string whose schema is a union; validation chooses.
     pub(crate) alternative: Option<CoercedValue>,
@@ -38,6 +45,9 @@ pub(crate) struct ArgumentReader<'t> {
 
 impl ArgumentReader<'_> {
     /// Runs the gate "arguments complete" and coerces each value.
+    ///
+    /// Names come before values, as the schema of a value depends on the argument that is meant. An
+    /// undeclared argument is coerced too, by `additionalProperties` if that is a schema.
     pub(crate) fn read_arguments<'d>(
         &self,
         notes: &mut CallDiagnostics<'d>,
@@ -47,6 +57,17 @@ impl ArgumentReader<'_> {
         let required = shape.required_names();
         notes.suggest_near_names(&declared);
         let written = trailing_arguments::resolve_arguments(notes, self.repairs);
+        if written.len() > declared.len() + MAX_EXTRA_ARGUMENTS {
+            let message = format!(
+                "the call has {} arguments, more than any tool takes",
+                written.len()
+            );
+            let fault = notes.new_fault(FaultKind::UnknownArgument, notes.name_span(), message);
+            notes.push(fault.with_hint(suggestion_hint("", &declared)));
+            return Vec::new();
+        }
+        // Copied, because the loop below consumes the arguments while the rules still compare all
+        // names.
         let names: Vec<String> = written
             .iter()
             .map(|argument| argument.name.clone())
@@ -81,6 +102,8 @@ impl ArgumentReader<'_> {
                     notes.push(fault);
                 }
             }
+            // Compared after renaming: `path` and `Path` in one call are the same argument twice.
+            // Which value was meant is unknown, so neither the first nor the last silently wins.
             if !seen.insert(name.clone()) {
                 let message = format!(
                     "`{}` is given twice; one value was expected",
@@ -100,6 +123,7 @@ impl ArgumentReader<'_> {
             }
             given.extend(self.coerce_argument(name, argument, shape, notes));
         }
+        // Arguments that could not be read are not missing; reporting them would mislead the model.
         if !notes.is_unreadable() && !notes.has_json_in_tag() {
             self.report_missing(&given, shape, notes);
         }
@@ -107,6 +131,9 @@ impl ArgumentReader<'_> {
     }
 
     /// Returns the fault of an undeclared argument; `None` if the schema allows further arguments.
+    ///
+    /// A placeholder from the instructions is reported even for an open schema: no tool wants an
+    /// argument `parameter1_name`.
     fn unknown_argument_fault(
         &self,
         argument: &DraftArgument,
@@ -134,6 +161,8 @@ impl ArgumentReader<'_> {
     }
 
     /// Reports the required arguments that are missing, or that another argument holds as JSON.
+    ///
+    /// The span is the tool's name, since a missing argument has no position of its own.
     fn report_missing(
         &self,
         given: &[TypedArgument<'_>],
@@ -141,6 +170,8 @@ impl ArgumentReader<'_> {
         notes: &mut CallDiagnostics<'_>,
     ) {
         let declared = shape.property_names();
+        // An undeclared name that was given is the likeliest misspelling of the one that is
+        // missing.
         let stray: Vec<&str> = given
             .iter()
             .map(|given| given.name.as_str())
@@ -168,14 +199,12 @@ impl ArgumentReader<'_> {
             let fault = notes
                 .new_fault(FaultKind::MissingArgument, notes.name_span(), message)
                 .in_argument(name);
-            notes.push(
-                match sabir_call::nearest_candidate(name, stray.iter().copied()) {
-                    Some(near) => {
-                        fault.with_hint(format!("`{near}` was given; did you mean `{name}`?"))
-                    }
-                    None => fault.with_hint(format!("add `{name}`")),
-                },
-            );
+            notes.push(match likely_spelling(name, &stray) {
+                Some(near) => {
+                    fault.with_hint(format!("`{near}` was given; did you mean `{name}`?"))
+                }
+                None => fault.with_hint(format!("add `{name}`")),
+            });
         }
     }
 
@@ -191,6 +220,7 @@ impl ArgumentReader<'_> {
     ) -> Option<TypedArgument<'d>> {
         let written = misspelling::truncate_at_unknown(written, notes);
         let text = written.text.as_str();
+        // Half a JSON value is no value, while half a text can still be shown to the user.
         if written.partial {
             let shown = written.form != ArgForm::Json;
             let value = Value::String(text.to_owned());
@@ -201,6 +231,7 @@ impl ArgumentReader<'_> {
                 alternative: None,
             });
         }
+        // The value is kept beside the fault, so that the call can be shown as it was written.
         if written.form != ArgForm::Json && is_placeholder_value(text) {
             let message = format!(
                 "`{name}` holds `{}`, a placeholder of the instructions",
@@ -220,6 +251,8 @@ impl ArgumentReader<'_> {
         let optional = !shape.required_names().contains(&name.as_str());
         let shape = shape.property_schema(&name);
         let types = shape.allowed_types();
+        // OpenAI's strict mode makes every argument required and nullable, so models trained on it
+        // write `null` for what they leave out.
         let null = written.form == ArgForm::Json && text.trim() == "null";
         let left_out = null && optional && types.is_some_and(|types| !types.has(JsonTypes::NULL));
         if left_out && self.repairs.has_rule("null_argument") {
@@ -263,7 +296,18 @@ impl ArgumentReader<'_> {
     }
 }
 
+/// Returns the given name that is probably a misspelled missing argument.
+fn likely_spelling<'a>(missing: &str, stray: &[&'a str]) -> Option<&'a str> {
+    stray
+        .iter()
+        .copied()
+        .find(|name| hinted_argument(name, &[missing]).is_some())
+        .or_else(|| sabir_call::nearest_candidate(missing, stray.iter().copied()))
+}
+
 /// Renders a value as JSON, cut after 80 characters, so that feedback never repeats a whole file.
+///
+/// Escapes are shown as JSON writes them, so that white space at the ends of a value is visible.
 pub(crate) fn json_excerpt(value: &Value) -> String {
     match value {
         // A long string is cut before it is rendered, so that the excerpt keeps its closing quote.

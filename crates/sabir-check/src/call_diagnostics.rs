@@ -1,14 +1,22 @@
 //! Collects the faults and repairs of one call on its way through the gates, and builds messages that several gates share.
 
+use sabir_call::compatibility::hinted_argument;
 use sabir_call::{
     ArgForm, DraftArgument, DraftCall, DraftResponse, Fault, FaultKind, Severity, Span, SpanOrigin,
     Truncation, nearest_candidate,
 };
 use serde_json::{Map, Value};
 
+use crate::foreign::Refusal;
 use crate::repair::{Repair, RepairSet, shorten_text};
 
+/// The rule for a block of calls whose closing tag is missing.
+const MISSING_CLOSE: &str = "missing_close";
+
 /// The faults and repairs of one call.
+///
+/// Warnings and errors share the lists; only errors stop the call.
+#[derive(Clone)]
 pub(crate) struct CallDiagnostics<'d> {
     pub(crate) call: &'d DraftCall,
     /// The assistant text; empty if it is not known, as for native calls.
@@ -21,6 +29,7 @@ pub(crate) struct CallDiagnostics<'d> {
 }
 
 impl<'d> CallDiagnostics<'d> {
+    /// Starts with the faults that the parser attached to this call.
     pub(crate) fn new(draft: &'d DraftResponse, call: &'d DraftCall) -> Self {
         let parser_faults = draft
             .faults
@@ -75,6 +84,8 @@ impl<'d> CallDiagnostics<'d> {
     }
 
     /// Searches the argument's name in the source text before its value.
+    /// Events carry the position of a value but not of its name, so the name is searched backwards
+    /// in a small window. The nearest whole word behind markup is taken.
     fn find_name_span(&self, argument: &DraftArgument) -> Option<Span> {
         /// The largest number of bytes of markup between a name and its value.
         const REACH: usize = 64;
@@ -106,6 +117,7 @@ impl<'d> CallDiagnostics<'d> {
     }
 
     /// Adds a fault, unless the parser has reported one of the same kind about the same argument.
+    /// The parser's fault points at the exact byte, so it is the better one of the two.
     pub(crate) fn push(&mut self, fault: Fault) {
         let same = |other: &Fault| other.kind == fault.kind && other.argument == fault.argument;
         if !self.parser_faults.iter().any(same) {
@@ -114,22 +126,31 @@ impl<'d> CallDiagnostics<'d> {
     }
 
     /// Turns each mistake that the parser accepted with a warning into a repair if that rule is active, else into an error.
+    ///
+    /// Parsers know no repair rules. They accept these slips while streaming, because the bytes
+    /// have one reading, and leave the decision about them to the gates.
     pub(crate) fn classify_slips(&mut self, repairs: RepairSet) {
         for mut fault in std::mem::take(&mut self.parser_faults) {
             if fault.severity == Severity::Warning
                 && let Some(rule) = slip_rule(fault.kind)
             {
-                if repairs.has_rule(rule) {
+                let is_repaired = repairs.has_rule(rule);
+                if is_repaired {
                     self.repairs.push(self.slip_repair(rule, &fault));
+                } else {
+                    fault.severity = Severity::Error;
+                }
+                // A missing closing tag stays a warning, since the validator reports it in any case.
+                if is_repaired && rule != MISSING_CLOSE {
                     continue;
                 }
-                fault.severity = Severity::Error;
             }
             self.parser_faults.push(fault);
         }
     }
 
     /// Makes the record of a mistake that the parser accepted. Without the source text, the parser's message takes its place.
+    /// `before` and `after` are derived from the kind, since the parser recorded only the span.
     fn slip_repair(&self, rule: &'static str, fault: &Fault) -> Repair {
         let Span { start, end } = fault.span;
         let source = Some(self.source).filter(|_| fault.origin == SpanOrigin::Text);
@@ -163,6 +184,10 @@ impl<'d> CallDiagnostics<'d> {
                 )
             }
             FaultKind::ExtraBracket => (start, marked.to_owned(), String::new()),
+            FaultKind::WrongClose => {
+                let tag = fault.message.split('`').nth(1).unwrap_or_default();
+                (start, String::new(), tag.to_owned())
+            }
             _ => {
                 let inside = marked
                     .strip_prefix('\'')
@@ -181,6 +206,52 @@ impl<'d> CallDiagnostics<'d> {
             before: shorten_text(&before),
             after: shorten_text(&after),
         }
+    }
+
+    /// Records that the arguments of a native call were read from a call in tags.
+    pub(crate) fn note_xml_arguments(&mut self, written: &DraftCall) {
+        if let Some(argument) = written.arguments.first() {
+            let names = self.call.arguments.iter().map(|it| it.name.as_str());
+            let after = format!("{} with {}", self.call.name, quote_names(names));
+            self.push_repair("xml_arguments", argument.span, &argument.text, &after);
+        }
+    }
+
+    /// Reports tags as the arguments of a native call.
+    pub(crate) fn push_xml_fault(&mut self, written: &DraftCall, message: String, hint: &str) {
+        let span = written.arguments.first().map_or(written.span, |it| it.span);
+        let fault = self.new_fault(FaultKind::TagInJson, span, message);
+        self.push(fault.with_hint(hint));
+    }
+
+    /// Returns true if the gates found tags in place of the arguments.
+    pub(crate) fn has_xml_fault(&self) -> bool {
+        self.faults
+            .iter()
+            .any(|fault| fault.kind == FaultKind::TagInJson && fault.argument.is_none())
+    }
+
+    /// Reports that the call's tool does not exist here.
+    pub(crate) fn push_unknown_tool(&mut self, hint: String) {
+        let message = format!("there is no tool `{}`", shorten_text(&self.call.name));
+        let fault = self.new_fault(FaultKind::UnknownTool, self.name_span(), message);
+        self.push(fault.with_hint(hint));
+    }
+
+    /// Reports why a call of another agent's tool has no counterpart here.
+    pub(crate) fn push_refusal(&mut self, tool: &str, refusal: Refusal) {
+        let Some(name) = refusal.argument else {
+            return self.push_unknown_tool(refusal.hint);
+        };
+        let place = self.call.arguments.iter().find(|it| it.name == name);
+        let span = place.map_or_else(|| self.name_span(), |it| self.argument_name_span(it));
+        let message = format!(
+            "`{}` of `{}` cannot be followed here",
+            shorten_text(&name),
+            shorten_text(tool)
+        );
+        let fault = self.new_fault(FaultKind::InvalidValue, span, message);
+        self.push(fault.in_argument(name).with_hint(refusal.hint));
     }
 
     /// Records a repair, with both texts shortened.
@@ -206,9 +277,7 @@ impl<'d> CallDiagnostics<'d> {
                 .argument
                 .as_deref()
                 .filter(|_| fault.kind == FaultKind::UnknownArgument);
-            if let Some(near) =
-                name.and_then(|name| nearest_candidate(name, declared.iter().copied()))
-            {
+            if let Some(near) = name.and_then(|name| likely_argument(name, declared)) {
                 fault.hint = Some(format!("did you mean `{near}`?"));
             }
         }
@@ -233,6 +302,7 @@ impl<'d> CallDiagnostics<'d> {
     }
 
     /// Returns true if the text of the arguments was cut or could not be read to its end.
+    /// Then an argument that was not read may still have been written, and is not called missing.
     pub(crate) fn is_unreadable(&self) -> bool {
         let json =
             |fault: &Fault| matches!(fault.kind, FaultKind::MalformedJson | FaultKind::TagInJson);
@@ -242,6 +312,7 @@ impl<'d> CallDiagnostics<'d> {
     }
 
     /// Reports a cut call: where and why.
+    /// The number of bytes that arrived tells the model how much fits into one call.
     pub(crate) fn report_truncation(&mut self, why: Truncation) {
         let call = self.call;
         let inside = call.arguments.iter().find(|argument| argument.partial);
@@ -288,6 +359,8 @@ impl<'d> CallDiagnostics<'d> {
     }
 
     /// Copies the arguments of a call to an unknown tool as written, for displaying the call.
+    /// JSON stays JSON; every other form is a string. Of two equal names the first is kept, as for
+    /// known tools.
     pub(crate) fn copy_untyped_arguments(&mut self, into: &mut Map<String, Value>) {
         for argument in &self.call.arguments {
             // `tool_name` may be a real argument of the unknown tool, `TOOL_NAME` cannot.
@@ -317,6 +390,7 @@ fn slip_rule(kind: FaultKind) -> Option<&'static str> {
         | FaultKind::TrailingComma
         | FaultKind::SingleQuotes
         | FaultKind::ExtraBracket => Some(kind.name()),
+        FaultKind::WrongClose => Some(MISSING_CLOSE),
         _ => None,
     }
 }
@@ -344,6 +418,7 @@ pub(crate) fn is_placeholder(name: &str) -> bool {
     const HEADS: [&str; 6] = ["tool", "function", "parameter", "param", "argument", "arg"];
     let lower = name.trim().trim_start_matches('$').to_ascii_lowercase();
     let lower = lower.strip_prefix("actual_").unwrap_or(&lower);
+    // `parameter1_name` and `arg_2_value` lose the digits and the separator before them.
     let head = lower
         .strip_suffix("_name")
         .or_else(|| lower.strip_suffix("_value"));
@@ -365,6 +440,7 @@ pub(crate) fn is_placeholder_value(value: &str) -> bool {
 }
 
 /// Lists up to eight names in backticks.
+/// More follow as `…`, because a set of tools can have hundreds.
 pub(crate) fn quote_names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 8;
     let mut all = all.peekable();
@@ -379,9 +455,15 @@ pub(crate) fn quote_names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     words.join(", ")
 }
 
+/// Returns the declared argument that a name probably means: one for which models use it, or else the
+/// most similar one.
+pub(crate) fn likely_argument<'d>(name: &str, declared: &[&'d str]) -> Option<&'d str> {
+    hinted_argument(name, declared).or_else(|| nearest_candidate(name, declared.iter().copied()))
+}
+
 /// Returns a hint with the most similar candidate, or else with all candidates.
 pub(crate) fn suggestion_hint(name: &str, candidates: &[&str]) -> String {
-    match nearest_candidate(name, candidates.iter().copied()) {
+    match likely_argument(name, candidates) {
         Some(near) => format!("did you mean `{near}`?"),
         None if candidates.is_empty() => "it takes no arguments".to_owned(),
         None => format!(

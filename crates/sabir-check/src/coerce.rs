@@ -46,6 +46,7 @@ const MINIMAX_MARKER: &str = "]<]minimax[>[";
 const MAX_DEPTH: u8 = 16;
 
 /// A value with the names of the repair rules that were needed to read it.
+/// The rule about a fence comes first, the others in the order of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CoercedValue {
     pub(crate) value: Value,
@@ -53,6 +54,8 @@ pub(crate) struct CoercedValue {
 }
 
 /// A reason why a text cannot be read as the schema demands.
+/// The two kinds lead to different advice: another type of value, or the same value with valid
+/// syntax.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CoercionError {
     /// The text has none of these expected types.
@@ -62,6 +65,7 @@ pub(crate) enum CoercionError {
 }
 
 impl CoercedValue {
+    /// Makes a value that was read as documented, without any repair.
     fn without_rules(value: Value) -> Self {
         Self {
             value,
@@ -71,6 +75,15 @@ impl CoercedValue {
 }
 
 /// Reads `text` as a value of one of `types`; `None` allows any type.
+///
+/// * `form` says how the parser delivered the text: raw between tags, decoded from a string, or as
+///   JSON source. The same bytes mean different things: `10` in JSON is a number, in a string it is
+///   two characters.
+/// * `shape` types the parts of arrays and objects. `types` is separate from it, because the
+///   alternative reading of a union asks for fewer types than the schema allows.
+///
+/// # Errors
+/// Returns the expected types if the text is none of them, or the position at which JSON broke off.
 pub(crate) fn coerce_value(
     text: &str,
     form: ArgForm,
@@ -78,6 +91,7 @@ pub(crate) fn coerce_value(
     types: Option<JsonTypes>,
     repairs: RepairSet,
 ) -> Result<CoercedValue, CoercionError> {
+    // A string may well be a fenced block (a README, a chat message), so then the fence is content.
     let no_string = types.is_some_and(|types| !types.has(JsonTypes::STRING));
     if no_string && let Some((rule, inner, start)) = repairs.strip_code_fence(text) {
         // Only one fence is removed: inside it the rule is off.
@@ -92,6 +106,7 @@ pub(crate) fn coerce_value(
                 rules.insert(0, rule);
                 Ok(CoercedValue { value, rules })
             }
+            // Offsets must point into the text as written, so what the fence took is added again.
             Err(CoercionError::Json(broken)) => Err(CoercionError::Json(JsonSyntaxError {
                 at: start + broken.at,
                 ..broken
@@ -100,6 +115,7 @@ pub(crate) fn coerce_value(
         };
     }
     if form == ArgForm::Json {
+        // JSON says its own type. A wrong one is left for validation to report, which names both.
         let reading = parse_json(text, repairs)?;
         return Ok(CoercedValue {
             value: normalize_integer(reading.value, types),
@@ -113,11 +129,14 @@ pub(crate) fn coerce_value(
         if let Some(value) = parse_scalar(text, types) {
             return Ok(CoercedValue::without_rules(value));
         }
+        // Only raw text nests: a JSON string that holds markup was meant as text, and `misspelling`
+        // has a message for it.
         let nests = types.has(JsonTypes::ARRAY) || types.has(JsonTypes::OBJECT);
         if nests && let Some(reading) = parse_structure(text, shape, types, repairs)? {
             return Ok(reading);
         }
     }
+    // Rules come last: a text with a documented reading is never taken for a mistake.
     let repaired = repairs.repair_value(&MistypedText { text, form, types });
     repaired
         .map(|(rule, value)| CoercedValue {
@@ -128,8 +147,13 @@ pub(crate) fn coerce_value(
 }
 
 /// Reads a null, a boolean or a number in exactly the documented spellings.
+///
+/// `1.` and `.5`, `+1` and `007` are no JSON numbers, `NaN` and `Infinity` have no JSON value at
+/// all; each is refused rather than guessed. Words such as `yes` and `on` are refused for the same
+/// reason: YAML reads them as booleans, JSON and Python do not.
 pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
     match text {
+        // Python's spellings count, since models also write them between tags.
         "null" | "None" => return types.has(JsonTypes::NULL).then_some(Value::Null),
         "true" | "True" => return types.has(JsonTypes::BOOLEAN).then_some(Value::Bool(true)),
         "false" | "False" => return types.has(JsonTypes::BOOLEAN).then_some(Value::Bool(false)),
@@ -141,10 +165,12 @@ pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
     {
         return None;
     }
+    // Rounding an id of 20 digits would address something else (law 5).
     if lenient_json::find_wide_integer(text).is_some() {
         return None;
     }
     let number: Number = serde_json::from_str(text).ok()?;
+    // `10.0` stays a float here: the schema allows fractions, and the model wrote one.
     if types.has(JsonTypes::NUMBER) {
         return Some(Value::Number(number));
     }
@@ -154,6 +180,9 @@ pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
 }
 
 /// Returns the number without its `.0`; `None` if it is not whole, or too large for a float to be exact.
+///
+/// JSON Schema counts `10.0` as an integer (2020-12, section 6.1.1 of the validation draft), but
+/// tools deserialize into integer types that refuse it.
 fn to_integer(number: &Number) -> Option<Number> {
     // 2^53: above it not every integer has an `f64` of its own.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -185,6 +214,9 @@ fn normalize_integer(value: Value, types: Option<JsonTypes>) -> Value {
 }
 
 /// Parses JSON strictly, and with the repairs if that fails.
+///
+/// Duplicate keys are checked after every repair as well, because a repair can make two spellings
+/// equal: `{'a': 1, "a": 2}`.
 fn parse_json(text: &str, repairs: RepairSet) -> Result<CoercedValue, CoercionError> {
     let broken = match lenient_json::parse_strict(text) {
         Ok(value) => return Ok(CoercedValue::without_rules(value)),
@@ -192,6 +224,7 @@ fn parse_json(text: &str, repairs: RepairSet) -> Result<CoercedValue, CoercionEr
     };
     // The error of the lenient parser is the one to report: it points at the first byte that no repair can fix.
     let read = if broken.is_duplicate_key {
+        // Valid JSON already, so no rule can help; reporting it here keeps its own message.
         Err(broken)
     } else {
         repairs.repair_json(text)
@@ -206,6 +239,9 @@ fn parse_json(text: &str, repairs: RepairSet) -> Result<CoercedValue, CoercionEr
 }
 
 /// Reads an array or an object; `None` if the text begins like neither.
+///
+/// `Ok(None)` leaves the text to the repair rules; an error is final, because a text that begins
+/// like JSON was meant as JSON.
 fn parse_structure(
     text: &str,
     shape: SchemaView<'_>,
@@ -214,6 +250,7 @@ fn parse_structure(
 ) -> Result<Option<CoercedValue>, CoercionError> {
     let start = text.trim_ascii_start();
     if start.is_empty() {
+        // `<list></list>` can say nothing else. An array first, as in every union.
         let empty = if types.has(JsonTypes::ARRAY) {
             Value::Array(Vec::new())
         } else {
@@ -221,9 +258,12 @@ fn parse_structure(
         };
         return Ok(Some(CoercedValue::without_rules(empty)));
     }
+    // Never both readings: JSON cannot begin with `<`, and elements cannot begin with a bracket.
     if start.starts_with(['{', '[']) {
         return parse_json(text, repairs).map(Some);
     }
+    // M3 writes the marker before closing tags as well, so all of them go. A value that does not
+    // begin with it keeps every byte (law 5).
     let unmarked = start
         .starts_with(MINIMAX_MARKER)
         .then(|| start.replace(MINIMAX_MARKER, ""));
@@ -259,6 +299,9 @@ pub(crate) fn parse_tagged(text: &str, shape: SchemaView<'_>, types: JsonTypes) 
 }
 
 /// Builds an array from child elements, one item each.
+///
+/// The names of the children do not matter: models write `<item>`, `<file>` or `<suggest>`,
+/// whatever the prompt of their training used.
 fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -> Value {
     let items = shape.item_schema();
     let known = items.property_names();
@@ -280,6 +323,10 @@ fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) ->
 }
 
 /// Builds an object from child elements, one property for each name.
+///
+/// A name that occurs several times becomes an array, also where the schema declares none.
+/// Validation then reports that the value is an array, which tells the model more than a silently
+/// dropped duplicate would.
 fn build_object(
     children: &[XmlElement<'_>],
     shape: SchemaView<'_>,
@@ -300,6 +347,8 @@ fn build_object(
         let read = match group.as_slice() {
             [child] => coerce_element(child, shape, depth),
             _ => {
+                // The schema of the items types each occurrence if the property is declared as an
+                // array.
                 let list = shape
                     .allowed_types()
                     .is_some_and(|types| types.has(JsonTypes::ARRAY));
@@ -318,6 +367,9 @@ fn build_object(
 }
 
 /// Reads the value of one element; its text if nothing else fits.
+///
+/// Never fails: a value that does not fit becomes a string, and validation reports it with the path
+/// to it. `depth` counts down to zero and ends the recursion on nested or self-referring input.
 fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) -> Value {
     let text = || Value::String(element.text().to_owned());
     let Some(types) = shape
@@ -329,11 +381,13 @@ fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) ->
     let Some(depth) = depth.checked_sub(1) else {
         return text();
     };
+    // White space around a scalar inside a structure is layout, not a mistake worth a record.
     let trimmed = element.text().trim_ascii();
     if let Some(value) = parse_scalar(trimmed, types) {
         return value;
     }
     if trimmed.starts_with(['{', '[']) {
+        // Strict on purpose: a repair inside an element would have no span of its own to report.
         return lenient_json::parse_strict(trimmed).unwrap_or_else(|_| text());
     }
     let children = element.child_elements();
@@ -353,6 +407,8 @@ fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) ->
 }
 
 /// Builds an object from an element's attributes and its properties or text. `None` if there is only text and no property to hold it.
+///
+/// A nested property replaces an attribute of the same name.
 fn merge_attributes(
     element: &XmlElement<'_>,
     inner: Option<Map<String, Value>>,
@@ -375,6 +431,7 @@ fn merge_attributes(
         return Some(object);
     }
     let names = shape.property_names();
+    // Only if declared; otherwise the name would be an unknown property.
     let usual = ["text", "content", "value"]
         .into_iter()
         .find(|name| names.contains(name));
@@ -392,6 +449,7 @@ fn merge_attributes(
             .filter(is_string);
         free.next().filter(|_| free.next().is_none())
     };
+    // Neither a declared property nor an attribute suggests an object, so the text is no object.
     if usual.is_none() && object.is_empty() {
         return None;
     }

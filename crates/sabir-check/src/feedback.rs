@@ -18,6 +18,8 @@ use crate::hints::{CallSpelling, alternative_hints, render_corrected_call, rende
 use crate::repetition::RepeatTracker;
 
 /// The longest feedback in bytes.
+/// A few hundred tokens: enough for three faults with their lines and an example. Feedback stays in
+/// the history and is paid for with every later request.
 pub const CAP: usize = 2_000;
 
 /// The bytes that are reserved for the note about omitted parts.
@@ -27,6 +29,7 @@ const TRUNCATION_NOTE_BYTES: usize = 80;
 const MAX_CARETS: usize = 3;
 
 /// The number of faults of one call that are shown at all.
+/// A model corrects a handful of mistakes at a time; the rest is only counted.
 const MAX_FAULTS: usize = 8;
 
 /// The facts about the model's situation on which the feedback depends.
@@ -46,6 +49,9 @@ pub struct FeedbackContext<'a> {
 ///
 /// `source` is the assistant text of the response. Returns `None` if there is nothing to report. Warnings alone are not
 /// reported, and neither are the provider's mistakes, since the model cannot correct them.
+///
+/// The text has at most `FEEDBACK_CAP` bytes. It depends on nothing but its arguments, so a resumed
+/// task renders the same bytes and the provider's prompt cache still hits.
 pub fn render_feedback(
     checked: &[CheckedCall],
     faults: &[Fault],
@@ -85,7 +91,49 @@ pub fn render_feedback(
     (total > 0).then_some(text)
 }
 
+/// Renders the feedback about a message that held no call where one was needed.
+///
+/// `times` counts such messages in a row, this one included. From the second one on the text repeats the syntax, with a call of
+/// `completion`, the tool that ends the task.
+pub fn render_missing_call(times: u32, completion: &str, audience: &FeedbackContext<'_>) -> String {
+    let FeedbackContext {
+        protocol,
+        dialects,
+        tools,
+        ..
+    } = *audience;
+    let mut text = format!(
+        "Your message held no call, so nothing happened. If the task is done, call {completion}; if not, call the tool that \
+         brings it forward."
+    );
+    let dialect = match protocol {
+        ToolProtocol::Native => None,
+        ToolProtocol::Prompted(name) => dialects.find(name),
+    };
+    text.push_str(match dialect {
+        Some(_) => {
+            " Write the call as text, in the form that you were taught, outside of code fences."
+        }
+        None => " Make the call through the tool calling of the API; words alone do nothing.",
+    });
+    if times < 2 {
+        return text;
+    }
+    if let Some(dialect) = dialect {
+        text.push_str(&format!("\n\n{}", dialect.syntax_rules()));
+    }
+    let spelling = CallSpelling { protocol, dialects };
+    let tool = tools.get(completion).or_else(|| tools.iter().next());
+    if let Some(example) = tool.and_then(|tool| render_example_call(spelling, tool)) {
+        text.push_str(&format!("\n\n{}", example.trim_end()));
+    }
+    text
+}
+
 /// Returns how often the most frequent of these mistakes was reported before.
+///
+/// The maximum, because one mistake that does not go away is a reason to change the advice, however
+/// many new ones are beside it.
 fn repeat_count(tool: &str, faults: &[&Fault], audience: &FeedbackContext<'_>) -> u32 {
     faults
         .iter()
@@ -95,6 +143,9 @@ fn repeat_count(tool: &str, faults: &[&Fault], audience: &FeedbackContext<'_>) -
 }
 
 /// Renders the faults that belong to no call: heading, faults, example.
+///
+/// There is no call to correct here, so the example is one of the tool that a fault names, or else
+/// of the first tool on offer.
 fn text_section(faults: &[&Fault], source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
     let times = repeat_count("", faults, audience);
     let again = if times > 0 {
@@ -123,6 +174,9 @@ fn text_section(faults: &[&Fault], source: &str, audience: &FeedbackContext<'_>)
 
 /// Guesses the dialect in which a model tried to write a call although it should have called natively, from the tag at a
 /// fault's position.
+///
+/// A model that wrote tags is likely to write tags again, so a correct call in that notation helps
+/// more than native arguments would.
 fn guess_dialect(faults: &[&Fault], source: &str) -> Option<ToolProtocol> {
     let dialect = |fault: &&Fault| {
         let at = source.floor_char_boundary(fault.span.start.min(source.len()));
@@ -130,6 +184,7 @@ fn guess_dialect(faults: &[&Fault], source: &str) -> Option<ToolProtocol> {
         let end = tag
             .find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | ':'))
             .unwrap_or(tag.len());
+        // Without its namespace prefix, which differs between vendors: `antml:invoke` is `invoke`.
         let name = tag.get(..end)?.rsplit(':').next()?;
         let about_tag = matches!(
             fault.kind,
@@ -140,6 +195,7 @@ fn guess_dialect(faults: &[&Fault], source: &str) -> Option<ToolProtocol> {
         );
         match name {
             "tool_call" => Some("hermes"),
+            // Also the usual typing error `<invok>`, which is often the very fault.
             _ if name.starts_with("invok")
                 || matches!(name, "function_calls" | "function_call") =>
             {
@@ -155,6 +211,7 @@ fn guess_dialect(faults: &[&Fault], source: &str) -> Option<ToolProtocol> {
 }
 
 /// Removes a syntax pattern from the end of the fault's hint, since a model would copy the pattern literally.
+/// People read `<invoke name="…">` as a pattern; a model writes the ellipsis into its next call.
 fn strip_hint_pattern(fault: &Fault) -> Fault {
     let pattern = |hint: &&str| hint.contains('…') && (hint.contains("=\"") || hint.contains('<'));
     let hint = match fault.hint.as_deref() {
@@ -168,6 +225,8 @@ fn strip_hint_pattern(fault: &Fault) -> Fault {
 }
 
 /// Renders one call: heading, faults, and an example or an alternative.
+///
+/// The pieces are in order of importance, since the end is what a too long feedback loses.
 fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
     let FeedbackContext {
         protocol,
@@ -176,6 +235,7 @@ fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>
         ..
     } = *audience;
     let spelling = CallSpelling { protocol, dialects };
+    // The name of an unknown tool is any text that the model wrote.
     let name: String = call.name.chars().take(60).collect();
     let number = u64::from(call.index) + 1;
     let which = if name.is_empty() {
@@ -209,6 +269,7 @@ fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>
         if times < 2 { MAX_CARETS } else { 0 },
     ));
     if times >= 2 {
+        // The third attempt: carets and examples have not helped twice, so another way is offered.
         pieces.extend(alternative_hints(spelling, tools, call));
         return pieces;
     }
@@ -240,6 +301,9 @@ fn format_ordinal(number: u32) -> String {
 }
 
 /// Renders the faults, the first `carets` of them with their line and a caret.
+///
+/// Two faults at one position share a line, so the second is rendered without it. Positions in the
+/// argument text of a native call have no line to show.
 fn render_faults(faults: &[&Fault], source: &str, carets: usize) -> Vec<String> {
     let mut shown: Vec<usize> = Vec::new();
     let tell = |fault: &&Fault| {

@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use sabir_call::compatibility::{ForeignMeaning, ForeignTool, strip_namespace};
 use sabir_call::{
     DraftCall, DraftPart, DraftResponse, DraftState, Fault, FaultKind, ParallelCalls, Severity,
     Span, StopReason, ToolSet, ToolSpec, Truncation,
@@ -25,8 +26,10 @@ use serde_json::{Map, Value};
 
 use crate::arguments::{ArgumentReader, TypedArgument};
 use crate::call_diagnostics::{CallDiagnostics, is_placeholder, quote_names};
+use crate::foreign;
 use crate::repair::{Repair, RepairSet, UndeclaredTool, shorten_text};
 use crate::schema::CompiledSchema;
+use crate::xml_arguments::{self, XmlArguments};
 
 /// The gates for one set of tools.
 ///
@@ -37,6 +40,8 @@ pub struct CallChecker {
     tools: ToolSet,
     repairs: RepairSet,
     parallel: ParallelCalls,
+    /// The schemas by tool name. A `OnceLock`, so that a tool that is never called is never
+    /// compiled, and threads that check its first call at the same time compile it once.
     compiled: Arc<HashMap<String, OnceLock<CompiledSchema>>>,
 }
 
@@ -65,9 +70,26 @@ pub enum CallState {
     /// The call may run.
     Complete,
     /// The call was closed, and a gate rejected it.
+    /// Its faults become feedback for the model.
     Rejected,
     /// The call was never properly closed.
+    /// It never runs, even if the stop reason claims otherwise (law 3) or all its required arguments
+    /// arrived.
     Cut,
+}
+
+/// The meaning of a tool's name.
+enum ResolvedTool<'t> {
+    /// A declared tool.
+    Declared(&'t ToolSpec),
+    /// A tool of another agent, with its name.
+    Foreign(&'static ForeignTool, String),
+}
+
+/// A call that was read as one of another agent's tool of the same name.
+struct ExtendedReading<'d> {
+    arguments: Map<String, Value>,
+    notes: CallDiagnostics<'d>,
 }
 
 impl CallChecker {
@@ -109,6 +131,8 @@ impl CallChecker {
     }
 
     /// Returns the tool's compiled schema; `None` for a tool that is not declared.
+    ///
+    /// The first query compiles it. A tool that is understood but not offered has one too.
     pub(crate) fn compiled_schema(&self, tool: &ToolSpec) -> Option<&CompiledSchema> {
         self.compiled
             .get(&tool.name)
@@ -116,6 +140,9 @@ impl CallChecker {
     }
 
     /// Checks every call of a response, in order. If the same call comes as text and natively, only the first may run.
+    ///
+    /// Duplicates are found after all calls were typed, because the two forms write the same value
+    /// differently: `10` between tags and `10` in JSON are equal only as values.
     pub fn check_all(&self, draft: &DraftResponse) -> Vec<CheckedCall> {
         let mut checked = draft
             .calls()
@@ -137,28 +164,86 @@ impl CallChecker {
     }
 
     /// Checks one call of a response.
+    ///
+    /// A call that may not run is still resolved and typed as far as possible: the feedback then
+    /// names every mistake at once, and a front end can show what the model intended. Duplicates of
+    /// other calls are found only by `check_all`.
     pub fn check_call(&self, draft: &DraftResponse, call: &DraftCall) -> CheckedCall {
-        let mut notes = CallDiagnostics::new(draft, call);
+        let xml = xml_arguments::read_xml_arguments(call, &self.tools, |outer, inner| {
+            self.meant_name(outer) == self.meant_name(inner)
+        })
+        .filter(|_| self.repairs.has_rule("xml_arguments"));
+        let read_call;
+        let (call, mut notes) = match xml {
+            Some(XmlArguments::Call(inner)) => {
+                read_call = inner;
+                let mut notes = CallDiagnostics::new(draft, &read_call);
+                notes.note_xml_arguments(call);
+                (&*read_call, notes)
+            }
+            Some(XmlArguments::OtherTool(name)) => {
+                let mut notes = CallDiagnostics::new(draft, call);
+                notes.push_xml_fault(
+                    call,
+                    format!(
+                        "the arguments of the call hold a call of `{}` in tags",
+                        shorten_text(&name)
+                    ),
+                    "call that tool itself, with its arguments as one JSON object",
+                );
+                (call, notes)
+            }
+            Some(XmlArguments::Unreadable) => {
+                let mut notes = CallDiagnostics::new(draft, call);
+                notes.push_xml_fault(
+                    call,
+                    "the arguments of the call are tags that cannot be read as one whole call"
+                        .to_owned(),
+                    "write the arguments as one JSON object, without tags",
+                );
+                (call, notes)
+            }
+            None => (call, CallDiagnostics::new(draft, call)),
+        };
         let cut = truncation_of(draft, call);
         if let Some(why) = cut {
+            // Before every gate: with this fault present, they report nothing that the missing text
+            // could have corrected.
             notes.report_truncation(why);
         }
+        // A slip whose rule is switched off becomes an error here, in time for the verdict below.
         notes.classify_slips(self.repairs);
         self.reject_extra_call(draft, &mut notes);
         let mut name = call.name.clone();
         let mut arguments = Map::new();
         match self.resolve_tool(call, &mut notes) {
-            Some(tool) => {
+            Some(ResolvedTool::Declared(tool)) => {
                 name.clone_from(&tool.name);
-                let reader = ArgumentReader {
-                    tool,
-                    repairs: self.repairs,
-                };
-                let given = reader.read_arguments(&mut notes);
-                arguments = self.validate_arguments(tool, &given, &mut notes);
+                let before = notes.clone();
+                arguments = self.read_declared(tool, &mut notes);
+                if cut.is_none()
+                    && notes.errors().next().is_some()
+                    && let Some(extended) = self.read_extended(tool, before)
+                {
+                    arguments = extended.arguments;
+                    notes = extended.notes;
+                }
             }
+            Some(ResolvedTool::Foreign(row, called)) => {
+                // Feedback shows a call of the tool that is meant.
+                if let Some(target) = row.targets().first() {
+                    name = (*target).to_owned();
+                }
+                if let Some(converted) = self.read_foreign(row, &called, &mut notes, &mut arguments)
+                {
+                    name = converted.to_owned();
+                }
+            }
+            // No schema, hence no types: the arguments are only for display.
             None => notes.copy_untyped_arguments(&mut arguments),
         }
+        // A cut outranks other errors: the model should write the whole call again, not fix a
+        // piece of it.
         let state = match (cut, notes.errors().next().is_some()) {
             (Some(_), _) => CallState::Cut,
             (None, true) => CallState::Rejected,
@@ -182,6 +267,7 @@ impl CallChecker {
         if self.parallel == ParallelCalls::Many {
             return;
         }
+        // The first call counts even if a gate rejected it: the later ones may build on its result.
         let Some(first) = draft
             .calls()
             .next()
@@ -197,12 +283,165 @@ impl CallChecker {
         notes.push(fault.with_hint("make one call, wait for its result, then make the next"));
     }
 
-    /// Runs the gates "tools were declared" and "tool known"; returns the declared tool that the call means.
-    fn resolve_tool(&self, call: &DraftCall, notes: &mut CallDiagnostics<'_>) -> Option<&ToolSpec> {
-        let name = call.name.as_str();
-        if let Some(tool) = self.tools.get(name) {
-            return Some(tool);
+    /// Reads the arguments of a call of a declared tool.
+    fn read_declared(
+        &self,
+        tool: &ToolSpec,
+        notes: &mut CallDiagnostics<'_>,
+    ) -> Map<String, Value> {
+        let reader = ArgumentReader {
+            tool,
+            repairs: self.repairs,
+        };
+        let given = reader.read_arguments(notes);
+        // Validation comes last, on typed values: before coercion every raw argument is a string.
+        self.validate_arguments(tool, &given, notes)
+    }
+
+    /// Reads a call that does not fit a declared tool as one of another agent's tool of the same
+    /// name. `None` if it has no argument of that one.
+    fn read_extended<'d>(
+        &self,
+        tool: &ToolSpec,
+        mut notes: CallDiagnostics<'d>,
+    ) -> Option<ExtendedReading<'d>> {
+        let row = self
+            .tools
+            .foreign_tool(&tool.name)
+            .filter(|row| row.is_extension() && self.repairs.has_rule("foreign_argument"))?;
+        let is_of_row = |name: &str| row.arguments.iter().any(|own| own.name == name);
+        let given = &notes.call.arguments;
+        if !given.iter().any(|argument| is_of_row(&argument.name)) {
+            return None;
         }
+        let mut arguments = Map::new();
+        self.read_foreign(row, &tool.name, &mut notes, &mut arguments);
+        Some(ExtendedReading { arguments, notes })
+    }
+
+    /// Reads a call of another agent's tool and converts it; returns the name of the tool that it
+    /// became. `arguments` get the converted arguments, or those that could be read.
+    fn read_foreign(
+        &self,
+        row: &'static ForeignTool,
+        called: &str,
+        notes: &mut CallDiagnostics<'_>,
+        arguments: &mut Map<String, Value>,
+    ) -> Option<&'static str> {
+        if let ForeignMeaning::Refused(hint) = row.meaning {
+            notes.push_unknown_tool(hint.to_owned());
+            notes.copy_untyped_arguments(arguments);
+            return None;
+        }
+        let names: Vec<&str> = notes
+            .call
+            .arguments
+            .iter()
+            .map(|argument| argument.name.as_str())
+            .collect();
+        let spec = foreign::foreign_spec(called, row, self.tools.get(called), &names);
+        let reader = ArgumentReader {
+            tool: &spec,
+            repairs: self.repairs,
+        };
+        let given = reader.read_arguments(notes);
+        *arguments = given
+            .into_iter()
+            .map(|given| (given.name, given.value))
+            .collect();
+        // A call that may not run anyway is not converted: its faults name the model's own words.
+        if notes.errors().next().is_some() {
+            return None;
+        }
+        let written = Value::Object(arguments.clone()).to_string();
+        match foreign::convert_call(row, arguments.clone(), &self.tools) {
+            Err(refusal) => {
+                notes.push_refusal(called, refusal);
+                None
+            }
+            Ok(converted) => {
+                let tool = self.tools.get(converted.tool)?;
+                let rule = if row.is_extension() {
+                    "foreign_argument"
+                } else {
+                    "foreign_tool"
+                };
+                let read = Value::Object(converted.arguments.clone()).to_string();
+                notes.push_repair(
+                    rule,
+                    notes.name_span(),
+                    &format!("{} {written}", notes.call.name),
+                    &format!("{} {read}", converted.tool),
+                );
+                *arguments = converted.arguments;
+                self.validate_converted(tool, arguments, notes);
+                Some(converted.tool)
+            }
+        }
+    }
+
+    /// Validates the arguments of a converted call against the schema of the tool that it became.
+    fn validate_converted(
+        &self,
+        tool: &ToolSpec,
+        arguments: &mut Map<String, Value>,
+        notes: &mut CallDiagnostics<'_>,
+    ) {
+        match self
+            .compiled_schema(tool)
+            .and_then(CompiledSchema::validator)
+        {
+            Some(validator) => {
+                crate::validate::validate_arguments(validator, &[], arguments, notes)
+            }
+            // Without a schema nothing says that the conversion is right.
+            None => notes.push_unknown_tool(format!("call `{}` itself", tool.name)),
+        }
+    }
+
+    /// Returns the name of the tool that a name means; of an unknown one its own.
+    fn meant_name(&self, name: &str) -> String {
+        let bare = strip_namespace(name).unwrap_or(name);
+        match self.find_tool(name).or_else(|| self.find_tool(bare)) {
+            Some(ResolvedTool::Declared(tool)) => tool.name.clone(),
+            Some(ResolvedTool::Foreign(row, _)) => row
+                .targets()
+                .first()
+                .map_or_else(|| bare.to_lowercase(), |name| (*name).to_owned()),
+            None => bare.to_lowercase(),
+        }
+    }
+
+    /// Finds the declared tool, or the row of another agent's tool, that a name means.
+    fn find_tool(&self, name: &str) -> Option<ResolvedTool<'_>> {
+        // An exact name wins over every rule, even the name of a tool that is understood but not
+        // offered.
+        if let Some(tool) = self.tools.get(name) {
+            return Some(ResolvedTool::Declared(tool));
+        }
+        let row = self.tools.foreign_tool(name)?;
+        let is_active = !row.is_extension()
+            && (self.repairs.has_rule("foreign_tool") || row.targets().is_empty());
+        is_active.then(|| ResolvedTool::Foreign(row, name.to_owned()))
+    }
+
+    /// Runs the gates "tools were declared" and "tool known"; returns the tool that the call means.
+    fn resolve_tool(
+        &self,
+        call: &DraftCall,
+        notes: &mut CallDiagnostics<'_>,
+    ) -> Option<ResolvedTool<'_>> {
+        let written = call.name.as_str();
+        if let Some(found) = self.find_tool(written) {
+            return Some(found);
+        }
+        let bare = strip_namespace(written).filter(|_| self.repairs.has_rule("tool_namespace"));
+        if let Some(found) = bare.and_then(|bare| self.find_tool(bare)) {
+            let bare = bare.unwrap_or_default();
+            notes.push_repair("tool_namespace", notes.name_span(), written, bare);
+            return Some(found);
+        }
+        let name = bare.unwrap_or(written);
         let given: Vec<&str> = call
             .arguments
             .iter()
@@ -213,9 +452,12 @@ impl CallChecker {
             tools: &self.tools,
             given: &given,
         }) {
-            notes.push_repair(rule, notes.name_span(), name, &meant);
-            return self.tools.get(&meant);
+            notes.push_repair(rule, notes.name_span(), written, &meant);
+            // The call continues under the declared name, so that policy and approval see the tool
+            // that runs.
+            return self.tools.get(&meant).map(ResolvedTool::Declared);
         }
+        let name = written;
         // The parser has reported the missing name already; "there is no tool ``" would add nothing.
         if name.is_empty()
             && notes
@@ -237,6 +479,11 @@ impl CallChecker {
                 .new_fault(FaultKind::Placeholder, span, message)
                 .with_hint("put the name of a tool in its place")
         } else {
+            // With the rule switched off, the table still knows the intended tool.
+            let meant = self
+                .tools
+                .foreign_tool(bare.unwrap_or(name))
+                .and_then(|row| row.targets().first().copied());
             let fault = notes.new_fault(
                 FaultKind::UnknownTool,
                 span,
@@ -244,6 +491,9 @@ impl CallChecker {
             );
             fault.with_hint(match self.tools.nearest_name(name) {
                 Some(near) => format!("did you mean `{near}`?"),
+                None if meant.is_some() => {
+                    format!("did you mean `{}`?", meant.unwrap_or_default())
+                }
                 None => format!(
                     "the tools are {}",
                     quote_names(self.tools.iter().map(|tool| tool.name.as_str()))
@@ -255,6 +505,10 @@ impl CallChecker {
     }
 
     /// Runs the gate "schema valid", which also tries the alternative readings of strings in unions.
+    ///
+    /// An invalid schema is the tool author's mistake, not the model's. It therefore yields one
+    /// warning, for the first call that is checked, and the typed arguments pass without
+    /// validation.
     fn validate_arguments(
         &self,
         tool: &ToolSpec,
@@ -293,6 +547,10 @@ impl CallChecker {
 }
 
 /// Returns a warning if text follows the last prompted call, because that text was written without knowing the result.
+///
+/// Only a warning: the call itself is complete, and refusing it would cost a turn for words that do
+/// no harm. Native calls are exempt: many wires deliver text and calls in separate fields, without
+/// an order.
 fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
     let last = draft
         .parts
@@ -313,6 +571,8 @@ fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
     let source = draft.source.as_str();
     let tail = source.get(call.span.end..).unwrap_or_default();
     let line = words.lines().next().unwrap_or_default();
+    // Normally the words end the source; their first line is searched only where something follows
+    // them.
     let found = tail
         .trim_end()
         .ends_with(words)
@@ -333,12 +593,16 @@ fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
 }
 
 /// Returns the reason why a call was never closed; `None` for a closed one.
+///
+/// The reason decides the advice: after the output limit the model must write less, after a broken
+/// connection it must only write the same again.
 fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> {
     let limit = matches!(draft.stop, Some((StopReason::Length, _)));
     match call.state {
         DraftState::Closed => None,
         // A parser that sees only text cannot know why the text ended. The provider's stop reason tells.
         DraftState::Open | DraftState::Cut(Truncation::Ended) if limit => Some(Truncation::Limit),
+        // No event ever closed this call. Open is not complete, so the check fails closed.
         DraftState::Open => Some(Truncation::Ended),
         DraftState::Cut(why) => Some(why),
     }
@@ -347,6 +611,9 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
 /// Rejects the later of two equal calls if one came as text and one natively.
 ///
 /// The server mistral.rs sends such a call both ways. Two equal calls of the same form are legitimate and both run.
+///
+/// The comparison is between typed values, so one call that is spelled in two ways is recognized.
+/// Only complete calls take part: a rejected one does not run, so it cannot run twice.
 fn reject_duplicate_calls(draft: &DraftResponse, checked: &mut [CheckedCall]) {
     let native: HashSet<u32> = draft
         .calls()
@@ -364,9 +631,11 @@ fn reject_duplicate_calls(draft: &DraftResponse, checked: &mut [CheckedCall]) {
         // Sorted, because the order of the arguments does not matter.
         let arguments: BTreeMap<_, _> = call.arguments.iter().collect();
         let same = serde_json::to_string(&(&call.name, arguments)).unwrap_or_default();
+        // Looked up with the other form only, so that `ls` twice in one form stays two calls.
         let is_native = native.contains(&call.index);
         if seen.contains(&(same.clone(), !is_native)) {
             let message = "the same call came twice, as text and natively; it runs once";
+            // `Provider`, because the model did nothing wrong: feedback leaves this kind out.
             call.faults.push(
                 Fault::error(FaultKind::Provider, Span::default(), message).in_call(call.index),
             );

@@ -11,12 +11,13 @@ use crate::gate::CheckedCall;
 use crate::schema::CompiledSchema;
 
 /// The longest of the model's own values that a corrected call repeats, in bytes of JSON.
+/// Longer ones are file contents rather than names, and repeating them would fill the feedback.
 const MAX_VALUE_BYTES: usize = 80;
 
 /// The longest example in bytes. A longer one costs more tokens than it is worth.
 const MAX_EXAMPLE_BYTES: usize = 600;
 
-/// How the model is to spell calls.
+/// The form in which the model writes calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallSpelling<'a> {
     /// Native, or the name of a dialect.
@@ -36,8 +37,11 @@ pub(crate) fn render_example_call(spelling: CallSpelling<'_>, tool: &ToolSpec) -
     (text.len() <= MAX_EXAMPLE_BYTES).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
 }
 
-/// The call as it should be: what was right and short in it as it was, everything else that the tool needs from its
-/// example. The plain example where that would not be right.
+/// Renders the corrected call: its valid short arguments, and the other required ones from the tool's example. Renders the
+/// plain example if that would not be valid.
+///
+/// A model copies an example more readily than it applies an explanation; with its own values in
+/// it, the copy is the call that it wanted to make.
 pub(crate) fn render_corrected_call(
     spelling: CallSpelling<'_>,
     tool: &ToolSpec,
@@ -60,6 +64,8 @@ pub(crate) fn render_corrected_call(
             arguments.insert(argument.name.to_owned(), value.clone());
         }
     }
+    // Values that are right one by one may still be wrong together, and a wrong example is worse
+    // than a general one.
     let compiled = CompiledSchema::new(&tool.parameters);
     let valid = compiled
         .validator()
@@ -78,6 +84,8 @@ pub(crate) fn render_corrected_call(
 }
 
 /// Returns true if a value may be used in an example. Values with markup are not, because they could be confused with the example's own markup.
+/// U+FF5C is the full-width bar of DeepSeek's special tokens; a bracket could begin Mistral's
+/// `[TOOL_CALLS]` or a list of Python calls.
 fn is_reusable(value: &Value, name: &str, faults: &[Fault]) -> bool {
     let json = value.to_string();
     let marks =
@@ -96,8 +104,11 @@ struct ToolAlternative {
     words: &'static str,
 }
 
+/// The advice after edits that do not match: a rewrite needs no matching.
 const WRITE_ALL: &str = "read the file, then write the whole of it with `write_to_file`";
 
+/// The detours between the file tools, in order of preference; the first whose other tool is
+/// offered is taken. Tools that a user adds have none and get the general advice.
 const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
     ToolAlternative {
         tool: "write_to_file",
@@ -147,6 +158,8 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
 ];
 
 /// Renders other ways to reach the goal of a call, and an example of the first one.
+///
+/// There is always at least one way, since a list without any would tell the model to give up.
 pub(crate) fn alternative_hints(
     spelling: CallSpelling<'_>,
     tools: &ToolSet,
@@ -164,6 +177,7 @@ pub(crate) fn alternative_hints(
             "make this call alone, in a message of its own, when the result before it is there"
                 .to_owned(),
         );
+    // A call that exceeds the output limit once exceeds it again, so it has to become smaller.
     } else if is(FaultKind::CutCall) {
         ways.push(match detour.filter(|detour| detour.tool == "write_to_file") {
             Some(ToolAlternative { other, .. }) => {

@@ -16,6 +16,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 /// A kind of mistake in JSON that can be allowed.
+///
+/// Each has one reading, because the mistake is in the punctuation and the value is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JsonSlip {
     /// `[1, 2,]`
@@ -56,6 +58,12 @@ pub(crate) struct JsonSyntaxError {
 struct OffsetMap(Vec<(usize, usize)>);
 
 /// Parses strict JSON without duplicate keys and without integers of more than 64 bits.
+///
+/// serde_json keeps the last of two equal keys and rounds wide integers to floats, both without a
+/// word. Either would run a call with a value that the model did not write.
+///
+/// # Errors
+/// Returns the offset of the first wrong byte, of the wide integer, or of the second key.
 pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
     let value =
         serde_json::from_str(text).map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
@@ -69,6 +77,9 @@ pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
 }
 
 /// Parses JSON with the `allowed` mistakes. Duplicate keys are not checked here.
+///
+/// # Errors
+/// Returns the first byte that no allowed mistake explains, as an offset in `text`.
 pub(crate) fn parse_lenient(
     text: &str,
     allowed: &[JsonSlip],
@@ -81,6 +92,8 @@ pub(crate) fn parse_lenient(
         slips: Vec::new(),
         marks: OffsetMap::default(),
     };
+    // One pass: each character is taken once, and strings and words are consumed whole (law 2).
+    // Structure is not checked here, since serde_json does that on the result.
     while let Some(c) = reader.next_char() {
         match c {
             '"' | '\'' => reader.rewrite_string(c)?,
@@ -121,6 +134,8 @@ pub(crate) fn parse_lenient(
 const WIDE_INTEGER_MESSAGE: &str = "a whole number of more than 64 bits was found, which cannot be kept exactly; write it as a string";
 
 /// Finds the offset of the first integer of more than 64 bits. serde_json would round it to a float silently.
+/// `text` need not be valid JSON; strings are skipped. A float of any length is left alone, because
+/// rounding is what JSON readers do with it anyway.
 pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
     // No number with fewer digits can exceed 64 bits, so most are skipped without being parsed.
     const FEWEST: usize = "9223372036854775808".len();
@@ -153,6 +168,7 @@ pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
 }
 
 /// Finds the first duplicate key of an object at any depth, and the offset of its second occurrence. `text` must be valid JSON.
+/// A set for each open object keeps the search linear.
 fn find_duplicate_key(text: &str) -> Option<(Cow<'_, str>, usize)> {
     let bytes = text.as_bytes();
     // The keys of each open object; `None` for an array.
@@ -197,6 +213,7 @@ fn find_duplicate_key(text: &str) -> Option<(Cow<'_, str>, usize)> {
 }
 
 /// Returns the offset just past the closing quote of the string that begins at `at`.
+/// The end of the text if there is no closing quote.
 fn find_string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {
@@ -242,6 +259,8 @@ impl JsonSyntaxError {
     }
 
     /// Converts an error of serde_json, with its line and column as an offset.
+    /// serde_json counts columns in bytes from 1, and reports the end of the text as an error of
+    /// its own category.
     pub(crate) fn from_serde(text: &str, error: &serde_json::Error) -> Self {
         let before: usize = text
             .split_inclusive('\n')
@@ -252,6 +271,7 @@ impl JsonSyntaxError {
             .saturating_add(error.column().saturating_sub(1))
             .min(text.len());
         let message = error.to_string();
+        // Line and column are cut off: they refer to the rewritten text.
         match message.split(" at line ").next() {
             Some("key must be a string") => Self::new(at, "a key in double quotes was expected"),
             Some(message) if !error.is_eof() => Self::new(at, message),
@@ -288,6 +308,7 @@ impl OffsetMap {
         }
     }
 
+    /// Maps an offset in the rewritten text back, by binary search among the recorded pairs.
     fn source_offset(&self, out: usize) -> usize {
         let next = self.0.partition_point(|(from, _)| *from <= out);
         let (from, written) = next
@@ -325,12 +346,14 @@ impl LenientRewriter<'_> {
     }
 
     /// Returns true if the comma just taken comes after a value and before a closing bracket.
+    /// `[,]` and `[1,,]` are not meant: there a value may be missing.
     fn is_trailing_comma(&self) -> bool {
         let after_value = !self.out.trim_ascii_end().ends_with(['[', '{', ',', ':']);
         after_value && self.rest.trim_ascii_start().starts_with(['}', ']'])
     }
 
     /// Records the mistake at the character just taken, or returns an error if it is not allowed.
+    /// Each kind is recorded once, however often it occurs.
     fn allow_slip(&mut self, slip: JsonSlip, expected: &str) -> Result<(), JsonSyntaxError> {
         if !self.slips.contains(&slip) {
             if !self.allowed.contains(&slip) {
@@ -345,6 +368,9 @@ impl LenientRewriter<'_> {
     }
 
     /// Rewrites a string after its opening quote. An unterminated string is an error.
+    ///
+    /// An apostrophe inside single quotes (`'it's'`) ends the string, and what follows is then no
+    /// JSON. That is intended: guessing the real end could move bytes from one argument to another.
     fn rewrite_string(&mut self, quote: char) -> Result<(), JsonSyntaxError> {
         let start = self.current_offset() - 1;
         if quote == '\'' {
@@ -366,6 +392,8 @@ impl LenientRewriter<'_> {
                 },
                 c if c == quote => break,
                 '"' => self.out.push_str("\\\""),
+                // Escaped by number: `\u000a` is valid for every control character, without a
+                // table.
                 c if c < ' ' => {
                     self.allow_slip(
                         JsonSlip::ControlCharacter,
@@ -458,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_not_read() {
+    fn ambiguous_or_incomplete_json_is_refused() {
         let rows = [
             ("", "@0 the text ends too early"),
             ("{", "@1 the text ends too early"),

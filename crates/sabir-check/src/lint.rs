@@ -63,35 +63,37 @@ pub struct LintScope {
 }
 
 /// All lint rules.
+///
+/// Findings of one tool and severity are in this order: names, then schemas, then the prompt.
 pub static LINTS: [LintRule; 24] = [
     LintRule {
         name: "not_a_tool",
-        doc: "An element that is no tool: no name, or a key of the wrong type.",
+        doc: "An element that is not a tool definition: it has no name, or a key of the wrong type.",
         check: names::not_a_tool,
     },
     LintRule {
         name: "doubled_name",
-        doc: "Two tools of one name: no call says which is meant.",
+        doc: "Two tools with the same name, so that a call does not show which one is meant.",
         check: names::doubled_name,
     },
     LintRule {
         name: "unwritable_name",
-        doc: "A tool's name with characters that no dialect holds.",
+        doc: "A tool's name with characters that no dialect can express.",
         check: names::unwritable_name,
     },
     LintRule {
         name: "wire_name",
-        doc: "A tool's name that OpenAI and Anthropic refuse: other than `^[a-zA-Z0-9_-]{1,64}$`.",
+        doc: "A tool's name that OpenAI and Anthropic refuse: one that does not match `^[a-zA-Z0-9_-]{1,64}$`.",
         check: names::wire_name,
     },
     LintRule {
         name: "reserved_name",
-        doc: "A tool or argument named like a tag that means something by itself (`thinking`, `invoke`, `tool_call`).",
+        doc: "A tool or argument named like a tag that has a meaning of its own (`thinking`, `invoke`, `tool_call`).",
         check: names::reserved_name,
     },
     LintRule {
         name: "argument_like_tool",
-        doc: "An argument named like a tool, where both are tags: in prose nobody can tell which is meant.",
+        doc: "An argument named like a tool, where both are tags: in prose it is not certain which one is meant.",
         check: names::argument_like_tool,
     },
     LintRule {
@@ -101,7 +103,7 @@ pub static LINTS: [LintRule; 24] = [
     },
     LintRule {
         name: "near_names",
-        doc: "Names so near that a model will mix them up.",
+        doc: "Names so similar that a model will confuse them.",
         check: names::near_names,
     },
     LintRule {
@@ -126,12 +128,12 @@ pub static LINTS: [LintRule; 24] = [
     },
     LintRule {
         name: "no_object_schema",
-        doc: "Parameters that are no schema of an object.",
+        doc: "Parameters that are not the schema of an object.",
         check: schemas::no_object_schema,
     },
     LintRule {
         name: "invalid_schema",
-        doc: "Parameters that are no valid JSON Schema.",
+        doc: "Parameters that are not a valid JSON Schema.",
         check: schemas::invalid_schema,
     },
     LintRule {
@@ -151,17 +153,17 @@ pub static LINTS: [LintRule; 24] = [
     },
     LintRule {
         name: "pattern_properties",
-        doc: "Arguments by pattern: no model can be told their names.",
+        doc: "Arguments by pattern: a prompt cannot name them.",
         check: schemas::pattern_properties,
     },
     LintRule {
         name: "untyped_array",
-        doc: "An array that does not say what it holds.",
+        doc: "An array without a type for its items.",
         check: schemas::untyped_array,
     },
     LintRule {
         name: "hard_in_tags",
-        doc: "A value that raw tags carry only by convention: an object, or a string that could be another type too.",
+        doc: "A value that raw tags express only by convention: an object, or a string that could be another type too.",
         check: schemas::hard_in_tags,
     },
     LintRule {
@@ -181,7 +183,7 @@ pub static LINTS: [LintRule; 24] = [
     },
     LintRule {
         name: "prompt_size",
-        doc: "A prompt of more than 3,000 tokens (bytes / 4), paid for with every request.",
+        doc: "A prompt of more than 3,000 tokens (bytes / 4), which every request contains.",
         check: prompting::prompt_size,
     },
 ];
@@ -189,6 +191,8 @@ pub static LINTS: [LintRule; 24] = [
 /// Checks a list of tools (`[{name, description, parameters, examples}]`) with all rules.
 ///
 /// The findings are in the order of the list; for each tool errors come first.
+///
+/// Never fails: a list that is no array has no findings, and an element that is no tool is one.
 pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
     let tools = LintInput::new(tools, scope);
     let mut findings = LintFindings::default();
@@ -231,6 +235,7 @@ impl LintScope {
 }
 
 /// The input of the rules.
+/// Elements that are no tools stay in the list, so that indexes are those of the author's file.
 struct LintInput<'a> {
     list: Vec<ToolEntry<'a>>,
     scope: &'a LintScope,
@@ -246,6 +251,7 @@ struct ToolEntry<'a> {
 }
 
 /// The findings so far, each with the tool's index in the list.
+/// The rule that is running is set by `lint_tools`, so that no rule has to repeat its own name.
 #[derive(Default)]
 struct LintFindings {
     lint: &'static str,
@@ -253,6 +259,7 @@ struct LintFindings {
 }
 
 impl<'a> LintInput<'a> {
+    /// Reads the list; an element that cannot be read keeps its error for the rule `not_a_tool`.
     fn new(tools: &'a Value, scope: &'a LintScope) -> Self {
         let read = |(at, raw): (usize, &'a Value)| ToolEntry {
             at,
@@ -269,6 +276,8 @@ impl<'a> LintInput<'a> {
         // Each tool is tried alone, so that one bad definition does not hide the others from the rules.
         let mut usable: Vec<ToolSpec> = Vec::new();
         for spec in list.iter().filter_map(|item| item.spec.as_ref().ok()) {
+            // Of two equal names the first is kept: `ToolSet` refuses duplicates, and
+            // `doubled_name` reports the second.
             if usable.iter().all(|known| known.name != spec.name)
                 && ToolSet::new(vec![spec.clone()]).is_ok()
             {
@@ -325,6 +334,8 @@ struct FindingDetails {
 }
 
 impl FindingDetails {
+    /// Makes a finding that makes the tool unusable, in every dialect until `with_dialects` says
+    /// otherwise.
     fn error(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -334,6 +345,7 @@ impl FindingDetails {
         }
     }
 
+    /// Makes a finding about a tool that works, but on which models or providers will stumble.
     fn warning(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
@@ -341,6 +353,7 @@ impl FindingDetails {
         }
     }
 
+    /// Limits the finding to these dialects.
     fn with_dialects(self, dialects: Vec<&'static str>) -> Self {
         Self { dialects, ..self }
     }

@@ -29,6 +29,9 @@ pub(crate) struct ExpectedArgument<'a> {
 }
 
 /// Returns the fault of a tag that is not an argument and contains the arguments as JSON.
+///
+/// Seen as `<tool><arguments>{"path": "a"}</arguments></tool>`: the model mixes the JSON of native
+/// calls with tags. The keys must all be declared, otherwise the tag is just an unknown argument.
 pub(crate) fn json_in_tag_fault(
     argument: &DraftArgument,
     declared: &[&str],
@@ -44,6 +47,9 @@ pub(crate) fn json_in_tag_fault(
 }
 
 /// Returns the fault of an argument whose value contains all missing arguments as JSON.
+///
+/// Seen as `<path>{"path": "a", "content": "b"}</path>`. It replaces a fault for each missing
+/// argument, because those would make the model add tags and leave the JSON where it is.
 pub(crate) fn combined_arguments_fault(
     given: &[TypedArgument<'_>],
     gone: &[&str],
@@ -75,6 +81,9 @@ pub(crate) fn combined_arguments_fault(
 }
 
 /// Parses a raw value that consists of one JSON object whose keys are all declared arguments.
+///
+/// Strict JSON only. The result decides about a message and never becomes a value, so a text that
+/// needs repairs may as well be content.
 fn parse_json_arguments(argument: &DraftArgument, declared: &[&str]) -> Option<Map<String, Value>> {
     let begins = argument.form == ArgForm::Raw
         && !argument.partial
@@ -89,6 +98,7 @@ fn parse_json_arguments(argument: &DraftArgument, declared: &[&str]) -> Option<M
         .then_some(object)
 }
 
+/// Makes the fault; `place` says in words where the object was found.
 fn json_arguments_fault(
     place: &str,
     argument: &DraftArgument,
@@ -118,6 +128,9 @@ fn trimmed_span(argument: &DraftArgument) -> Span {
 }
 
 /// Returns the fault of a value that cannot be read as the schema demands.
+///
+/// The message names the declared type and quotes the given value; the hint says what to write. JSON
+/// arguments in a tag and tags in JSON are recognized first, since they explain the wrong type.
 pub(crate) fn mismatch_fault(
     wanted: &ExpectedArgument<'_>,
     written: &DraftArgument,
@@ -132,6 +145,8 @@ pub(crate) fn mismatch_fault(
                 return json_arguments_fault(&format!("`{name}`"), written, &object, notes);
             }
             let tags = coerce::parse_tagged(&written.text, wanted.shape, types)
+                // In raw form, elements are a documented reading, so their failure is about the
+                // type.
                 .filter(|_| written.form != ArgForm::Raw);
             if let Some(value) = tags {
                 let message = format!(
@@ -180,6 +195,9 @@ pub(crate) fn mismatch_fault(
 }
 
 /// Returns the fault of text that should be JSON; tags in it get a message of their own.
+///
+/// `what` begins the message; the position and the rest of the text from there on follow. `<` where
+/// JSON broke is the sign that the model went on in tags.
 pub(crate) fn malformed_json_fault(
     what: &str,
     written: &DraftArgument,
@@ -217,6 +235,9 @@ pub(crate) fn malformed_json_fault(
 /// Cuts a value at its own closing tag if an unknown tag inside it was reported.
 ///
 /// The parser then read the unknown tag as a part of the value, and faults should concern the intended value only.
+///
+/// Without this, the path in `<path>a</path><pth>b</pth>` would be judged with the later tags in
+/// it, and the model would get two faults for one slip.
 pub(crate) fn truncate_at_unknown<'d>(
     written: Cow<'d, DraftArgument>,
     notes: &CallDiagnostics<'_>,
@@ -227,6 +248,8 @@ pub(crate) fn truncate_at_unknown<'d>(
     };
     let close = format!("</{}>", written.name);
     match written.text.find(&close) {
+        // Only for messages: the parser's error already stops the call, so the cut value never
+        // runs.
         Some(at) if written.form == ArgForm::Raw && notes.all_faults().any(inside) => {
             let mut meant = written.into_owned();
             meant.text.truncate(at);
@@ -240,6 +263,8 @@ pub(crate) fn truncate_at_unknown<'d>(
 /// Returns a warning if a raw value was probably escaped: it contains entities, and neither a raw `<` nor a raw `&`.
 ///
 /// Escaping would have replaced every raw one, so a value with both is probably HTML that is meant as it is.
+///
+/// Never a change: the file may really hold `&amp;`, and decoding would corrupt it (law 5).
 pub(crate) fn entity_warning(
     name: &str,
     written: &DraftArgument,
@@ -261,6 +286,7 @@ pub(crate) fn entity_warning(
             .find(|(entity, _)| text.get(at..).is_some_and(|rest| rest.starts_with(entity)))?;
         Some((at, *entity, *raw))
     };
+    // A single pass: each `&` is compared with four short texts, so the work is linear.
     let mut found = text.match_indices('&').map(entity);
     let (at, entity, raw) = found.next()??;
     // An `&` that begins no entity is a raw one.
@@ -268,7 +294,7 @@ pub(crate) fn entity_warning(
         return None;
     }
     let message =
-        format!("`{name}` holds `{entity}`; values are taken as they stand, so this is no `{raw}`");
+        format!("`{name}` holds `{entity}`; values are taken as they are, so this is not `{raw}`");
     let fault = notes.new_fault(
         FaultKind::Entities,
         span_within(written, at, entity.len()),
@@ -287,10 +313,12 @@ pub(crate) fn entity_warning(
 ///
 /// A piece has a position of its own only if the span of the value covers exactly its bytes, or those and the line feed of
 /// the wrapper before a raw value. Otherwise the span of the whole value is returned.
+/// Escapes make a decoded string shorter than its source, and their positions are not kept.
 pub(crate) fn span_within(written: &DraftArgument, at: usize, length: usize) -> Span {
     let Span { start, end } = written.span;
     match (end - start).checked_sub(written.text.len()) {
         Some(0) => Span::new(start + at, start + at + length),
+        // One byte is `\n`, two are `\r\n`.
         Some(feed @ (1 | 2)) if written.form == ArgForm::Raw => {
             Span::new(start + feed + at, start + feed + at + length)
         }

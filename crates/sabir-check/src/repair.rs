@@ -9,8 +9,12 @@
 //! | --- | --- | --- |
 //! | `wrong_case_name` | `Read_File` | the tool `read_file`, if only it has these letters |
 //! | `near_name` | `readFile`, `read-file` | the tool `read_file`, if no other name is similar and the arguments are exactly its own |
+//! | `tool_namespace` | `functions.read_file`, `default_api.read_file` | the tool `read_file` |
+//! | `foreign_tool` | `Bash`, `str_replace_editor`, … | the tool that does the same, where a set knows other agents' tools |
+//! | `foreign_argument` | `requires_approval`, `<args><file>…`, … | what it means for the tool of the same name |
+//! | `xml_arguments` | a whole call in tags as the arguments of a native call | that call |
 //! | `wrong_case_argument` | `Path` | the argument `path`, if only it has these letters and it is not given |
-//! | `argument_alias` | `cmd`, `file_path`, … | the required argument for which models use that name, if it is missing |
+//! | `argument_alias` | `cmd`, `file_path`, … | the argument for which models use that name, if it is missing |
 //! | `near_argument` | `startLine`, `start-line` | the argument `start_line`, if no other name is similar and it is not given |
 //! | `null_argument` | `"end_line": null` | a missing argument, if it is optional and must not be null |
 //! | `fenced_json` | JSON in a ```` ```json ```` fence | the JSON inside: all arguments, or a value that is no string |
@@ -19,12 +23,14 @@
 //! | `trimmed_scalar` | `<n> 10 </n>` | the number, boolean or null without the white space |
 //! | `trailing_comma` | `[1,]`, in a value or around the call | `[1]` |
 //! | `single_quotes` | `{'a': 'b'}`, in a value or around the arguments | `{"a": "b"}` |
+//! | `missing_close` | a block of whole calls without its closing tag | the calls; the warning about the tag stays |
 //! | `extra_bracket` | one `}` too many after a complete call | nothing |
 //! | `python_literal` | `True`, `False`, `None` | `true`, `false`, `null` |
 //! | `control_character` | a raw line feed in a JSON string, or in a Python one of one line | the line feed |
 
 use std::borrow::Cow;
 
+use sabir_call::compatibility::aliased_argument;
 use sabir_call::{ArgForm, Span, ToolSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -60,14 +66,22 @@ pub struct RepairRule {
 /// The point in the gates at which a rule applies, with its function.
 #[derive(Debug)]
 enum RepairStage {
+    /// Runs on a tool's name that is not declared; returns the declared one.
     Tool(fn(&UndeclaredTool<'_>) -> Option<String>),
+    /// Runs on an argument's name that is not declared; returns the declared one.
     Argument(fn(&UndeclaredArgument<'_>) -> Option<String>),
+    /// Runs before the text of a value, or of all arguments, is read.
     Fence,
     /// A null value for an argument that must not be null.
     Null,
+    /// Runs on a text that could not be read as any of the declared types.
     Value(fn(&MistypedText<'_>) -> Option<Value>),
+    /// Allows one kind of mistake while JSON is parsed.
     Json(JsonSlip),
+    /// Concerns the call as a whole; the gates apply it.
+    Call,
     /// A mistake that the parser itself accepts, with a warning.
+    /// `CallDiagnostics::classify_slips` turns that warning into the repair.
     Parser,
 }
 
@@ -100,7 +114,10 @@ pub(crate) struct MistypedText<'a> {
 }
 
 /// All repair rules, in the order in which they are tried.
-pub static RULES: [RepairRule; 15] = [
+///
+/// The first rule that applies is recorded, so of two rules about the same thing the narrower one
+/// comes first.
+pub static RULES: [RepairRule; 20] = [
     RepairRule {
         name: "wrong_case_name",
         doc: "A tool's name in the wrong case (`Read_File` for `read_file`), where only one tool has these letters.",
@@ -108,8 +125,28 @@ pub static RULES: [RepairRule; 15] = [
     },
     RepairRule {
         name: "near_name",
-        doc: "A tool's name of the same letters with other things between the words (`readFile`, `read-file` for `read_file`), where no other tool has them and the call gives only arguments of that tool, and all that it requires.",
+        doc: "A tool's name of the same letters with other separators between the words (`readFile`, `read-file` for `read_file`), where no other tool has them and the call gives only arguments of that tool, and all that it requires.",
         stage: RepairStage::Tool(near_name),
+    },
+    RepairRule {
+        name: "tool_namespace",
+        doc: "A namespace before a tool's name, and a number behind it (`functions.read_file:0`, `default_api.read_file`, `tools::read_file`), where no tool has the whole name.",
+        stage: RepairStage::Call,
+    },
+    RepairRule {
+        name: "foreign_tool",
+        doc: "A tool of another agent (`Bash`, `run_command`, `str_replace_editor`) that means one of the tools here, with arguments that can be converted exactly.",
+        stage: RepairStage::Call,
+    },
+    RepairRule {
+        name: "foreign_argument",
+        doc: "An argument that another agent's tool of the same name has (`requires_approval`, `line_count`, `args` of `read_file`), and that can be converted or has no effect.",
+        stage: RepairStage::Call,
+    },
+    RepairRule {
+        name: "xml_arguments",
+        doc: "A whole call in tags as the argument text of a native call of the same tool: the call in it is read.",
+        stage: RepairStage::Call,
     },
     RepairRule {
         name: "wrong_case_argument",
@@ -118,22 +155,22 @@ pub static RULES: [RepairRule; 15] = [
     },
     RepairRule {
         name: "argument_alias",
-        doc: "A usual other name (`cmd`, `bash`, `shell`, `script` for `command`; `operation` for `action`; `file`, `filename`, `file_path`, `filepath` for `path`; `text`, `contents` for `content`) of a required argument that is missing.",
+        doc: "A usual other name (`cmd` for `command`, `file_path` for `path`, `file_text` for `content`, `old_str` for `old_string`; docs/compatibility.md lists all) of an argument that is missing. An optional argument is meant only where the tool accepts no others.",
         stage: RepairStage::Argument(argument_alias),
     },
     RepairRule {
         name: "near_argument",
-        doc: "An argument's name of the same letters with other things between the words (`startLine` for `start_line`), where no other argument has them and the one that is meant is not given.",
+        doc: "An argument's name of the same letters with other separators between the words (`startLine` for `start_line`), where no other argument has them and the one that is meant is not given.",
         stage: RepairStage::Argument(near_argument),
     },
     RepairRule {
         name: "null_argument",
-        doc: "`null` for an argument that may be left out and may not be null: it is read as left out.",
+        doc: "`null` for an optional argument that may not be null: it is treated as missing.",
         stage: RepairStage::Null,
     },
     RepairRule {
         name: "fenced_json",
-        doc: "Arguments, or a value that is no string, in a code fence: what stands in the fence is read.",
+        doc: "Arguments, or a value that is no string, in a code fence: the content of the fence is read.",
         stage: RepairStage::Fence,
     },
     RepairRule {
@@ -153,17 +190,22 @@ pub static RULES: [RepairRule; 15] = [
     },
     RepairRule {
         name: "trailing_comma",
-        doc: "A comma before `}` or `]` in JSON, be it in a value or around the call.",
+        doc: "A comma before `}` or `]` in JSON, in a value or around the call.",
         stage: RepairStage::Json(JsonSlip::TrailingComma),
     },
     RepairRule {
         name: "single_quotes",
-        doc: "JSON strings in single quotes, be they values or the keys around them.",
+        doc: "JSON strings in single quotes, as values or as keys.",
         stage: RepairStage::Json(JsonSlip::SingleQuotes),
     },
     RepairRule {
         name: "extra_bracket",
-        doc: "One closing brace too many behind a call in JSON, right before what closes or separates the calls.",
+        doc: "One closing brace too many after a call in JSON, directly before the marker or comma after the call.",
+        stage: RepairStage::Parser,
+    },
+    RepairRule {
+        name: "missing_close",
+        doc: "A block of whole calls whose closing tag is missing at the end of the message; the warning about it stays.",
         stage: RepairStage::Parser,
     },
     RepairRule {
@@ -173,7 +215,7 @@ pub static RULES: [RepairRule; 15] = [
     },
     RepairRule {
         name: "control_character",
-        doc: "A raw line feed, tab or other control character inside a JSON string, or a raw line feed in a Python string that may hold none.",
+        doc: "A raw line feed, tab or other control character inside a JSON string, or a raw line feed in a Python string that may not contain one.",
         stage: RepairStage::Json(JsonSlip::ControlCharacter),
     },
 ];
@@ -185,6 +227,8 @@ pub static RULES: [RepairRule; 15] = [
 pub struct RepairSet(u32);
 
 impl Default for RepairSet {
+    /// Returns the set of all rules, which each have a single possible reading and are safe to
+    /// apply.
     fn default() -> Self {
         Self::all()
     }
@@ -193,6 +237,7 @@ impl Default for RepairSet {
 impl RepairSet {
     /// Returns the set of all rules.
     pub fn all() -> Self {
+        // Bits without a rule are set as well; nothing reads them.
         Self(u32::MAX)
     }
 
@@ -218,6 +263,7 @@ impl RepairSet {
         rule_bit(name).is_some_and(|bit| self.0 & bit != 0)
     }
 
+    /// Returns the active rules in the order of the table, which is the order of trial.
     fn active_rules(self) -> impl Iterator<Item = &'static RepairRule> {
         RULES
             .iter()
@@ -227,6 +273,8 @@ impl RepairSet {
     }
 
     /// Finds the declared tool that an unknown name means, with the rule that found it.
+    ///
+    /// The first rule with an answer wins. Its answer is always the name of a declared tool.
     pub(crate) fn resolve_tool(
         self,
         called: &UndeclaredTool<'_>,
@@ -249,6 +297,9 @@ impl RepairSet {
     }
 
     /// Finds the value that a text of the wrong type means, with the rule that found it.
+    ///
+    /// A rule only sees texts that have no documented reading, so it can never change a valid
+    /// value.
     pub(crate) fn repair_value(self, text: &MistypedText<'_>) -> Option<(&'static str, Value)> {
         self.active_rules().find_map(|rule| match rule.stage {
             RepairStage::Value(apply) => Some((rule.name, apply(text)?)),
@@ -257,6 +308,7 @@ impl RepairSet {
     }
 
     /// Returns the content of the code fence that a text consists of, and its offset in the text.
+    /// `None` if the rule is off.
     pub(crate) fn strip_code_fence(self, text: &str) -> Option<(&'static str, &str, usize)> {
         let rule = self
             .active_rules()
@@ -266,6 +318,12 @@ impl RepairSet {
     }
 
     /// Parses JSON with the mistakes that active rules allow; returns the rules that were needed.
+    ///
+    /// All active rules apply in one pass, because one text often has several mistakes: `{'a':
+    /// True,}`. Only the rules that were really needed are returned.
+    ///
+    /// # Errors
+    /// Returns the first byte that none of the active rules explains.
     pub(crate) fn repair_json(
         self,
         text: &str,
@@ -285,6 +343,9 @@ impl RepairSet {
 }
 
 /// Shortens a text for audits and messages to about 200 bytes.
+///
+/// The cut is at a character boundary and shown by `…`. It bounds records and feedback even if a
+/// model writes a whole file in the place of a name.
 pub(crate) fn shorten_text(text: &str) -> String {
     const BYTES: usize = 200;
     let end = text.floor_char_boundary(BYTES);
@@ -294,6 +355,8 @@ pub(crate) fn shorten_text(text: &str) -> String {
     }
 }
 
+/// Returns the rule's bit in a `RepairSet`: its index in the table. The table has far fewer than 32
+/// rows.
 fn rule_bit(name: &str) -> Option<u32> {
     RULES
         .iter()
@@ -302,6 +365,8 @@ fn rule_bit(name: &str) -> Option<u32> {
 }
 
 /// Finds the only candidate that equals `name` except for its case.
+///
+/// `None` if two candidates qualify: a repair needs exactly one reading.
 fn match_ignoring_case<'a>(
     name: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -311,6 +376,10 @@ fn match_ignoring_case<'a>(
     same.next().filter(|_| same.next().is_none())
 }
 
+/// Resolves `Read_File` to `read_file`.
+///
+/// All tools that are understood count as rivals, not only the offered ones, since any of them
+/// could be meant.
 fn wrong_case_name(called: &UndeclaredTool<'_>) -> Option<String> {
     match_ignoring_case(
         called.name,
@@ -319,6 +388,10 @@ fn wrong_case_name(called: &UndeclaredTool<'_>) -> Option<String> {
     .map(str::to_owned)
 }
 
+/// Resolves `readFile` to `read_file` if the arguments are exactly those of that tool.
+///
+/// Separators alone are weak evidence: another agent's `readFile` may be a different tool with
+/// other arguments, and running the wrong tool is worse than asking again.
 fn near_name(called: &UndeclaredTool<'_>) -> Option<String> {
     let name = find_similar_name(
         called.name,
@@ -328,14 +401,23 @@ fn near_name(called: &UndeclaredTool<'_>) -> Option<String> {
     let shape = SchemaView::new(&tool.parameters);
     let declared = shape.property_names();
     // The arguments are the second piece of evidence: they must be exactly those of the tool.
-    let fits = called.given.iter().all(|given| declared.contains(given))
+    let meant: Vec<&str> = called
+        .given
+        .iter()
+        .filter_map(|given| {
+            let own = declared.iter().find(|name| *name == given).copied();
+            own.or_else(|| aliased_argument(given, &declared))
+        })
+        .collect();
+    let fits = meant.len() == called.given.len()
         && shape
             .required_names()
             .iter()
-            .all(|required| called.given.contains(required));
+            .all(|required| meant.contains(required));
     fits.then(|| name.to_owned())
 }
 
+/// Resolves `Path` to `path`.
 fn wrong_case_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     let target = match_ignoring_case(slot.name, slot.declared.iter().copied())?;
     // If the call has both `Path` and `PATH`, it is unknown which value is meant.
@@ -346,6 +428,9 @@ fn wrong_case_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     (rivals.count() == 1).then(|| target.to_owned())
 }
 
+/// Resolves `startLine` to `start_line` if the tool accepts declared arguments only.
+///
+/// In an open object the undeclared name is legitimate, and renaming it would change a valid call.
 fn near_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     let target =
         find_similar_name(slot.name, slot.declared.iter().copied()).filter(|_| slot.closed)?;
@@ -358,26 +443,23 @@ fn near_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     (rivals == 1).then(|| target.to_owned())
 }
 
-/// Argument names with the aliases that models use for them.
-const ALIASES: [(&str, &[&str]); 4] = [
-    ("command", &["cmd", "bash", "shell", "script"]),
-    ("action", &["operation"]),
-    ("path", &["file", "filename", "file_path", "filepath"]),
-    ("content", &["text", "contents"]),
-];
-
+/// Resolves a usual other name of an argument, such as `cmd` for `command`.
 fn argument_alias(slot: &UndeclaredArgument<'_>) -> Option<String> {
-    let (target, aliases) = ALIASES
-        .iter()
-        .find(|(_, aliases)| aliases.contains(&slot.name))?;
-    // Only a required argument: for an optional one the undeclared name may be a misunderstanding.
-    let wanted = slot.required.contains(target) && !slot.given.contains(target);
-    let undeclared = |given: &&&str| aliases.contains(*given) && !slot.declared.contains(*given);
-    let alone = slot.given.iter().filter(undeclared).count() == 1;
-    (wanted && alone).then(|| (*target).to_owned())
+    let target = aliased_argument(slot.name, slot.declared)?;
+    // An open tool may want the undeclared name itself, so only what it cannot do without is meant.
+    let wanted = slot.closed || slot.required.contains(&target);
+    // With both `cmd` and `script` in one call, either could be the command.
+    let is_rival = |given: &&&str| {
+        !slot.declared.contains(*given) && aliased_argument(given, slot.declared) == Some(target)
+    };
+    let alone = slot.given.iter().filter(is_rival).count() == 1;
+    (wanted && alone && !slot.given.contains(&target)).then(|| target.to_owned())
 }
 
 /// Returns the content of a code fence, and its offset, if the whole text is one fence of three or more backticks, marked `json` or unmarked.
+///
+/// The closing fence must have exactly as many backticks as the opening one (CommonMark would allow
+/// more). Another language mark, such as `python`, says that the content is not JSON.
 fn split_code_fence(text: &str) -> Option<(&str, usize)> {
     let begins = text.len() - text.trim_start().len();
     let (_, fenced) = text.trim_end().split_at_checked(begins)?;
@@ -385,6 +467,7 @@ fn split_code_fence(text: &str) -> Option<(&str, usize)> {
     let (fence, after) = fenced
         .split_at_checked(ticks)
         .filter(|(fence, _)| fence.len() >= 3)?;
+    // No line break is required after the mark: models also write the whole fence on one line.
     let mark = after.find(|c: char| !c.is_ascii_alphanumeric())?;
     let (mark, inner) = after.split_at_checked(mark)?;
     let inner = inner
@@ -395,6 +478,9 @@ fn split_code_fence(text: &str) -> Option<(&str, usize)> {
     known.then(|| (inner.trim(), at))
 }
 
+/// Reads a number, a boolean or null from a JSON string, such as `"10"`.
+///
+/// White space inside the quotes disqualifies the text: `" 10"` is more likely a string.
 fn stringified_value(text: &MistypedText<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;
@@ -405,6 +491,9 @@ fn stringified_value(text: &MistypedText<'_>) -> Option<Value> {
     parse_scalar(text.text, text.types).filter(|_| exact && !value.is_array() && !value.is_object())
 }
 
+/// Reads an array or an object from a JSON string, such as `"[1]"`.
+///
+/// Strict JSON only: mistakes inside a text that is itself a mistake leave too many readings.
 fn double_encoding(text: &MistypedText<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;
@@ -415,6 +504,7 @@ fn double_encoding(text: &MistypedText<'_>) -> Option<Value> {
     fits.then_some(value)
 }
 
+/// Reads a number, a boolean or null between tags with white space around it.
 fn trimmed_scalar(text: &MistypedText<'_>) -> Option<Value> {
     let trimmed = text.text.trim();
     if text.form != ArgForm::Raw || trimmed == text.text {

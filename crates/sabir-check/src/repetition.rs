@@ -11,6 +11,8 @@ use sabir_call::{Fault, FaultKind, Severity};
 use crate::repair::shorten_text;
 
 /// The largest number of mistakes that are tracked; further ones always count as new.
+/// A history of any length is rebuilt in bounded memory, and a model with so many different
+/// mistakes is not repeating itself.
 const MAX_MISTAKES: usize = 256;
 
 /// The mistakes of a model so far, counted by tool, kind and argument.
@@ -28,6 +30,10 @@ pub struct CheckedOutcome<'a> {
     pub faults: &'a [Fault],
 }
 
+/// The identity of a mistake: neither its value nor its position counts, because a model that tries
+/// another wrong value for the same argument repeats the mistake.
+///
+/// Names are shortened, since a model may write text of any length in their place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct MistakeKey {
     tool: String,
@@ -36,6 +42,7 @@ struct MistakeKey {
 }
 
 impl MistakeKey {
+    /// Makes the key of a fault in a call of `tool`; an empty name means text outside calls.
     fn for_fault(tool: &str, fault: &Fault) -> Self {
         Self {
             tool: shorten_text(tool),
@@ -57,6 +64,8 @@ impl RepeatTracker {
     /// Records the calls of one message. A mistake counts once for each message, however many calls share it. A call that
     /// passed clears the mistakes of its tool, and those that belonged to no call.
     pub fn record_message<'a>(&mut self, message: impl IntoIterator<Item = CheckedOutcome<'a>>) {
+        // Successes are applied first: a message with one good and one bad call of a tool begins
+        // its count at one again, instead of clearing the mistake that it has just made.
         let (passed, stopped): (Vec<_>, Vec<_>) = message.into_iter().partition(|told| told.passed);
         let passed: HashSet<String> = passed.iter().map(|told| shorten_text(told.tool)).collect();
         if !passed.is_empty() {
@@ -70,6 +79,7 @@ impl RepeatTracker {
                 .filter(|fault| fault.severity == Severity::Error);
             errors.map(|fault| MistakeKey::for_fault(told.tool, fault))
         });
+        // A set, so that five calls with one mistake do not count as five attempts to correct it.
         for mistake in errors.collect::<HashSet<_>>() {
             if self.0.len() < MAX_MISTAKES || self.0.contains_key(&mistake) {
                 let count = self.0.entry(mistake).or_default();

@@ -14,11 +14,17 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 /// The largest number of schema nodes that one query visits.
+/// Real tools have a few dozen. Beyond the limit the rest counts as unrestricted, and the compiled
+/// validator has the last word.
 const MAX_SCHEMA_NODES: u32 = 512;
 
+/// The schema `true`, which accepts every value (JSON Schema core, section 4.3.2).
 static ANYTHING: Value = Value::Bool(true);
 
 /// A set of JSON types.
+///
+/// A bit for each type. `number` of a schema is two bits, because coercion treats whole numbers
+/// separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JsonTypes(u8);
 
@@ -33,10 +39,12 @@ impl JsonTypes {
     pub(crate) const OBJECT: Self = Self(64);
     pub(crate) const ALL: Self = Self(127);
 
+    /// Returns true if the sets have a common type.
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
+    /// Returns the types of this set that are not in the other one.
     pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -53,6 +61,7 @@ impl JsonTypes {
         Self(self.0 | other.0)
     }
 
+    /// Converts a name in a schema's `type`.
     fn from_name(name: &str) -> Self {
         match name {
             "null" => Self::NULL,
@@ -67,6 +76,9 @@ impl JsonTypes {
         }
     }
 
+    /// Returns the set of types that allow this value of an `enum` or `const`.
+    ///
+    /// A float loses the integer bit, so that `enum: [1.5]` does not describe itself as an integer.
     fn of_value(value: &Value) -> Self {
         Self::from_name(sabir_call::json_type_name(value)).without(match value {
             Value::Number(number) if number.is_f64() => Self::INTEGER,
@@ -122,12 +134,18 @@ impl<'a> SchemaView<'a> {
     }
 
     /// Returns the allowed types; `None` if the schema declares none or contradicts itself.
+    ///
+    /// A contradiction counts as no declaration: coercion then keeps the text, and validation,
+    /// which sees the whole schema, rejects the value with a reason.
     pub(crate) fn allowed_types(self) -> Option<JsonTypes> {
         let types = self.types_of(self.at, &mut MAX_SCHEMA_NODES.clone());
         (types != JsonTypes::ALL && !types.is_empty()).then_some(types)
     }
 
     /// Returns true if every string is certainly allowed: one branch of the schema demands a string and nothing else.
+    ///
+    /// The keywords are an allowlist: an unknown one might restrict the string (`pattern`,
+    /// `format`, `maxLength`), and a value forwarded in pieces cannot be recalled.
     pub(crate) fn is_free_text(self) -> bool {
         const WORDS: [&str; 7] = [
             "type",
@@ -153,12 +171,16 @@ impl<'a> SchemaView<'a> {
                 .keys()
                 .all(|key| key == "anyOf" || WORDS.contains(&key.as_str()))
         };
+        // Beside `anyOf` a `type` narrows all branches, so a free branch would prove nothing.
         let branch =
             || list_subschemas(self.at, "anyOf").any(plain) && self.at.get("type").is_none();
         plain(self.at) || (self.at.as_object().is_some_and(around) && branch())
     }
 
     /// Returns the schema of a property; one that allows anything if the property is not declared.
+    ///
+    /// Properties of possible branches count as well: before a value is typed it is unknown which
+    /// branch of an `anyOf` it will match.
     pub(crate) fn property_schema(self, name: &str) -> Self {
         let parts = self.schema_parts(BranchMode::Possible);
         let declared = parts
@@ -203,6 +225,9 @@ impl<'a> SchemaView<'a> {
     }
 
     /// Returns the names of the properties that are always required.
+    ///
+    /// Only certain branches count. A name that one alternative requires may rightly be missing in
+    /// another; validation decides about those.
     pub(crate) fn required_names(self) -> Vec<&'a str> {
         let mut names = Vec::new();
         for part in self.schema_parts(BranchMode::Certain) {
@@ -238,10 +263,15 @@ impl<'a> SchemaView<'a> {
                 || says("additionalProperties", |value| *value == Value::Bool(false)))
     }
 
+    /// Moves to another node of the same document, so that `$ref` keeps its root.
     fn with_node(self, at: &'a Value) -> Self {
         Self { at, ..self }
     }
 
+    /// Computes the set of types that the keywords of a schema leave.
+    ///
+    /// `budget` counts the visited nodes of the whole query, not the depth: a schema whose two
+    /// branches both refer to itself would take exponential time within any depth limit.
     fn types_of(self, schema: &Value, budget: &mut u32) -> JsonTypes {
         if *budget == 0 {
             return JsonTypes::ALL;
@@ -305,12 +335,15 @@ impl<'a> SchemaView<'a> {
         parts
     }
 
+    /// Returns the target of a local `$ref`; `#` alone is the root, `#/…` a JSON pointer. An anchor
+    /// or another document has no target here.
     fn resolve_reference(self, schema: &Value) -> Option<&'a Value> {
         let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
         self.root.pointer(pointer)
     }
 }
 
+/// Returns the schemas in a keyword whose value is a list; none if it is something else.
 fn list_subschemas<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
     schema
         .get(key)
@@ -327,11 +360,13 @@ pub(crate) struct CompiledSchema {
 }
 
 /// The reason why a schema is invalid, without values from the schema.
+/// Values are masked, since a schema comes from a server and its text would end up in feedback.
 #[derive(Debug)]
 struct InvalidSchema(String);
 
 impl CompiledSchema {
     /// Compiles a schema. Nothing is ever fetched: a reference to another document makes the schema invalid.
+    /// An MCP server could otherwise make Sabir request any address by declaring a tool.
     pub(crate) fn new(schema: &Value) -> Self {
         let validator = jsonschema::options().offline().build(schema);
         let validator = validator.map_err(|error| InvalidSchema(error.masked().to_string()));
@@ -349,6 +384,7 @@ impl CompiledSchema {
     /// Returns the error in the schema on the first call, and `None` afterwards, so that it is reported once.
     pub(crate) fn take_error(&self) -> Option<&str> {
         let InvalidSchema(complaint) = self.validator.as_ref().err()?;
+        // Relaxed is enough: the flag guards no other memory, and only one caller sees `false`.
         (!self.is_reported.swap(true, Ordering::Relaxed)).then_some(complaint)
     }
 }

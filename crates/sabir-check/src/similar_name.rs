@@ -20,6 +20,8 @@ pub(crate) fn find_similar_name<'a>(
 }
 
 /// Reduces a name to lower case without separators.
+///
+/// Other characters stay, so that `a:b` and `a/b` remain different.
 fn normalize_name(name: &str) -> String {
     let between = |c: &char| matches!(c, '_' | '-' | ' ' | '.');
     name.chars()
@@ -33,7 +35,7 @@ mod tests {
     use super::find_similar_name;
 
     #[test]
-    fn only_what_can_mean_one_thing_is_near() {
+    fn only_unambiguous_spellings_are_similar() {
         let rows = [
             // (name, candidates, the one that is meant)
             ("readFile", "read_file write_file", "read_file"),

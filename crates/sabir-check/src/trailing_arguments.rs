@@ -61,6 +61,8 @@ pub(crate) fn resolve_arguments<'d>(
             }
             arguments.extend(inner.into_iter().map(Cow::Owned));
         }
+        // Tags in place of the arguments were reported in words of their own.
+        Err(_) if notes.has_xml_fault() => {}
         Err(broken) => {
             let fault =
                 malformed_json_fault("the arguments are no JSON object", last, &broken, notes);
@@ -81,6 +83,11 @@ pub(crate) type TrailingArguments =
     Result<(Vec<&'static str>, Vec<DraftArgument>), JsonSyntaxError>;
 
 /// Reads the text of all arguments: an object with repairable mistakes, in a fence, or in a JSON string.
+///
+/// At most one encoding of each kind is removed: a string in a fence in a string is not followed.
+///
+/// # Errors
+/// Returns the first byte that cannot be read, as an offset into the argument's text.
 pub(crate) fn parse_all_arguments(
     argument: &DraftArgument,
     repairs: RepairSet,
@@ -111,6 +118,7 @@ pub(crate) fn parse_all_arguments(
         ));
     }
     let place = |at: usize| Some(start + at);
+    // Strict JSON first: valid arguments in a fence need only the rule about the fence.
     match parse_entries(text, argument, place) {
         Ok(inner) => Ok((rules, inner)),
         Err(_) => {
@@ -132,6 +140,9 @@ pub(crate) fn parse_all_arguments(
 }
 
 /// Reads the rest of an object after arguments that the parser delivered.
+///
+/// # Errors
+/// Returns the first byte that no rule explains, or a missing separator before the rest.
 pub(crate) fn parse_trailing_arguments(
     argument: &DraftArgument,
     repairs: RepairSet,
@@ -153,6 +164,7 @@ pub(crate) fn parse_trailing_arguments(
             .map(|rule| (vec![rule], Vec::new()))
             .ok_or_else(|| JsonSyntaxError::new(dropped, "a key was expected after `,`"));
     }
+    // The opening brace was in the part that the parser consumed; the closing one is in the rest.
     let text = format!("{{{rest}");
     // The parser stopped here although the rest is strict JSON: the separator before it must be missing.
     if dropped == blank && lenient_json::parse_strict(&text).is_ok() {
@@ -167,6 +179,8 @@ pub(crate) fn parse_trailing_arguments(
 }
 
 /// Returns true if there is certainly no comma between an argument and the rest. False if the source text is not available.
+/// Native calls have no source text between their arguments, so there only the parsing of the rest
+/// can reveal it.
 fn is_missing_comma(
     known: &DraftArgument,
     rest: &DraftArgument,
@@ -181,6 +195,8 @@ fn is_missing_comma(
 }
 
 impl JsonSyntaxError {
+    /// Makes the error of a rest that follows a value without a comma. Its place is the start of
+    /// the rest.
     fn missing_separator() -> Self {
         Self::new(0, "`,` or `}` was expected after the value before it")
     }
@@ -189,6 +205,9 @@ impl JsonSyntaxError {
 /// Parses the arguments of an object in strict JSON; an argument given twice is returned twice.
 ///
 /// `place` maps an offset in `text` to an offset in the source; `None` if the byte is not from the source.
+///
+/// Values keep their source text instead of becoming `Value`s: the gates coerce by declared type,
+/// and a number must not lose digits on the way there.
 fn parse_entries(
     text: &str,
     source: &DraftArgument,
@@ -231,6 +250,7 @@ fn parse_entries(
 /// A serde visitor that collects every key of an object, in order, with the text of its value.
 struct ObjectVisitor;
 
+// A `Map` would keep one of two equal keys, and the fault about the other would be lost.
 impl<'t> Visitor<'t> for ObjectVisitor {
     type Value = Vec<(String, &'t RawValue)>;
 

@@ -27,6 +27,8 @@ use crate::trailing_arguments;
 use crate::validate::is_argument_refused;
 
 /// The way in which an argument may be forwarded.
+///
+/// The choice is final: a client that has received the first piece cannot take it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamingMode {
     /// Forwarded as a string, piece by piece.
@@ -52,6 +54,9 @@ pub enum CoercionOutcome {
 
 impl CallChecker {
     /// Finds the tool that a name means regardless of the arguments, and the repair rule that was needed.
+    ///
+    /// `None` does not mean that the call is wrong: the gates may still resolve the name by the
+    /// arguments, so the caller has to wait for the whole call.
     pub fn guess_tool(&self, name: &str) -> Option<(&ToolSpec, Option<&'static str>)> {
         if let Some(tool) = self.tools().get(name) {
             return Some((tool, None));
@@ -64,11 +69,16 @@ impl CallChecker {
         let (rule, meant) = self
             .repairs()
             .resolve_tool(&called)
+            // The only rule whose answer does not depend on the arguments, none of which is known
+            // here.
             .filter(|(rule, _)| *rule == "wrong_case_name")?;
         Some((self.tools().get(&meant)?, Some(rule)))
     }
 
     /// Finds the argument that an undeclared name means, given the names of the arguments before it, and the repair rule that was needed.
+    ///
+    /// Later arguments are unknown. If the declared argument itself follows, the gates would not
+    /// have renamed this one.
     pub fn guess_argument(
         &self,
         tool: &ToolSpec,
@@ -81,6 +91,7 @@ impl CallChecker {
         if declared.contains(&name) {
             return None;
         }
+        // The name itself belongs to the list: the rules count the rivals of a name including it.
         let given: Vec<&str> = before.iter().map(String::as_str).chain([name]).collect();
         let slot = UndeclaredArgument {
             name,
@@ -98,6 +109,9 @@ impl CallChecker {
     /// Decides how an argument may be forwarded.
     ///
     /// `first` is the first byte of its text that is not white space. It matters for JSON only, and `None` makes JSON wait.
+    ///
+    /// Only arrays and objects stream as JSON. A number could be split inside its digits, and
+    /// `10.0` may become `10`, so scalars wait; they are short anyway.
     pub fn streaming_mode(
         &self,
         tool: &ToolSpec,
@@ -112,6 +126,8 @@ impl CallChecker {
             (ArgForm::Json, Some(b'[')) if may(JsonTypes::ARRAY) => StreamingMode::Json,
             (ArgForm::Json, Some(b'{')) if may(JsonTypes::OBJECT) => StreamingMode::Json,
             (ArgForm::Json, _) => StreamingMode::Whole,
+            // Either only a string is allowed, or every string is: no later byte can change the
+            // type.
             _ if types.is_none_or(|types| types == JsonTypes::STRING) || shape.is_free_text() => {
                 StreamingMode::Text
             }
@@ -174,6 +190,8 @@ impl CallChecker {
             {
                 CoercionOutcome::Unreadable
             }
+            // A text of the wrong type, or JSON that only the stricter `parse_strict` refuses. The
+            // gates report it; here it stays as the model wrote it.
             Err(_) => CoercionOutcome::AsWritten,
         }
     }
@@ -182,6 +200,8 @@ impl CallChecker {
     ///
     /// `first` says that no argument was read before it. Returns the repair rules that were needed and the arguments; `None`
     /// if the text cannot be read.
+    ///
+    /// The spans of the arguments carry no meaning, because the caller has no source text at hand.
     pub fn parse_trailing_arguments(
         &self,
         form: ArgForm,
@@ -204,6 +224,9 @@ impl CallChecker {
     }
 
     /// Returns true if the tool's schema rejects this value of the argument.
+    ///
+    /// Only errors inside this argument count. An object with it alone lacks the other required
+    /// ones, and those errors have another path.
     fn is_refused(&self, tool: &ToolSpec, argument: &str, value: &Value) -> bool {
         let arguments = Value::Object(Map::from_iter([(argument.to_owned(), value.clone())]));
         let validator = self
@@ -271,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_its_end_waits() {
+    fn values_that_need_their_end_are_not_streamed() {
         use ArgForm::{Json, Raw, String};
         let checker = checker();
         let (edit, _) = checker.guess_tool("edit").unwrap();
@@ -298,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_those_of_the_gates() {
+    fn streamed_values_are_coerced_as_by_the_checker() {
         use ArgForm::{Json, Raw, String};
         let checker = checker();
         let (edit, _) = checker.guess_tool("edit").unwrap();
@@ -363,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_read_with_the_rules() {
+    fn trailing_arguments_are_parsed_with_repairs() {
         let checker = checker();
         let read = |form, text: &str, first| {
             let (rules, arguments) = checker.parse_trailing_arguments(form, text, first)?;

@@ -15,12 +15,16 @@ use crate::repair::shorten_text;
 const MAX_FAULTS: usize = 16;
 
 /// Validates typed arguments, tries the alternative readings of rejected strings, and records the remaining errors.
+///
+/// Each union argument is decided by itself, in the order of the arguments, against the values
+/// chosen so far. A record of a repair is made only for the reading that is kept.
 pub(crate) fn validate_arguments(
     validator: &Validator,
     given: &[TypedArgument<'_>],
     arguments: &mut Map<String, Value>,
     notes: &mut CallDiagnostics<'_>,
 ) {
+    // Moved out and back instead of cloned, because an argument may be a whole file.
     let mut value = Value::Object(std::mem::take(arguments));
     for given in given {
         let Some(other) = given
@@ -61,6 +65,9 @@ pub(crate) fn validate_arguments(
 }
 
 /// Returns true if the validator rejects the argument of that name.
+///
+/// `value` is the object of all arguments: a `$ref` or an `allOf` at the top may restrict an
+/// argument that its own schema leaves free.
 pub(crate) fn is_argument_refused(validator: &Validator, value: &Value, name: &str) -> bool {
     validator
         .iter_errors(value)
@@ -68,14 +75,19 @@ pub(crate) fn is_argument_refused(validator: &Validator, value: &Value, name: &s
 }
 
 /// Splits a JSON pointer into the argument's name and the pointer inside its value.
+/// The name is unescaped (RFC 6901), the rest stays a pointer for the message.
 fn split_pointer(pointer: &str) -> (String, &str) {
     let rest = pointer.strip_prefix('/').unwrap_or(pointer);
     let end = rest.find('/').unwrap_or(rest.len());
     let (name, inside) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    // In this order: `~01` is the escape of the text `~1`, not of `/`.
     (name.replace("~1", "/").replace("~0", "~"), inside)
 }
 
 /// Converts a validation error to a fault; `None` if an earlier gate has reported it.
+///
+/// `jsonschema` words its errors for people who know JSON Schema. The four frequent kinds get
+/// messages in the form of the other gates; the rest keeps the library's words with values masked.
 fn validation_fault(
     error: &ValidationError<'_>,
     given: &[TypedArgument<'_>],
@@ -181,6 +193,9 @@ fn validation_fault(
 }
 
 /// Converts an error about the arguments as a whole; `None` if an earlier gate has reported it.
+///
+/// Such an error has an empty path: a missing or unexpected property at the top, or a union over
+/// all arguments.
 fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> Option<Fault> {
     let is_reported = match error.kind() {
         ValidationErrorKind::Required { property } => {
@@ -205,6 +220,7 @@ fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> 
     (!is_reported).then(|| notes.new_fault(FaultKind::InvalidValue, notes.name_span(), message))
 }
 
+/// Puts an article before the name of a type: `an integer`, `a string or null`, but plain `null`.
 fn with_article(word: &str) -> String {
     match word {
         "null" => word.to_owned(),

@@ -31,6 +31,9 @@ impl<'a> XmlElement<'a> {
 }
 
 /// Parses a text that consists of elements only; `None` if it contains anything else. An empty text has no elements.
+///
+/// Children are parsed only on request, level by level. Each level scans its bytes once, and the
+/// caller bounds the levels, so the total work is linear in the text.
 pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
     let mut rest = text.trim_ascii_start();
     let mut found = Vec::new();
@@ -43,6 +46,8 @@ pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
 }
 
 /// Removes one newline at the start and one at the end if both are there: the wrapper rule of the XML dialects.
+/// Only the pair is layout; a single newline belongs to the value, and of several newlines only the
+/// outermost pair goes (law 5).
 fn strip_wrapper_newlines(body: &str) -> &str {
     let inner = body
         .strip_prefix("\r\n")
@@ -56,6 +61,7 @@ fn strip_wrapper_newlines(body: &str) -> &str {
         .unwrap_or(body)
 }
 
+/// Parses one element at the start of the text; returns it with the rest of the text.
 fn parse_element(text: &str) -> Option<(XmlElement<'_>, &str)> {
     let (name, mut rest) = parse_name(text.strip_prefix('<')?)?;
     let mut attributes = Vec::new();
@@ -92,6 +98,7 @@ fn parse_element(text: &str) -> Option<(XmlElement<'_>, &str)> {
     }
 }
 
+/// Parses `name="value"` or `name='value'`. The value ends at the same quote, without any escapes.
 fn parse_attribute(text: &str) -> Option<((&str, &str), &str)> {
     let (name, rest) = parse_name(text)?;
     let rest = rest
@@ -103,6 +110,7 @@ fn parse_attribute(text: &str) -> Option<((&str, &str), &str)> {
     Some(((name, value), after))
 }
 
+/// Splits off a name: a letter or `_`, then also digits, `-`, `.` and `:`.
 fn parse_name(text: &str) -> Option<(&str, &str)> {
     let starts = |c: char| c.is_alphabetic() || c == '_';
     let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
@@ -115,6 +123,9 @@ fn parse_name(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Splits what follows an opening tag into the body and what comes after the closing tag.
+///
+/// Only tags of the same name are counted; every other `<` is content, so that code such as `a < b`
+/// or `Vec<T>` needs no escapes. `None` if the element is never closed.
 fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
     let mut depth = 0u32;
     let mut rest = inside;
@@ -142,6 +153,7 @@ fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
     }
 }
 
+/// Returns what follows the closing tag of `name`, given the text after its `</`.
 fn strip_closing_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.strip_prefix(name)?
         .trim_ascii_start()
@@ -149,6 +161,7 @@ fn strip_closing_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Returns true if `text`, after a `<`, is an opening tag of that name that is not self-closing.
+/// A self-closing tag adds no depth, because no closing tag will take it away again.
 fn is_opening_tag(text: &str, name: &str) -> bool {
     let Some(rest) = text.strip_prefix(name) else {
         return false;

@@ -71,7 +71,7 @@ fn note(told: &mut RepeatTracker, checked: &[CheckedCall]) {
     }));
 }
 
-/// What a model is told of the same call, the first, the second and the third time.
+/// Renders the feedback on the same call for the first, the second and the third time.
 fn times(
     protocol: &ToolProtocol,
     name: &str,
@@ -101,7 +101,7 @@ fn times(
 }
 
 #[test]
-fn the_same_mistake_is_told_in_other_words() {
+fn feedback_on_a_repeated_mistake_changes() {
     let native = ToolProtocol::Native;
     let [first, second, third] = times(
         &native,
@@ -129,7 +129,7 @@ fn the_same_mistake_is_told_in_other_words() {
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
 
 #[test]
-fn a_shown_call_holds_only_what_was_good_and_short() {
+fn corrected_calls_keep_only_valid_short_values() {
     let long = "x".repeat(500);
     // (tool, arguments, the arguments shown the second time)
     let rows: [Row<'_>; 7] = [
@@ -181,7 +181,7 @@ fn a_shown_call_holds_only_what_was_good_and_short() {
 }
 
 #[test]
-fn the_third_time_another_way_is_shown() {
+fn the_third_mistake_suggests_alternatives() {
     let long = "line\n".repeat(2_000);
     let cut = times(
         &ToolProtocol::Native,
@@ -275,7 +275,7 @@ fn a_call_that_passes_ends_the_count() {
 }
 
 #[test]
-fn what_is_shown_is_right_in_the_dialect_that_is_spoken() {
+fn corrected_calls_are_valid_in_every_dialect() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     for dialect in DialectSet::built_in().iter() {
         let protocol = ToolProtocol::Prompted(dialect.name.to_owned());

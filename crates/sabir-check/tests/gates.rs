@@ -247,12 +247,12 @@ fn names_of_arguments() {
     check(
         "execute_command",
         &["cmd=ls", "bash=rm"],
-        "rejected execute_command {\"cmd\":\"ls\",\"bash\":\"rm\"}\n  unknown_argument@10: `execute_command` has no argument `cmd` [its arguments are `command`, `requires_approval`, `timeout`]\n  unknown_argument@12: `execute_command` has no argument `bash` [its arguments are `command`, `requires_approval`, `timeout`]\n  missing_argument@1: `execute_command` needs the argument `command` (a string), which is missing [add `command`]",
+        "rejected execute_command {\"cmd\":\"ls\",\"bash\":\"rm\"}\n  unknown_argument@10: `execute_command` has no argument `cmd` [did you mean `command`?]\n  unknown_argument@12: `execute_command` has no argument `bash` [did you mean `command`?]\n  missing_argument@1: `execute_command` needs the argument `command` (a string), which is missing [`cmd` was given; did you mean `command`?]",
     );
     check(
         "read_file",
         &["path=a", "file=b"],
-        "rejected read_file {\"path\":\"a\",\"file\":\"b\"}\n  unknown_argument@11: `read_file` has no argument `file` [its arguments are `path`, `start_line`, `end_line`]",
+        "rejected read_file {\"path\":\"a\",\"file\":\"b\"}\n  unknown_argument@11: `read_file` has no argument `file` [did you mean `path`?]",
     );
     check(
         "read_file",
@@ -349,7 +349,7 @@ fn values_that_the_schema_refuses() {
 }
 
 #[test]
-fn near_names_are_read_only_where_nothing_else_can_be_meant() {
+fn near_names_are_repaired_only_when_unambiguous() {
     check(
         "readFile",
         &["path=a"],
@@ -413,7 +413,7 @@ fn near_names_are_read_only_where_nothing_else_can_be_meant() {
 }
 
 #[test]
-fn many_names_are_all_told() {
+fn very_many_arguments_are_one_fault() {
     let names: Vec<String> = (0..20_000)
         .map(|n| format!("PATH{n}=x"))
         .chain([format!("{}=x", "p".repeat(1 << 20))])
@@ -422,12 +422,12 @@ fn many_names_are_all_told() {
     let checked = &CallChecker::new(tools()).check_all(&draft("read_file", &names, None))[0];
     assert_eq!(
         (checked.state, checked.faults.len()),
-        (CallState::Rejected, names.len() + 1)
+        (CallState::Rejected, 2)
     );
 }
 
 #[test]
-fn json_in_a_tag_is_told_as_such() {
+fn json_in_a_tag_has_its_own_fault() {
     let json = r#"{"path": "a", "content": "b"}"#;
     let told = |place: &str, at: usize| {
         format!(
@@ -460,7 +460,7 @@ fn json_in_a_tag_is_told_as_such() {
         &["path=a", "start_line={\"start_line\": 3}"],
         "rejected read_file {\"path\":\"a\",\"start_line\":\"{\\\"start_line\\\": 3}\"}\n  json_in_tag@11: `start_line` holds arguments as one JSON object, where a tag for each was expected; found \"{\\\"start_line\\\": 3}\" [write `start_line` in a tag of its own, with nothing but the value in it]",
     );
-    // Where nothing is missing the text may be meant.
+    // If no argument is missing, the text may be intended.
     let checked = &CallChecker::new(tools()).check_all(&draft(
         "read_file",
         &["path={\"path\": \"a\"}"],
@@ -486,7 +486,7 @@ fn json_in_a_tag_is_told_as_such() {
 }
 
 #[test]
-fn tags_in_json_are_told_as_such() {
+fn tags_in_json_have_their_own_fault() {
     check(
         "ask",
         &[
@@ -535,7 +535,7 @@ fn a_key_given_twice_in_a_value_is_no_value() {
     }
 }
 
-/// What was read of the arguments of a `write_to_file`, the rest, and what comes of it.
+/// The arguments of a `write_to_file` that were read, the trailing text, and the expected verdict.
 type Rest = (&'static [&'static str], &'static str, &'static str);
 
 #[track_caller]
@@ -604,7 +604,7 @@ fn the_rest_of_arguments_that_stop_being_json() {
 }
 
 #[test]
-fn a_rest_beyond_repair_is_told_and_never_runs() {
+fn irreparable_trailing_arguments_are_rejected() {
     check_rests(&[
         (
             &["path:=a"],
@@ -758,7 +758,7 @@ fn calls_after_the_first_are_rejected_where_one_is_allowed() {
 }
 
 #[test]
-fn words_behind_a_broken_call_may_belong_to_it() {
+fn text_after_a_broken_call_is_not_reported() {
     let mut draft = two_calls(["", "", "and so on"]);
     draft.push_event(Event::Fault(
         &Fault::error(FaultKind::MalformedJson, Span::new(30, 31), "m").in_call(1),
@@ -767,7 +767,7 @@ fn words_behind_a_broken_call_may_belong_to_it() {
 }
 
 #[test]
-fn words_after_the_last_call_are_told_where_they_stand() {
+fn text_after_the_last_call_is_reported_at_its_position() {
     let rows = [
         (["a", "b", "\n\n"], None),
         (["a", "b", ""], None),
@@ -797,13 +797,13 @@ fn words_after_the_last_call_are_told_where_they_stand() {
 }
 
 #[test]
-fn entities_are_told_and_kept() {
+fn entities_are_reported_and_kept() {
     check(
         "execute_command",
         &["command=cd a &amp;&amp; grep \"x\" > b"],
-        "runs execute_command {\"command\":\"cd a &amp;&amp; grep \\\"x\\\" > b\"}\n  entities@15: `command` holds `&amp;`; values are taken as they stand, so this is no `&` [write `&` itself if that is what you mean]",
+        "runs execute_command {\"command\":\"cd a &amp;&amp; grep \\\"x\\\" > b\"}\n  entities@15: `command` holds `&amp;`; values are taken as they are, so this is not `&` [write `&` itself if that is what you mean]",
     );
-    // Whoever writes raw characters too means what stands there; so does a JSON string.
+    // Beside raw special characters an entity is meant literally; so is one in a JSON string.
     for command in [
         "=sed 's/&/\\&amp;/g' a",
         "=echo '<p>&lt;</p>'",
@@ -822,7 +822,7 @@ fn entities_are_told_and_kept() {
 
 #[test]
 fn whole_numbers_that_would_lose_their_last_digits() {
-    // (JSON, where in it the number stands that no gate lets through)
+    // (JSON, the position in it of the number that is rejected)
     let rows = [
         ("9223372036854775807", None),
         ("-9223372036854775808", None),
@@ -1050,7 +1050,7 @@ fn the_parsers_faults_count_and_are_not_repeated() {
 }
 
 #[test]
-fn an_invalid_schema_is_said_once() {
+fn an_invalid_schema_is_reported_once() {
     let checker = CallChecker::new(tools());
     let draft = draft("broken", &["a=1"], None);
     assert!(line(&checker.check_all(&draft)[0]).starts_with(

@@ -11,14 +11,14 @@ use sabir_call::dialect::DialectSet;
 use sabir_check::lint::{LINTS, LintScope, lint_tools};
 use serde_json::{Value, json};
 
-/// A tool that is right.
+/// Returns a tool without findings.
 fn good(name: &str) -> Value {
     json!({"name": name, "description": "Reads a file.", "examples": [{"path": "a.rs"}], "parameters": {
         "type": "object", "required": ["path"], "additionalProperties": false,
         "properties": {"path": {"type": "string", "description": "Which."}}}})
 }
 
-/// The same with this in the place of that pointer's value.
+/// Returns the same tool with another value at a pointer.
 fn with(pointer: &str, value: Value) -> Value {
     let mut tool = good("read_file");
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -50,7 +50,7 @@ fn check(tools: Value, expected: &[&str]) {
 }
 
 #[test]
-fn what_is_right_stays_silent() {
+fn valid_tools_have_no_findings() {
     check(json!([good("read_file"), good("list_all")]), &[]);
     check(json!([]), &[]);
 }
@@ -304,7 +304,7 @@ fn one_dialect_alone() {
 }
 
 #[test]
-fn every_rule_is_told() {
+fn every_lint_is_documented_and_unique() {
     for rule in &LINTS {
         assert!(
             rule.doc.ends_with('.')

@@ -64,7 +64,7 @@ proptest! {
         let words = render_feedback(&checked, &draft.faults, "<t>", &FeedbackContext { protocol: &ToolProtocol::Native, dialects: DialectSet::built_in(), tools: &tools, repetition: &RepeatTracker::default() });
         prop_assert_eq!(words.is_none(), checked[0].state == CallState::Complete);
         prop_assert!(words.is_none_or(|words| words.len() <= FEEDBACK_CAP));
-        // What runs has its required argument, and none twice.
+        // A call that runs has its required argument, and none twice.
         if checked[0].state == CallState::Complete {
             prop_assert!(checked[0].arguments.contains_key("a"));
         }

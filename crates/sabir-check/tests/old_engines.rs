@@ -25,7 +25,7 @@ fn tools() -> ToolSet {
     ToolSet::from_json(TOOLS).unwrap()
 }
 
-/// A text in chunks of that size, read for one dialect or all.
+/// Reads a text in chunks of this size, for one dialect or all.
 fn read(selection: DialectSelection, text: &str, size: usize, why: Truncation) -> DraftResponse {
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(selection, &tools());
@@ -36,7 +36,7 @@ fn read(selection: DialectSelection, text: &str, size: usize, why: Truncation) -
     draft
 }
 
-/// What may run of it, and everything that was found.
+/// Checks all calls of a text.
 fn gated(selection: DialectSelection, text: &str) -> Vec<CheckedCall> {
     let draft = read(selection, text, 16, Truncation::Ended);
     CallChecker::new(tools()).check_all(&draft)
@@ -68,7 +68,7 @@ fn rendered(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> St
     dialect.render_calls([&call], &tools())
 }
 
-/// Whether nobody types its markers by accident, so that they count in a thought too.
+/// Reports whether a text has markers that are never typed by accident, so that they count in a thought too.
 fn special(text: &str) -> bool {
     text.contains(['|', '｜']) || text.starts_with("[TOOL_CALLS]") || text.starts_with("]<]")
 }
@@ -150,7 +150,7 @@ fn calls_in_thinking_were_executed() {
         );
         let text = format!("<thinking>I could write {call} but no.</thinking>Done.");
         for selection in both(dialect) {
-            // Special tokens in a thought are a call that a model makes, not one that it thinks about.
+            // Special tokens in a thought are a real call, not one that the model only thinks about.
             let ran = running(&gated(selection, &text)).len();
             assert!(ran == 0 || special(&call), "{}\n{text}", dialect.name);
         }

@@ -20,7 +20,7 @@ const TOOLS: &str = r#"[
    {"tool_name": {"type": "string"}, "arguments": {"type": "object"}}}}
 ]"#;
 
-/// What would run, one call a line; else the feedback's first two lines.
+/// Returns the calls that would run, one per line; otherwise the feedback's first two lines.
 fn gated(dialect: &str, text: &str) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let mut draft = DraftResponse::default();
@@ -112,7 +112,7 @@ fn diagnosed(dialect: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_caret_stands_under_what_is_wrong() {
+fn the_caret_marks_the_faulty_text() {
     let rows = [
         (
             "cline",
@@ -156,7 +156,7 @@ fn the_caret_stands_under_what_is_wrong() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once_with_what_was_meant() {
+fn all_mistakes_are_reported_together_with_hints() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let text = "<read_file>\n<pth>x</pth>\n<start_line>ten</start_line>\n</read_file>\nDone.";
     let mut draft = DraftResponse::default();
@@ -194,7 +194,7 @@ fn every_mistake_is_told_at_once_with_what_was_meant() {
     );
 }
 
-/// What was made of the first call, with these repairs: its state, its repairs and its errors.
+/// Describes the verdict on the first call with these repairs: its state, its repairs and its errors.
 fn judged(dialect: &str, text: &str, repairs: RepairSet) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let mut draft = DraftResponse::default();
@@ -223,7 +223,7 @@ fn judged(dialect: &str, text: &str, repairs: RepairSet) -> String {
 }
 
 #[test]
-fn slips_that_parsers_forgive_are_on_the_record_and_can_be_switched_off() {
+fn parser_repairs_are_recorded_and_can_be_switched_off() {
     // (dialect, text, with every repair, the rule, without it)
     let rows = [
         (

@@ -1,4 +1,4 @@
-//! Measures the cost of a checkpoint, beside a plain listing of the same tree and a synced write of
+//! Measures the cost of a checkpoint, compared to a plain listing of the same tree and a synced write of
 //! the same file.
 #![allow(
     missing_docs,
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divan::{Bencher, black_box};
-use sabir_checkpoint::{CheckpointCall, CheckpointStore, SnapshotScope, StoreLimits};
+use sabir_checkpoint::{CallWrites, CheckpointCall, CheckpointStore, SnapshotScope, StoreLimits};
 use sabir_workspace::{ListOptions, WorkPath, Workspace, WritePrecondition};
 use tempfile::TempDir;
 
@@ -67,7 +67,7 @@ impl Ground {
         let id = self.checkpoints.take_snapshot(mark, scope, &stop).unwrap();
         act();
         self.checkpoints
-            .seal_checkpoint(id, 4_000_000_000_000, &stop)
+            .seal_checkpoint(id, 4_000_000_000_000, &CallWrites::All, &stop)
             .unwrap();
     }
 

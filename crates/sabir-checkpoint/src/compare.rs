@@ -34,6 +34,7 @@ pub(super) struct TreeReader<'a> {
 }
 
 impl TreeReader<'_> {
+    /// Loads a tree: from memory, where a scan of the current state put it, or else from the store.
     pub(super) fn load_tree(&self, id: &ObjectId) -> Result<TreeEntries, CheckpointError> {
         self.memory
             .get(id)
@@ -61,6 +62,8 @@ impl TreeReader<'_> {
         Ok(found)
     }
 
+    /// Adds the differences below a folder; `None` is a folder that does not exist. The time
+    /// depends on the changed folders, not on the size of the workspace.
     fn diff_trees(
         &self,
         path: &Path,
@@ -82,6 +85,7 @@ impl TreeReader<'_> {
         self.diff_path_states(path, &rows(before)?, &rows(after)?, found)
     }
 
+    /// Adds the differences of two sorted lists of entries below `path`.
     fn diff_path_states(
         &self,
         path: &Path,
@@ -110,6 +114,7 @@ impl TreeReader<'_> {
         }
     }
 
+    /// Adds the difference of one path, then those below it.
     fn diff_nodes(
         &self,
         path: PathBuf,
@@ -191,6 +196,7 @@ impl TreeReader<'_> {
     }
 }
 
+/// Returns the tree of a scanned folder; `None` for everything else.
 fn tree_of(node: Option<&TreeNode>) -> Option<ObjectId> {
     match node {
         Some(TreeNode::Folder { tree, .. }) => *tree,

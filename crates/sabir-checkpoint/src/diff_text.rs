@@ -57,8 +57,10 @@ pub fn display_path(path: &Path) -> String {
     }
 }
 
+/// A function that loads the content of a path by its id.
 type ContentLoader<'a> = &'a dyn Fn(&Path, &ObjectId) -> Result<Vec<u8>, CheckpointError>;
 
+/// Renders one difference: a line about a changed mode, then the diff or a line about the kinds.
 fn render_difference(
     difference: &PathDifference,
     content: ContentLoader<'_>,
@@ -110,6 +112,8 @@ fn render_difference(
     Ok(lines)
 }
 
+/// Renders a unified diff with three lines of context, with `a/` and `b/` before the paths as git
+/// writes them.
 fn render_unified(old: &str, new: &str, path: &Path, existed: bool, exists: bool) -> String {
     let side = |there: bool, letter: char| {
         if there {
@@ -137,6 +141,7 @@ fn describe_difference(difference: &PathDifference) -> String {
     }
 }
 
+/// Returns the mode bits of a file or folder; links and special files have none that are kept.
 fn node_mode(node: &TreeNode) -> Option<u32> {
     match node {
         TreeNode::File { mode, .. } | TreeNode::Folder { mode, .. } => Some(*mode),
@@ -170,7 +175,17 @@ impl fmt::Display for TreeNode {
 impl fmt::Display for RestoreConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::SharedWith(task) => write!(
+                f,
+                "a call of the task {task} ran at the same moment, and may have made this change"
+            ),
             Self::ChangedSince => f.write_str("somebody else has changed it since"),
+            Self::ChangedMeanwhile => {
+                f.write_str("it changed while a command ran, and the command did not write it")
+            }
+            Self::Unwatched => {
+                f.write_str("it changed while a command ran that could not be watched")
+            }
             Self::OtherTask(task) => write!(f, "the task {task} has changed it since"),
             Self::Omitted(why) => write!(f, "it is not kept: {}", why.describe()),
             Self::Lost(why) => write!(f, "what is there now could not be kept: {}", why.describe()),

@@ -20,18 +20,22 @@ pub(super) struct ByteReader<'a> {
 }
 
 impl ByteWriter {
+    /// Writes one byte.
     pub(super) fn write_u8(&mut self, number: u8) {
         self.0.push(number);
     }
 
+    /// Writes four bytes, the lowest first.
     pub(super) fn write_u32(&mut self, number: u32) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
+    /// Writes eight bytes, the lowest first.
     pub(super) fn write_u64(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
+    /// Writes the 32 bytes of an id, without a length.
     pub(super) fn write_id(&mut self, id: ObjectId) {
         self.0.extend_from_slice(id.as_bytes());
     }
@@ -48,6 +52,7 @@ impl ByteWriter {
         self.write_bytes(text.as_bytes());
     }
 
+    /// Writes the bytes of a path as they are: file names need not be UTF-8.
     pub(super) fn write_path(&mut self, path: &Path) {
         self.write_bytes(path.as_os_str().as_bytes());
     }
@@ -67,6 +72,8 @@ impl<'a> ByteReader<'a> {
         self.rest.is_empty()
     }
 
+    /// Takes this many bytes without copying. A damaged length is larger than the rest, and gives
+    /// `None` before anything is allocated.
     pub(super) fn take_bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
@@ -90,15 +97,18 @@ impl<'a> ByteReader<'a> {
         Some(ObjectId::from_bytes(self.take_bytes(32)?.try_into().ok()?))
     }
 
+    /// Reads a byte string with its length.
     pub(super) fn read_bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.read_u32()? as usize;
         self.take_bytes(length)
     }
 
+    /// Reads a byte string that must be UTF-8.
     pub(super) fn read_text(&mut self) -> Option<String> {
         String::from_utf8(self.read_bytes()?.to_vec()).ok()
     }
 
+    /// Reads a path, of any bytes.
     pub(super) fn read_path(&mut self) -> Option<PathBuf> {
         Some(OsString::from_vec(self.read_bytes()?.to_vec()).into())
     }

@@ -78,6 +78,9 @@ fn to_absolute(path: &Path) -> PathBuf {
     Path::new("/").join(path)
 }
 
+/// Reads an ignore file below a folder, part by part; `None` if it is missing, too large, or not a
+/// regular file. Bytes that are not UTF-8 are replaced, so a pattern with such bytes matches
+/// nothing.
 fn read_ignore_file(folder: BorrowedFd<'_>, name: &str) -> Option<String> {
     // No link is followed and no FIFO can block the scan, as everywhere in snapshots.
     let flags =

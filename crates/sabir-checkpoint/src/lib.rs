@@ -1,17 +1,19 @@
 //! Keeps the content of workspace files before a tool call changes them, and restores it.
 //!
 //! A [`CheckpointStore`] lives in a folder of its own, outside of the workspace. It only reads the
-//! workspace until somebody restores. It neither needs nor touches version control: the files of a
+//! workspace until a restore. It neither needs nor touches version control: the files of a
 //! repository, nested repositories and submodules included, are files like others.
 //!
 //! [`take_snapshot`](CheckpointStore::take_snapshot) records the files before a call,
 //! [`seal_checkpoint`](CheckpointStore::seal_checkpoint) those after it. Both are needed: only
-//! changes made by a call are ever undone, and the second state shows what somebody else has
-//! changed since.
+//! changes made by a call are ever undone, and the second state shows what others have
+//! changed since. Around a command the whole workspace is compared, which also shows what others
+//! changed while it ran; [`CallWrites`] says which of these changes are the command's, as far as
+//! it was watched, and a restore leaves the others alone.
 //!
 //! File contents and folders are objects, identified by their SHA-256 ([`ObjectId`]). Unchanged
-//! content therefore costs no space, and a file with an unchanged stamp (size, inode, times) is not
-//! read again. Every limit is in [`StoreLimits`]; content over a limit is recorded as
+//! content therefore costs no space, and a file with unchanged metadata (its *stamp*: size, inode, times) is
+//! not read again. Every limit is in [`StoreLimits`]; content over a limit is recorded as
 //! [`TreeNode::Omitted`] with the reason, and restoring never touches it.
 //!
 //! After `kill -9` or on a full disk, checkpoints that were taken can still be restored, and an
@@ -22,7 +24,9 @@
 //! use std::sync::Arc;
 //! use std::sync::atomic::AtomicBool;
 //!
-//! use sabir_checkpoint::{CheckpointCall, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits};
+//! use sabir_checkpoint::{
+//!     CallWrites, CheckpointCall, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits,
+//! };
 //! use sabir_workspace::{Workspace, WritePrecondition};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,7 +43,7 @@
 //! // Around a call that changes a file.
 //! let id = checkpoints.take_snapshot(mark.clone(), &SnapshotScope::Files(vec![path.clone()]), &stop)?;
 //! workspace.write_file(&path, b"new", WritePrecondition::Any)?;
-//! checkpoints.seal_checkpoint(id, 0, &stop)?;
+//! checkpoints.seal_checkpoint(id, 0, &CallWrites::All, &stop)?;
 //!
 //! // A plan says what a restore would do; a restore that would do anything else is refused.
 //! let goal = RestorePoint::Last(1);
@@ -50,6 +54,7 @@
 //! # }
 //! ```
 
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -58,7 +63,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_workspace::{WorkPath, Workspace};
+use sabir_workspace::{ObservedWrites, WorkPath, Workspace};
 
 mod compare;
 mod diff_text;
@@ -68,6 +73,7 @@ mod gitignore;
 mod log;
 mod object;
 mod pack;
+mod platform;
 mod prune;
 mod restore;
 mod restore_plan;
@@ -84,11 +90,14 @@ pub use restore::RestoreOutcome;
 pub use restore_plan::{RestoreConflict, RestoreItem, RestorePlan, RestorePoint};
 pub use store_cleanup::prune_stores;
 
-use compare::WorkspaceState;
+use compare::{TreeReader, WorkspaceState};
 use log::{AppendDurability, LogRecord};
 use snapshot::{SnapshotScanner, SnapshotTarget};
 use stamps::StampCache;
 use store::{ObjectStore, StoreLock};
+
+/// The maximum number of paths that are recorded as changed by others while a call ran.
+const MAX_OTHERS: usize = 10_000;
 
 /// The limits of a store. Content over a limit is recorded as not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +139,29 @@ pub enum SnapshotScope {
     All,
 }
 
+/// The knowledge about which files a call wrote, for calls around which the whole workspace is
+/// compared. The scope of any other call says it already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallWrites {
+    /// All changes are the call's.
+    All,
+    /// Nothing tells its changes from those of others.
+    Unknown,
+    /// It was watched.
+    Observed(ObservedWrites),
+}
+
+/// The maker of a change, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChangeMaker {
+    /// The call of the checkpoint.
+    Call,
+    /// Somebody else, while the call ran.
+    Others,
+    /// Nobody can tell.
+    Unknown,
+}
+
 /// One checkpoint.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
@@ -141,9 +173,17 @@ pub struct Checkpoint {
     pub mark: CheckpointCall,
     /// The kind of action that it precedes.
     pub kind: CheckpointKind,
+    /// True if the whole workspace was scanned; decides whether the states are trees or single
+    /// paths.
     whole: bool,
+    /// The state before the call: a tree, or the states of single paths.
     before: ObjectId,
+    /// The state after the call; `None` while it runs, and after a crash.
     after: Option<StateAfter>,
+    /// The newest checkpoint when the state after was recorded; 0 before. Not stored: it follows from the order of the log.
+    newest_at_seal: u64,
+    /// The changed paths that others wrote while the call ran; `None` where that is not known.
+    others: Option<BTreeSet<PathBuf>>,
 }
 
 /// The kind of action after a checkpoint.
@@ -185,6 +225,7 @@ pub struct CheckpointStore {
     caps: StoreLimits,
     /// Folders to leave out, by path; they are resolved to inodes at each scan.
     excluded: Vec<PathBuf>,
+    /// The index of the store, and the stamps once they were needed.
     state: Mutex<(ObjectStore, Option<StampCache>)>,
 }
 
@@ -209,6 +250,8 @@ impl Default for StoreLimits {
 }
 
 impl StoreLimits {
+    /// Returns the number of content bytes that one checkpoint may hold. A quarter of the store, so
+    /// that pruning can always make room for the next one.
     fn checkpoint_bytes(&self) -> u64 {
         self.store_bytes / 4
     }
@@ -220,6 +263,27 @@ impl Checkpoint {
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.after.is_some()
+    }
+
+    /// Returns true if both calls ran at one moment, as far as the log still shows it.
+    fn overlaps(&self, other: &Self) -> bool {
+        other.id <= self.newest_at_seal && self.id <= other.newest_at_seal
+    }
+
+    /// Returns true if it is known which of the changes are the call's.
+    #[must_use]
+    pub fn is_attributed(&self) -> bool {
+        !self.whole || self.others.is_some()
+    }
+
+    /// Returns the maker of the change of a path between the two states.
+    fn maker_of(&self, path: &Path) -> ChangeMaker {
+        match &self.others {
+            _ if !self.whole => ChangeMaker::Call,
+            Some(others) if others.contains(path) => ChangeMaker::Others,
+            Some(_) => ChangeMaker::Call,
+            None => ChangeMaker::Unknown,
+        }
     }
 
     /// Returns true if the whole workspace was scanned, not only the files that the call named.
@@ -266,12 +330,12 @@ impl CheckpointStore {
     ) -> Result<u64, CheckpointError> {
         let mut work = self.lock_or_create()?;
         // The leftovers go first: the state after an interrupted call is the state before this one.
-        self.seal_leftovers(&mut work, &mark, stop)?;
+        self.seal_leftovers(&mut work, &mark, None, stop)?;
         self.make_room(&mut work, &mark.task, None)?;
         self.take_snapshot_in(&mut work, mark, CheckpointKind::Call, scope, stop)
     }
 
-    /// Records the state that a call left.
+    /// Records the state that a call left, and which of the changes are its own.
     ///
     /// # Errors
     /// Those of [`take_snapshot`](Self::take_snapshot). The checkpoint stays, unsealed.
@@ -279,12 +343,55 @@ impl CheckpointStore {
         &self,
         id: u64,
         time_ms: u64,
+        writes: &CallWrites,
         stop: &AtomicBool,
     ) -> Result<SealOutcome, CheckpointError> {
         let Some(mut work) = self.lock_existing()? else {
             return Ok(SealOutcome::Unchanged);
         };
-        self.seal_checkpoint_in(&mut work, id, time_ms, false, stop)
+        let sealed = self.seal_checkpoint_in(&mut work, id, time_ms, stop)?;
+        if sealed == SealOutcome::Changed {
+            self.attribute_changes(&mut work, id, writes)?;
+        }
+        Ok(sealed)
+    }
+
+    /// Records which changes of a call around which the whole workspace was compared are those of
+    /// others.
+    fn attribute_changes(
+        &self,
+        work: &mut LockedStore<'_>,
+        id: u64,
+        writes: &CallWrites,
+    ) -> Result<(), CheckpointError> {
+        let mut known = work.store().checkpoints.iter();
+        let Some(checkpoint) = known.find(|checkpoint| checkpoint.id == id).cloned() else {
+            return Ok(());
+        };
+        let (true, Some(after)) = (checkpoint.whole, checkpoint.after) else {
+            return Ok(());
+        };
+        let others = match writes {
+            CallWrites::All => BTreeSet::new(),
+            CallWrites::Observed(writes) if writes.is_complete() => {
+                let trees = TreeReader {
+                    store: work.store(),
+                    memory: &HashMap::new(),
+                };
+                let before = WorkspaceState::Whole(checkpoint.before);
+                let found = trees.diff_states(&before, &WorkspaceState::Whole(after.root))?;
+                let paths = found.into_iter().map(|difference| difference.path);
+                paths.filter(|path| !writes.contains(path)).collect()
+            }
+            CallWrites::Observed(_) | CallWrites::Unknown => return Ok(()),
+        };
+        // So many are rather the work of a program that the watch did not see. Nothing is known
+        // about the call then, which is as careful.
+        if others.len() > MAX_OTHERS {
+            return Ok(());
+        }
+        let record = LogRecord::Attributed { id, others };
+        work.store_mut().commit(record, AppendDurability::Deferred)
     }
 
     /// Returns the checkpoints of a task, or of all tasks, oldest first.
@@ -339,18 +446,24 @@ impl CheckpointStore {
         work.store().read_object(id)
     }
 
+    /// Locks the store; `None` if no checkpoint was ever taken. Reading must not create it.
     fn lock_existing(&self) -> Result<Option<LockedStore<'_>>, CheckpointError> {
         self.lock_store(false)
     }
 
+    /// Locks the store and creates its folder if missing.
     fn lock_or_create(&self) -> Result<LockedStore<'_>, CheckpointError> {
         let missing =
             || CheckpointError::io_error("lock", &self.root)(std::io::ErrorKind::NotFound.into());
         self.lock_store(true)?.ok_or_else(missing)
     }
 
+    /// Takes both locks, that of this process and that of the store, and reads what others have
+    /// written.
     fn lock_store(&self, create: bool) -> Result<Option<LockedStore<'_>>, CheckpointError> {
         // Take the mutex first: a file lock does not separate the threads of one process.
+        // A poisoned mutex is no reason to stop: `refresh` discards what an interrupted method
+        // left.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(lock) = store::lock_store(&self.root, create)? else {
             return Ok(None);
@@ -381,6 +494,10 @@ impl CheckpointStore {
             .map_err(CheckpointError::io_error("write", &path))
     }
 
+    /// Scans the scope and commits the checkpoint. The caller has made room.
+    ///
+    /// A restore only replaces single entries, so its own checkpoint leaves the content of folders
+    /// out.
     fn take_snapshot_in(
         &self,
         work: &mut LockedStore<'_>,
@@ -421,7 +538,11 @@ impl CheckpointStore {
             whole,
             before: before?,
             after: None,
+            newest_at_seal: 0,
+            others: None,
         };
+        // Synced before the call may run: the call changes files that exist nowhere else
+        // afterwards.
         store.commit(LogRecord::Taken(checkpoint), AppendDurability::Synced)?;
         self.save_stamps(work);
         Ok(id)
@@ -429,10 +550,15 @@ impl CheckpointStore {
 
     /// Seals the checkpoints that an earlier process of this task left unsealed, with the current
     /// state.
+    ///
+    /// A process that was killed between snapshot and seal leaves such a checkpoint. Without an end
+    /// its changes could not be distinguished from later ones. Pruning keeps the task's
+    /// checkpoints from the call number `from` on.
     fn seal_leftovers(
         &self,
         work: &mut LockedStore<'_>,
         mark: &CheckpointCall,
+        from: Option<u32>,
         stop: &AtomicBool,
     ) -> Result<(), CheckpointError> {
         let unsealed = |checkpoint: &&Checkpoint| {
@@ -445,13 +571,33 @@ impl CheckpointStore {
             .filter(unsealed)
             .map(|checkpoint| checkpoint.id)
             .collect();
-        left.into_iter().try_for_each(|id| {
-            self.seal_checkpoint_in(work, id, mark.time_ms, true, stop)
-                .map(|_| ())
-        })
+        for id in left {
+            self.make_room(work, &mark.task, from)?;
+            self.scan_and_seal(work, id, mark.time_ms, true, stop)?;
+        }
+        Ok(())
     }
 
+    /// Makes room and seals a checkpoint of this process.
     fn seal_checkpoint_in(
+        &self,
+        work: &mut LockedStore<'_>,
+        id: u64,
+        time_ms: u64,
+        stop: &AtomicBool,
+    ) -> Result<SealOutcome, CheckpointError> {
+        let checkpoints = &work.store().checkpoints;
+        if let Some(checkpoint) = checkpoints.iter().find(|checkpoint| checkpoint.id == id) {
+            let task = checkpoint.mark.task.clone();
+            self.make_room(work, &task, None)?;
+        }
+        self.scan_and_seal(work, id, time_ms, false, stop)
+    }
+
+    /// Scans the scope of a checkpoint again and commits the state, or removes the checkpoint if
+    /// nothing changed. `late` says that another process made the call. Does nothing if the
+    /// checkpoint was pruned.
+    fn scan_and_seal(
         &self,
         work: &mut LockedStore<'_>,
         id: u64,
@@ -468,7 +614,6 @@ impl CheckpointStore {
         else {
             return Ok(SealOutcome::Unchanged);
         };
-        self.make_room(work, &checkpoint.mark.task, None)?;
         let root = if checkpoint.whole {
             self.scan_into_store(work, time_ms, stop, |scanner| scanner.scan_workspace())
         } else {
@@ -488,6 +633,7 @@ impl CheckpointStore {
         let root = root?;
         // A late seal keeps the checkpoint even without a change: the call may still be running,
         // and be sealed again.
+        // Equal ids mean equal content, down to the last file: no comparison is needed.
         if root == checkpoint.before && checkpoint.kind == CheckpointKind::Call && !late {
             work.store_mut().discard_pending();
             work.store_mut()
@@ -526,7 +672,7 @@ impl CheckpointStore {
     fn scan_in_memory<T>(
         &self,
         work: &mut LockedStore<'_>,
-        memory: &mut std::collections::HashMap<ObjectId, object::TreeEntries>,
+        memory: &mut HashMap<ObjectId, object::TreeEntries>,
         at: impl FnOnce(&mut SnapshotScanner<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
         let excluded = self.excluded_inodes();
@@ -544,6 +690,8 @@ impl CheckpointStore {
         ))
     }
 
+    /// Returns device and inode of the folders to leave out, the store itself among them: a
+    /// workspace that contains its own store would grow with every checkpoint.
     fn excluded_inodes(&self) -> Vec<(u64, u64)> {
         let own = self.excluded.iter().chain([&self.root]);
         own.filter_map(|path| std::fs::metadata(path).ok())
@@ -573,16 +721,20 @@ impl CheckpointStore {
         })
     }
 
+    /// Converts a path of a plan; `None` for the root and for anything that leads out of the
+    /// workspace.
     fn to_work_path(&self, path: &Path) -> Option<WorkPath> {
         WorkPath::from_inside(path).filter(|path| !path.is_root())
     }
 }
 
 impl LockedStore<'_> {
+    /// Returns the index of the store, which is current for as long as the lock is held.
     fn store(&self) -> &ObjectStore {
         &self.state.0
     }
 
+    /// Returns the index for changes, which the lock makes exclusive among processes.
     fn store_mut(&mut self) -> &mut ObjectStore {
         &mut self.state.0
     }

@@ -6,27 +6,34 @@
 //! ```
 //!
 //! A frame is appended with one write. A frame that is truncated or fails its checksum ends the
-//! log, since no caller was told that it was kept; the next append overwrites it.
+//! log, since it was never acknowledged; the next append overwrites it.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::encoding::{ByteReader, ByteWriter};
 use super::object::{ObjectId, ObjectKind};
 use super::pack::ObjectSpan;
 use super::{Checkpoint, CheckpointCall, CheckpointKind, StateAfter};
 
+/// The first bytes of a log; the digit is the version of the format.
 const HEAD: &[u8; 8] = b"SABIRLG1";
+/// The length of a frame's head: payload length and CRC-32, little-endian.
 const FRAME_BYTES: usize = 8;
 
 /// An object stored in the log.
 pub(super) type InlineObject = (ObjectKind, ObjectId, Vec<u8>);
 
 /// An entry of the log.
+///
+/// The log is only ever appended to or replaced as a whole, so the order of the records is the
+/// order in which things happened.
 #[derive(Debug, Clone)]
 pub(super) enum LogRecord {
+    /// A checkpoint was taken, and its call may begin.
     Taken(Checkpoint),
     Sealed {
         id: u64,
@@ -45,6 +52,11 @@ pub(super) enum LogRecord {
     LastId {
         id: u64,
     },
+    /// It is known of a sealed checkpoint which of its changes are those of others.
+    Attributed {
+        id: u64,
+        others: BTreeSet<PathBuf>,
+    },
 }
 
 /// The content of a log.
@@ -58,6 +70,8 @@ pub(super) struct LogContents {
 }
 
 /// The durability of an append when it returns.
+/// `Synced` survives a power cut. `Deferred` survives the end of the process, and the next synced
+/// append makes it durable as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AppendDurability {
     Synced,
@@ -131,7 +145,7 @@ pub(super) fn append_record(
     };
     let at = good_bytes + bytes.len() as u64 + FRAME_BYTES as u64;
     let spans = encode_frame(record, objects, &mut bytes);
-    // A crash may have left a broken frame behind the valid part; without truncation its tail would
+    // A crash may have left a broken frame after the valid part; without truncation its tail would
     // follow this frame.
     if file.metadata()?.len() > good_bytes {
         file.set_len(good_bytes)?;
@@ -168,6 +182,7 @@ pub(super) fn replace_log(path: &Path, records: &[LogRecord]) -> io::Result<()> 
         .truncate(true)
         .mode(0o600)
         .open(&temp)?;
+    // Synced before the rename: until then the old log is the valid one.
     let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| std::fs::rename(&temp, path)) {
         _ = std::fs::remove_file(&temp);
@@ -226,6 +241,8 @@ fn encode_frame(
     spans
 }
 
+/// Decodes a frame whose checksum was right. The offsets count from the start of the payload; the
+/// bytes of the objects are not copied.
 fn decode_frame(payload: &[u8]) -> Option<(LogRecord, Vec<(ObjectId, ObjectSpan)>)> {
     let mut from = ByteReader::new(payload);
     let record = LogRecord::read_from(&mut from)?;
@@ -253,6 +270,7 @@ impl LogRecord {
         match self {
             Self::Taken(checkpoint) => {
                 out.write_u8(1);
+                // The tag numbers are part of the format: new records get new ones.
                 checkpoint.write_to(out);
             }
             Self::Sealed { id, after } => {
@@ -273,6 +291,12 @@ impl LogRecord {
             Self::LastId { id } => {
                 out.write_u8(5);
                 out.write_u64(*id);
+            }
+            Self::Attributed { id, others } => {
+                out.write_u8(6);
+                out.write_u64(*id);
+                out.write_u32(u32::try_from(others.len()).unwrap_or(u32::MAX));
+                others.iter().for_each(|path| out.write_path(path));
             }
         }
     }
@@ -297,6 +321,13 @@ impl LogRecord {
             5 => Self::LastId {
                 id: from.read_u64()?,
             },
+            6 => {
+                let id = from.read_u64()?;
+                let count = from.read_u32()?;
+                let others: Option<_> = (0..count).map(|_| from.read_path()).collect();
+                let others = others?;
+                Self::Attributed { id, others }
+            }
             _ => return None,
         })
     }
@@ -357,6 +388,8 @@ impl Checkpoint {
             whole: from.read_u8()? == 1,
             before: from.read_id()?,
             after: None,
+            newest_at_seal: 0,
+            others: None,
         })
     }
 }

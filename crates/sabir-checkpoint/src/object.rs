@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 use super::encoding::{ByteReader, ByteWriter};
 
 /// The identity of an object: the SHA-256 of its bytes.
+///
+/// A cryptographic hash, so that nobody can make a file that replaces another one in the
+/// store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId([u8; 32]);
 
@@ -75,10 +78,14 @@ pub(super) type TreeEntries = Vec<(PathBuf, TreeNode)>;
 pub(super) type PathStates = Vec<(PathBuf, Option<TreeNode>)>;
 
 /// The kind of an object, which tells how to find the objects it refers to.
+/// The numbers of `to_number` are part of the format of packs and log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectKind {
+    /// The bytes of a file. It refers to nothing.
     Content,
+    /// A folder. It refers to the contents and folders in it.
     Tree,
+    /// The states of single paths. It refers to their contents and folders.
     PathStates,
 }
 
@@ -89,10 +96,12 @@ impl ObjectId {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// Returns the hash in the form in which it is stored.
     pub(super) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
+    /// Makes the id of a stored hash; it is verified when the object is read.
     pub(super) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -125,6 +134,7 @@ impl OmitReason {
         }
     }
 
+    /// All reasons in the order of their stored numbers.
     const ALL: [Self; 6] = [
         Self::TooLarge,
         Self::Ignored,
@@ -138,6 +148,9 @@ impl OmitReason {
 impl TreeNode {
     /// Returns true if two nodes are the same when this path is considered alone: of folders only
     /// the mode counts, since their entries have paths of their own.
+    ///
+    /// Omitted content is compared by its stamp, which is all that is known of it. An omitted
+    /// folder equals any folder, because nothing about its content can be claimed.
     pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Folder { mode, .. }, Self::Folder { mode: other, .. }) => mode == other,
@@ -160,6 +173,8 @@ impl TreeNode {
         )
     }
 
+    /// Encodes the node: a tag byte from 1 to 6, then the fields in order. Tag 0 is left for
+    /// "nothing exists" in path states.
     fn write_to(&self, out: &mut ByteWriter) {
         match self {
             Self::File {
@@ -205,6 +220,7 @@ impl TreeNode {
         }
     }
 
+    /// Decodes a node; `None` for a tag or a reason that this version does not know.
     fn read_from(from: &mut ByteReader<'_>) -> Option<Self> {
         Some(match from.read_u8()? {
             1 => Self::File {
@@ -236,6 +252,9 @@ impl TreeNode {
 }
 
 /// Encodes a folder.
+///
+/// The entries must be sorted: the id is the hash of these bytes, so the same folder in another
+/// order would be another object.
 pub(super) fn encode_tree(tree: &TreeEntries) -> Vec<u8> {
     let mut out = ByteWriter::default();
     for (name, node) in tree {
@@ -245,6 +264,7 @@ pub(super) fn encode_tree(tree: &TreeEntries) -> Vec<u8> {
     out.0
 }
 
+/// Decodes a folder; `None` if the bytes are not exactly one.
 pub(super) fn decode_tree(bytes: &[u8]) -> Option<TreeEntries> {
     let mut from = ByteReader::new(bytes);
     let mut tree = TreeEntries::new();
@@ -267,6 +287,7 @@ pub(super) fn encode_path_states(places: &PathStates) -> Vec<u8> {
     out.0
 }
 
+/// Decodes the states of single paths; `None` if the bytes are malformed.
 pub(super) fn decode_path_states(bytes: &[u8]) -> Option<PathStates> {
     let mut from = ByteReader::new(bytes);
     let mut places = PathStates::new();
@@ -286,6 +307,7 @@ pub(super) fn decode_path_states(bytes: &[u8]) -> Option<PathStates> {
 }
 
 impl ObjectKind {
+    /// Returns the number that packs and log store.
     pub(super) fn to_number(self) -> u8 {
         match self {
             Self::Content => 1,
@@ -294,6 +316,7 @@ impl ObjectKind {
         }
     }
 
+    /// Returns the kind with this number; `None` for one of a newer version.
     pub(super) fn from_number(number: u8) -> Option<Self> {
         [Self::Content, Self::Tree, Self::PathStates]
             .into_iter()

@@ -1,7 +1,7 @@
 //! Reads and writes packs: immutable files that hold objects.
 //!
 //! ```text
-//! SABIRPK1 │ object bytes, one behind the other │ index │ trailer
+//! SABIRPK1 │ object bytes, one after the other │ index │ trailer
 //! index entry: kind (1) │ SHA-256 (32) │ offset (8) │ length (8)
 //! trailer: offset of the index (8) │ CRC-32 of the index (4) │ SABIREND
 //! ```
@@ -17,11 +17,17 @@ use std::path::{Path, PathBuf};
 use super::encoding::{ByteReader, ByteWriter};
 use super::object::{ObjectId, ObjectKind};
 
+/// The first bytes of a pack; the digit is the version of the format.
 const HEAD: &[u8; 8] = b"SABIRPK1";
+/// The last bytes of a complete pack.
 const TAIL: &[u8; 8] = b"SABIREND";
+/// The length of the trailer: offset of the index, checksum and tail.
 const TRAILER_BYTES: u64 = 20;
+/// The length of an index entry: kind, id, offset and length.
 const ENTRY_BYTES: u64 = 49;
+/// The end of a file name that marks an unfinished pack.
 pub(super) const TEMP_END: &str = ".tmp";
+/// The end of a pack's file name.
 pub(super) const PACK_END: &str = ".pack";
 
 /// The position of an object in a file.
@@ -46,6 +52,7 @@ pub(super) struct PackWriter {
 }
 
 impl PackWriter {
+    /// Starts a pack under its temporary name, replacing one that a crash left.
     pub(super) fn create(folder: &Path, number: u64) -> io::Result<Self> {
         let temp = folder.join(format!("{number:08}{TEMP_END}"));
         let file = File::options()
@@ -65,6 +72,7 @@ impl PackWriter {
         Ok(pack)
     }
 
+    /// Appends an object. The caller makes sure that the id is the hash of the bytes.
     pub(super) fn add_object(
         &mut self,
         kind: ObjectKind,
@@ -98,6 +106,7 @@ impl PackWriter {
         self.write_bytes(&trailer.0)?;
         self.write_bytes(TAIL)?;
         self.file.flush()?;
+        // Synced before the rename: a name without its bytes could survive a power cut otherwise.
         self.file.get_ref().sync_all()?;
         std::fs::rename(&self.temp, folder.join(pack_file_name(number)))?;
         self.finished = true;
@@ -106,10 +115,12 @@ impl PackWriter {
         Ok((std::mem::take(&mut self.objects), self.written))
     }
 
+    /// Returns the number of bytes so far, those in the buffer included.
     pub(super) fn bytes_written(&self) -> u64 {
         self.written
     }
 
+    /// Writes bytes and counts them.
     fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         // Counted here rather than asked of the file, since the writer buffers.
@@ -126,6 +137,8 @@ impl Drop for PackWriter {
     }
 }
 
+/// Returns the file name of a pack. Eight digits keep a listing in order; higher numbers still
+/// work.
 pub(super) fn pack_file_name(number: u64) -> String {
     format!("{number:08}{PACK_END}")
 }
@@ -165,6 +178,7 @@ pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
         from.read_u64(),
         from.read_u64(),
     ) {
+        // Objects of an unknown kind are left out; nothing that this version reads refers to them.
         if let Some(kind) = ObjectKind::from_number(kind) {
             objects.push((
                 id,

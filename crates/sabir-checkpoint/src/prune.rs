@@ -87,6 +87,11 @@ impl ObjectStore {
         self.refresh()
     }
 
+    /// Chooses the checkpoints to keep, from the newest to the oldest, with the objects that they
+    /// need.
+    ///
+    /// An object that several checkpoints share counts once, for the newest of them. Half of the
+    /// limit is the target, so that pruning is rare.
     fn choose_live(&self, task: &str, from: Option<u32>, target: u64, most: u64) -> LiveSet {
         let mut live = LiveSet::default();
         let mut full = false;
@@ -116,6 +121,8 @@ impl ObjectStore {
                 self.mark_reachable(root, &live.objects, &mut added);
             }
             let bytes: u64 = live.bytes + added.values().sum::<u64>();
+            // The newest checkpoints of the running task may use more room, since an undo needs
+            // them first.
             let room = if protected { most } else { target };
             // The newest one always stays: it may be needed next.
             if bytes <= room || needed || live.checkpoints.is_empty() {
@@ -217,6 +224,8 @@ impl ObjectStore {
         Ok(())
     }
 
+    /// Replaces the log by one with the checkpoints to keep. Once it is renamed, the others no
+    /// longer exist.
     fn write_log(
         &mut self,
         live: &LiveSet,
@@ -240,6 +249,11 @@ impl ObjectStore {
                 after,
             });
             records.extend(sealed);
+            let others = checkpoint.others.clone();
+            records.extend(others.map(|others| LogRecord::Attributed {
+                id: checkpoint.id,
+                others,
+            }));
         }
         let path = self.log_path();
         log::replace_log(&path, &records).map_err(CheckpointError::io_error("write", &path))
@@ -261,6 +275,8 @@ impl ObjectStore {
             if needed > 0 && needed >= size / 4 * 3 {
                 continue;
             }
+            // Copied before the old pack is removed: a crash in between leaves objects twice, never
+            // not at all.
             self.repack_objects(live, ObjectLocation::Pack(number))?;
             let path = self.file_path(ObjectLocation::Pack(number));
             std::fs::remove_file(&path).map_err(CheckpointError::io_error("remove", &path))?;

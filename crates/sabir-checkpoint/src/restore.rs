@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,15 +19,19 @@ use rustix::io::Errno;
 
 use super::error::CheckpointError;
 use super::object::TreeNode;
+use super::platform;
 use super::restore_plan::{RestoreItem, RestorePlan};
 use super::snapshot::{folder_mode, open_folder, stat_entry};
 use super::store::ObjectStore;
 use super::{CheckpointCall, CheckpointKind, CheckpointStore, RestorePoint, SnapshotScope};
 use sabir_workspace::{TEMP_START, WorkPath, Workspace};
 
+/// The number of the next temporary file. With the process id it makes names that no other restore
+/// on this machine uses.
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
 /// The result of a restore.
+/// A restore is never all or nothing: a path that fails is skipped, and the others are restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreOutcome {
     /// The number of the checkpoint that was taken first, with which the restore itself can be
@@ -70,7 +74,7 @@ impl CheckpointStore {
         };
         let mut work = self.lock_existing()?.ok_or_else(missing)?;
         let stop = AtomicBool::new(false);
-        self.seal_leftovers(&mut work, &mark, &stop)?;
+        self.seal_leftovers(&mut work, &mark, Some(plan.to), &stop)?;
         // The user approved this plan, so any difference cancels the restore.
         if self.plan_restore_in(&mut work, &plan.task, goal)? != *plan {
             return Err(CheckpointError::Stale);
@@ -109,9 +113,9 @@ impl CheckpointStore {
         let left = restorer.left;
         // One sync for all files suffices, because nothing relies on them before the seal.
         if let Some(folder) = open_folder(root, Path::new("")) {
-            _ = rustix::fs::syncfs(folder);
+            _ = platform::sync_file_system(&folder);
         }
-        self.seal_checkpoint_in(&mut work, id, time_ms, false, &stop)?;
+        self.seal_checkpoint_in(&mut work, id, time_ms, &stop)?;
         Ok(RestoreOutcome {
             number,
             restored: done,
@@ -139,6 +143,7 @@ impl FileRestorer<'_> {
                 stuck.push(&item.path);
             }
         }
+        // In the order of the plan, which lists a folder before its content.
         let coming = || items.iter().filter(|item| !stuck.contains(&&item.path));
         for item in coming() {
             if let Some(TreeNode::Folder { mode, .. }) = item.target {
@@ -172,8 +177,8 @@ impl FileRestorer<'_> {
             let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
                 continue;
             };
-            let set =
-                open_folder(self.root, parent).map(|folder| set_mode(folder.as_fd(), name, *mode));
+            let set = open_folder(self.root, parent)
+                .map(|folder| platform::set_folder_mode(folder.as_fd(), name, *mode));
             if let Some(Err(error)) = set {
                 self.left
                     .push((path.clone(), format!("its mode could not be set: {error}")));
@@ -251,6 +256,8 @@ impl FileRestorer<'_> {
         Ok((folder, name))
     }
 
+    /// Makes the parent folder of a path writable for its owner, and notes its mode for the end. A
+    /// mode from the plan is kept, since that is the one the folder should have.
     fn unlock_folder(&mut self, item: &RestoreItem, folder: BorrowedFd<'_>) -> io::Result<()> {
         let found = rustix::fs::fstat(folder)?;
         rustix::fs::fchmod(folder, Mode::from_raw_mode(found.st_mode & 0o7777 | 0o700))?;
@@ -259,6 +266,7 @@ impl FileRestorer<'_> {
         Ok(())
     }
 
+    /// Removes an entry of the kind that the plan saw. An entry that is gone already is fine.
     fn remove_entry(
         &self,
         folder: BorrowedFd<'_>,
@@ -271,6 +279,7 @@ impl FileRestorer<'_> {
         } else {
             AtFlags::empty()
         };
+        // `AT_REMOVEDIR` fails on a folder with content, so files that somebody added survive.
         match rustix::fs::unlinkat(folder, name, flags) {
             Err(Errno::NOENT) => Ok(()),
             removed => Ok(removed?),
@@ -307,10 +316,12 @@ fn check_unchanged(folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> 
     if kind == expected || kind.is_none() {
         Ok(())
     } else {
-        Err(io::Error::other("it changed in this moment"))
+        Err(io::Error::other("it changed in the meantime"))
     }
 }
 
+/// Creates a folder that only its owner can enter until its content is complete. An existing folder
+/// is kept, anything else is an error.
 fn make_folder(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
         Err(Errno::EXIST) => match stat_entry(folder, name) {
@@ -321,6 +332,8 @@ fn make_folder(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     }
 }
 
+/// Writes a file under a temporary name with its final mode, then renames it: other programs see
+/// the old content or the new one.
 fn write_file(
     folder: BorrowedFd<'_>,
     name: &OsStr,
@@ -329,6 +342,7 @@ fn write_file(
     item: &RestoreItem,
 ) -> io::Result<()> {
     check_unchanged(folder, name, item)?;
+    // `O_EXCL` never opens an existing entry, so a planted link or file is not written to.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (temp, file) = loop {
         let temp = new_temp_name();
@@ -343,6 +357,7 @@ fn write_file(
     move_into_place(folder, &temp, name, written, item)
 }
 
+/// Creates a link under a temporary name, then renames it. Its target is text and never followed.
 fn write_link(
     folder: BorrowedFd<'_>,
     name: &OsStr,
@@ -385,17 +400,7 @@ fn move_into_place(
     moved
 }
 
-/// Sets a folder's mode through a handle that cannot be a link.
-fn set_mode(folder: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = rustix::fs::openat(folder, name, flags, Mode::empty())?;
-    // `fchmod` refuses `O_PATH` handles, so the mode is set through `/proc/self/fd`.
-    std::fs::set_permissions(
-        format!("/proc/self/fd/{}", found.as_raw_fd()),
-        Permissions::from_mode(mode),
-    )
-}
-
+/// Returns a new name with the prefix by which leftovers are recognized and removed.
 fn new_temp_name() -> String {
     format!(
         "{TEMP_START}{}-b{}",
@@ -404,10 +409,11 @@ fn new_temp_name() -> String {
     )
 }
 
+/// Describes an error for the list of skipped paths; the frequent ones in the user's terms.
 fn describe_io_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::DirectoryNotEmpty => "the folder is not empty".to_owned(),
-        io::ErrorKind::AlreadyExists => "something came to that place in this moment".to_owned(),
+        io::ErrorKind::AlreadyExists => "something was created there in the meantime".to_owned(),
         _ => error.to_string(),
     }
 }

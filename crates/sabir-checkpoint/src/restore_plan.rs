@@ -1,18 +1,23 @@
-//! Plans a restore: determines the target state of every path, and which paths are better left
+//! Plans a restore: determines the target state of every path, and which paths must be left
 //! alone.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::AtFlags;
 
 use super::compare::{PathDifference, TreeReader, WorkspaceState};
 use super::error::CheckpointError;
 use super::object::{ObjectId, OmitReason, PathStates, TreeEntries, TreeNode};
-use super::{Checkpoint, CheckpointKind, CheckpointStore, LockedStore};
+use super::stamps::FileStamp;
+use super::{ChangeMaker, Checkpoint, CheckpointKind, CheckpointStore, LockedStore};
 
 /// The point in a task's history to restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestorePoint {
-    /// Before the last so many changing calls that are not undone yet.
+    /// Before this many of the last changing calls that are not undone yet.
     Last(usize),
     /// Before the first changing call.
     Start,
@@ -30,6 +35,9 @@ pub struct RestorePlan {
     pub to: u32,
     /// True if only some paths are restored.
     pub part: bool,
+    /// True if a call is undone whose changes were found by comparing the whole workspace before and after it, as for a command:
+    /// they include changes that others made meanwhile.
+    pub whole: bool,
     /// The affected paths, sorted. Paths that already are in their target state are left out.
     pub items: Vec<RestoreItem>,
 }
@@ -45,6 +53,9 @@ pub struct RestoreItem {
     pub target: Option<TreeNode>,
     /// The reason for leaving the path alone, if there is one.
     pub conflict: Option<RestoreConflict>,
+    /// True if the path changed while a call ran that is not known to have written it: somebody
+    /// else may have changed it.
+    pub is_unattributed: bool,
 }
 
 /// A reason for leaving a path alone.
@@ -54,14 +65,21 @@ pub enum RestoreConflict {
     ChangedSince,
     /// Another task, named here, has changed it since.
     OtherTask(String),
+    /// A call of another task, named here, ran at the same moment, and the change may be that of either.
+    SharedWith(String),
+    /// The path changed while a call ran, and the call did not write it.
+    ChangedMeanwhile,
+    /// The path changed while a call ran that was not watched, and has content now that may be the
+    /// work of somebody else. Not for paths that the user has named.
+    Unwatched,
     /// The target content was not kept. This cannot be forced.
     Omitted(OmitReason),
-    /// Somebody else has changed it, and its current content could not be kept, so restoring would
+    /// Somebody else has changed it, and its current content could not be kept, so a restore would
     /// lose it. This cannot be forced.
     Lost(OmitReason),
     /// A FIFO, a socket or a device was there. This cannot be forced.
     Special,
-    /// The place of its folder is taken by something that is left alone.
+    /// Its folder cannot be created, because another entry there is left alone.
     Under {
         /// The path of the obstacle.
         path: PathBuf,
@@ -78,6 +96,41 @@ struct PathHistory {
     expected: Option<TreeNode>,
     /// True if somebody else changed the path between two of the calls.
     broken: bool,
+    makers: ChangeMakers,
+}
+
+/// The makers of the changes of one path.
+#[derive(Debug, Clone, Copy, Default)]
+struct ChangeMakers {
+    has_call: bool,
+    has_others: bool,
+    has_unknown: bool,
+}
+
+/// A change of one path: its states before and after.
+#[derive(PartialEq)]
+struct PathTransition {
+    before: Option<TreeNode>,
+    after: Option<TreeNode>,
+}
+
+/// The changes that calls of other tasks made to paths, each with the task.
+#[derive(Default)]
+struct OtherChanges {
+    /// Changes made by calls that named their files.
+    since: BTreeMap<PathBuf, String>,
+    /// Changes that a call of this task and one of another task both saw.
+    shared: BTreeMap<PathBuf, String>,
+}
+
+impl ChangeMakers {
+    fn add(&mut self, maker: ChangeMaker) {
+        match maker {
+            ChangeMaker::Call => self.has_call = true,
+            ChangeMaker::Others => self.has_others = true,
+            ChangeMaker::Unknown => self.has_unknown = true,
+        }
+    }
 }
 
 impl PathHistory {
@@ -87,6 +140,7 @@ impl PathHistory {
     }
 }
 
+/// The histories by path, sorted, so that a folder comes before its content.
 type PathHistories = BTreeMap<PathBuf, PathHistory>;
 
 impl RestoreConflict {
@@ -97,6 +151,9 @@ impl RestoreConflict {
             self,
             Self::ChangedSince
                 | Self::OtherTask(_)
+                | Self::SharedWith(_)
+                | Self::ChangedMeanwhile
+                | Self::Unwatched
                 | Self::Under {
                     forceable: true,
                     ..
@@ -127,7 +184,7 @@ impl CheckpointStore {
     }
 
     /// Lists the differences between the state before the calls from the restore point on, and the
-    /// state that the last of them left.
+    /// state that the last of them left, without those of which none is the work of a call.
     ///
     /// # Errors
     /// Those of [`plan_restore`](Self::plan_restore).
@@ -145,7 +202,7 @@ impl CheckpointStore {
         let mut memory = HashMap::new();
         let histories = self.collect_histories(&mut work, &chain, &mut memory)?;
         let changed = histories.into_iter().filter(|(_, history)| {
-            !is_same_state(history.target.as_ref(), history.expected.as_ref())
+            history.has_changed() && (history.makers.has_call || history.makers.has_unknown)
         });
         Ok(changed
             .map(|(path, history)| PathDifference {
@@ -166,6 +223,8 @@ impl CheckpointStore {
         }))
     }
 
+    /// Plans a restore with the store locked. The same files and checkpoints give the same plan,
+    /// which is how `restore` notices that something changed since the plan was shown.
     pub(super) fn plan_restore_in(
         &self,
         work: &mut LockedStore<'_>,
@@ -176,6 +235,7 @@ impl CheckpointStore {
         let mut memory = HashMap::new();
         let mut histories = self.collect_histories(work, &chain, &mut memory)?;
         let to = chain.first().map_or(0, |first| first.number);
+        let whole = chain.iter().any(|checkpoint| checkpoint.whole);
         let others = changes_by_other_tasks(work, &chain, &memory)?;
         let part = match goal {
             RestorePoint::Before(_, paths) if !paths.is_empty() => {
@@ -194,15 +254,32 @@ impl CheckpointStore {
         })?;
         let now: HashMap<_, _> = now.into_iter().collect();
         let mut items = Vec::new();
-        for (path, history) in histories {
+        for (path, mut history) in histories {
             let now = now.get(&path).cloned().flatten();
+            // A state without its content is compared by its stamp: with room enough, the scan of single paths
+            // has read the file, which alone is no change.
+            let has_stamp_of = |known: Option<&TreeNode>| {
+                matches!(
+                    known,
+                    Some(TreeNode::Omitted { folder: false, stamp, .. }) if self.read_stamp(&path) == Some(*stamp)
+                )
+            };
+            if has_stamp_of(history.target.as_ref()) {
+                continue;
+            }
+            if has_stamp_of(history.expected.as_ref()) {
+                history.expected.clone_from(&now);
+            }
             if !is_same_state(now.as_ref(), history.target.as_ref()) {
-                let conflict = find_conflict(&history, now.as_ref(), others.get(&path));
+                let conflict = find_conflict(&history, now.as_ref(), &others, &path)
+                    // A user who names a path has decided about it.
+                    .filter(|conflict| !part || *conflict != RestoreConflict::Unwatched);
                 items.push(RestoreItem {
                     path,
                     now,
                     target: history.target,
                     conflict,
+                    is_unattributed: history.makers.has_others || history.makers.has_unknown,
                 });
             }
         }
@@ -212,8 +289,17 @@ impl CheckpointStore {
             task: task.to_owned(),
             to,
             part,
+            whole,
             items,
         })
+    }
+
+    /// Returns the stamp of the file at this path now; `None` if there is none.
+    fn read_stamp(&self, path: &Path) -> Option<u64> {
+        let found = rustix::fs::statat(self.workspace.as_fd(), path, AtFlags::SYMLINK_NOFOLLOW);
+        found
+            .ok()
+            .map(|found| FileStamp::from_stat(&found).to_number())
     }
 
     /// Collects the history of each path that the chain of checkpoints changed.
@@ -253,6 +339,7 @@ impl CheckpointStore {
                 after,
             } in trees.diff_states(&before, &after)?
             {
+                let maker = checkpoint.maker_of(&path);
                 match histories.get_mut(&path) {
                     // The chain is in order, so the first difference of a path holds its target and
                     // the last one the expected state.
@@ -260,14 +347,18 @@ impl CheckpointStore {
                         history.broken |=
                             !is_same_state(history.expected.as_ref(), before.as_ref());
                         history.expected = after;
+                        history.makers.add(maker);
                     }
                     None => {
+                        let mut makers = ChangeMakers::default();
+                        makers.add(maker);
                         histories.insert(
                             path,
                             PathHistory {
                                 target: before,
                                 expected: after,
                                 broken: false,
+                                makers,
                             },
                         );
                     }
@@ -333,6 +424,10 @@ impl CheckpointStore {
                     target,
                     expected: None,
                     broken: true,
+                    makers: ChangeMakers {
+                        has_unknown: true,
+                        ..ChangeMakers::default()
+                    },
                 };
                 // In this order, a path that existed then and exists now keeps its earlier state.
                 wanted.extend(now.into_iter().map(|(path, _)| (path, foreign(None))));
@@ -429,6 +524,7 @@ fn active_call_numbers(all: &[Checkpoint]) -> Vec<u32> {
             // A restore that was interrupted did not undo anything reliably, and has to be
             // repeated.
             CheckpointKind::Restore { to } if checkpoint.after.is_some_and(|after| !after.late) => {
+                // The calls that were active before the first undone one are active again.
                 standing = before.get(&to).cloned().unwrap_or_default();
             }
             CheckpointKind::Restore { .. } => {}
@@ -437,45 +533,84 @@ fn active_call_numbers(all: &[Checkpoint]) -> Vec<u32> {
     standing
 }
 
-/// Returns the paths that other tasks have changed since the chain began, each with that task.
+/// Returns what calls of other tasks have changed since the chain began, or while its calls ran.
 fn changes_by_other_tasks(
     work: &LockedStore<'_>,
     chain: &[Checkpoint],
     memory: &HashMap<ObjectId, TreeEntries>,
-) -> Result<BTreeMap<PathBuf, String>, CheckpointError> {
+) -> Result<OtherChanges, CheckpointError> {
+    let mut found = OtherChanges::default();
     let Some(first) = chain.first() else {
-        return Ok(BTreeMap::new());
+        return Ok(found);
+    };
+    let commands: Vec<_> = chain.iter().filter(|own| own.whole).collect();
+    // What the commands of this task saw change, which may be the work of a call that ran at the same moment.
+    let mut seen = HashMap::new();
+    for other in &work.store().checkpoints {
+        if other.mark.task == first.mark.task || other.kind != CheckpointKind::Call {
+            continue;
+        }
+        let beside: Vec<_> = commands.iter().filter(|own| own.overlaps(other)).collect();
+        // A command of another task, alone, may contain changes that this task made meanwhile.
+        let is_since = !other.whole && other.id > first.id;
+        if beside.is_empty() && !is_since {
+            continue;
+        }
+        for own in &beside {
+            if let Entry::Vacant(place) = seen.entry(own.id) {
+                let changes = load_transitions(work, own, memory)?;
+                place.insert(changes.into_iter().collect::<HashMap<_, _>>());
+            }
+        }
+        for (path, transition) in load_transitions(work, other, memory)? {
+            let is_shared = beside.iter().any(|own| {
+                seen.get(&own.id).and_then(|changes| changes.get(&path)) == Some(&transition)
+            });
+            let task = &other.mark.task;
+            if is_since || is_shared && !other.whole {
+                found.since.insert(path, task.clone());
+            } else if is_shared {
+                found.shared.insert(path, task.clone());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the changes between the two states of a call, by path; none while it runs.
+fn load_transitions(
+    work: &LockedStore<'_>,
+    checkpoint: &Checkpoint,
+    memory: &HashMap<ObjectId, TreeEntries>,
+) -> Result<Vec<(PathBuf, PathTransition)>, CheckpointError> {
+    let Some(after) = checkpoint.after else {
+        return Ok(Vec::new());
     };
     let trees = TreeReader {
         store: work.store(),
         memory,
     };
-    let mut found = BTreeMap::new();
-    // Only calls that named their files count: a whole-workspace checkpoint of another task may
-    // contain changes that this task made meanwhile.
-    let foreign = |other: &&Checkpoint| {
-        other.id > first.id
-            && other.mark.task != first.mark.task
-            && !other.whole
-            && other.kind == CheckpointKind::Call
+    let before = CheckpointStore::load_state(work, checkpoint, checkpoint.before)?;
+    let after = CheckpointStore::load_state(work, checkpoint, after.root)?;
+    let differences = trees.diff_states(&before, &after)?.into_iter();
+    let transition = |difference: PathDifference| {
+        let PathDifference {
+            path,
+            before,
+            after,
+        } = difference;
+        (path, PathTransition { before, after })
     };
-    for other in work.store().checkpoints.iter().filter(foreign) {
-        let Some(after) = other.after else { continue };
-        let before = CheckpointStore::load_state(work, other, other.before)?;
-        let after = CheckpointStore::load_state(work, other, after.root)?;
-        let paths = trees
-            .diff_states(&before, &after)?
-            .into_iter()
-            .map(|difference| difference.path);
-        found.extend(paths.map(|path| (path, other.mark.task.clone())));
-    }
-    Ok(found)
+    Ok(differences.map(transition).collect())
 }
 
+/// Returns the reason for leaving a path alone. Reasons that cannot be forced come first, because
+/// forcing them would lose content.
 fn find_conflict(
     history: &PathHistory,
     now: Option<&TreeNode>,
-    other: Option<&String>,
+    others: &OtherChanges,
+    path: &Path,
 ) -> Option<RestoreConflict> {
     match &history.target {
         Some(TreeNode::Omitted { why, .. }) => return Some(RestoreConflict::Omitted(*why)),
@@ -489,13 +624,31 @@ fn find_conflict(
     {
         return Some(RestoreConflict::Omitted(*why));
     }
+    // Any other state than the one that the task left was made by somebody else.
     let changed = history.broken || !is_same_state(history.expected.as_ref(), now);
     match now {
-        Some(TreeNode::Omitted { why, .. }) if changed || other.is_some() => {
+        Some(TreeNode::Omitted { why, .. }) if changed || others.since.contains_key(path) => {
             Some(RestoreConflict::Lost(*why))
         }
         _ if changed => Some(RestoreConflict::ChangedSince),
-        _ => other.map(|task| RestoreConflict::OtherTask(task.clone())),
+        _ => {
+            let since = others.since.get(path).cloned();
+            let shared = || others.shared.get(path).cloned();
+            let makers = history.makers;
+            // Without content there is nothing to lose.
+            let has_content = now.is_some_and(|now| !now.is_folder());
+            since
+                .map(RestoreConflict::OtherTask)
+                .or_else(|| shared().map(RestoreConflict::SharedWith))
+                .or_else(|| {
+                    makers
+                        .has_others
+                        .then_some(RestoreConflict::ChangedMeanwhile)
+                })
+                .or_else(|| {
+                    (makers.has_unknown && has_content).then_some(RestoreConflict::Unwatched)
+                })
+        }
     }
 }
 
@@ -509,6 +662,7 @@ fn block_below(items: &mut [RestoreItem]) {
             now,
             target,
             conflict,
+            ..
         } = item;
         match &obstacle {
             Some((above, forceable)) if path.starts_with(above) => {

@@ -19,6 +19,7 @@ use super::gitignore::GitignoreChain;
 use super::object::{
     ObjectId, ObjectKind, OmitReason, PathStates, TreeEntries, TreeNode, encode_tree,
 };
+use super::platform;
 use super::stamps::{FileStamp, StampCache, StampEntry};
 use super::store::ObjectStore;
 use sabir_workspace::TEMP_START;
@@ -26,10 +27,14 @@ use sabir_workspace::sandbox::is_mask;
 
 // Deeper folders are recorded as omitted, which bounds the recursion.
 const MAX_DEPTH: u32 = 200;
+/// The flags for opening a folder. `O_NOFOLLOW` with `O_DIRECTORY` fails on a link, so no name that
+/// is replaced by a link during the scan can lead out of the workspace.
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+/// The flags for opening a file. `O_NONBLOCK`, because opening a FIFO for reading blocks until
+/// somebody writes to it; `O_NOCTTY`, because a terminal device must not become ours.
 const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -45,6 +50,9 @@ pub(super) enum SnapshotTarget<'a> {
 }
 
 /// A scan of the workspace.
+///
+/// It holds no lock on the files. A file that changes during the scan is recorded as it was when it
+/// was read, and the state after the call shows the rest.
 pub(super) struct SnapshotScanner<'a> {
     pub(super) root: BorrowedFd<'a>,
     pub(super) keep: SnapshotTarget<'a>,
@@ -60,14 +68,18 @@ pub(super) struct SnapshotScanner<'a> {
 /// The depth at which a folder is scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanDepth {
+    /// The entry itself; of a folder only its mode.
     None,
+    /// A folder with everything below it.
     All,
 }
 
 /// The amounts that a scan has used, and the device that it stays on.
 #[derive(Debug, Default)]
 struct ScanUsage {
+    /// The bytes of file contents so far, cached ones included.
     bytes: u64,
+    /// The number of files and folders so far.
     entries: u64,
     device: u64,
 }
@@ -109,7 +121,7 @@ impl<'a> SnapshotScanner<'a> {
         let fail = |error: Errno| CheckpointError::io_error("read", Path::new("."))(error.into());
         let folder = rustix::fs::openat(self.root, ".", FOLDER, Mode::empty()).map_err(fail)?;
         self.spent = ScanUsage {
-            device: rustix::fs::fstat(&folder).map_err(fail)?.st_dev,
+            device: platform::device_number(&rustix::fs::fstat(&folder).map_err(fail)?),
             ..ScanUsage::default()
         };
         // The cache is rebuilt from this scan, so that entries of removed files disappear; a failed
@@ -147,6 +159,7 @@ impl<'a> SnapshotScanner<'a> {
         self.scan_each(paths, ScanDepth::None)
     }
 
+    /// Scans paths in sorted order; `depth` applies to those that contain no other wanted path.
     fn scan_each(
         &mut self,
         paths: &[PathBuf],
@@ -178,6 +191,8 @@ impl<'a> SnapshotScanner<'a> {
         Ok(places)
     }
 
+    /// Scans one path; `None` if nothing is there. `cached` holds the folder that was opened last,
+    /// since sorted paths often share their parent.
     fn scan_path(
         &mut self,
         path: &Path,
@@ -201,7 +216,7 @@ impl<'a> SnapshotScanner<'a> {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(_) => return Ok(Some(omitted_node(OmitReason::Unreadable, false))),
         };
-        self.spent.device = found.st_dev;
+        self.spent.device = platform::device_number(&found);
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory && depth == ScanDepth::None
         {
             return Ok(Some(TreeNode::Folder {
@@ -223,6 +238,7 @@ impl<'a> SnapshotScanner<'a> {
         node
     }
 
+    /// Scans a folder and everything in it; `None` if it cannot be listed.
     fn scan_folder(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -257,7 +273,12 @@ impl<'a> SnapshotScanner<'a> {
                     continue;
                 }
             };
-            if self.excluded.contains(&(found.st_dev, found.st_ino)) {
+            // By inode and not by path: a bind mount or another spelling of the path is the same
+            // folder.
+            if self
+                .excluded
+                .contains(&(platform::device_number(&found), found.st_ino))
+            {
                 continue;
             }
             let path = here.path.join(&name);
@@ -279,6 +300,8 @@ impl<'a> SnapshotScanner<'a> {
         Ok(Some(tree))
     }
 
+    /// Scans one entry of a folder; `None` if it disappeared meanwhile. Files that were read or
+    /// recognized are added to `fresh`.
     fn scan_node(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -304,6 +327,7 @@ impl<'a> SnapshotScanner<'a> {
         }))
     }
 
+    /// Scans a folder inside a folder, unless a limit or an ignore rule leaves it out.
     fn scan_subfolder(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -315,7 +339,7 @@ impl<'a> SnapshotScanner<'a> {
         let left = |why| Ok(Some(omitted_node(why, true)));
         // A mount point: its content may be huge, and restoring into it would touch another file
         // system.
-        if found.st_dev != self.spent.device {
+        if platform::device_number(found) != self.spent.device {
             return left(OmitReason::OtherFileSystem);
         }
         if here.depth > MAX_DEPTH {
@@ -326,6 +350,7 @@ impl<'a> SnapshotScanner<'a> {
         }
         let inner = match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
             Ok(inner) => inner,
+            // Gone, or replaced by a file or a link since it was listed (ENOTDIR or ELOOP).
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(_) => return left(OmitReason::Unreadable),
         };
@@ -389,6 +414,7 @@ impl<'a> SnapshotScanner<'a> {
         Ok(true)
     }
 
+    /// Records one file: from the cache if its stamp is unchanged, else by reading it.
     fn scan_file(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -416,10 +442,14 @@ impl<'a> SnapshotScanner<'a> {
         {
             return left(OmitReason::CheckpointFull);
         }
-        let mode = found.st_mode & 0o1777;
+        // Without set-user-id and set-group-id: a restore must not bring back a program with
+        // privileges.
+        let mode = platform::mode_bits(found) & 0o1777;
         let parent = path.parent().unwrap_or(path);
         let remembered = known
             .find_content(parent, Path::new(name), stamp)
+            // The cache can outlive the object: pruning removes content whose file is still
+            // unchanged.
             .filter(|content| match &self.keep {
                 SnapshotTarget::Store(store) => store.has_object(content),
                 SnapshotTarget::Memory(_) => true,
@@ -451,6 +481,7 @@ impl<'a> SnapshotScanner<'a> {
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         if (&file)
+            // One byte more than the limit, so that a file that grew meanwhile is noticed.
             .take(self.caps.file_bytes + 1)
             .read_to_end(&mut bytes)
             .is_err()
@@ -487,6 +518,8 @@ impl<'a> SnapshotScanner<'a> {
         }))
     }
 
+    /// Keeps a folder's entries in the store or in memory. Both give the same id for the same
+    /// folder, so states from either can be compared.
     fn keep_tree(&mut self, tree: TreeEntries) -> Result<ObjectId, CheckpointError> {
         match &mut self.keep {
             SnapshotTarget::Store(store) => store.put_tree(&tree),
@@ -498,6 +531,7 @@ impl<'a> SnapshotScanner<'a> {
         }
     }
 
+    /// Returns `Cancelled` once the caller has asked the scan to stop.
     fn check_stop(&self) -> Result<(), CheckpointError> {
         if self.stop.load(Ordering::Relaxed) {
             Err(CheckpointError::Cancelled)
@@ -517,14 +551,18 @@ pub(super) fn open_folder(root: BorrowedFd<'_>, path: &Path) -> Option<OwnedFd> 
     Some(folder)
 }
 
+/// Returns the metadata of an entry, of a link itself if it is one.
 pub(super) fn stat_entry(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Stat, Errno> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
+/// Returns the mode bits of a folder that are kept. Set-group-id is one of them: it decides the
+/// group of new files in shared folders.
 pub(super) fn folder_mode(found: &Stat) -> u32 {
-    found.st_mode & 0o3777
+    platform::mode_bits(found) & 0o3777
 }
 
+/// Makes the node of something whose size and stamp are unknown.
 fn omitted_node(why: OmitReason, folder: bool) -> TreeNode {
     TreeNode::Omitted {
         why,

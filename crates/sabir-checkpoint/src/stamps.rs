@@ -16,11 +16,14 @@ use rustix::fs::Stat;
 use super::encoding::{ByteReader, ByteWriter};
 use super::object::ObjectId;
 
+/// The first bytes of the cache file; another version is discarded like a damaged file.
 const HEAD: &[u8; 8] = b"SABIRST1";
 /// The time, in milliseconds, that a file must have been left alone to be cached.
 const QUIET_MS: i128 = 2000;
 
 /// The metadata that shows whether a file changed.
+/// Times are nanoseconds since 1970. The change time (ctime) is included, because a program can set
+/// the modification time back but not the change time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     size: u64,
@@ -46,6 +49,7 @@ pub(super) struct StampCache {
 }
 
 impl FileStamp {
+    /// Takes the stamp from what the system reports about a file.
     pub(super) fn from_stat(found: &Stat) -> Self {
         let nanoseconds = |seconds: i64, rest: i128| i128::from(seconds) * 1_000_000_000 + rest;
         Self {
@@ -62,6 +66,8 @@ impl FileStamp {
     }
 
     /// Returns a hash of size, inode and modification time, which changes with the file.
+    /// The change time is left out: a new mode or link count changes it, and omitted content is
+    /// compared by this number alone.
     pub(super) fn to_number(self) -> u64 {
         let mut out = ByteWriter::default();
         out.write_u64(self.size);
@@ -92,6 +98,7 @@ impl StampCache {
             .map(|known| known.content)
     }
 
+    /// Returns the number of cached files.
     pub(super) fn file_count(&self) -> usize {
         self.folders.values().map(Vec::len).sum()
     }
@@ -104,6 +111,7 @@ impl StampCache {
             .unwrap_or_default()
     }
 
+    /// Writes the cache to a temporary file and renames it, so that readers never see a part of it.
     pub(super) fn save_to(&mut self, path: &Path) -> io::Result<()> {
         let bytes = self.encode();
         let temp = path.with_extension("tmp");
@@ -124,6 +132,7 @@ impl StampCache {
         written
     }
 
+    /// Encodes the cache: head, CRC-32 of the rest, then each folder with its files.
     fn encode(&self) -> Vec<u8> {
         let mut out = ByteWriter::default();
         for (folder, files) in &self.folders {
@@ -144,6 +153,7 @@ impl StampCache {
         whole.0
     }
 
+    /// Decodes a cache file; `None` if it is damaged or has another version.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(HEAD)?;
         let (crc, rest) = rest.split_first_chunk::<4>()?;

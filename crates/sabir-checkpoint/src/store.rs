@@ -29,9 +29,12 @@ use super::{Checkpoint, StateAfter};
 const INLINE_BYTES: u64 = 128 << 10;
 
 /// The file that holds an object.
+/// The index knows one location for each object, even while pruning copies it to another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectLocation {
+    /// Inline in the log, after the record that was committed with it.
     Log,
+    /// In the pack of this number.
     Pack(u64),
 }
 
@@ -47,11 +50,15 @@ pub(super) struct ObjectStore {
     pub(super) pruned: BTreeMap<String, u32>,
     pub(super) log_bytes: u64,
     pub(super) last_id: u64,
+    /// The inode of the log that this index was read from. Pruning replaces the file, so a new
+    /// inode means that every offset is outdated.
     inode: u64,
+    /// Objects that the next commit makes durable.
     pending: PendingObjects,
 }
 
 /// Objects that no committed checkpoint refers to yet.
+/// They are in memory or in an unfinished pack, so a crash simply loses them.
 #[derive(Debug, Default)]
 struct PendingObjects {
     inline: Vec<InlineObject>,
@@ -69,6 +76,7 @@ pub(super) struct StoreLock(
 /// Waits for the store's lock. Returns `None` if the store does not exist and `create` is false.
 pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>, CheckpointError> {
     if create {
+        // Mode 0700: the store holds copies of files that may be private in the workspace.
         let made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -86,6 +94,7 @@ pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !create => return Ok(None),
         opened => opened.map_err(CheckpointError::io_error("lock", &path))?,
     };
+    // A signal interrupts the wait with EINTR; it is no reason to give up.
     loop {
         match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
             Err(rustix::io::Errno::INTR) => {}
@@ -151,6 +160,7 @@ impl ObjectStore {
         Ok(())
     }
 
+    /// Reads the index of every pack, and removes unfinished ones. The caller must hold the lock.
     fn read_packs(&mut self) -> Result<(), CheckpointError> {
         let folder = self.packs_folder();
         let entries =
@@ -178,6 +188,8 @@ impl ObjectStore {
         Ok(())
     }
 
+    /// Applies a record of the log to the list of checkpoints. A record that refers to an unknown
+    /// checkpoint has no effect.
     fn apply_record(&mut self, record: LogRecord) {
         match record {
             LogRecord::Taken(checkpoint) => {
@@ -185,6 +197,7 @@ impl ObjectStore {
                 self.checkpoints.push(checkpoint);
             }
             LogRecord::Sealed { id, after } => {
+                let newest = self.last_id;
                 if let Some(checkpoint) = self
                     .checkpoints
                     .iter_mut()
@@ -192,6 +205,15 @@ impl ObjectStore {
                     .find(|checkpoint| checkpoint.id == id)
                 {
                     checkpoint.after = Some(after);
+                    checkpoint.newest_at_seal = newest;
+                    // They were those of another state.
+                    checkpoint.others = None;
+                }
+            }
+            LogRecord::Attributed { id, others } => {
+                let mut known = self.checkpoints.iter_mut().rev();
+                if let Some(checkpoint) = known.find(|checkpoint| checkpoint.id == id) {
+                    checkpoint.others = Some(others);
                 }
             }
             LogRecord::Discarded { id } => {
@@ -213,6 +235,7 @@ impl ObjectStore {
         record: LogRecord,
         durable: AppendDurability,
     ) -> Result<(), CheckpointError> {
+        // Pending objects go even after a failure: they belong to a checkpoint that does not exist.
         let committed = self.try_commit(&record, durable);
         self.discard_pending();
         committed?;
@@ -220,6 +243,8 @@ impl ObjectStore {
         Ok(())
     }
 
+    /// Finishes the pack, then appends the record. The order matters: a record in the log is a
+    /// promise that its objects exist.
     fn try_commit(
         &mut self,
         record: &LogRecord,
@@ -260,6 +285,7 @@ impl ObjectStore {
         self.pending = PendingObjects::default();
     }
 
+    /// Returns true if an object with this id is stored or about to be.
     pub(super) fn has_object(&self, id: &ObjectId) -> bool {
         self.index.contains_key(id) || self.pending.known.contains(id)
     }
@@ -294,6 +320,7 @@ impl ObjectStore {
         Ok(id)
     }
 
+    /// Returns a number that no file uses, not even one that is no complete pack.
     pub(super) fn next_pack_number(&self) -> u64 {
         self.packs.keys().next_back().map_or(1, |last| last + 1)
     }
@@ -316,22 +343,27 @@ impl ObjectStore {
         }
     }
 
+    /// Reads a folder; `Damaged` if the object is missing, wrong, or not a folder.
     pub(super) fn load_tree(&self, id: &ObjectId) -> Result<TreeEntries, CheckpointError> {
         decode_tree(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged {
             object: id.to_string(),
         })
     }
 
+    /// Reads the states of single paths; `Damaged` if the object is missing, wrong, or something
+    /// else.
     pub(super) fn load_path_states(&self, id: &ObjectId) -> Result<PathStates, CheckpointError> {
         decode_path_states(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged {
             object: id.to_string(),
         })
     }
 
+    /// Adds a folder. One that is stored already, such as an unchanged one, takes no space.
     pub(super) fn put_tree(&mut self, tree: &TreeEntries) -> Result<ObjectId, CheckpointError> {
         self.put_object(ObjectKind::Tree, encode_tree(tree))
     }
 
+    /// Adds the states of single paths.
     pub(super) fn put_path_states(
         &mut self,
         places: &PathStates,
@@ -350,6 +382,7 @@ impl ObjectStore {
         self.packs.values().sum::<u64>() + self.log_bytes + pending
     }
 
+    /// Records the state after a call, without waiting for the disk.
     pub(super) fn commit_seal(
         &mut self,
         id: u64,
@@ -359,6 +392,7 @@ impl ObjectStore {
         self.commit(LogRecord::Sealed { id, after }, AppendDurability::Deferred)
     }
 
+    /// Returns the path of the log. Its content decides which checkpoints exist.
     pub(super) fn log_path(&self) -> PathBuf {
         self.root.join("log")
     }
@@ -367,6 +401,7 @@ impl ObjectStore {
         self.root.join("packs")
     }
 
+    /// Returns the path of the file at a location; spans are offsets into it.
     pub(super) fn file_path(&self, location: ObjectLocation) -> PathBuf {
         match location {
             ObjectLocation::Log => self.log_path(),

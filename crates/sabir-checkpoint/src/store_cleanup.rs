@@ -21,6 +21,8 @@ pub fn prune_stores(
     keep: &Path,
     most_bytes: u64,
 ) -> Result<Vec<PathBuf>, CheckpointError> {
+    // Each workspace folder has a store of its own, and a deleted folder leaves its store behind;
+    // nothing else would ever remove it.
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(CheckpointError::io_error("read", folder))?,
@@ -51,12 +53,15 @@ pub fn prune_stores(
 }
 
 /// Returns the time of the last checkpoint of a store.
+/// A store that never completed a checkpoint has no log; then the time of its lock file counts.
 fn last_used(store: &Path) -> Option<SystemTime> {
     let log =
         std::fs::metadata(store.join("log")).or_else(|_| std::fs::metadata(store.join("lock")));
     log.ok()?.modified().ok()
 }
 
+/// Returns the number of bytes in a store's files. A file that disappears meanwhile counts as
+/// empty.
 fn store_size(store: &Path) -> u64 {
     let files = |folder: &Path| -> u64 {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -17,6 +17,10 @@ const MAX_PRODUCT: usize = 1 << 20;
 /// Lines are the same if their text is the same. If the line in the file (`found`) differs from the
 /// wanted one (for example in white space), a replacement line that equals the wanted one in normal
 /// form also counts as unchanged.
+///
+/// This is what keeps unrelated bytes of a file: a model repeats context lines with other quotes or
+/// without trailing white space, and writing those would change lines that it did not mean to
+/// touch.
 pub(super) fn align_lines(
     found: &[&str],
     wanted: &[&str],
@@ -64,6 +68,8 @@ pub(super) fn align_lines(
 /// Returns, for each line of a replacement, the index of the old line (of `count`) whose line
 /// ending it takes: its own if the line is kept; otherwise that of the line it replaces; otherwise,
 /// where nothing is removed, that of the line before. `None` means the line before all of them.
+///
+/// Files with mixed endings exist, so the ending is chosen line by line and not once for the file.
 pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
     let mut next = count;
     let mut nexts: Vec<usize> = kept
@@ -92,6 +98,7 @@ pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<
     kept.iter().zip(nexts).map(model).collect()
 }
 
+/// Returns, for each new item, the index of the old item that it is paired with; the indexes rise.
 fn match_pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; new.len()];
     // Numbers compare faster than strings, and the diff needs only equality.
@@ -113,6 +120,11 @@ enum AlignDepth {
     Gap,
 }
 
+/// Pairs the equal numbers of two sides in order, and writes the pairs at the offsets `at`.
+///
+/// Equal ends are paired first, then a diff pairs the rest. If that would be too much work, lines
+/// that occur once divide the rest into gaps. A gap that is still too large stays unpaired: its
+/// lines count as new, which costs only their original white space.
 fn align_between(
     old: &[usize],
     new: &[usize],
@@ -140,10 +152,8 @@ fn align_between(
     (1..=suffix).for_each(|back| put(old.len() - back, new.len() - back));
     let old_end = old.len() - suffix;
     let new_end = new.len() - suffix;
-    let (old_rest, new_rest) = (
-        old.get(prefix..old_end).unwrap_or_default(),
-        new.get(prefix..new_end).unwrap_or_default(),
-    );
+    let old_rest = old.get(prefix..old_end).unwrap_or_default();
+    let new_rest = new.get(prefix..new_end).unwrap_or_default();
     if old_rest.len().saturating_mul(new_rest.len()) <= MAX_PRODUCT {
         // Myers is quadratic at worst, which the product limit above keeps affordable.
         for op in capture_diff_slices(Algorithm::Myers, old_rest, new_rest) {
@@ -185,6 +195,7 @@ fn find_anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
         let mut seen: HashMap<usize, Option<usize>> = HashMap::new();
         for (index, number) in side.iter().enumerate() {
             seen.entry(*number)
+                // A second occurrence disqualifies the number, without a second pass.
                 .and_modify(|place| *place = None)
                 .or_insert(Some(index));
         }

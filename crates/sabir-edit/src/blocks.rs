@@ -23,11 +23,15 @@ pub(super) struct BlockVariant<'a> {
     pub(super) search: Vec<&'a str>,
     pub(super) replace: Vec<&'a str>,
     pub(super) hint: Option<usize>,
+    /// The number of the first SEARCH line, if the lines were numbered: the place that is meant, if
+    /// it matches.
+    pub(super) numbered: Option<usize>,
     /// The lowest level that a match of this variant counts as.
     pub(super) least: MatchLevel,
 }
 
 /// The pair of outer markers.
+/// Accepting both lets content hold the markers of the other family.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MarkerFamily {
     Dashes,
@@ -59,6 +63,7 @@ impl MarkerFamily {
             .map(|(family, _)| (family, signs.len()))
     }
 
+    /// Returns the family that a line closes. The number of its signs need not equal the opener's.
     fn parse_closer(line: &str) -> Option<Self> {
         let signs = line.trim_end().strip_suffix(" REPLACE")?;
         [(Self::Dashes, '+'), (Self::Angles, '>')]
@@ -93,6 +98,7 @@ impl<'a> EditBlock<'a> {
             search,
             replace,
             hint: self.hint,
+            numbered: None,
             least: MatchLevel::Exact,
         };
         let plain = BlockVariant {
@@ -117,6 +123,9 @@ impl<'a> EditBlock<'a> {
 }
 
 /// Parses a diff and returns its well-formed blocks and the faults of its form.
+///
+/// One pass over the lines. A block is never closed on behalf of the model: an unclosed one may be
+/// cut by the output limit, and its REPLACE would then miss its end.
 pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
     let mut blocks = Vec::new();
     let mut faults = Vec::new();
@@ -184,6 +193,29 @@ pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
     (blocks, faults)
 }
 
+/// Returns the number of bytes at the end of a text that may still become a marker of a block: its last
+/// line, if some marker begins with it. `is_line_start` tells whether the text begins a line.
+pub fn partial_marker_len(text: &str, is_line_start: bool) -> usize {
+    let line = match text.rsplit_once('\n') {
+        Some((_, line)) => line,
+        None if is_line_start => text,
+        None => return 0,
+    };
+    let Some(sign) = line.chars().next() else {
+        return 0;
+    };
+    let rest = line.trim_start_matches(sign);
+    let word = match sign {
+        '-' | '<' => " SEARCH",
+        '+' | '>' => " REPLACE",
+        '=' => "",
+        _ => return 0,
+    };
+    // A whole marker is held as well, since the line may go on and be content.
+    let is_begun = word.starts_with(rest) && (rest.is_empty() || line.len() - rest.len() >= 3);
+    if is_begun { line.len() } else { 0 }
+}
+
 /// Returns true if a text contains a line that opens a block.
 pub(super) fn has_opener(text: &str) -> bool {
     text.lines()
@@ -197,12 +229,17 @@ fn is_divider(line: &str) -> bool {
 
 /// Returns true if a line looks like a merge-conflict marker, which has the angle family's form.
 fn is_conflict(line: &str) -> bool {
+    // A row of `=` is not among them: it is the divider, and counted as one.
     let rest = line
         .strip_prefix("<<<<<<<")
         .or_else(|| line.strip_prefix(">>>>>>>"));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
+/// Divides the body of a block into SEARCH and REPLACE; `closed` is the line of its closing marker.
+///
+/// # Errors
+/// No divider, several of them, or a marker inside that could be the end of something.
 fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, EditFault> {
     let OpenBlock {
         origin,
@@ -248,7 +285,7 @@ fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, 
     };
     if let Some((at, text)) = body.iter().enumerate().find(|line| stray(*line)) {
         let message = format!(
-            "`{}` stands in the block, where it would become content",
+            "`{}` is in the block, where it would become content",
             text.trim()
         );
         let hint = if is_hint(text) {
@@ -321,6 +358,7 @@ fn parse_line_hints(body: &[&str]) -> (Option<usize>, usize) {
     )
 }
 
+/// Returns true if a line looks like a line hint. In REPLACE it would become content unnoticed.
 fn is_hint(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with(":start_line:") || line.starts_with(":end_line:")
@@ -343,24 +381,52 @@ fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     lines.iter().map(unescaped).collect()
 }
 
-/// Returns the variant without line numbers, if every SEARCH line begins with one, as in `12 |
-/// text`, and they count up.
-fn without_numbers<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
-    let first = number_of(variant.search.first()?)?.0;
-    let bare = |lines: &[&'a str], is_counted: bool| {
-        // REPLACE may insert lines, so only the numbers of SEARCH have to be consecutive.
-        let numbered = lines.iter().zip(first..).map(|(line, expected)| {
+/// The lines of an edit without the line numbers that they were written with.
+pub(super) struct UnnumberedEdit<'a> {
+    /// The number of the first line to find.
+    pub(super) first: usize,
+    /// The lines to find.
+    pub(super) search: Vec<&'a str>,
+    /// The lines instead.
+    pub(super) replace: Vec<&'a str>,
+}
+
+impl<'a> UnnumberedEdit<'a> {
+    /// Removes the line numbers, if every line to find begins with one, as in `12 | text`, and they
+    /// count up. The lines instead must have numbers in all of them, blank ones aside, or in none.
+    pub(super) fn from_numbered(search: &[&'a str], replace: &[&'a str]) -> Option<Self> {
+        let first = number_of(search.first()?)?.0;
+        let counted = search.iter().zip(first..).map(|(line, expected)| {
             let (number, text) = number_of(line)?;
-            (!is_counted || number == expected).then_some(text)
+            (number == expected).then_some(text)
         });
-        numbered.collect::<Option<Vec<_>>>()
-    };
-    let search = bare(&variant.search, true)?;
-    let replace = bare(&variant.replace, false)?;
+        let search = counted.collect::<Option<Vec<_>>>()?;
+        // Lines may be inserted, so these numbers need not be consecutive.
+        let replace = if replace.iter().all(|line| number_of(line).is_none()) {
+            replace.to_vec()
+        } else {
+            let bare = |line: &&'a str| match number_of(line) {
+                Some((_, text)) => Some(text),
+                None => line.trim().is_empty().then_some(*line),
+            };
+            replace.iter().map(bare).collect::<Option<Vec<_>>>()?
+        };
+        Some(Self {
+            first,
+            search,
+            replace,
+        })
+    }
+}
+
+/// Returns the variant without line numbers.
+fn without_numbers<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
+    let bare = UnnumberedEdit::from_numbered(&variant.search, &variant.replace)?;
     Some(BlockVariant {
-        search,
-        replace,
-        hint: variant.hint.or(Some(first)),
+        search: bare.search,
+        replace: bare.replace,
+        hint: variant.hint,
+        numbered: Some(bare.first),
         least: variant.least,
     })
 }
@@ -381,17 +447,15 @@ fn without_edges<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
         return None;
     }
     let blank = variant.replace.iter().take_while(is_blank).count();
-    let (from, end) = (
-        head.min(blank),
-        variant
-            .replace
-            .iter()
-            .skip(blank)
-            .rev()
-            .take_while(is_blank)
-            .count()
-            .min(tail),
-    );
+    let from = head.min(blank);
+    let end = variant
+        .replace
+        .iter()
+        .skip(blank)
+        .rev()
+        .take_while(is_blank)
+        .count()
+        .min(tail);
     let search = variant
         .search
         .get(head..variant.search.len() - tail)?
@@ -404,10 +468,13 @@ fn without_edges<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
         search,
         replace,
         hint: variant.hint,
+        numbered: None,
         least: MatchLevel::Normalised,
     })
 }
 
+/// Splits a line as file readers show it, `12 | text`, into number and text. One blank after the
+/// bar belongs to the notation.
 fn number_of(line: &str) -> Option<(usize, &str)> {
     let (number, text) = line.split_once('|')?;
     Some((
@@ -416,6 +483,7 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
     ))
 }
 
+/// Builds the fault for a block with several dividers.
 fn divided_twice_fault(
     origin: &EditOrigin,
     count: usize,
@@ -427,8 +495,9 @@ fn divided_twice_fault(
     fault::fault_about(origin, EditFaultKind::UnclearDivider, message, ESCAPE)
 }
 
+/// Builds the fault for a divider between blocks.
 fn divider_outside_fault(line: usize) -> EditFault {
-    let message = "`=======` stands outside of all blocks, so the opening marker of one is missing or is not spelt as it must be";
+    let message = "`=======` is outside of all blocks, so an opening marker is missing or misspelt";
     let hint = "begin each block with a line `------- SEARCH`, and divide it once";
     fault::fault_at_line(
         EditSyntax::SearchReplace,
@@ -439,6 +508,7 @@ fn divider_outside_fault(line: usize) -> EditFault {
     )
 }
 
+/// Builds the fault for a closing marker between blocks, which shows that an opener was missed.
 fn stray_marker_fault(line: usize, marker: &str) -> EditFault {
     fault::fault_at_line(
         EditSyntax::SearchReplace,
@@ -450,6 +520,7 @@ fn stray_marker_fault(line: usize, marker: &str) -> EditFault {
     )
 }
 
+/// Builds the fault for a block without an end; `before` is the line of the next opener, if any.
 fn unclosed_fault(open: &OpenBlock<'_>, before: Option<usize>) -> EditFault {
     let is_divided = open
         .body
@@ -462,11 +533,13 @@ fn unclosed_fault(open: &OpenBlock<'_>, before: Option<usize>) -> EditFault {
     fault::fault_about(
         &open.origin,
         EditFaultKind::Unclosed,
-        format!("the block is not closed, its {part} part goes on to {place}"),
+        format!("the block is not closed, its {part} part extends to {place}"),
         "close it with `+++++++ REPLACE` if it began with dashes and `>>>>>>> REPLACE` if it began with angles",
     )
 }
 
+/// Builds the fault for a block without a divider, and says so if a divider only has blanks after
+/// it.
 fn no_divider_fault(origin: &EditOrigin, body: &[&str], closed: usize) -> EditFault {
     let nearly = body.iter().find(|line| is_divider(line));
     let message = match nearly {

@@ -8,9 +8,14 @@ use super::nearest::{describe_difference, find_nearest};
 
 /// The number of places or lines that a fault shows at most.
 pub(super) const MAX_SHOWN: usize = 10;
+/// The length, in characters, at which shown lines are cut: minified files have a single line of
+/// megabytes, and a fault goes into the model's context.
 const MAX_LINE_CHARS: usize = 200;
 
 /// A fault of an edit. Its `Display` text says what is wrong, where, and how to fix it.
+///
+/// The text is written for the model that made the edit; programs use `kind`, whose names are
+/// stable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditFault {
     /// The kind of fault.
@@ -127,6 +132,7 @@ impl fmt::Display for EditFault {
 impl std::error::Error for EditFault {}
 
 /// The part of an edit that a fault or change belongs to.
+/// It travels with a change, so that a fault found late (an overlap) still names the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EditOrigin {
     pub(super) format: EditSyntax,
@@ -198,9 +204,11 @@ pub(super) fn fault_at_line(
     }
 }
 
+/// Builds the fault for an edit that does not say where it belongs. Appending or prepending would
+/// be a guess.
 pub(super) fn empty_search_fault(origin: &EditOrigin) -> EditFault {
     let message = format!(
-        "{} is empty, and that stands for the whole content of an empty file only",
+        "{} is empty, and an empty text can only mean the whole content of an empty file",
         origin.wanted_name()
     );
     let hint = match origin.format {
@@ -215,6 +223,8 @@ pub(super) fn empty_search_fault(origin: &EditOrigin) -> EditFault {
     fault_about(origin, EditFaultKind::EmptySearch, message, hint)
 }
 
+/// Builds the fault for an edit that leaves the text as it is. It is a fault and not a success,
+/// because the model believes that it has changed something.
 pub(super) fn no_effect_fault(origin: &EditOrigin) -> EditFault {
     let (message, hint) = match origin.format {
         EditSyntax::SearchReplace => (
@@ -227,7 +237,7 @@ pub(super) fn no_effect_fault(origin: &EditOrigin) -> EditFault {
         ),
         EditSyntax::StringReplace => (
             "old and new text are the same, so nothing would change",
-            "give the text as it is to be",
+            "give the text as it should be",
         ),
         EditSyntax::WholeFile => (
             "the file holds exactly this already",
@@ -237,6 +247,8 @@ pub(super) fn no_effect_fault(origin: &EditOrigin) -> EditFault {
     fault_about(origin, EditFaultKind::NoEffect, message, hint)
 }
 
+/// Builds the fault for two changes of one line. Applying both in either order would give a text
+/// that neither block describes.
 pub(super) fn overlap_fault(origin: &EditOrigin, other: usize, line: usize) -> EditFault {
     let part = if origin.format == EditSyntax::ApplyPatch {
         "hunk"
@@ -254,6 +266,9 @@ pub(super) fn overlap_fault(origin: &EditOrigin, other: usize, line: usize) -> E
 }
 
 /// Builds the fault for several matches. If `places` is as long as `limit`, there may be more.
+///
+/// The places are shown with their line numbers, which is what the model needs to add context or a
+/// line hint.
 pub(super) fn ambiguous_fault(
     origin: &EditOrigin,
     lines: &LineIndex<'_>,
@@ -280,7 +295,7 @@ pub(super) fn ambiguous_fault(
             "add lines before or after to SEARCH and REPLACE, so that it is found once"
         }
         EditSyntax::ApplyPatch => {
-            "add lines of context, or an `@@` line that only this place stands behind"
+            "add lines of context, or an `@@` line that only this place follows"
         }
         EditSyntax::StringReplace | EditSyntax::WholeFile => {
             "add text before or after to both, so that it is found once, or say that all are to be replaced"
@@ -317,6 +332,9 @@ pub(super) fn indentation_fault(
 
 /// Builds the fault for text that is not found: names the first differing line at the nearest
 /// place, and shows that place.
+///
+/// The nearest place tells a model that remembers the file wrongly what is really there, which
+/// usually saves reading the whole file again.
 pub(super) fn not_found_fault(
     origin: &EditOrigin,
     lines: &LineIndex<'_>,
@@ -324,6 +342,7 @@ pub(super) fn not_found_fault(
 ) -> EditFault {
     let hint = "read the file again and copy the lines exactly, indentation included";
     let name = origin.wanted_name();
+    // Each search scans the whole text, so a diff of a thousand wrong blocks must not run them all.
     if !lines.can_search_nearest() {
         return fault_about(
             origin,
@@ -366,6 +385,7 @@ pub(super) fn numbered_line(lines: &LineIndex<'_>, index: usize) -> Option<Numbe
     })
 }
 
+/// Cuts a line to `MAX_LINE_CHARS` characters; `…` shows the cut.
 pub(super) fn truncate_line(line: &str) -> String {
     let mut text: String = line.chars().take(MAX_LINE_CHARS).collect();
     if text.len() < line.len() {

@@ -9,6 +9,9 @@ use super::splice::{LineChange, NewLine, shift_indent, splice_changes};
 use super::{EditedText, MatchLevel, pick_place};
 
 /// Applies all hunks of a patch section, or none.
+///
+/// Hunks are located in the original text, in order. The end of one only serves as a tie-breaker
+/// for the next, because models also write hunks out of order.
 pub(super) fn apply_hunks(
     hunks: &[PatchHunk],
     original: &str,
@@ -43,6 +46,9 @@ pub(super) fn apply_hunks(
 }
 
 /// Finds the one place of a hunk. `from` is the line where the previous hunk ended.
+///
+/// All `@@` lines must match before anything else is tried: a hunk in the wrong function would
+/// otherwise be found by its own lines alone.
 fn locate_hunk<'a>(
     lines: &LineIndex<'a>,
     hunk: &'a PatchHunk,
@@ -112,6 +118,7 @@ fn expected_lines(lines: &[(LineOp, String)]) -> Vec<&str> {
 
 /// Narrows the places to those that the `@@` lines and `*** End of File` allow: the first place
 /// after each context line, and only places at the end of the text.
+/// Blank lines at the end of the text do not count as content after the hunk.
 fn filter_places(
     lines: &LineIndex<'_>,
     hunk: &PatchHunk,
@@ -178,6 +185,7 @@ fn find_context_heads(
 }
 
 /// Returns the indexes of a context line; the last level ignores indentation.
+/// A single line has no indentation to compare with, so any amount of it fits.
 fn find_context_line(lines: &LineIndex<'_>, level: MatchLevel, line: &str) -> Vec<usize> {
     if level == MatchLevel::Shifted {
         lines.find_similar(line).to_vec()
@@ -187,6 +195,9 @@ fn find_context_line(lines: &LineIndex<'_>, level: MatchLevel, line: &str) -> Ve
 }
 
 /// Builds the change of a hunk that only adds lines: after the line that `@@` names, or at the end.
+///
+/// # Errors
+/// An ambiguous `@@` line, or a line hint without any line that confirms it.
 fn build_addition<'a>(
     lines: &LineIndex<'a>,
     hunk: &'a PatchHunk,
@@ -200,6 +211,9 @@ fn build_addition<'a>(
         None if hunk.hint.is_some_and(|line| line > 0) && lines.len() > 0 => {
             return Err(Box::new(fault::empty_search_fault(&hunk.origin)));
         }
+        // `@@ -0,0 +1 @@` names the place before the first line (POSIX `diff -u`: an empty range has the
+        // number of the line before it).
+        None if hunk.hint == Some(0) => 0,
         // Without any anchor, added lines go to the end of the file.
         None => lines.len(),
         Some(heads) => {
@@ -232,6 +246,10 @@ fn build_addition<'a>(
     })
 }
 
+/// Builds the change of a hunk whose place is known.
+///
+/// Lines that stay keep the bytes of the file; only added lines come from the patch, indented like
+/// their surroundings.
 fn build_change<'a>(
     lines: &LineIndex<'a>,
     hunk: &'a PatchHunk,
@@ -261,6 +279,7 @@ fn build_change<'a>(
         }
         next += usize::from(*op != LineOp::Add);
     }
+    // A hunk that removes a line and adds the same text again changes nothing.
     let is_same = |(line, index): (&NewLine<'_>, usize)| match line {
         NewLine::Kept(kept) => *kept == index,
         NewLine::Fresh(text) => lines.bare_line(index) == Some(text),
@@ -276,6 +295,7 @@ fn build_change<'a>(
     })
 }
 
+/// Builds the fault for an `@@` line that is missing, or comes before the one it should follow.
 fn context_not_found_fault(lines: &LineIndex<'_>, hunk: &PatchHunk, context: &str) -> EditFault {
     let mut fault = fault::not_found_fault(&hunk.origin, lines, &[context]);
     fault.kind = EditFaultKind::ContextNotFound;
@@ -288,6 +308,8 @@ fn context_not_found_fault(lines: &LineIndex<'_>, hunk: &PatchHunk, context: &st
     fault
 }
 
+/// Builds the fault for a hunk that is not found. If its lines exist elsewhere, the `@@` line or
+/// the end marker is wrong, and the fault says that instead of showing the nearest place.
 fn hunk_not_found_fault(lines: &LineIndex<'_>, hunk: &PatchHunk, wanted: &[&str]) -> EditFault {
     let mut fault = fault::not_found_fault(&hunk.origin, lines, wanted);
     let is_elsewhere = MatchLevel::ALL

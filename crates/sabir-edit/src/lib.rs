@@ -44,8 +44,10 @@
 //!   merge-conflict marker, because nothing tells where the content ends.
 //! - A backslash before a marker makes the line content. The backslash is removed, unless the text
 //!   contains the line with it.
-//! - If every SEARCH line begins with a line number and `|`, both sides are also tried without the
-//!   numbers.
+//! - If every SEARCH line begins with a line number and `|`, and they count up, the block is also
+//!   tried without the numbers: at the numbered place first, else at the only one. REPLACE may have
+//!   such numbers too, in all of its lines or in none. The strings of [`apply_string`] likewise, if
+//!   they are found nowhere as written; without the numbers they are whole lines.
 //! - If SEARCH begins or ends with blank lines, it is finally tried without them.
 //! - Lines between blocks are skipped, except closing markers, which show that something was
 //!   misread.
@@ -86,6 +88,7 @@ mod splice;
 mod string_replace;
 mod text;
 
+pub use blocks::partial_marker_len;
 pub use fault::{EditFault, EditFaultKind, NumberedLine};
 pub use patch::{FileAction, FilePatch, FileUpdate, Patch};
 pub use string_replace::{StringReplacement, apply_string, apply_whole};
@@ -163,6 +166,8 @@ impl EditSyntax {
 }
 
 /// The number of places at which a search without a line hint stops: the edit is ambiguous anyway.
+/// A fault shows ten of them, and a search for the line `}` in a large file would collect
+/// thousands.
 const MAX_PLACES: usize = 1000;
 
 /// Applies all blocks of the diff, or none.
@@ -186,6 +191,8 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFa
             hunks: vec![AppliedHunk::whole_text(0, lines.len())],
         });
     }
+    // Every block is located in the original text. A block never sees the result of another, so
+    // their order does not matter.
     let lines = LineIndex::from_text(original);
     let mut changes = Vec::new();
     for block in &blocks {
@@ -222,6 +229,9 @@ impl AppliedHunk {
 }
 
 /// Finds the one place where a block applies.
+///
+/// The variants are tried from the most literal to the most lenient, and each of them at all
+/// levels, so that a block that fits as written is never read in another way.
 fn locate_block<'a>(
     lines: &LineIndex<'a>,
     block: &EditBlock<'a>,
@@ -231,7 +241,7 @@ fn locate_block<'a>(
     for variant in variants.iter().filter(|variant| !variant.search.is_empty()) {
         for level in MatchLevel::ALL {
             // With a hint every place matters, because the nearest one is chosen among all of them.
-            let limit = if variant.hint.is_some() {
+            let limit = if variant.hint.is_some() || variant.numbered.is_some() {
                 usize::MAX
             } else {
                 MAX_PLACES
@@ -245,7 +255,13 @@ fn locate_block<'a>(
             if variant.search == variant.replace {
                 return Err(Box::new(fault::no_effect_fault(origin)));
             }
-            let Some(start) = pick_place(&places, variant.hint) else {
+            // The numbers that a reader showed are exact: a place near them is only a guess.
+            let numbered = variant
+                .numbered
+                .and_then(|line| line.checked_sub(1))
+                .filter(|line| places.contains(line));
+            let chosen = numbered.or_else(|| pick_place(&places, variant.hint));
+            let Some(start) = chosen else {
                 return Err(Box::new(fault::ambiguous_fault(
                     origin, lines, &places, limit,
                 )));
@@ -253,7 +269,7 @@ fn locate_block<'a>(
             return build_change(lines, block, variant, level, start);
         }
     }
-    // // The last variant is the most lenient one, which the model most likely meant.
+    // The last variant is the most lenient one, which the model most likely meant.
     let meant = variants
         .iter()
         .rev()
@@ -265,6 +281,8 @@ fn locate_block<'a>(
     }))
 }
 
+/// Builds the change for a block whose place is known; fails if the indentation cannot be followed
+/// or nothing would change.
 fn build_change<'a>(
     lines: &LineIndex<'a>,
     block: &EditBlock<'a>,
@@ -289,6 +307,7 @@ fn build_change<'a>(
     }
     Ok(LineChange {
         origin,
+        // A variant that drops blank lines never counts as exact, even if the rest matched exactly.
         level: level.max(variant.least),
         old,
         new,
@@ -296,6 +315,9 @@ fn build_change<'a>(
 }
 
 /// Returns the only place, or the one nearest to the hinted line if no other is equally near.
+///
+/// Two places at the same distance remain ambiguous: hints are often off by the lines that earlier
+/// blocks added.
 fn pick_place(places: &[usize], hint: Option<usize>) -> Option<usize> {
     match (places, hint) {
         (&[place], _) => Some(place),

@@ -22,6 +22,8 @@ pub(super) struct LineIndex<'a> {
 const MAX_HUNTS: usize = 10;
 
 /// The lines of a text as numbers; lines that are equal at the match level have the same number.
+///
+/// Comparing numbers instead of strings makes a match of many lines as cheap as one of short ones.
 struct LineTable<'a> {
     numbers: HashMap<Cow<'a, str>, u32>,
     lines: Vec<u32>,
@@ -204,6 +206,8 @@ impl<'a> LineIndex<'a> {
         shift
     }
 
+    /// Returns the table of a level. Most edits match exactly, so the other tables are rarely
+    /// built.
     fn level_table(&self, level: MatchLevel) -> &LineTable<'a> {
         let [exact, normalised, shifted] = &self.tables;
         let cell = match level {
@@ -218,6 +222,7 @@ impl<'a> LineIndex<'a> {
 }
 
 impl<'a> LineTable<'a> {
+    /// Numbers the keys in order of first appearance and groups the positions of each number.
     fn from_keys(keys: impl Iterator<Item = Cow<'a, str>>) -> Self {
         let mut numbers = HashMap::new();
         let lines: Vec<u32> = keys
@@ -256,10 +261,12 @@ impl<'a> LineTable<'a> {
         }
     }
 
+    /// Returns the number of the lines that equal `line` at the level.
     fn number_of(&self, level: MatchLevel, line: &str) -> Option<u32> {
         self.numbers.get(&level_key(level, line)).copied()
     }
 
+    /// Returns the indexes of the lines with this number, rising.
     fn places_of(&self, number: u32) -> &[usize] {
         let start = self
             .starts
@@ -280,6 +287,7 @@ pub(super) fn line_ending(line: &str) -> &str {
     line.strip_prefix(without_ending(line)).unwrap_or_default()
 }
 
+/// Removes `\n`, `\r\n` or a lone `\r` from the end of a line.
 fn without_ending(line: &str) -> &str {
     let line = line.strip_suffix('\n').unwrap_or(line);
     line.strip_suffix('\r').unwrap_or(line)

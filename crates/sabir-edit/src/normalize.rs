@@ -6,6 +6,8 @@ use icu_normalizer::ComposingNormalizerBorrowed;
 
 /// Returns the plain ASCII character that a typographic one is compared as; most characters are
 /// returned unchanged.
+///
+/// Editors and chat interfaces replace the ASCII forms by these, and models repeat either form.
 pub(super) fn normalize_char(c: char) -> char {
     match c {
         '\u{2018}'..='\u{201b}' | '\u{2032}' => '\'',
@@ -20,6 +22,7 @@ pub(super) fn normalize_char(c: char) -> char {
 /// by their ASCII forms, and composes accents with their letters (NFC), since composed and
 /// decomposed forms look the same.
 pub(super) fn normalize_line(line: &str) -> Cow<'_, str> {
+    // By far the commonest case, and it needs neither a copy nor Unicode tables.
     if line.is_ascii() {
         return Cow::Borrowed(line.trim_end());
     }
@@ -46,6 +49,7 @@ pub(super) fn leading_indent(line: &str) -> &str {
         .unwrap_or_default()
 }
 
+/// Returns true for the characters that indent code.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t')
 }

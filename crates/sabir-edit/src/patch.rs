@@ -90,6 +90,7 @@ pub(super) struct PatchHunk {
 }
 
 /// The role of a line in a hunk.
+/// The first column of a line says it: a blank, `-` or `+`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineOp {
     Keep,
@@ -101,9 +102,13 @@ pub(super) enum LineOp {
 /// deep, and each line is searched in the whole text.
 const MAX_CONTEXTS: usize = 100;
 
+/// The first line of a patch.
 const BEGIN: &str = "*** Begin Patch";
+/// The last line of a patch; without it the patch may be cut and is refused.
 const END: &str = "*** End Patch";
+/// Says that the hunk before it ends where the file ends.
 const END_OF_FILE: &str = "*** End of File";
+/// The advice for a patch without its frame.
 const ENVELOPE: &str = "begin with a line `*** Begin Patch`, end with `*** End Patch`, and between them name files with `*** Update File: PATH`";
 
 impl Patch {
@@ -111,6 +116,8 @@ impl Patch {
     ///
     /// # Errors
     /// Every fault of the patch's form, in the order of the patch.
+    /// A patch with one fault is refused as a whole: its files belong together, and half of a
+    /// refactoring does not compile.
     pub fn parse(text: &str) -> Result<Self, Vec<EditFault>> {
         let mut reader = PatchParser::new(text);
         text.lines()
@@ -137,6 +144,8 @@ pub(super) fn has_patch_start(text: &str) -> bool {
 }
 
 /// The state of the parser.
+/// Outside of a patch everything but a marker is prose and skipped; between sections only markers
+/// are allowed; in a section the lines are content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ParserState {
     Outside,
@@ -144,6 +153,8 @@ enum ParserState {
     Section,
 }
 
+/// A parser that is fed line by line. It collects faults and goes on, so that the model learns of
+/// all of them at once.
 struct PatchParser {
     place: ParserState,
     files: Vec<FilePatch>,
@@ -156,6 +167,7 @@ struct PatchParser {
 }
 
 impl PatchParser {
+    /// Creates a parser. The text is needed only to find out which line ends the patch.
     fn new(text: &str) -> Self {
         // An indented ` *** End Patch` may be content of an update, so it ends the patch only if no
         // other line does.
@@ -183,6 +195,7 @@ impl PatchParser {
         }
     }
 
+    /// Parses one line; `number` counts from 1.
     fn parse_line(&mut self, number: usize, line: &str) {
         self.last_line = number;
         // Inside a section an indented marker may be content of the file.
@@ -196,7 +209,7 @@ impl PatchParser {
             ParserState::Outside if parse_section(marker).is_some() => self.report_fault(
                 number,
                 EditFaultKind::StrayMarker,
-                format!("`{}` stands outside of the patch", truncate_line(marker)),
+                format!("`{}` is outside of the patch", truncate_line(marker)),
                 ENVELOPE,
             ),
             ParserState::Outside => {}
@@ -215,12 +228,13 @@ impl PatchParser {
         }
     }
 
+    /// Enters a patch. A second start inside one is a fault, and the sections go on.
     fn begin_patch(&mut self, number: usize) {
         if self.place != ParserState::Outside {
             self.report_fault(
                 number,
                 EditFaultKind::StrayMarker,
-                format!("`{BEGIN}` stands within a patch"),
+                format!("`{BEGIN}` is within a patch"),
                 ENVELOPE,
             );
         }
@@ -266,6 +280,7 @@ impl PatchParser {
         match self.files.last_mut().map(|file| &mut file.action) {
             Some(FileAction::Add(content)) => match line.strip_prefix('+') {
                 Some(line) => content.extend([line, "\n"]),
+                // Empty lines of an added file are written as `+`, so a bare one ends the file.
                 None if line.trim().is_empty() => self.place = ParserState::Between,
                 None => self.report_unexpected(
                     number,
@@ -370,6 +385,7 @@ impl PatchParser {
         }
     }
 
+    /// Makes an empty hunk with the next number; hunks are counted over the whole patch.
     fn new_hunk(&mut self, line: usize) -> PatchHunk {
         self.hunks += 1;
         PatchHunk {
@@ -393,6 +409,7 @@ impl PatchParser {
         }
     }
 
+    /// Returns the hunk that further lines belong to; `None` before the first one of an update.
     fn last_hunk(&mut self) -> Option<&mut PatchHunk> {
         match self.files.last_mut().map(|file| &mut file.action) {
             Some(FileAction::Update(update)) => update.hunks.last_mut(),
@@ -444,6 +461,8 @@ impl PatchParser {
         self.faults.append(&mut faults);
     }
 
+    /// Ends the patch and checks what only the whole of it shows: its last line, and paths named
+    /// twice.
     fn finish(mut self) -> Result<Patch, Vec<EditFault>> {
         if self.place != ParserState::Outside {
             self.close_section();
@@ -497,6 +516,7 @@ impl PatchParser {
         Err(self.faults)
     }
 
+    /// Reports a line that has no meaning at its place.
     fn report_unexpected(&mut self, number: usize, line: &str, hint: &'static str) {
         let message = format!("`{}` is not expected here", truncate_line(line));
         self.report_fault(number, EditFaultKind::UnexpectedLine, message, hint);
@@ -519,8 +539,10 @@ impl PatchParser {
     }
 }
 
+/// The advice for a line of an update that begins with none of the three signs.
 const LINES: &str = "begin each line of an update with a blank if it stays, with `-` if it goes, with `+` if it comes";
 
+/// The action that the first line of a section names.
 #[derive(Clone, Copy)]
 enum SectionKind {
     Add,
@@ -542,6 +564,7 @@ fn parse_section(marker: &str) -> Option<(SectionKind, &str)> {
 
 /// Splits `-12,3 +12,4 @@` off the text after `@@` and returns its first line number.
 fn parse_hunk_range(text: &str) -> (Option<usize>, &str) {
+    // All of it must have the form of a unified diff: `@@ -1 items @@` could be a line of code.
     let read = || {
         let (old, rest) = text.trim_start().strip_prefix('-')?.split_once(" +")?;
         let (new, rest) = rest.split_once("@@")?;

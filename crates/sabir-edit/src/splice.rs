@@ -75,11 +75,15 @@ pub(super) fn shift_indent<'a>(
             }
             Some(Cow::Owned([more, line].concat()))
         }
+        // A new line that is indented less than the removed amount has no place in the text's
+        // layout.
         IndentShift::Remove(less) => line.strip_prefix(less).map(Cow::Borrowed),
     }
 }
 
 /// Applies all changes, or reports the ones that overlap.
+///
+/// The changes refer to the old text, so they can be written in one pass from its start to its end.
 pub(super) fn splice_changes(
     lines: &LineIndex<'_>,
     mut changes: Vec<LineChange<'_>>,
@@ -131,6 +135,14 @@ pub(super) fn splice_changes(
         .raw_lines(next..lines.len())
         .iter()
         .for_each(|line| content.push_str(line));
+    // The lines at the end are gone, and with them the one without an ending: the line that is the last one now keeps none
+    // either, since the file had no final line ending.
+    let ends_with_removal = changes
+        .last()
+        .is_some_and(|change| change.old.end == lines.len() && change.new.is_empty());
+    if lines.is_last_open() && ends_with_removal {
+        content.truncate(content.len() - line_ending(&content).len());
+    }
     Ok(EditedText { content, hunks })
 }
 
@@ -160,9 +172,14 @@ fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange
                     .first()
                     .copied()
                     .unwrap_or_default();
-                content.push_str(raw);
-                if line_ending(raw).is_empty() && !is_last {
-                    content.push_str(near());
+                if is_last && is_open {
+                    // It may replace a removed last line that had no ending.
+                    content.push_str(raw.strip_suffix(line_ending(raw)).unwrap_or(raw));
+                } else {
+                    content.push_str(raw);
+                    if line_ending(raw).is_empty() && !is_last {
+                        content.push_str(near());
+                    }
                 }
             }
             NewLine::Fresh(line) => {
@@ -176,6 +193,7 @@ fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange
 }
 
 impl NewLine<'_> {
+    /// Returns the old line's index; `None` for a new line.
     fn kept_index(&self) -> Option<usize> {
         match self {
             Self::Kept(index) => Some(*index),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::align::{align_lines, ending_models};
+use super::blocks::UnnumberedEdit;
 use super::fault::{self, EditFault, EditFaultKind, EditOrigin, MAX_SHOWN};
 use super::line_index::{LineIndex, line_ending};
 use super::normalize::normalize_char;
@@ -50,6 +51,8 @@ pub fn apply_string(
     if old.is_empty() {
         return Err(vec![fault::empty_search_fault(&origin)]);
     }
+    // A looser level is tried only if the stricter one finds nothing, so that a similar place never
+    // competes with an exact one.
     for level in [MatchLevel::Exact, MatchLevel::Normalised] {
         let shown = SearchableText::from_text(original, level);
         if let Some((found, places)) = shown.find_places(&old, level) {
@@ -104,6 +107,7 @@ struct SearchableText {
 }
 
 /// A run of bytes copied unchanged, or one character replaced by another.
+/// Offsets inside a run map one to one; a replaced character may differ in length from its source.
 struct TextPart {
     shown: usize,
     source: Range<usize>,
@@ -111,6 +115,7 @@ struct TextPart {
 }
 
 impl SearchableText {
+    /// Builds the searchable form of a text in one pass.
     fn from_text(original: &str, level: MatchLevel) -> Self {
         let lone = !original.contains('\n');
         let mut shown = Self {
@@ -145,6 +150,8 @@ impl SearchableText {
         shown
     }
 
+    /// Appends text; runs that are adjacent in the source are joined, so an unchanged file is few
+    /// parts.
     fn push_part(&mut self, text: &str, source: Range<usize>, is_same: bool) {
         match self.parts.last_mut() {
             _ if text.is_empty() => {}
@@ -216,6 +223,7 @@ impl SearchableText {
             })
     }
 
+    /// Returns the part that contains an offset, by binary search.
     fn part_at(&self, at: usize) -> Option<&TextPart> {
         self.parts.get(
             self.parts
@@ -367,29 +375,95 @@ fn replace_shifted(
         }
     }
     if places.is_empty() {
-        return Err(vec![fault::not_found_fault(&origin, &lines, &wanted)]);
+        return match UnnumberedEdit::from_numbered(&wanted, &instead) {
+            Some(bare) => replace_numbered(original, replacement, &bare),
+            None => Err(vec![fault::not_found_fault(&origin, &lines, &wanted)]),
+        };
     }
     check_count(original, replacement, &places, |place| *place)?;
+    replace_lines(
+        &lines,
+        original,
+        &places,
+        &wanted,
+        &instead,
+        MatchLevel::Shifted,
+    )
+}
+
+/// Replaces whole lines that were given with their line numbers: at the numbered place if they are
+/// there, else at the only one.
+fn replace_numbered(
+    original: &str,
+    replacement: &StringReplacement,
+    bare: &UnnumberedEdit<'_>,
+) -> Result<EditedText, Vec<EditFault>> {
+    let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
+    let lines = LineIndex::from_text(original);
+    if bare.search == bare.replace {
+        return Err(vec![fault::no_effect_fault(&origin)]);
+    }
+    // Blank lines are everywhere, and their number may be off.
+    let is_blank = bare.search.iter().all(|line| line.trim().is_empty());
+    for level in MatchLevel::ALL {
+        let mut places = lines.find_places(level, &bare.search, usize::MAX);
+        let numbered = bare
+            .first
+            .checked_sub(1)
+            .filter(|line| replacement.count == Some(1) && places.contains(line));
+        if let Some(line) = numbered {
+            places = vec![line];
+        } else if is_blank {
+            continue;
+        }
+        places.dedup_by(|next, last| *last + bare.search.len() > *next);
+        if !places.is_empty() {
+            check_count(original, replacement, &places, |place| *place)?;
+            return replace_lines(
+                &lines,
+                original,
+                &places,
+                &bare.search,
+                &bare.replace,
+                level,
+            );
+        }
+    }
+    Err(vec![fault::not_found_fault(&origin, &lines, &bare.search)])
+}
+
+/// Replaces whole lines at these places, which do not overlap.
+fn replace_lines<'a>(
+    lines: &LineIndex<'a>,
+    original: &str,
+    places: &[usize],
+    wanted: &[&'a str],
+    instead: &[&'a str],
+    level: MatchLevel,
+) -> Result<EditedText, Vec<EditFault>> {
+    let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
     let mut changes = Vec::new();
-    for start in places {
+    for &start in places {
         let old = start..start + wanted.len();
-        match rewrite_lines(&lines, MatchLevel::Shifted, start, &wanted, &instead) {
+        match rewrite_lines(lines, level, start, wanted, instead) {
             Some(new) => changes.push(LineChange {
                 origin,
-                level: MatchLevel::Shifted,
+                level,
                 old,
                 new,
             }),
-            None => return Err(vec![fault::indentation_fault(&origin, &lines, old)]),
+            None => return Err(vec![fault::indentation_fault(&origin, lines, old)]),
         }
     }
-    let edited = splice_changes(&lines, changes)?;
+    let edited = splice_changes(lines, changes)?;
     if edited.content == original {
         return Err(vec![fault::no_effect_fault(&origin)]);
     }
     Ok(edited)
 }
 
+/// Returns a fault if the number of places is not the expected one. Fewer places are no better than
+/// more: the file is not what the model believes.
 fn check_count(
     original: &str,
     replacement: &StringReplacement,
@@ -438,6 +512,7 @@ fn line_index_at(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or_default().matches('\n').count()
 }
 
+/// Replaces `\r\n` by `\n`, so that the strings of an edit fit files with either ending.
 fn normalize_line_ends(text: &str) -> Cow<'_, str> {
     if text.contains('\r') {
         Cow::Owned(text.replace("\r\n", "\n"))

@@ -93,7 +93,7 @@ fn the_end_of_the_file() {
     check("a\nb", &block("b\n", "b\nc\n"), "a\nb\nc");
     check("a\nb", &block("b\n", "x\nb\n"), "a\nx\nb");
     check("a\nb", &block("a\n", "x\n"), "x\nb");
-    check("a\nb", &block("b\n", ""), "a\n");
+    check("a\nb", &block("b\n", ""), "a");
     check("a\r\nb", &block("b\n", "b\nc\n"), "a\r\nb\r\nc");
 }
 
@@ -219,7 +219,7 @@ fn malformed_diffs() {
 }
 
 #[test]
-fn places() {
+fn ambiguous_and_overlapping_places_are_refused() {
     check("a\nb\na\n", &block("a\n", "x\n"), "Ambiguous@1 [1, 3]");
     check("a\na\na\n", &block("a\na\n", "x\n"), "Ambiguous@1 [1, 2]");
     check(
@@ -360,6 +360,20 @@ fn line_numbers() {
         "x\nb\ny\nb\n",
     );
     check("a\nb\n", &diff("1 | a\n3 | b\n", ""), "NotFound@1 []");
+    // REPLACE without numbers, and with blank lines that have none.
+    check(
+        "x\nb\nx\nb\n",
+        &diff("3 | x\n4 | b\n", "y\nb\n"),
+        "x\nb\ny\nb\n",
+    );
+    check(
+        "a\nb\n",
+        &diff("2 | b\n", "2 | c\n\n3 | b\n"),
+        "a\nc\n\nb\n",
+    );
+    // Elsewhere only if it is the only place.
+    check("a\nb\n", &diff("9 | b\n", "9 | c\n"), "a\nc\n");
+    check("x\nb\nx\n", &diff("2 | x\n", "y\n"), "Ambiguous@1 [1, 3]");
     check("1 | a\n", &diff("1 | a\n", "1 | b\n"), "1 | b\n");
 }
 
@@ -509,7 +523,7 @@ fn nearest_lines_are_named() {
 }
 
 #[test]
-fn large_texts_end() {
+fn large_texts_are_searched_in_bounded_time() {
     let text = "same\n".repeat(200_000) + "last\n";
     let search = "same\n".repeat(100_000) + "other\n";
     assert_eq!(

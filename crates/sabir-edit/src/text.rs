@@ -74,12 +74,18 @@ pub struct NotInEncoding {
     pub encoding: &'static str,
 }
 
+/// The byte order mark in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
+/// The byte order mark in UTF-16, little-endian.
 const MARK_LE: &[u8] = b"\xff\xfe";
+/// The byte order mark in UTF-16, big-endian.
 const MARK_BE: &[u8] = b"\xfe\xff";
 /// The code point that an invalid byte's value is added to.
+/// The characters from U+10FF80 on are at the very end of plane 16, which is for private use;
+/// hardly any text contains them.
 const STRAY: u32 = 0x0010_ff00;
 /// The size below which files are not taken for UTF-16 without a mark.
+/// In a few bytes with zeros between them nothing tells UTF-16 from a small binary file.
 const MIN_UNMARKED_BYTES: usize = 8;
 /// The number of non-ASCII bytes below which detection cannot tell one legacy encoding from
 /// another.
@@ -113,6 +119,8 @@ impl DecodedText {
             });
         }
         if let Some(at) = nul {
+            // Only UTF-16 has NUL bytes in its text; in every other supported encoding they mean
+            // binary.
             return detect_utf16(bytes).ok_or(NotText::Binary { at });
         }
         let error = match std::str::from_utf8(bytes) {
@@ -124,6 +132,8 @@ impl DecodedText {
             }
             Err(error) => error,
         };
+        // Stray bytes first: a legacy encoding accepts nearly any bytes, and would show every
+        // multi-byte character of a UTF-8 file wrongly.
         let text = decode_stray(bytes).or_else(|| decode_legacy(bytes));
         // The round trip is the safety net: a guess that does not reproduce the file is dropped.
         text.filter(|text| text.encoding.encode(&text.content).as_deref() == Ok(bytes))
@@ -187,6 +197,8 @@ impl TextEncoding {
         let units = |unit: fn([u8; 2]) -> u16| {
             let (pairs, rest) = bytes.as_chunks::<2>();
             let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
+            // A lone surrogate or an odd byte at the end has no form in a `String`, so it could not
+            // be written back.
             String::from_utf16(&units).ok().filter(|_| rest.is_empty())
         };
         let text = match self {
@@ -210,7 +222,11 @@ fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
             let content = encoding.decode_unmarked(bytes)?;
             let ascii = content.chars().filter(char::is_ascii).count();
             // Text that begins with a mark would be decoded as marked, and lose it, the next time.
+            // A list whose items end with NUL, as of `find -print0`, looks the same if its items have odd
+            // lengths; but text has spaces or line ends between its words.
+            let has_spaces = content.contains(|c: char| c.is_ascii_whitespace());
             let is_text = ascii * 4 >= bytes.len()
+                && has_spaces
                 && is_clean(&content)
                 && !content.starts_with(['\u{feff}', '\u{fffe}']);
             is_text.then_some(DecodedText { content, encoding })
@@ -241,6 +257,7 @@ fn decode_stray(bytes: &[u8]) -> Option<DecodedText> {
     })
 }
 
+/// Returns the invalid byte that a private-use character represents. ASCII bytes are never invalid.
 fn stray_byte(c: char) -> Option<u8> {
     u32::from(c)
         .checked_sub(STRAY)
@@ -271,6 +288,8 @@ fn decode_legacy(bytes: &[u8]) -> Option<DecodedText> {
     })
 }
 
+/// Encodes text in a legacy encoding. The encoder's own replacement (`&#8364;`) is never used,
+/// since it would put markup into a file unnoticed.
 fn encode_legacy(
     encoding: &'static encoding_rs::Encoding,
     content: &str,

@@ -1,10 +1,10 @@
-//! How soon a client sees an argument that its model is still writing: 100 KiB over five seconds, over real sockets. And how soon
-//! a provider sees that a client has left.
+//! Measures the latency of streamed arguments (100 KiB over five seconds, over real sockets), and the time until a provider
+//! sees that a client has disconnected.
 //!
 //! `cargo bench -p sabir-gateway --bench latency` prints, for each spelling of the call, the milliseconds from the moment at which
-//! the provider sends the first byte of the argument to the client's first delta of arguments, the same for the value's own first
-//! byte, and the most bytes of the value that the client still lacked when the next piece was due. Then, of 200 streams at once,
-//! the milliseconds from the client's closing its connection to the provider's seeing the close of its own.
+//! the provider sends the first byte of the argument to the client's first delta of arguments, the same for the first byte of
+//! the value, and the most bytes of the value that the client still lacked when the next piece was due. Then, for 200 streams at
+//! once, the milliseconds from the client closing its connection to the provider seeing its own connection close.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 
@@ -30,10 +30,10 @@ const PIECES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 const PIECE: usize = 2048;
 
-/// Streams that are left by their clients.
+/// The number of streams whose clients disconnect.
 const LEAVING: usize = 200;
 
-/// A spelling: its name, and what stands before and behind the value.
+/// A way to write a call: its name, and the text before and after the value.
 const SPELLINGS: [(&str, &str, &str); 5] = [
     ("native", "{\"content\": \"", "\"}"),
     (
@@ -56,7 +56,7 @@ const SPELLINGS: [(&str, &str, &str); 5] = [
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
-    // `cargo test` builds this too, and has no five seconds for each row.
+    // `cargo test` runs this too, and five seconds for each row would be too long.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -88,7 +88,7 @@ async fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// From closing to being seen to have closed, of each stream.
+/// Measures for each stream the time from the client's close to the provider's.
 async fn leave() -> io::Result<Vec<Duration>> {
     let provider = TcpListener::bind("127.0.0.1:0").await?;
     let address = gateway(&provider).await?;
@@ -109,7 +109,7 @@ async fn leave() -> io::Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// The client leaves after that time, in the middle of the provider's words.
+/// The client disconnects after that time, in the middle of the response.
 async fn left(mut client: TcpStream, back: TcpStream, after: Duration) -> io::Result<Duration> {
     let (mut reader, mut writer) = back.into_split();
     let (told, mut tell) = oneshot::channel::<()>();
@@ -142,7 +142,7 @@ async fn left(mut client: TcpStream, back: TcpStream, after: Duration) -> io::Re
     Ok(speaking.await?.duration_since(start))
 }
 
-/// A gateway before that provider.
+/// Starts a gateway in front of that provider.
 async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
     let base_url = format!("http://{}/v1", provider.local_addr()?);
     let model = HttpModel::new(Provider::new("bench", Wire::OpenAiChat, base_url, None))
@@ -176,7 +176,7 @@ async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// A client that has asked.
+/// Connects a client and sends its request.
 async fn asking(address: SocketAddr) -> io::Result<TcpStream> {
     let parameters = json!({"type": "object", "properties": {"content": {"type": "string"}}});
     let tool = json!({"type": "function", "function": {"name": "write", "parameters": parameters}});
@@ -194,7 +194,7 @@ async fn asking(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(client)
 }
 
-/// The provider's side of the next request, with the head of its answer sent.
+/// Accepts the next request as the provider, and sends the head of the response.
 async fn begun(provider: &TcpListener) -> io::Result<TcpStream> {
     let (mut stream, _) = provider.accept().await?;
     stream.set_nodelay(true)?;
@@ -255,7 +255,7 @@ async fn say(stream: &mut TcpStream, delta: &Value) -> io::Result<()> {
         .await
 }
 
-/// Whether an argument has begun, and how many bytes of it the client has.
+/// Returns true if an argument has begun, and the number of its bytes that the client has.
 fn arguments(bytes: &[u8]) -> (bool, usize) {
     // The lines around the chunks of the transfer are no events, and are not counted.
     let text: String = String::from_utf8_lossy(bytes)

@@ -1,10 +1,10 @@
-//! How much does the gateway add, and hold? Many streams at once through it, beside the same straight to the back end, and
-//! beside another gateway.
+//! Measures the latency and memory that the gateway adds: many streams at once through it, compared to the same streams directly
+//! to the back end, and through another gateway.
 //!
 //! `cargo bench -p sabir-gateway --bench load -- [--streams N] [--seconds N] [--rate N] [--litellm PROGRAM]`
 //!
-//! Every record of a stream carries the stream's number, its own and the time at which the back end wrote it. Back end, gateway
-//! and clients are processes of their own. `--rate` is records a second of each stream; `--litellm` is the path of an
+//! Every record of a stream carries the stream's number, its own number and the time at which the back end wrote it. Back end,
+//! gateway and clients are separate processes. `--rate` is the number of records a second of each stream; `--litellm` is the path of an
 //! installed litellm, which translates the same at a lower rate. `--test` is a short run that fails if a stream does.
 
 #![expect(
@@ -42,7 +42,7 @@ use process::{Process, Used};
 const FRONTS: [Wire; 3] = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses];
 const BACKS: [Wire; 3] = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses];
 
-/// A mode: its name, how the back end writes calls, how they are asked for.
+/// A mode: its name, how the back end writes calls, and how the request asks for them.
 type Mode = (&'static str, &'static str, &'static str);
 const NATIVE: Mode = ("native", "native", "native");
 const CLINE: Mode = ("cline", "cline", "cline");
@@ -54,7 +54,7 @@ const MODES: [Mode; 5] = [
     ("leaks", "qwen_coder", "native"),
 ];
 
-/// How much is asked for.
+/// The size of a run.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     streams: u32,
@@ -165,7 +165,7 @@ async fn serve_gateway(back: &str) {
         .unwrap();
 }
 
-/// 100 KB in five seconds: when does the client have the first of it, and is anything kept back later?
+/// Measures the delays of a 100 KB argument that is written over five seconds.
 async fn first_deltas(back: &Process) {
     let gateway = Process::role(&["gateway", &back.address.to_string()]);
     println!(
@@ -245,7 +245,7 @@ async fn loads(back: &Process, load: Load, test: bool) {
     println!("\n{streams} streams of {rate} records of {size} bytes a second for {seconds} s\n");
     println!("{HEADS}");
     for (front, wire, mode) in PAIRS {
-        // Straight to the back end, spoken to as the gateway speaks to it.
+        // Measures streams directly from the back end, with the requests that the gateway would send.
         let straight = Asked {
             address: back.address,
             front: wire,
@@ -282,7 +282,7 @@ async fn loads(back: &Process, load: Load, test: bool) {
     }
 }
 
-/// The same translation by litellm, at a rate that it can hold.
+/// Measures the same translation by litellm, at a rate that it can keep up with.
 async fn beside(back: &Process, program: &str, load: Load) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("litellm.yaml");
@@ -349,7 +349,7 @@ async fn beside(back: &Process, program: &str, load: Load) {
     }
 }
 
-/// All streams of a load together.
+/// The totals over all streams of a load.
 #[derive(Debug, Default)]
 struct Total {
     streams: u32,
@@ -361,7 +361,7 @@ struct Total {
     late: Vec<u32>,
 }
 
-/// What a process had used and held.
+/// Returns the CPU time and memory of a process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     cpu: f64,
@@ -377,7 +377,7 @@ async fn run(asked: &Asked, load: Load, process: &Process) -> (Total, Held) {
         .map(|stream| {
             let asked = asked.clone();
             tokio::spawn(async move {
-                // Nobody's thousand clients come in the same millisecond.
+                // Real clients do not all connect in the same millisecond.
                 tokio::time::sleep(Duration::from_millis(u64::from(stream))).await;
                 client::ask(
                     &asked,
@@ -414,7 +414,7 @@ async fn run(asked: &Asked, load: Load, process: &Process) -> (Total, Held) {
     )
 }
 
-/// Looks twice a second at what a process holds.
+/// Samples the memory of a process twice a second.
 async fn watched(id: u32, most: Arc<AtomicU64>) {
     loop {
         most.fetch_max(process::used(id).memory, Ordering::Relaxed);

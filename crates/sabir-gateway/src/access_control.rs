@@ -1,7 +1,8 @@
 //! Controls access to the gateway: by token, by host name, and by the origin of a browser's page.
 //!
-//! The host is checked because a gateway without a token would otherwise accept requests from a web page whose name resolves
-//! to this machine (DNS rebinding). A token in the query is not accepted, because queries end up in logs.
+//! The host is checked because a gateway without a token would otherwise accept requests from a web
+//! page whose name resolves to this machine (DNS rebinding). A token in the query is not accepted,
+//! because queries end up in logs.
 
 use std::net::SocketAddr;
 
@@ -14,7 +15,14 @@ use crate::settings::GatewaySettings;
 /// The headers that may carry the token, besides `Authorization: Bearer`.
 const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 
-/// Checks the host, the origin and the token of a request. `local` is the local address of its connection.
+/// Checks the host, the origin and the token of a request. `local` is the local address of its
+/// connection.
+///
+/// The order is fixed: host, origin, preflight, token. A page with a foreign name learns nothing,
+/// not even that a token is wrong.
+///
+/// # Errors
+/// The refusal for the first check that fails, with status 400, 401 or 403.
 pub(crate) fn check_access(
     settings: &GatewaySettings,
     local: SocketAddr,
@@ -22,10 +30,12 @@ pub(crate) fn check_access(
 ) -> Result<(), Refusal> {
     let host = request_host(parts)?;
     if !is_own_host(settings, local, &host) {
+        // Cut, because the refusal quotes it and a log keeps it.
         return Err(Refusal::Host(host.chars().take(100).collect()));
     }
     // Only browsers send an origin, and a page that is not allowed must not even try tokens.
     for origin in parts.headers.get_all(header::ORIGIN) {
+        // An origin that is no text is on no list.
         let origin = origin.to_str().unwrap_or("?");
         if !settings.origins.iter().any(|known| known == origin) {
             return Err(Refusal::Origin(origin.chars().take(100).collect()));
@@ -39,6 +49,7 @@ pub(crate) fn check_access(
     let Some(token) = &settings.token else {
         return Ok(());
     };
+    // Some clients send their key in several headers; one right token is enough.
     if presented_tokens(&parts.headers).any(|shown| constant_time_eq(shown, token.expose())) {
         Ok(())
     } else {
@@ -46,17 +57,22 @@ pub(crate) fn check_access(
     }
 }
 
-/// Returns the host in a request. A host that is given twice, or differently in the URL, is an error.
+/// Returns the host in a request. A host that is given twice, or differently in the URL, is an
+/// error.
 fn request_host(parts: &Parts) -> Result<String, Refusal> {
     let mut named = parts.headers.get_all(header::HOST).into_iter();
     let first = named.next().and_then(|host| host.to_str().ok());
     let second = named.next();
     let whole = parts.uri.authority().map(|authority| authority.as_str());
     match (first, second, whole) {
-        (_, Some(_), _) => Err(Refusal::Malformed("the host is named twice".to_owned())),
+        // A proxy in front may have checked the other one.
+        (_, Some(_), _) => Err(Refusal::Malformed(
+            "the request names the host twice".to_owned(),
+        )),
         (Some(first), None, Some(whole)) if first != whole => Err(Refusal::Malformed(
             "the host and the address are not the same".to_owned(),
         )),
+        // Without any host the name is empty, which is no name of this gateway.
         (first, None, whole) => Ok(whole.or(first).unwrap_or_default().to_owned()),
     }
 }
@@ -77,7 +93,8 @@ fn presented_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     bearer.chain(own)
 }
 
-/// Compares two texts in a time that depends on their lengths only, so that timing does not reveal the token.
+/// Compares two texts in a time that depends on their lengths only, so that timing does not reveal
+/// the token.
 fn constant_time_eq(shown: &str, token: &str) -> bool {
     let differences = shown
         .bytes()
@@ -86,10 +103,11 @@ fn constant_time_eq(shown: &str, token: &str) -> bool {
     shown.len() == token.len() && differences == 0
 }
 
-/// Returns true if a host names this gateway: a name of this machine, the address of the connection, or a name from the
-/// settings.
+/// Returns true if a host names this gateway: a name of this machine, the address of the
+/// connection, or a name from the settings.
 ///
-/// The literal address is safe, because a page that uses it has no name of its own that could resolve to it.
+/// The literal address is safe, because a page that uses it has no host name that could be rebound
+/// to another address.
 fn is_own_host(settings: &GatewaySettings, local: SocketAddr, host: &str) -> bool {
     let own = ["127.0.0.1", "localhost", "[::1]"];
     // A host without a port means port 80 (the gateway does not serve TLS).
@@ -108,6 +126,7 @@ fn is_own_host(settings: &GatewaySettings, local: SocketAddr, host: &str) -> boo
             .any(|known| known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(name))
 }
 
+/// Returns true if a host is the literal address that the connection came to.
 fn is_local_address(name: &str, local: SocketAddr) -> bool {
     let name = name
         .strip_prefix('[')
@@ -122,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_names_are_answered() {
+    fn host_headers_must_name_the_gateway() {
         let settings = GatewaySettings {
             hosts: vec!["gw.example".into(), "lan:8080".into()],
             ..crate::serve::test_settings()
@@ -153,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_compared_whole() {
+    fn only_equal_tokens_match() {
         assert!(constant_time_eq("abc", "abc"));
         assert!(
             !constant_time_eq("ab", "abc")

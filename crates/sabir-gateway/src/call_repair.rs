@@ -1,15 +1,16 @@
 //! Repairs the calls of a model between its events and the client.
 //!
-//! The main decision: **a call reaches the client as a complete native call, or not at all.** An unreadable call ends the
-//! response with an error, or is reported to the model, which is then asked again; it is never completed on the model's
-//! behalf. A readable call that the tool would reject is sent, as a native API would do: the client's own validation answers
-//! it better than a gateway can. Only if the model may be asked again do the gates of `sabir-check` decide.
+//! The main decision: **a call reaches the client as a complete native call, or not at all.** An
+//! unreadable call ends the response with an error, or is reported to the model, which is then
+//! asked again; it is never completed on the model's behalf. A readable call that the tool would
+//! reject is sent, as a native API would do: the client's own validation answers it better than a
+//! gateway can. Only if the model may be asked again do the gates of `sabir-check` decide.
 //!
 //! | situation | `heal` | `retry` |
 //! | --- | --- | --- |
 //! | a call in text or thoughts | sent as a call | the same |
-//! | remains of markup in text | dropped | the same |
-//! | a call that came twice | sent once | the same |
+//! | leftover markup in text | dropped | the same |
+//! | a duplicated call | sent once | the same |
 //! | one call too many, or an unrequested one | dropped | the same |
 //! | a call that is cut or unreadable | an error | feedback to the model; finally the text alone, or the error |
 //! | an unknown tool, or arguments that the schema rejects | sent unchanged | feedback to the model |
@@ -42,12 +43,13 @@ pub(crate) use repair_log::RepairLog;
 pub enum RepairMode {
     /// No repairs: text stays text, and calls are passed on as they are.
     Pass,
-    /// Calls that leaked into text or thoughts become calls; a call that came twice is sent once; a cut or broken call ends
-    /// the response with an error. Everything streams.
+    /// Calls that leaked into text or thoughts become native calls; a duplicated call is sent once; a
+    /// cut or broken call ends the response with an error. Everything streams.
     #[default]
     Heal,
-    /// The same as `Heal`, and the model gets feedback about a broken call and is asked again, at most that many times for
-    /// one response. For that, calls are held back until they are complete.
+    /// The same as `Heal`, and the model gets feedback about a broken call and is asked again, at
+    /// most that many times for one response. For that, calls are held back until they are
+    /// complete.
     Retry(u32),
 }
 
@@ -64,7 +66,9 @@ impl fmt::Display for RepairMode {
 
 /// The error of an unknown [`RepairMode`], with the possible values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no way to mend: write pass, heal, retry, or retry N with N from 1 to 9")]
+#[error(
+    "`{0}` is not a way to handle calls: write pass, heal, retry, or retry N with N from 1 to 9"
+)]
 pub struct UnknownRepairMode(String);
 
 impl FromStr for RepairMode {
@@ -94,7 +98,7 @@ impl FromStr for RepairMode {
 pub(crate) enum CallDelivery {
     /// In pieces, while the model writes it.
     InPieces,
-    /// In one piece, so that nothing is gained by sending uncertain parts early.
+    /// In one piece, so there is no use in sending uncertain parts early.
     Whole,
 }
 
@@ -105,7 +109,9 @@ pub(crate) struct RepairPolicy {
     passes_through: bool,
     /// The number of times that the model may be asked again.
     max_retries: u32,
+    /// The client's tool choice.
     choice: ToolChoice,
+    /// The client's limit on calls in one response.
     parallel: ParallelCalls,
     /// True if native calls were requested, so that a call in the text has leaked.
     native: bool,
@@ -116,22 +122,25 @@ pub(crate) struct RepairPolicy {
 }
 
 impl RepairPolicy {
-    fn from_request(request: &Request, mending: RepairMode, taken: CallDelivery) -> Self {
+    /// Derives the rules from a request, the route's mode and the client's wire.
+    fn from_request(request: &Request, repair_mode: RepairMode, delivery: CallDelivery) -> Self {
         let native = request.protocol == ToolProtocol::Native;
-        let tries = if let RepairMode::Retry(tries) = mending {
+        let tries = if let RepairMode::Retry(tries) = repair_mode {
             tries
         } else {
             0
         };
         Self {
             // A prompted model has no native calls that could be passed on.
-            passes_through: mending == RepairMode::Pass && native,
+            passes_through: repair_mode == RepairMode::Pass && native,
             max_retries: tries,
             choice: request.tool_choice.clone(),
             parallel: request.parallel_calls,
             native,
+            // Where no call is possible, markup in the text can only be a mention.
             parses_text: !request.tools.is_empty() && request.tool_choice != ToolChoice::None,
-            max_held_start: if taken == CallDelivery::Whole {
+            // In one piece nothing is sent early, so each value can wait for its end and is exact.
+            max_held_start: if delivery == CallDelivery::Whole {
                 usize::MAX
             } else {
                 outgoing_call::MAX_HELD_START

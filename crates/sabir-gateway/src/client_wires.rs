@@ -3,6 +3,8 @@
 use sabir_wire::Wire;
 
 /// The wires that the gateway serves.
+///
+/// Gemini and Bedrock are spoken to providers only.
 pub(crate) const CLIENT_WIRES: [Wire; 4] = [
     Wire::Anthropic,
     Wire::OpenAiChat,

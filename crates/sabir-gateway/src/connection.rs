@@ -1,8 +1,9 @@
-//! Applies time limits to a connection: for sending a head, for being idle between requests, and for reading nothing.
+//! Applies time limits to a connection: for sending a head, for being idle between requests, and
+//! for reading nothing.
 //!
-//! hyper only has a limit for heads, which also runs while a connection is merely idle. Here each phase has its own limit.
-//! A client that reads nothing is distinguished from one whose model is silent: its time runs only while bytes are waiting
-//! for it.
+//! hyper only has a limit for heads, which also runs while a connection is merely idle. Here each
+//! phase has its own limit. A client that reads nothing is distinguished from one whose model is
+//! silent: its time runs only while bytes are waiting for it.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -39,15 +40,18 @@ pub(crate) struct ConnectionState {
 pub(crate) struct BusyGuard(Arc<ConnectionState>);
 
 impl ConnectionState {
+    /// Marks the connection as busy while the guard lives.
     pub(crate) fn mark_busy(self: &Arc<Self>) -> BusyGuard {
         self.busy.store(true, Ordering::Relaxed);
         BusyGuard(Arc::clone(self))
     }
 
+    /// Returns true if no further request on this connection may be answered.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Returns true if a head did not arrive in time, for the log.
     pub(crate) fn is_slow(&self) -> bool {
         self.slow.load(Ordering::Relaxed)
     }
@@ -61,9 +65,13 @@ impl Drop for BusyGuard {
 
 /// The stream of a connection, with its time limits.
 pub(crate) struct TimedStream {
+    /// The connection itself.
     stream: TcpStream,
+    /// The boundaries of the requests, which tell the phase.
     framing: RequestFraming,
+    /// The state that is shared with the responses.
     link: Arc<ConnectionState>,
+    /// The limits when the connection was opened; a reload does not change them.
     limits: GatewayLimits,
     /// The phase in which the client is expected to write, and its timer.
     reading: Option<(ConnectionPhase, Pin<Box<Sleep>>)>,
@@ -72,6 +80,7 @@ pub(crate) struct TimedStream {
 }
 
 impl TimedStream {
+    /// Makes a stream without a running timer.
     pub(crate) fn new(
         stream: TcpStream,
         link: Arc<ConnectionState>,
@@ -90,7 +99,8 @@ impl TimedStream {
     /// Polls the time limit for the client to write, which depends on the phase.
     fn poll_read_timeout(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let phase = self.framing.phase();
-        // The body's limit is in `request_body`, where the size is known; a busy connection waits for the model, not the client.
+        // The body's limit is in `request_body`, where the size is known; a busy connection waits
+        // for the model, not the client.
         let limit = match phase {
             _ if self.link.busy.load(Ordering::Relaxed) => None,
             ConnectionPhase::New | ConnectionPhase::Head => Some(self.limits.head),
@@ -123,7 +133,8 @@ impl TimedStream {
 
     /// Tells a client in the middle of a head why its connection ends.
     ///
-    /// Best effort: only if no response is being written, and without waiting. So short a text fits into the socket's buffer.
+    /// Best effort: only if no response is being written, and without waiting. So short a text fits
+    /// into the socket's buffer.
     fn send_timeout_response(&self) {
         if self.writing.is_none() {
             let _ = self.stream.try_write(TIMEOUT_RESPONSE.as_bytes());
@@ -146,10 +157,11 @@ impl TimedStream {
         timer
             .as_mut()
             .poll(context)
-            .map(|()| Err(timeout_error("the client took nothing for too long")))
+            .map(|()| Err(timeout_error("the client read nothing for too long")))
     }
 }
 
+/// Makes the error that closes a connection.
 fn timeout_error(what: &'static str) -> Error {
     Error::new(ErrorKind::TimedOut, what)
 }
@@ -172,6 +184,7 @@ impl AsyncRead for TimedStream {
                 }
                 Poll::Ready(Ok(()))
             }
+            // Only while nothing arrives: bytes that are there are read first.
             Poll::Pending => this.poll_read_timeout(context),
             failed => failed,
         }

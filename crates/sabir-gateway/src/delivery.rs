@@ -10,10 +10,14 @@ use http_body::{Body as _, Frame, SizeHint};
 use crate::connection::BusyGuard;
 use crate::exchange_log::ExchangeLog;
 
-/// A body that logs how much the client read. It releases the exchange's resources when it ends or is dropped.
+/// A body that logs how much the client read. It releases the exchange's resources when it ends or
+/// is dropped.
 struct TrackedBody {
+    /// The body of the response.
     body: Body,
+    /// The log of the exchange, which ends with its last clone.
     ledger: ExchangeLog,
+    /// Marks the connection as busy, so that no limit for the client's writing runs.
     _busy: BusyGuard,
 }
 
@@ -32,7 +36,8 @@ pub(crate) fn track_delivery(response: Response, ledger: ExchangeLog, busy: Busy
 }
 
 impl TrackedBody {
-    /// Logs the end of the body. This is needed because hyper does not poll a body of known length for its end.
+    /// Logs the end of the body. This is needed because hyper does not poll a body of known length
+    /// for its end.
     fn check_end(&self) {
         if self.body.is_end_stream() {
             self.ledger.mark_taken();

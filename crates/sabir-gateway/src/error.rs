@@ -9,37 +9,58 @@ use sabir_wire::{ProviderError, RequestError, Wire};
 /// A reason why a request is not answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
+    /// The token is missing or wrong: 401.
     #[error(
         "a token is needed: send `Authorization: Bearer TOKEN`, with the token that the gateway printed or was given"
     )]
     NoToken,
+    /// The host names another server, perhaps by DNS rebinding: 403.
     #[error(
-        "the host `{0}` is none of this gateway's: address it as 127.0.0.1 or localhost with its port, or name the host in its \
+        "the host `{0}` is not a name of this gateway: address it as 127.0.0.1 or localhost with its port, or name the host in its \
          configuration"
     )]
     Host(String),
-    #[error("pages of `{0}` may not ask this gateway")]
+    /// A browser's page of an origin that is not allowed: 403.
+    #[error("pages of `{0}` may not use this gateway")]
     Origin(String),
+    /// No endpoint has this path: 404.
     #[error("there is nothing at {0}")]
     Path(String),
+    /// The endpoint has another method, which is the second value: 405.
     #[error("{0} is not allowed here: use {1}")]
     Method(String, Method),
-    #[error("OPTIONS is answered for pages that may ask, and for nobody else")]
+    /// A preflight request without an origin: 403.
+    #[error("OPTIONS is answered only for pages that may use this gateway")]
     Options,
+    /// The body exceeds this limit in bytes: 413.
     #[error("the body is larger than {0} bytes, which is the most that this gateway takes")]
     TooLarge(usize),
+    /// The body was not complete after so many seconds: 408. The connection is closed.
     #[error("the body of the request came too slowly: it was not there after {0} seconds")]
     TooSlow(u64),
-    #[error("bodies that are encoded as `{0}` are not read here: send it as it is")]
+    /// The body is compressed: 415. A small compressed body could unpack to any size.
+    #[error("bodies encoded as `{0}` are not supported: send the body unencoded")]
     Encoded(String),
+    /// The body has a type that a web page can send to any server without asking first: 415.
+    #[error("bodies of the type `{0}` are not accepted: send `Content-Type: application/json`")]
+    NotJson(String),
+    /// The request is no valid HTTP, or lacks a value: 400.
     #[error("{0}")]
     Malformed(String),
+    /// The body cannot be decoded, or cannot be sent to the provider: 400 with a path.
     #[error("{0}")]
     Request(RequestError),
+    /// No route has this model's name; the second value lists the known names: 404.
     #[error("the model `{0}` is unknown here; known are: {1}")]
     Model(String, String),
-    #[error("the gateway makes {0} answers at once, which is its limit; try again")]
+    /// All slots for concurrent responses are taken: 503 with `retry-after: 1`.
+    #[error("the gateway already serves {0} answers, which is its limit; try again")]
     Busy(usize),
+    /// The bodies of other requests take all the memory that there is for them: 503 with `retry-after: 1`.
+    #[error("the requests that are being answered take all the memory for bodies; try again")]
+    BodiesFull,
+    /// The model failed. Before the first byte, the response has the status of its error, or 502 if
+    /// the provider rejected the gateway's key; later, the error is an event of the stream.
     #[error("{0}")]
     Failed(ModelError),
 }
@@ -71,11 +92,13 @@ impl Refusal {
             Self::Method(..) => error_with(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
             Self::TooLarge(_) => error_with(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Self::TooSlow(_) => error_with(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
-            Self::Encoded(_) => {
+            Self::Encoded(_) | Self::NotJson(_) => {
                 error_with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error")
             }
             Self::Malformed(_) => error_with(StatusCode::BAD_REQUEST, "invalid_request_error"),
-            Self::Busy(_) => error_with(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error"),
+            Self::Busy(_) | Self::BodiesFull => {
+                error_with(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error")
+            }
         }
     }
 
@@ -92,7 +115,9 @@ impl Refusal {
             HeaderValue::from_static("application/json"),
         );
         match self {
-            Self::Busy(_) => _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")),
+            Self::Busy(_) | Self::BodiesFull => {
+                _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            }
             Self::NoToken => {
                 _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
             }

@@ -28,8 +28,11 @@ pub(crate) const REPORT_HEADER: &str = "sabir-report";
 
 /// An exchange that is about to begin.
 pub(crate) struct Exchange {
+    /// The gateway, for its routes and settings.
     pub(crate) gateway: Gateway,
+    /// The client's wire.
     pub(crate) front: Wire,
+    /// The log of the exchange.
     pub(crate) ledger: ExchangeLog,
     /// True if the client requested a report about repairs.
     pub(crate) report: bool,
@@ -37,21 +40,32 @@ pub(crate) struct Exchange {
 
 /// A decoded request with its route.
 struct ResolvedRequest {
+    /// The request in the common form, with the route's model and protocol.
     request: Request,
+    /// The route. A reload does not change it for this request.
     route: Arc<ModelRoute>,
+    /// The metadata of the response, with the model's name as the client gave it.
     head: ResponseMetadata,
 }
 
 impl Exchange {
     /// Answers a request to this path.
+    ///
+    /// # Errors
+    /// A refusal, as long as no byte of the response was produced. Later errors are events in the
+    /// stream.
     pub(crate) async fn answer_request(self, path: &str, body: Bytes) -> Result<Response, Refusal> {
         let (asking, streamed) = self.resolve_request(path, &body)?;
-        // The decoded request has a copy of everything; large bodies should not stay in memory while the model answers.
+        // The decoded request has a copy of everything; large bodies should not stay in memory
+        // while the model answers.
         drop(body);
         self.start_response(asking, streamed).await
     }
 
     /// Decodes a request and finds its route. The flag is true if the client wants a stream.
+    ///
+    /// # Errors
+    /// The body cannot be decoded, the model is unknown, or the provider cannot take the request.
     fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
         let incoming = self
             .front
@@ -79,6 +93,7 @@ impl Exchange {
                 what: &note.message,
             });
         }
+        // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
         request.dialects = self.gateway.settings().dialects.clone();
@@ -117,11 +132,13 @@ impl Exchange {
         }
     }
 
-    /// Reports the parts of the request that the provider does not support, or refuses it if they must not be left out.
+    /// Reports the parts of the request that the provider does not support, or refuses it if they
+    /// must not be left out.
     fn check_support(&self, request: &Request, route: &ModelRoute) -> Result<(), Refusal> {
         let Some(ProviderWire { wire, form }) = &route.provider_wire else {
             return Ok(());
         };
+        // In a prompted protocol the provider gets text in place of tools and results.
         let rendered = match &request.protocol {
             ToolProtocol::Prompted(name) => request
                 .dialects
@@ -141,6 +158,7 @@ impl Exchange {
         Ok(())
     }
 
+    /// Starts the response, and waits for its first byte or its refusal.
     async fn start_response(
         self,
         asking: ResolvedRequest,
@@ -154,6 +172,8 @@ impl Exchange {
         } else {
             Box::pin(self.buffer_answer(asking, buffer.clone()))
         };
+        // The head is sent only now, because an error before the first byte needs its own
+        // status.
         let answer = StreamingBody::new(buffer, work).wait_for_start().await?;
         let (kind, ping) = if streamed {
             (front.stream_type(), keep_alive_text(front))
@@ -164,6 +184,7 @@ impl Exchange {
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        // Proxies must not hold a stream back to store it.
         if streamed {
             response
                 .headers_mut()
@@ -172,6 +193,7 @@ impl Exchange {
         Ok(response)
     }
 
+    /// Writes a streamed response to the buffer.
     async fn stream_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
         let ResolvedRequest {
             request,
@@ -186,7 +208,8 @@ impl Exchange {
             begun: None,
         };
         let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
-        // Wires of JSON lines (Ollama) send each call in one line, so nothing is gained by sending its parts early.
+        // Wires of JSON lines (Ollama) send each call in one line, so there is no use in sending
+        // its parts early.
         let taken = if self.front.stream_type() == "text/event-stream" {
             CallDelivery::InPieces
         } else {
@@ -194,7 +217,8 @@ impl Exchange {
         };
         let (result, report) =
             run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
-        // Before the first byte an error can still have a status and headers of its own; afterwards it is an event.
+        // Before the first byte an error can still have its own status and headers; afterwards
+        // it is an event.
         let failure = result.err().map(Refusal::Failed);
         let StreamingSink {
             mut encoder, begun, ..
@@ -224,6 +248,7 @@ impl Exchange {
         }
     }
 
+    /// Writes a whole response to the buffer, once the model has ended.
     async fn buffer_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
         let ResolvedRequest {
             request,
@@ -263,8 +288,8 @@ impl Exchange {
     }
 }
 
-/// Sends the request, repairs the response, and repeats that as often as the route's repair mode allows. Returns the report
-/// about repairs beside the result.
+/// Sends the request, repairs the response, and repeats that as often as the route's repair mode
+/// allows. Returns the report about repairs beside the result.
 async fn run_with_repairs<S: EventSink + Send>(
     request: &Request,
     route: &ModelRoute,
@@ -309,8 +334,11 @@ async fn read_answer(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(
 
 /// A sink that encodes events as a stream.
 struct StreamingSink {
+    /// The encoder of the client's wire.
     encoder: ResponseEncoder,
+    /// The bytes for the client.
     buffer: BodyBuffer,
+    /// The log, which counts the calls and tokens.
     ledger: ExchangeLog,
     /// The time of the first byte, from the start of the exchange.
     begun: Option<Duration>,
@@ -337,7 +365,9 @@ impl EventSink for StreamingSink {
 
 /// A sink that collects the whole response.
 struct BufferingSink {
+    /// The response so far.
     draft: DraftResponse,
+    /// The log, which counts the calls and tokens.
     ledger: ExchangeLog,
     /// The time of the first output, from the start of the exchange.
     begun: Option<Duration>,
@@ -346,6 +376,7 @@ struct BufferingSink {
 impl EventSink for BufferingSink {
     fn push_event(&mut self, event: Event<'_>) {
         self.ledger.count_event(&event);
+        // Usage and opaque state are no output yet.
         let says = matches!(
             event,
             Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. }
@@ -357,9 +388,11 @@ impl EventSink for BufferingSink {
     }
 }
 
-/// Returns a keep-alive text that clients of that wire ignore; empty for wires of JSON lines, which have none.
+/// Returns a keep-alive text that clients of that wire ignore; empty for wires of JSON lines, which
+/// have none.
 fn keep_alive_text(front: Wire) -> &'static str {
     match front.stream_type() {
+        // Anthropic's clients know this event; those of other wires skip comments.
         "text/event-stream" if front == Wire::Anthropic => {
             "event: ping\ndata: {\"type\": \"ping\"}\n\n"
         }

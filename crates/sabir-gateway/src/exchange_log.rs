@@ -1,7 +1,8 @@
 //! Collects the facts about an exchange, and reports its end exactly once.
 //!
-//! An exchange may be answered, refused, broken off in the middle, or abandoned by its client, which drops all its futures.
-//! In every case the last clone of the log is dropped, so that is where the end is reported.
+//! An exchange may be answered, refused, broken off in the middle, or abandoned by its client,
+//! which drops all its futures. In every case the last clone of the log is dropped, so that is
+//! where the end is reported.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,33 +13,50 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
+use crate::request_body::BodyShare;
 use crate::serve::Gateway;
 
 /// The log of one exchange. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ExchangeLog(Arc<ExchangeState>);
 
+/// The state that all clones of a log share.
 struct ExchangeState {
+    /// The gateway, for its observer and metrics.
     gateway: Gateway,
+    /// The id of the exchange.
     id: String,
+    /// The client's wire; `None` for a request that is for none.
     front: Option<Wire>,
+    /// The start of the exchange.
     start: Instant,
+    /// The facts so far.
     entries: Mutex<ExchangeStats>,
 }
 
+/// The facts about an exchange. Nothing of the conversation is among them.
 #[derive(Default)]
 struct ExchangeStats {
+    /// The model's name as the client gave it, cut to 100 characters.
     model: String,
+    /// The HTTP status of the response; 0 before its head.
     status: u16,
+    /// The time of the first byte that the client took.
     first: Option<Instant>,
+    /// The bytes of the body that the client took.
     bytes: u64,
+    /// The number of calls that were sent.
     calls: u32,
+    /// The tokens over all attempts.
     usage: Usage,
+    /// The error, without secrets.
     error: Option<String>,
     /// The report about repairs, for a header.
     report: Option<String>,
     /// The slot among the concurrent responses.
     slot: Option<OwnedSemaphorePermit>,
+    /// The share of the body in the memory for bodies.
+    body_share: Option<BodyShare>,
     /// True if the response was produced to its proper end.
     done: bool,
     /// True if the client read all of it.
@@ -46,6 +64,7 @@ struct ExchangeStats {
 }
 
 impl ExchangeLog {
+    /// Begins the log of a request. The metrics count it as open until the log is dropped.
     pub(crate) fn new(gateway: &Gateway, id: String, front: Option<Wire>) -> Self {
         gateway.metrics().request_opened();
         Self(Arc::new(ExchangeState {
@@ -57,6 +76,7 @@ impl ExchangeLog {
         }))
     }
 
+    /// Locks the facts. No lock is held while the observer is called.
     fn lock_stats(&self) -> MutexGuard<'_, ExchangeStats> {
         self.0
             .entries
@@ -76,6 +96,7 @@ impl ExchangeLog {
 
     /// Sets the model's name as given by the client, shortened.
     pub(crate) fn set_model(&self, model: &str) {
+        // A client may send a name of any length, and it ends up in logs.
         self.lock_stats().model = model.chars().take(100).collect();
     }
 
@@ -113,11 +134,17 @@ impl ExchangeLog {
         self.lock_stats().slot = Some(place);
     }
 
+    /// Holds the share of the body until the exchange is over: what was decoded from it lives as long.
+    pub(crate) fn hold_body_share(&self, share: BodyShare) {
+        self.lock_stats().body_share = Some(share);
+    }
+
     /// Marks the response as complete.
     pub(crate) fn mark_done(&self) {
         self.lock_stats().done = true;
     }
 
+    /// Sets the HTTP status of the response.
     pub(crate) fn set_status(&self, status: u16) {
         self.lock_stats().status = status;
     }
@@ -137,6 +164,7 @@ impl ExchangeLog {
 
 impl Drop for ExchangeState {
     fn drop(&mut self) {
+        // Dropping the facts releases the slot among the concurrent responses as well.
         let entries = std::mem::take(
             self.entries
                 .get_mut()

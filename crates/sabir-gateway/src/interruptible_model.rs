@@ -7,11 +7,14 @@ use tokio::sync::watch;
 
 /// A model whose responses end with an error once `cut` becomes true.
 pub(crate) struct InterruptibleModel {
+    /// The model of the route.
     model: Arc<dyn Model>,
+    /// Becomes true when the time for draining is over.
     cut: watch::Receiver<bool>,
 }
 
 impl InterruptibleModel {
+    /// Wraps a model.
     pub(crate) fn new(model: Arc<dyn Model>, cut: watch::Receiver<bool>) -> Self {
         Self { model, cut }
     }
@@ -26,12 +29,14 @@ impl Model for InterruptibleModel {
         let mut cut = self.cut.clone();
         Box::pin(async move {
             tokio::select! {
+                // A response that is complete at the same moment wins.
                 biased;
                 answer = self.model.stream_response(request, sink) => answer,
-                // An error means that the sender is gone; then nothing can cut the response any more.
+                // An error means that the sender is gone; then nothing cuts the response any
+                // more.
                 Ok(_) = cut.wait_for(|cut| *cut) => Err(ModelError {
                     kind: ModelErrorKind::Unavailable,
-                    message: "the gateway is ending; ask again".to_owned(),
+                    message: "the gateway is shutting down; ask again".to_owned(),
                 }),
             }
         })

@@ -1,12 +1,12 @@
 //! Serves the providers' APIs over HTTP and gives any model native tool calls.
 //!
-//! A request on one wire is forwarded on another, to a model that calls natively, that can call only in text, or whose calls
-//! leak into its text. The client always sees native calls, streamed.
+//! A request on one wire is forwarded on another, to a model that calls natively, that can call
+//! only in text, or whose calls leak into its text. The client always sees native calls, streamed.
 //!
-//! The main decision: **a response is produced while the client reads it.** No task runs beside a response: its body *is*
-//! the request to the model (`response_body.rs`). If the client reads slowly, less is read from the model; if it
-//! disconnects, the body is dropped, and the request to the model with it. There is no queue that could grow and no task
-//! that could be left behind.
+//! The main decision: **a response is produced while the client reads it.** No task runs beside a
+//! response: its body *is* the request to the model (`response_body.rs`). If the client reads
+//! slowly, less is read from the model; if it disconnects, the body is dropped, and the request to
+//! the model with it. There is no queue that could grow and no task that could be left behind.
 //!
 //! ```text
 //! bytes ─ connection ─ access_control ─ request_handler ─ exchange ─ RouteTable ─ Model ─ events ─ CallRepairer
@@ -14,12 +14,13 @@
 //!                                                     bytes ─ response_body ─ ResponseEncoder ─────────┘
 //! ```
 //!
-//! The gateway keeps no state between requests, so any number of instances can run behind a load balancer. This crate does
-//! not read the environment or files, print, or read the wall clock: the caller passes a [`RouteTable`],
-//! [`GatewaySettings`] and a [`GatewayObserver`].
+//! The gateway keeps no state between requests, so any number of instances can run behind a load
+//! balancer. This crate does not read the environment or files, print, or read the wall clock: the
+//! caller passes a [`RouteTable`], [`GatewaySettings`] and a [`GatewayObserver`].
 
 mod access_control;
 mod call_repair;
+mod client_settings;
 mod client_wires;
 mod connection;
 mod delivery;
@@ -33,13 +34,16 @@ mod local_endpoints;
 mod metrics;
 mod request_body;
 mod request_handler;
+mod request_log;
 mod response_body;
 mod route;
 mod serve;
 mod settings;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
+pub use client_settings::{ClientFacts, render_client_settings};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
+pub use request_log::{LogFormat, LogLine, LogOptions, LogWriter, RequestLog, SharedLogOptions};
 pub use route::{ModelRoute, ProviderWire, RouteTable};
 pub use serve::{Gateway, ServeError};
 pub use settings::{GatewayLimits, GatewaySettings};

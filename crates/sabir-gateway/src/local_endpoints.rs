@@ -29,6 +29,8 @@ pub(crate) const HEALTH_PATH: &str = "/healthz";
 
 impl LocalEndpoint {
     /// Returns the endpoint of a path.
+    ///
+    /// Paths of models are matched elsewhere; `None` is returned for them.
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path {
             "/" => Some(Self::Root),
@@ -47,6 +49,7 @@ impl LocalEndpoint {
                 Some(Wire::Ollama)
             }
             Self::Listing(InfoRequest::CountTokens) => Some(Wire::Anthropic),
+            // Both APIs have these paths. Anthropic's clients always send this header.
             Self::Listing(_) if headers.contains_key("anthropic-version") => Some(Wire::Anthropic),
             Self::Listing(_) => Some(Wire::OpenAiChat),
         }
@@ -124,6 +127,8 @@ impl LocalEndpoint {
                 let incoming = Wire::Anthropic
                     .decode_request(path, body)
                     .map_err(Refusal::Request)?;
+                // Refused as the request itself would be, so that a client learns of a wrong name
+                // early.
                 one(&incoming.request.model)?;
                 model_listing::encode_token_count(&incoming.request)
             }
@@ -146,6 +151,7 @@ pub(crate) fn preflight_response(headers: &HeaderMap) -> Response {
         HeaderValue::from_static("GET, POST"),
     );
     if let Some(asked) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        // Any header may be sent: the token is what protects, and no cookie is read.
         known.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
     }
     response
@@ -159,14 +165,17 @@ pub(crate) fn allow_origin(origin: Option<HeaderValue>, response: &mut Response)
             .insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         response
             .headers_mut()
+            // A cache must not serve the permission of one page to another.
             .insert(header::VARY, HeaderValue::from_static("origin"));
     }
 }
 
+/// Makes a response with a JSON body and status 200.
 fn json_response(body: &Value) -> Response {
     text_response("application/json", body.to_string())
 }
 
+/// Makes a response with a body of this type and status 200.
 fn text_response(kind: &'static str, text: String) -> Response {
     let mut response = Response::new(Body::from(text));
     response

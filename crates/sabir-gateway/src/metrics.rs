@@ -1,7 +1,7 @@
 //! Counts events, and renders the counters in the text format of Prometheus.
 //!
-//! There are some counters and one histogram, so no library is needed. No label has values that a client can choose, because
-//! that would let a client create any number of time series.
+//! There are some counters and one histogram, so no library is needed. No label has values that a
+//! client can choose, because that would let a client create any number of time series.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,11 +21,17 @@ const BUCKET_BOUNDS: [f64; 12] = [
 /// The metrics of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
+    /// Open connections. Signed, so that an unbalanced decrement does not wrap.
     connections: AtomicI64,
+    /// Requests that are being answered.
     requests: AtomicI64,
+    /// Calls that were sent.
     calls: AtomicU64,
+    /// Requests that repeated one because of a mistake.
     retries: AtomicU64,
+    /// Bytes of response bodies.
     bytes: AtomicU64,
+    /// The counters with labels.
     tables: Mutex<LabeledCounters>,
 }
 
@@ -38,28 +44,37 @@ struct LabeledCounters {
     answers: BTreeMap<(String, &'static str), u64>,
     /// Tokens by model and direction.
     tokens: BTreeMap<(String, &'static str), u64>,
+    /// Repairs by rule.
     mended: BTreeMap<&'static str, u64>,
+    /// Faults by kind.
     faults: BTreeMap<String, u64>,
+    /// The time to the first byte by wire, in seconds.
     first: BTreeMap<&'static str, Histogram>,
 }
 
+/// A histogram of times.
 #[derive(Debug, Default)]
 struct Histogram {
     /// The number of observations in each bucket, not cumulative.
     counts: [u64; BUCKET_BOUNDS.len()],
+    /// The number of all observations, also those above the last bound.
     all: u64,
+    /// The sum of all observations in seconds.
     sum: f64,
 }
 
 impl Metrics {
+    /// Locks the counters with labels.
     fn lock_tables(&self) -> MutexGuard<'_, LabeledCounters> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts a connection that was accepted.
     pub(crate) fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts the end of a connection.
     pub(crate) fn connection_closed(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -69,7 +84,8 @@ impl Metrics {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an event. `is_named` returns true for model names from the configuration; all others are counted as `other`.
+    /// Counts an event. `is_named` returns true for model names from the configuration; all others
+    /// are counted as `other`.
     pub(crate) fn count_event(&self, note: &GatewayEvent<'_>, is_named: impl Fn(&str) -> bool) {
         match note {
             GatewayEvent::Repaired { rule, .. } => {
@@ -90,6 +106,7 @@ impl Metrics {
         }
     }
 
+    /// Counts the end of an exchange.
     fn count_ended(&self, ended: &ExchangeSummary<'_>, is_named: impl Fn(&str) -> bool) {
         self.requests.fetch_sub(1, Ordering::Relaxed);
         self.calls
@@ -98,10 +115,12 @@ impl Metrics {
         let front = ended.front.map_or("none", Wire::name);
         let mut tables = self.lock_tables();
         *tables.requests.entry((front, ended.status)).or_default() += 1;
-        // Only responses of models count below; a refused request has no tokens and no model that is known to exist.
+        // Only responses of models count below; a refused request has no tokens and no model that
+        // is known to exist.
         if ended.model.is_empty() || ended.status != 200 {
             return;
         }
+        // A client can send any name, and each one would be a time series of its own.
         let model = if is_named(ended.model) {
             ended.model
         } else {
@@ -194,16 +213,12 @@ impl Metrics {
             .mended
             .iter()
             .map(|(rule, count)| (format!("rule=\"{rule}\""), *count));
-        page.write_table("mended_total", "What was set right, by rule.", mended);
+        page.write_table("mended_total", "Repairs, by rule.", mended);
         let faults = tables
             .faults
             .iter()
             .map(|(kind, count)| (format!("kind=\"{kind}\""), *count));
-        page.write_table(
-            "faults_total",
-            "What was wrong with calls, by kind.",
-            faults,
-        );
+        page.write_table("faults_total", "Faults of calls, by kind.", faults);
         page.write_histograms(
             "first_byte_seconds",
             "From a request to the first byte of its answer.",
@@ -217,6 +232,7 @@ impl Metrics {
 struct MetricsText(String);
 
 impl MetricsText {
+    /// Writes the two lines before a metric. All names begin with `sabir_gateway_`.
     fn write_header(&mut self, name: &str, kind: &str, help: &str) {
         _ = writeln!(
             self.0,
@@ -224,11 +240,13 @@ impl MetricsText {
         );
     }
 
+    /// Writes a metric with one value.
     fn write_value(&mut self, name: &str, kind: &str, help: &str, value: u64) {
         self.write_header(name, kind, help);
         _ = writeln!(self.0, "sabir_gateway_{name} {value}");
     }
 
+    /// Writes a counter with a line for each combination of labels.
     fn write_table(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, u64)>) {
         self.write_header(name, "counter", help);
         for (labels, value) in rows {
@@ -236,6 +254,7 @@ impl MetricsText {
         }
     }
 
+    /// Writes a histogram for each wire. Prometheus expects cumulative buckets.
     fn write_histograms(
         &mut self,
         name: &str,
@@ -270,6 +289,7 @@ impl MetricsText {
 }
 
 impl Histogram {
+    /// Adds an observation.
     fn observe_time(&mut self, time: Duration) {
         let seconds = time.as_secs_f64();
         if let Some((_, count)) = BUCKET_BOUNDS
@@ -318,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_is_counted() {
+    fn events_are_counted_by_model_and_kind() {
         let metrics = Metrics::default();
         for ended in [
             ended("m\"x", 200, None),

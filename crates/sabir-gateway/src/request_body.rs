@@ -1,14 +1,17 @@
 //! Reads the body of a request within its limits.
 //!
-//! Most clients read the response only after they have sent the whole body. So the body of a refused request is still read,
-//! within limits, and discarded: otherwise the client would see a broken connection instead of the reason.
+//! Most clients read the response only after they have sent the whole body. So the body of a
+//! refused request is still read, within limits, and discarded: otherwise the client would see a
+//! broken connection instead of the reason.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refusal;
@@ -20,17 +23,65 @@ const BYTES_PER_SECOND: u64 = 16 << 10;
 /// The time for reading the body of a refused request.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The memory for the bodies of all requests together, in KiB: 1 GiB, which is also the largest body that can be configured.
+const ALL_BODIES_KIB: usize = 1 << 20;
+
+/// The memory for the bodies of requests that are being read or answered. The limits of a body and of the answers at a time
+/// together would permit far more than a machine has.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyBudget(Arc<Semaphore>);
+
+/// The memory that one body takes from the budget, until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct BodyShare(Option<OwnedSemaphorePermit>);
+
+impl BodyBudget {
+    /// Creates a budget of which nothing is taken.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(ALL_BODIES_KIB)))
+    }
+
+    /// Grows a share to so many bytes. Returns false, and leaves it as it is, if there is not so much left.
+    fn grow_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
+        let held = share
+            .0
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = bytes.div_ceil(1024).saturating_sub(held);
+        let Ok(missing @ 1..) = u32::try_from(missing) else {
+            return missing == 0;
+        };
+        let Ok(more) = Arc::clone(&self.0).try_acquire_many_owned(missing) else {
+            return false;
+        };
+        match &mut share.0 {
+            Some(held) => held.merge(more),
+            none => *none = Some(more),
+        }
+        true
+    }
+}
+
 /// Reads the body of a request.
+///
+/// # Errors
+/// A body that is compressed, too large, too slow, or that breaks off.
 pub(crate) async fn read_body(
     parts: &Parts,
     mut body: Body,
     limits: &GatewayLimits,
-) -> Result<Bytes, Refusal> {
+    budget: &BodyBudget,
+) -> Result<(Bytes, BodyShare), Refusal> {
     if let Some(coding) = content_encoding(&parts.headers) {
         discard_body(&parts.headers, body, limits).await;
         return Err(Refusal::Encoded(coding));
     }
+    if let Some(kind) = foreign_content_type(&parts.headers) {
+        discard_body(&parts.headers, body, limits).await;
+        return Err(Refusal::NotJson(kind));
+    }
     let length = content_length(&parts.headers);
+    // An announced length saves reading the body; a wrong one is found below.
     if length.is_some_and(|length| length > limits.body) {
         discard_body(&parts.headers, body, limits).await;
         return Err(Refusal::TooLarge(limits.body));
@@ -38,13 +89,15 @@ pub(crate) async fn read_body(
     let start = Instant::now();
     // The client's word for the length is trusted up to 64 KiB only.
     let mut bytes = Vec::with_capacity(length.unwrap_or(0).min(64 << 10));
+    let mut share = BodyShare::default();
     loop {
-        // The deadline moves with the received bytes, so that a large body has time but a stalled one does not.
+        // The deadline moves with the received bytes, so that a large body has time but a stalled
+        // one does not.
         let deadline =
             start + limits.upload + Duration::from_secs(bytes.len() as u64 / BYTES_PER_SECOND);
         let late = |_| Refusal::TooSlow(start.elapsed().as_secs());
         let frame = match timeout_at(deadline, body.frame()).await.map_err(late)? {
-            None => return Ok(bytes.into()),
+            None => return Ok((bytes.into(), share)),
             Some(frame) => frame.map_err(|error| {
                 Refusal::Malformed(format!("the body could not be read: {error}"))
             })?,
@@ -55,12 +108,19 @@ pub(crate) async fn read_body(
             discard_body(&parts.headers, body, limits).await;
             return Err(Refusal::TooLarge(limits.body));
         }
+        if !budget.grow_share(&mut share, bytes.len() + piece.len()) {
+            drop(bytes);
+            discard_body(&parts.headers, body, limits).await;
+            return Err(Refusal::BodiesFull);
+        }
         bytes.extend_from_slice(&piece);
     }
 }
 
-/// Reads and discards the body of a refused request, for a while. A client that expects `100 Continue` has sent nothing yet.
+/// Reads and discards the body of a refused request, for a while. A client that expects `100
+/// Continue` has sent nothing yet.
 pub(crate) async fn discard_body(headers: &HeaderMap, mut body: Body, limits: &GatewayLimits) {
+    // Reading would ask it to send the body that is not wanted.
     if headers.contains_key(header::EXPECT) {
         return;
     }
@@ -83,6 +143,20 @@ fn content_encoding(headers: &HeaderMap) -> Option<String> {
     (!coding.eq_ignore_ascii_case("identity")).then(|| coding.chars().take(40).collect())
 }
 
+/// Returns the type of the body, if it is one that a page of any origin can send without a preflight request.
+///
+/// The third such type, that of forms, is curl's default, so it is accepted; the check of the origin
+/// covers it.
+fn foreign_content_type(headers: &HeaderMap) -> Option<String> {
+    let given = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let kind = given.split(';').next().unwrap_or_default().trim();
+    ["text/plain", "multipart/form-data"]
+        .iter()
+        .any(|simple| kind.eq_ignore_ascii_case(simple))
+        .then(|| kind.to_owned())
+}
+
+/// Returns the announced length of the body in bytes.
 fn content_length(headers: &HeaderMap) -> Option<usize> {
     headers
         .get(header::CONTENT_LENGTH)?
@@ -90,4 +164,23 @@ fn content_length(headers: &HeaderMap) -> Option<usize> {
         .ok()?
         .parse()
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL_BODIES_KIB, BodyBudget, BodyShare};
+
+    #[test]
+    fn all_bodies_together_have_a_limit() {
+        let budget = BodyBudget::new();
+        let mut first = BodyShare::default();
+        assert!(budget.grow_share(&mut first, 0));
+        assert!(budget.grow_share(&mut first, 1));
+        assert!(budget.grow_share(&mut first, (ALL_BODIES_KIB - 1) << 10));
+        let mut second = BodyShare::default();
+        assert!(budget.grow_share(&mut second, 1024));
+        assert!(!budget.grow_share(&mut second, 1025));
+        drop(first);
+        assert!(budget.grow_share(&mut second, 1025));
+    }
 }

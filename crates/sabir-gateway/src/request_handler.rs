@@ -23,24 +23,33 @@ use crate::serve::Gateway;
 /// The handler of the requests of one connection.
 #[derive(Clone)]
 pub(crate) struct RequestHandler {
+    /// The gateway.
     pub(crate) gateway: Gateway,
     /// The local address of the connection.
     pub(crate) local: SocketAddr,
+    /// The state of the connection.
     pub(crate) link: Arc<ConnectionState>,
 }
 
 /// The kind of endpoint that answers a request.
 enum EndpointKind {
+    /// The health check, which needs no token and no known host.
     Health,
     /// A CORS preflight request.
     Permission,
+    /// An endpoint that needs no model.
     Own(LocalEndpoint),
+    /// The endpoint of a client's wire.
     Model(Wire),
+    /// No endpoint has this path.
     Nobody,
 }
 
 impl RequestHandler {
+    /// Answers a request. Every request gets a response, if only a refusal in the format of its
+    /// wire.
     pub(crate) async fn respond(self, request: Request) -> Response {
+        // Held until the body of the response was read, see `delivery`.
         let busy = self.link.mark_busy();
         let (parts, body) = request.into_parts();
         let who = EndpointKind::from_parts(&parts);
@@ -87,6 +96,11 @@ impl RequestHandler {
             .then(|| origin.clone())
     }
 
+    /// Checks everything that is known before the body is read.
+    ///
+    /// # Errors
+    /// The refusal of the first check that fails. Access comes first, so that a stranger cannot
+    /// find out which paths exist.
     fn check_request(&self, who: &EndpointKind, parts: &Parts) -> Result<(), Refusal> {
         if self.link.is_lost() {
             return Err(Refusal::Malformed(
@@ -109,6 +123,10 @@ impl RequestHandler {
         }
     }
 
+    /// Reads the body and answers the request.
+    ///
+    /// # Errors
+    /// A refusal before the first byte of the response.
     async fn dispatch_request(
         &self,
         who: &EndpointKind,
@@ -122,13 +140,14 @@ impl RequestHandler {
         let response = match who {
             EndpointKind::Nobody | EndpointKind::Health => local_endpoints::health_response(),
             EndpointKind::Permission => local_endpoints::preflight_response(&parts.headers),
-            EndpointKind::Own(own) => own.respond(
-                gateway,
-                path,
-                &request_body::read_body(parts, body, limits).await?,
-            )?,
+            EndpointKind::Own(own) => {
+                let (body, _share) =
+                    request_body::read_body(parts, body, limits, gateway.body_budget()).await?;
+                own.respond(gateway, path, &body)?
+            }
             EndpointKind::Model(front) => {
-                // The slot is taken before the body is read, so that waiting bodies cannot fill the memory.
+                // The slot is taken before the body is read, so that waiting bodies cannot fill the
+                // memory.
                 match gateway.acquire_slot() {
                     Ok(place) => ledger.hold_slot(place),
                     Err(refusal) => {
@@ -136,7 +155,9 @@ impl RequestHandler {
                         return Err(refusal);
                     }
                 }
-                let body = request_body::read_body(parts, body, limits).await?;
+                let (body, share) =
+                    request_body::read_body(parts, body, limits, gateway.body_budget()).await?;
+                ledger.hold_body_share(share);
                 let report = parts
                     .headers
                     .get(REPORT_HEADER)
@@ -156,11 +177,13 @@ impl RequestHandler {
 }
 
 impl EndpointKind {
+    /// Returns the endpoint of a request.
     fn from_parts(parts: &Parts) -> Self {
         let path = parts.uri.path();
         if path == HEALTH_PATH {
             return Self::Health;
         }
+        // Preflight requests are for any path, and their permission does not depend on it.
         if parts.method == Method::OPTIONS {
             return Self::Permission;
         }
@@ -184,6 +207,7 @@ impl EndpointKind {
     }
 }
 
+/// Logs a refusal and makes its response.
 fn refusal_response(refusal: &Refusal, front: Option<Wire>, ledger: &ExchangeLog) -> Response {
     ledger.set_error(refusal);
     refusal.to_response(front)

@@ -1,7 +1,8 @@
 //! Produces the body of a response while the client reads it.
 //!
-//! The body polls the task that reads from the model; the bytes that the task has written are the next piece. hyper polls the
-//! body only when the client has room for more, so a slow client slows the model down, and dropping the body ends the task.
+//! The body polls the task that reads from the model; the bytes that the task has written are the
+//! next piece. hyper polls the body only when the client has room for more, so a slow client slows
+//! the model down, and dropping the body ends the task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,17 +16,23 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::error::Refusal;
 
-/// The buffer between the task that writes and the body that reads. Both run in one tokio task, so the lock is never contended.
+/// The buffer between the task that writes and the body that reads. Both run in one tokio task, so
+/// the lock is never contended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BodyBuffer(Arc<Mutex<BufferState>>);
 
+/// The content of a buffer.
 #[derive(Debug, Default)]
 struct BufferState {
+    /// The bytes that the client has not taken. They do not grow while it reads nothing, because
+    /// the task runs only when the body is polled.
     bytes: Vec<u8>,
+    /// The refusal, if nothing was written.
     refusal: Option<Refusal>,
 }
 
 impl BodyBuffer {
+    /// Locks the content.
     fn lock_state(&self) -> MutexGuard<'_, BufferState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -35,11 +42,13 @@ impl BodyBuffer {
         write(&mut self.lock_state().bytes);
     }
 
-    /// Refuses the request before anything was written, so that the response can have an error status.
+    /// Refuses the request before anything was written, so that the response can have an error
+    /// status.
     pub(crate) fn set_refusal(&self, refusal: Refusal) {
         self.lock_state().refusal = Some(refusal);
     }
 
+    /// Takes all bytes out.
     fn take_bytes(&self) -> Bytes {
         Bytes::from(std::mem::take(&mut self.lock_state().bytes))
     }
@@ -50,20 +59,27 @@ pub(crate) type BodyTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The body of a response.
 pub(crate) struct StreamingBody {
+    /// The buffer that the task fills.
     buffer: BodyBuffer,
     /// The task; `None` when it is done.
     work: Option<BodyTask>,
+    /// The keep-alive, on wires that have one.
     ping: Option<KeepAlive>,
 }
 
 /// The keep-alive of a stream.
 struct KeepAlive {
+    /// The bytes that clients skip.
     words: &'static str,
+    /// The silence after which they are sent.
     every: Duration,
+    /// The timer since the last bytes.
     timer: Pin<Box<Sleep>>,
 }
 
 impl StreamingBody {
+    /// Makes a body from its buffer and the task that fills it. The task does not run before it is
+    /// polled.
     pub(crate) fn new(buffer: BodyBuffer, work: BodyTask) -> Self {
         Self {
             buffer,
@@ -76,6 +92,7 @@ impl StreamingBody {
     pub(crate) async fn wait_for_start(mut self) -> Result<Self, Refusal> {
         std::future::poll_fn(|context| {
             self.poll_task(context);
+            // A refusal leaves no bytes, so the end of the task counts as well.
             let begun = !self.buffer.lock_state().bytes.is_empty();
             if begun || self.work.is_none() {
                 Poll::Ready(())
@@ -103,6 +120,7 @@ impl StreamingBody {
         self
     }
 
+    /// Polls the task, and drops it when it is done.
     fn poll_task(&mut self, context: &mut Context<'_>) {
         if self
             .work
@@ -115,6 +133,7 @@ impl StreamingBody {
 }
 
 impl KeepAlive {
+    /// Starts the silence again.
     fn reset_timer(&mut self) {
         self.timer.as_mut().reset(Instant::now() + self.every);
     }
@@ -129,6 +148,7 @@ impl Body for StreamingBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
+        // Bytes that are there go out before the model is read any further.
         let mut bytes = this.buffer.take_bytes();
         if bytes.is_empty() {
             this.poll_task(context);

@@ -12,7 +12,8 @@ use crate::error::Refusal;
 /// A model behind the gateway.
 #[derive(Clone)]
 pub struct ModelRoute {
-    /// The model. It must keep no state between requests ([`CallerScope::Many`](sabir_model::CallerScope::Many)).
+    /// The model. It must keep no state between requests
+    /// ([`CallerScope::Many`](sabir_model::CallerScope::Many)).
     pub model: Arc<dyn Model>,
     /// The provider's name for the model.
     pub id: String,
@@ -20,7 +21,8 @@ pub struct ModelRoute {
     pub protocol: ToolProtocol,
     /// The handling of broken calls.
     pub repair_mode: RepairMode,
-    /// The provider's wire, if known. Unsupported parts of a request are then reported or refused before it is sent.
+    /// The provider's wire, if known. Unsupported parts of a request are then reported or refused
+    /// before it is sent.
     pub provider_wire: Option<ProviderWire>,
 }
 
@@ -34,8 +36,11 @@ pub struct ProviderWire {
 }
 
 /// The models that clients can name.
+///
+/// A client's name is looked up as it is, then without `:latest`, then the fallback takes it.
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
+    /// The models by the names that clients use.
     named: BTreeMap<String, Arc<ModelRoute>>,
     /// The model for all other names.
     other: Option<Arc<ModelRoute>>,

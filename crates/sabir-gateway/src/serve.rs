@@ -22,6 +22,7 @@ use crate::framing::MAX_HEAD;
 use crate::gateway_event::{GatewayEvent, GatewayObserver};
 use crate::interruptible_model::InterruptibleModel;
 use crate::metrics::Metrics;
+use crate::request_body::BodyBudget;
 use crate::request_handler::RequestHandler;
 use crate::route::{ModelRoute, RouteTable};
 use crate::settings::{GatewayLimits, GatewaySettings};
@@ -29,23 +30,34 @@ use crate::settings::{GatewayLimits, GatewaySettings};
 /// The time for responses to report that they were cut off.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
-/// The pause after a failed accept. Most likely no file descriptor is left, and some connection must end first.
+/// The pause after a failed accept. Most likely no file descriptor is left, and some connection
+/// must end first.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
 /// A gateway. Clones share its state.
 #[derive(Clone)]
 pub struct Gateway(Arc<GatewayState>);
 
+/// The state that all clones of a gateway share.
 struct GatewayState {
+    /// The models. Requests keep the table that they began with.
     routes: RwLock<Arc<RouteTable>>,
+    /// The settings, which a reload replaces as a whole.
     settings: RwLock<Arc<GatewaySettings>>,
+    /// The observer of all exchanges.
     watch: Box<dyn GatewayObserver>,
+    /// The counters.
     metrics: Metrics,
+    /// The number of ids so far.
     count: AtomicU64,
     /// The time of its creation, in seconds since 1970.
     created: u64,
+    /// The slots for connections.
     connections: Arc<Semaphore>,
+    /// The slots for concurrent responses.
     answers: Arc<Semaphore>,
+    /// The memory for the bodies of requests.
+    bodies: BodyBudget,
     /// Becomes true when all responses must end.
     cut: watch::Sender<bool>,
 }
@@ -95,6 +107,7 @@ impl Gateway {
             created,
             connections: Arc::new(Semaphore::new(connections)),
             answers: Arc::new(Semaphore::new(answers)),
+            bodies: BodyBudget::new(),
             cut: watch::Sender::new(false),
         }));
         gateway.replace_routes(routes);
@@ -103,6 +116,7 @@ impl Gateway {
 
     /// Replaces the models from the next request on. Running responses continue with their models.
     pub fn replace_routes(&self, routes: RouteTable) {
+        // Each model is wrapped, so that a shutdown can end its responses.
         let routes = routes.map_routes(|route| ModelRoute {
             model: Arc::new(InterruptibleModel::new(
                 Arc::clone(&route.model),
@@ -117,8 +131,9 @@ impl Gateway {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
 
-    /// Replaces the settings for new connections and requests. The limits for concurrent connections and responses stay as
-    /// they were at the start, and a token can be changed, but not removed.
+    /// Replaces the settings for new connections and requests. The limits for concurrent
+    /// connections and responses stay as they were at the start, and a token can be changed, but
+    /// not removed.
     pub fn replace_settings(&self, settings: GatewaySettings) {
         let known = self.settings();
         let GatewayLimits {
@@ -126,7 +141,8 @@ impl Gateway {
             answers,
             ..
         } = known.limits;
-        // Removing the token could open a gateway that other machines can reach; `serve` checks that at the start only.
+        // Removing the token could open a gateway that other machines can reach; `serve` checks
+        // that at the start only.
         let token = settings.token.or_else(|| known.token.clone());
         let limits = GatewayLimits {
             connections,
@@ -146,10 +162,12 @@ impl Gateway {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
+    /// Returns the current models.
     pub(crate) fn routes(&self) -> Arc<RouteTable> {
         Arc::clone(&self.0.routes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns the current settings.
     pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
         Arc::clone(
             &self
@@ -160,16 +178,19 @@ impl Gateway {
         )
     }
 
+    /// Returns the counters.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
+    /// Returns the time of the gateway's creation, in seconds since 1970.
     pub(crate) fn created_at(&self) -> u64 {
         self.0.created
     }
 
     /// Counts an event and passes it to the observer.
     pub(crate) fn emit_event(&self, id: &str, note: GatewayEvent<'_>) {
+        // Only names of the configuration become labels of metrics.
         let routes = self.routes();
         self.0.metrics.count_event(&note, |model| {
             routes.model_names().any(|name| name == model)
@@ -179,36 +200,47 @@ impl Gateway {
 
     /// Acquires one of the slots for concurrent responses.
     pub(crate) fn acquire_slot(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        // Without waiting: a client that is refused at once can choose another instance.
         let place = Arc::clone(&self.0.answers).try_acquire_owned();
         place.map_err(|_| Refusal::Busy(self.settings().limits.answers))
     }
 
+    /// Returns the memory for the bodies of requests.
+    pub(crate) fn body_budget(&self) -> &BodyBudget {
+        &self.0.bodies
+    }
+
     /// Makes an id that is unique on this machine, from the seed and a counter.
     pub(crate) fn new_id(&self) -> String {
+        // The seed differs between processes, the count within one.
         let count = self.0.count.fetch_add(1, Ordering::Relaxed);
         format!("sabir_{:016x}{count:08x}", self.settings().seed)
     }
 
-    /// Serves until `end` is ready, then waits for running responses, up to the `drain` limit. Responses that are still
-    /// running then are cut off with an error.
+    /// Serves until `end` is ready, then waits for running responses, up to the `drain` limit.
+    /// Responses that are still running then are cut off with an error.
     ///
     /// # Errors
-    /// [`ServeError`] if the listener cannot be used. A failed connection does not affect the others.
+    /// [`ServeError`] if the listener cannot be used. A failed connection does not affect the
+    /// others.
     pub async fn serve(
         &self,
         listener: TcpListener,
         end: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
         let address = listener.local_addr().map_err(ServeError::Address)?;
+        // Checked by the address that is really bound, not by the configured name.
         if self.settings().token.is_none() && !address.ip().is_loopback() {
             return Err(ServeError::Open(address));
         }
         let open = GracefulShutdown::new();
         let mut end = std::pin::pin!(end);
         loop {
-            // The permit comes before the connection: clients over the limit wait in the kernel's queue.
+            // The permit comes before the connection: clients over the limit wait in the kernel's
+            // queue.
             let permit = Arc::clone(&self.0.connections).acquire_owned();
             let (stream, permit) = tokio::select! {
+                // The end comes first, so that a busy listener cannot delay a shutdown.
                 biased;
                 () = &mut end => break,
                 (permit, accepted) = async { (permit.await, listener.accept().await) } => match accepted {
@@ -230,24 +262,29 @@ impl Gateway {
                 drop(permit);
             });
         }
+        // Closed before draining, so that a load balancer sends new clients elsewhere.
         drop(listener);
         let mut closed = std::pin::pin!(open.shutdown());
         if timeout(self.settings().limits.drain, &mut closed)
             .await
             .is_err()
         {
+            // Every response that still runs ends with an error now, which its client gets.
             self.0.cut.send_replace(true);
             let _ = timeout(CUT_GRACE, closed).await;
         }
         Ok(())
     }
 
+    /// Serves one connection until it ends. hyper's own limit for heads is off: the stream has
+    /// limits for all phases.
     fn serve_connection(
         &self,
         stream: TcpStream,
         link: Arc<ConnectionState>,
         listener: SocketAddr,
     ) -> impl GracefulConnection<Error = hyper::Error> + use<> {
+        // Events of a stream are small, and each must be sent at once.
         let _ = stream.set_nodelay(true);
         let local = stream.local_addr().unwrap_or(listener);
         let line = TimedStream::new(stream, Arc::clone(&link), self.settings().limits);
@@ -275,7 +312,7 @@ impl Gateway {
             Some(error) if error.is_parse_too_large() => {
                 (431, "the head of a request was too large")
             }
-            Some(error) if error.is_parse() => (400, "something came that is no request"),
+            Some(error) if error.is_parse() => (400, "something arrived that is not a request"),
             _ if link.is_slow() => (408, "the head of a request did not come in time"),
             _ => return,
         };

@@ -5,15 +5,18 @@ use std::time::{Duration, SystemTime};
 use sabir_call::dialect::DialectSet;
 use sabir_model::Secret;
 
-/// The settings of a gateway. They apply to connections and requests that begin after they were set.
+/// The settings of a gateway. They apply to connections and requests that begin after they were
+/// set.
 #[derive(Debug, Clone)]
 pub struct GatewaySettings {
-    /// The token that a client must send, as a bearer token or in the wire's own key header. `None` allows every client, and
-    /// is accepted for an address on this machine only.
+    /// The token that a client must send, as a bearer token or in the wire's own key header. `None`
+    /// allows every client, and is accepted for an address on this machine only.
     pub token: Option<Secret>,
-    /// The names, besides those of this machine, under which clients may address the gateway: `HOST` or `HOST:PORT`.
+    /// The names, besides those of this machine, under which clients may address the gateway:
+    /// `HOST` or `HOST:PORT`.
     pub hosts: Vec<String>,
-    /// The origins of web pages that may use the gateway, such as `https://app.example`. None by default.
+    /// The origins of web pages that may use the gateway, such as `https://app.example`. None by
+    /// default.
     pub origins: Vec<String>,
     /// The limits.
     pub limits: GatewayLimits,
@@ -26,15 +29,21 @@ pub struct GatewaySettings {
 }
 
 /// The limits of a gateway.
+///
+/// Every limit has a default. They bound what one client can use up: memory by `body` and
+/// `answers`, connections by the times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayLimits {
     /// The largest body of a request, in bytes.
+    ///
+    /// 32 MiB by default, since histories contain images.
     pub body: usize,
     /// The number of open connections; more wait to be accepted.
     pub connections: usize,
     /// The number of concurrent responses; more are refused with 503.
     pub answers: usize,
-    /// The time from the first byte of a head to its last, and from the opening of a connection to the first byte.
+    /// The time from the first byte of a head to its last, and from the opening of a connection to
+    /// the first byte.
     pub head: Duration,
     /// The time for a request's body, plus a second for each 16 KiB of it.
     pub upload: Duration,

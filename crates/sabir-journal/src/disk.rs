@@ -82,6 +82,12 @@ pub trait DiskFile: Send {
     /// The error of the system.
     fn is_named(&self) -> io::Result<bool>;
 
+    /// Returns true if this path leads to this very file, and not to none or to another one.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
+
     /// Reads some bytes and returns their number; 0 only at the end of the file.
     ///
     /// # Errors
@@ -123,6 +129,8 @@ impl Disk for SystemDisk {
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        // The mode is given at creation; a chmod afterwards would leave a moment in which others
+        // can enter.
         DirBuilder::new().mode(0o700).create(folder)
     }
 
@@ -133,6 +141,8 @@ impl Disk for SystemDisk {
         } else {
             folder
         };
+        // fsync(2) of a file does not sync the entry for it in its folder; that needs a descriptor
+        // of the folder, for which reading access is enough.
         File::open(folder).and_then(|folder| folder.sync_all())
     }
 
@@ -140,6 +150,7 @@ impl Disk for SystemDisk {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
+            // O_EXCL: of two processes that create the same task, one gets `AlreadyExists`.
             .create_new(true)
             .mode(0o600)
             .open(path)?;
@@ -178,7 +189,18 @@ impl DiskFile for File {
     }
 
     fn is_named(&self) -> io::Result<bool> {
+        // A removed file has no links and lives on until its last descriptor is closed.
         Ok(self.metadata()?.nlink() > 0)
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = self.metadata()?;
+        match std::fs::metadata(path) {
+            // Device and inode together name a file as long as it is open.
+            Ok(found) => Ok(found.dev() == own.dev() && found.ino() == own.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
@@ -203,12 +225,15 @@ impl DiskFile for File {
 }
 
 /// A sequential reader over a file, with a position of its own.
+/// It needs no position in the file itself, so several readers of one file do not disturb each
+/// other.
 pub(crate) struct DiskFileReader<'a> {
     file: &'a dyn DiskFile,
     at: u64,
 }
 
 impl<'a> DiskFileReader<'a> {
+    /// Makes a reader whose first byte is at this offset.
     pub(crate) fn starting_at(file: &'a dyn DiskFile, at: u64) -> Self {
         Self { file, at }
     }

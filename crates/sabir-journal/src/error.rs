@@ -47,6 +47,14 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
+    /// The first record is damaged, so that nothing says what the task is.
+    #[error(
+        "the first record of {path:?} is damaged, so the task can neither be read nor continued; the file was left as it is"
+    )]
+    DamagedStart {
+        /// The file.
+        path: PathBuf,
+    },
     /// The journal has a later format.
     #[error(
         "{path:?} was written by a newer Sabir (format {version}); use that one, the file was left as it is"

@@ -1,6 +1,7 @@
-//! Encodes and decodes one record as a frame: length, checksum, JSON.
+//! Encodes and decodes one record as a frame: length, checksum, link to the previous frame, JSON.
 
 use std::borrow::Cow;
+use std::io::{self, Read};
 
 use sabir_agent::Record;
 use sabir_call::redact;
@@ -8,10 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// The first line of a journal, without the version and the line feed.
 pub(crate) const HEADER_START: &[u8] = b"sabir journal ";
-/// The first line of a journal in this version of the format.
-pub(crate) const HEADER: &[u8] = b"sabir journal 1\n";
-/// The length of a frame's head in bytes: four of length, four of checksum.
-pub(crate) const HEAD_BYTES: usize = 8;
+/// The length of the first line in bytes, the same in every version.
+pub(crate) const HEADER_BYTES: usize = 16;
 /// The largest payload in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 /// The deepest nesting of a record. Reading a deeper value back would need a deep stack.
@@ -28,7 +27,7 @@ pub(crate) enum FrameError {
         /// The length of its payload.
         bytes: usize,
     },
-    /// A record that is to be written nests too deep.
+    /// A record to write nests too deep.
     #[error("the record nests values {depth} deep, and {MAX_DEPTH} is the most")]
     TooDeep {
         /// The depth of its nesting.
@@ -52,27 +51,142 @@ pub struct JournalEntry {
     pub record: Record,
 }
 
+/// The version of a journal's format, which its first line names. A journal keeps the version in which it was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FormatVersion {
+    /// Frames are independent: a missing, repeated or moved one is not detected.
+    Unchained,
+    /// Each frame names the checksum of the one before it.
+    Chained,
+}
+
+impl FormatVersion {
+    /// The version of new journals.
+    pub(crate) const CURRENT: Self = Self::Chained;
+
+    /// All versions.
+    pub(crate) const ALL: [Self; 2] = [Self::Unchained, Self::Chained];
+
+    /// Returns the first line of a journal of this version.
+    pub(crate) fn header(self) -> &'static [u8; HEADER_BYTES] {
+        // `1` and `2` differ in two bits, so no single flipped bit makes one version of the other.
+        match self {
+            Self::Unchained => b"sabir journal 1\n",
+            Self::Chained => b"sabir journal 2\n",
+        }
+    }
+
+    /// Returns the length of a frame's head in bytes: four each of length and checksum, and four of the link if there is one.
+    pub(crate) fn head_bytes(self) -> usize {
+        match self {
+            Self::Unchained => 8,
+            Self::Chained => 12,
+        }
+    }
+}
+
+/// The end of a sequence of frames, to which the next one is linked.
+///
+/// The link is the CRC-32 of the frame before, and is itself covered by the checksum of its frame. It is a guard against
+/// accidents of disks and of people who copy files; it does not prevent forgery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameChain {
+    pub(crate) version: FormatVersion,
+    /// The checksum of the last frame; before the first one that of the first line.
+    last_checksum: u32,
+}
+
+impl FrameChain {
+    /// Returns the chain before the first frame of a journal.
+    pub(crate) fn new(version: FormatVersion) -> Self {
+        Self {
+            version,
+            last_checksum: crc32fast::hash(version.header()),
+        }
+    }
+
+    /// Returns the link of the next frame; `None` in a version without links.
+    fn link(self) -> Option<u32> {
+        (self.version == FormatVersion::Chained).then_some(self.last_checksum)
+    }
+
+    /// Returns the chain after a frame with this head.
+    pub(crate) fn after(self, head: FrameHeader) -> Self {
+        Self {
+            last_checksum: head.checksum,
+            ..self
+        }
+    }
+
+    /// Reads the payload of the next frame. Returns `None` at the end, and if the frame is torn, damaged or not linked to
+    /// the one before it.
+    pub(crate) fn read_next(
+        &mut self,
+        input: &mut impl Read,
+        payload: &mut Vec<u8>,
+    ) -> io::Result<Option<FrameHeader>> {
+        let linked =
+            read_frame(input, payload, self.version)?.filter(|head| head.link == self.link());
+        if let Some(head) = linked {
+            *self = self.after(head);
+        }
+        Ok(linked)
+    }
+}
+
+/// Reads the payload of a frame, regardless of the frames before it. Returns `None` at the end, and if the frame is torn or
+/// damaged.
+pub(crate) fn read_frame(
+    input: &mut impl Read,
+    payload: &mut Vec<u8>,
+    version: FormatVersion,
+) -> io::Result<Option<FrameHeader>> {
+    payload.clear();
+    input
+        .by_ref()
+        .take(version.head_bytes() as u64)
+        .read_to_end(payload)?;
+    let Some(head) = FrameHeader::parse(payload, version).filter(|head| head.is_possible()) else {
+        return Ok(None);
+    };
+    payload.clear();
+    input
+        .by_ref()
+        .take(head.length as u64)
+        .read_to_end(payload)?;
+    let whole = payload.len() == head.length && head.matches_payload(payload);
+    Ok(whole.then_some(head))
+}
+
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     /// The length of the payload in bytes.
     pub(crate) length: usize,
     checksum: u32,
+    /// The checksum of the frame before; `None` in a version without links.
+    link: Option<u32>,
 }
 
 impl FrameHeader {
     /// Parses a head; `None` if there are too few bytes.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8], version: FormatVersion) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
-        let (checksum, _) = rest.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (checksum, rest) = rest.split_first_chunk::<4>()?;
+        let link = match version {
+            FormatVersion::Unchained => None,
+            FormatVersion::Chained => Some(u32::from_le_bytes(*rest.first_chunk::<4>()?)),
+        };
         Some(Self {
-            length,
+            length: usize::try_from(u32::from_le_bytes(*length)).ok()?,
             checksum: u32::from_le_bytes(*checksum),
+            link,
         })
     }
 
     /// Returns true if a frame of this length can have been written.
+    ///
+    /// Checked before the payload is read: a damaged length could name up to 4 GiB.
     pub(crate) fn is_possible(self) -> bool {
         (1..=MAX_PAYLOAD_BYTES).contains(&self.length)
     }
@@ -80,48 +194,57 @@ impl FrameHeader {
     /// Returns true if the checksum matches this payload.
     pub(crate) fn matches_payload(self, payload: &[u8]) -> bool {
         u32::try_from(self.length)
-            .is_ok_and(|length| compute_checksum(length, payload) == self.checksum)
+            .is_ok_and(|length| compute_checksum(length, self.link, payload) == self.checksum)
     }
 }
 
-/// Replaces the contents of `buffer` by the frame of a record. Known secret formats in the record's texts are redacted.
+/// Replaces the contents of `buffer` by the frame of a record that is next in the chain, and returns the frame's head. Known
+/// secret formats in the record's texts are redacted.
 ///
 /// # Errors
 /// [`FrameError`] if the record is too large or too deep to be read back.
 pub(crate) fn encode_frame(
     buffer: &mut Vec<u8>,
+    chain: FrameChain,
     at: u64,
     record: &Record,
-) -> Result<(), FrameError> {
+) -> Result<FrameHeader, FrameError> {
     #[derive(Serialize)]
     struct FramePayload<'a> {
         at: u64,
         #[serde(flatten)]
         record: &'a Record,
     }
+    // The head is filled in last, when length and checksum are known; the payload needs no copy.
+    let head_bytes = chain.version.head_bytes();
     buffer.clear();
-    buffer.resize(HEAD_BYTES, 0);
+    buffer.resize(head_bytes, 0);
     serde_json::to_writer(&mut *buffer, &FramePayload { at, record })?;
     // Checked twice: a large record is not worth redacting, and a redaction mark can be longer than the secret it replaces.
-    check_payload_size(buffer)?;
-    redact_payload(buffer);
-    let length = check_payload_size(buffer)?;
-    let payload = buffer.get(HEAD_BYTES..).unwrap_or_default();
+    check_payload_size(buffer, head_bytes)?;
+    redact_payload(buffer, head_bytes);
+    let length = check_payload_size(buffer, head_bytes)?;
+    let payload = buffer.get(head_bytes..).unwrap_or_default();
     let depth = measure_nesting(payload).max_depth;
     if depth > MAX_DEPTH {
         return Err(FrameError::TooDeep { depth });
     }
-    let checksum = compute_checksum(length, payload);
-    if let Some(head) = buffer.first_chunk_mut::<HEAD_BYTES>() {
-        // In little endian the lower half comes first, which is the length.
-        *head = (u64::from(checksum) << 32 | u64::from(length)).to_le_bytes();
+    let head = FrameHeader {
+        length: payload.len(),
+        checksum: compute_checksum(length, chain.link(), payload),
+        link: chain.link(),
+    };
+    let numbers = [Some(length), Some(head.checksum), head.link];
+    let bytes = numbers.into_iter().flatten().flat_map(u32::to_le_bytes);
+    for (place, byte) in buffer.iter_mut().zip(bytes) {
+        *place = byte;
     }
-    Ok(())
+    Ok(head)
 }
 
 /// Returns the length of the frame's payload, if it is within the limit.
-fn check_payload_size(frame: &[u8]) -> Result<u32, FrameError> {
-    let bytes = frame.len().saturating_sub(HEAD_BYTES);
+fn check_payload_size(frame: &[u8], head_bytes: usize) -> Result<u32, FrameError> {
+    let bytes = frame.len().saturating_sub(head_bytes);
     u32::try_from(bytes)
         .ok()
         .filter(|_| bytes <= MAX_PAYLOAD_BYTES)
@@ -129,12 +252,12 @@ fn check_payload_size(frame: &[u8]) -> Result<u32, FrameError> {
 }
 
 /// Redacts text with the format of a secret, because a journal outlives its task and other people read it.
-fn redact_payload(buffer: &mut Vec<u8>) {
+fn redact_payload(buffer: &mut Vec<u8>, head_bytes: usize) {
     let payload = buffer
-        .get(HEAD_BYTES..)
+        .get(head_bytes..)
         .and_then(|payload| std::str::from_utf8(payload).ok());
     if let Some(Cow::Owned(redacted)) = payload.map(redact::redact_json) {
-        buffer.truncate(HEAD_BYTES);
+        buffer.truncate(head_bytes);
         buffer.extend_from_slice(redacted.as_bytes());
     }
 }
@@ -149,16 +272,20 @@ pub(crate) fn decode_payload(payload: &[u8]) -> Result<JournalEntry, FrameError>
     }
     let mut reader = serde_json::Deserializer::from_slice(payload);
     // The depth was checked above; serde_json's own limit is 128.
+    // A tool's JSON arguments inside a record may nest deeper than that.
     reader.disable_recursion_limit();
     let entry = JournalEntry::deserialize(&mut reader)?;
     reader.end()?;
     Ok(entry)
 }
 
-/// Computes the CRC-32 of length and payload. With the length included, neither a changed length nor a run of zeros matches.
-fn compute_checksum(length: u32, payload: &[u8]) -> u32 {
+/// Computes the CRC-32 of length, link and payload. With the length included, neither a changed length nor a run of zeros matches.
+fn compute_checksum(length: u32, link: Option<u32>, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&length.to_le_bytes());
+    if let Some(link) = link {
+        hasher.update(&link.to_le_bytes());
+    }
     hasher.update(payload);
     hasher.finalize()
 }
@@ -181,6 +308,8 @@ struct JsonNesting {
     is_closed: bool,
 }
 
+/// Measures the nesting in one pass over the bytes. It does not recurse, because its result is what
+/// limits the recursion of the parser, and it accepts any bytes.
 fn measure_nesting(json: &[u8]) -> JsonNesting {
     let mut nesting = JsonNesting::default();
     let mut depth = 0_usize;
@@ -210,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depths() {
+    fn nesting_depths_are_measured() {
         for (json, expected) in [
             ("1", 0),
             ("{}", 1),
@@ -226,25 +355,38 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_frame() {
-        let mut buffer = vec![1, 2, 3];
-        encode_frame(
-            &mut buffer,
-            7,
-            &Record::Running {
+    fn frames_are_encoded_as_documented() {
+        for version in FormatVersion::ALL {
+            let mut buffer = vec![1, 2, 3];
+            let record = Record::Running {
                 call: sabir_call::CallId::new("a"),
                 seal: None,
-            },
-        )
-        .unwrap();
-        let (head, payload) = buffer.split_at(HEAD_BYTES);
-        assert_eq!(payload, br#"{"at":7,"kind":"running","call":"a"}"#);
-        assert_eq!(head[..4], [36, 0, 0, 0]);
-        let head = FrameHeader::parse(head).unwrap();
-        assert!(head.is_possible() && head.matches_payload(payload) && !head.matches_payload(b"x"));
-        assert!(
-            FrameHeader::parse(&[0; 8])
-                .is_some_and(|head| !head.is_possible() && !head.matches_payload(b""))
-        );
+            };
+            let chain = FrameChain::new(version);
+            let written = encode_frame(&mut buffer, chain, 7, &record).unwrap();
+            let (bytes, payload) = buffer.split_at(version.head_bytes());
+            assert_eq!(payload, br#"{"at":7,"kind":"running","call":"a"}"#);
+            assert_eq!(bytes[..4], [36, 0, 0, 0]);
+            let head = FrameHeader::parse(bytes, version).unwrap();
+            assert_eq!(head, written);
+            assert!(head.is_possible() && head.matches_payload(payload));
+            assert!(!head.matches_payload(b"x"));
+            let zeros = FrameHeader::parse(&[0; 12], version).unwrap();
+            assert!(!zeros.is_possible() && !zeros.matches_payload(b""));
+            // With links, the same record after a different frame gives different bytes.
+            let mut second = Vec::new();
+            encode_frame(&mut second, chain.after(head), 7, &record).unwrap();
+            assert_eq!(second == buffer, version == FormatVersion::Unchained);
+            let mut payload = Vec::new();
+            let mut reader = chain;
+            assert!(
+                reader
+                    .read_next(&mut &buffer[..], &mut payload)
+                    .unwrap()
+                    .is_some()
+            );
+            let repeated = reader.read_next(&mut &buffer[..], &mut payload).unwrap();
+            assert_eq!(repeated.is_none(), version == FormatVersion::Chained);
+        }
     }
 }

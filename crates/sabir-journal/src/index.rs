@@ -14,14 +14,14 @@ use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome};
 use sabir_call::ToolProtocol;
 
 use crate::error::JournalError;
-use crate::frame::{self, FrameHeader, HEAD_BYTES, HEADER, JournalEntry, PAYLOAD_START};
+use crate::frame::{self, FormatVersion, FrameHeader, HEADER_BYTES, JournalEntry, PAYLOAD_START};
 use crate::journal::{journal_path, open_journal_file, task_id_from_file_name};
-use crate::recovery::{next_payload, read_header};
+use crate::recovery::{HeaderLine, read_header, scan_journal};
 
 /// A journal in a folder.
 #[derive(Debug)]
 pub struct JournalListing {
-    /// The task, by the name of the file.
+    /// The task's id, from the name of the file.
     pub id: TaskId,
     /// The summary of the task, or the reason why its journal cannot be read.
     pub summary: Result<TaskSummary, JournalError>,
@@ -30,7 +30,7 @@ pub struct JournalListing {
 /// A summary of a task, from its first and last record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskSummary {
-    /// The task, by its `started` record.
+    /// The task's id, from its `started` record.
     pub id: TaskId,
     /// The user's first words, in full.
     pub prompt: String,
@@ -117,11 +117,12 @@ pub fn count_records(folder: &Path, id: &TaskId) -> Result<u64, JournalError> {
         .len();
     let mut input = BufReader::new(file);
     match read_header(&mut input, &path)? {
-        Some(_) => Ok(0),
-        None => Ok(walk_frames(&mut input, size, &path)?.0),
+        HeaderLine::Torn(_) => Ok(0),
+        HeaderLine::Whole(version) => Ok(walk_frames(&mut input, size, version, &path)?.0),
     }
 }
 
+/// Reads the first and the last record of a journal. Damage between them is not noticed.
 fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
     let file = File::open(path).map_err(fail)?;
@@ -130,21 +131,26 @@ fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
     let empty = || JournalError::Empty {
         path: path.to_path_buf(),
     };
-    if read_header(&mut input, path)?.is_some() {
+    let HeaderLine::Whole(version) = read_header(&mut input, path)? else {
         return Err(empty());
-    }
-    let first = read_entry_at(&mut input, HEADER.len() as u64, path, 1)?.ok_or_else(empty)?;
+    };
+    let Some(first) = read_entry_at(&mut input, HEADER_BYTES as u64, version, path, 1)? else {
+        // Either no record was ever written, or it is damaged; a damaged journal must not be called empty.
+        scan_journal(input.get_ref(), path)?;
+        return Err(empty());
+    };
+    // Every task begins with this record, so a journal without it holds no task that could resume.
     let Record::Started(start) = first.record else {
         return Err(empty());
     };
-    let last = match find_last_frame(input.get_ref(), size).map_err(fail)? {
-        Some(byte) => read_entry_at(&mut input, byte, path, 0)?,
+    let last = match find_last_frame(input.get_ref(), size, version).map_err(fail)? {
+        Some(byte) => read_entry_at(&mut input, byte, version, path, 0)?,
         None => {
             input
-                .seek(SeekFrom::Start(HEADER.len() as u64))
+                .seek(SeekFrom::Start(HEADER_BYTES as u64))
                 .map_err(fail)?;
-            let (records, byte) = walk_frames(&mut input, size, path)?;
-            read_entry_at(&mut input, byte, path, records)?
+            let (records, byte) = walk_frames(&mut input, size, version, path)?;
+            read_entry_at(&mut input, byte, version, path, records)?
         }
     };
     Ok(TaskSummary {
@@ -156,6 +162,7 @@ fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
         started_at: first.at,
         last_at: last.as_ref().map_or(first.at, |last| last.at),
         ended: last.and_then(|last| match last.record {
+            // Only as the last record: a task that was resumed after its end has records behind it.
             Record::Ended { outcome, .. } => Some(outcome),
             _ => None,
         }),
@@ -164,21 +171,22 @@ fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
 }
 
 /// Finds the offset of the frame that ends with the file; `None` if there is none within `TAIL_BYTES`.
-fn find_last_frame(file: &File, size: u64) -> std::io::Result<Option<u64>> {
-    let from = size.saturating_sub(TAIL_BYTES).max(HEADER.len() as u64);
+fn find_last_frame(file: &File, size: u64, version: FormatVersion) -> std::io::Result<Option<u64>> {
+    let from = size.saturating_sub(TAIL_BYTES).max(HEADER_BYTES as u64);
     let mut tail = vec![0; usize::try_from(size.saturating_sub(from)).unwrap_or_default()];
     file.read_exact_at(&mut tail, from)?;
     // A payload could contain bytes that look like a frame, but not one whose length and checksum match up to the very end
     // of the file, save by a chance of one in 2^32. The cheap test for the start of a payload comes first.
+    // The search goes backwards, because the last frame is usually short.
     let begins = (0..tail.len()).rev().find(|at| {
         let Some((bytes, payload)) = tail
             .get(*at..)
-            .and_then(|rest| rest.split_at_checked(HEAD_BYTES))
+            .and_then(|rest| rest.split_at_checked(version.head_bytes()))
         else {
             return false;
         };
         payload.starts_with(PAYLOAD_START)
-            && FrameHeader::parse(bytes)
+            && FrameHeader::parse(bytes, version)
                 .is_some_and(|head| head.length == payload.len() && head.matches_payload(payload))
     });
     Ok(begins.map(|at| from + at as u64))
@@ -188,19 +196,23 @@ fn find_last_frame(file: &File, size: u64) -> std::io::Result<Option<u64>> {
 fn walk_frames(
     input: &mut BufReader<File>,
     size: u64,
+    version: FormatVersion,
     path: &Path,
 ) -> Result<(u64, u64), JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
     let mut records = 0;
     let mut last = 0;
-    let mut next = HEADER.len() as u64;
-    let mut bytes = [0; HEAD_BYTES];
-    while next + (HEAD_BYTES as u64) < size {
+    let mut next = HEADER_BYTES as u64;
+    let mut bytes = vec![0; version.head_bytes()];
+    // Strictly less: every payload has at least one byte. Checksums are left out, since they would
+    // mean reading the whole file.
+    while next + (version.head_bytes() as u64) < size {
         input.read_exact(&mut bytes).map_err(fail)?;
-        let Some(head) = FrameHeader::parse(&bytes).filter(|head| head.is_possible()) else {
+        let Some(head) = FrameHeader::parse(&bytes, version).filter(|head| head.is_possible())
+        else {
             break;
         };
-        let end = next + (HEAD_BYTES + head.length) as u64;
+        let end = next + (version.head_bytes() + head.length) as u64;
         if end > size {
             break;
         }
@@ -218,13 +230,17 @@ fn walk_frames(
 fn read_entry_at(
     input: &mut BufReader<File>,
     byte: u64,
+    version: FormatVersion,
     path: &Path,
     number: u64,
 ) -> Result<Option<JournalEntry>, JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
     let mut payload = Vec::new();
     input.seek(SeekFrom::Start(byte)).map_err(fail)?;
-    if !next_payload(input, &mut payload).map_err(fail)? {
+    if frame::read_frame(input, &mut payload, version)
+        .map_err(fail)?
+        .is_none()
+    {
         return Ok(None);
     }
     frame::decode_payload(&payload)

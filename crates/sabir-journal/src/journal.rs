@@ -9,9 +9,10 @@ use sabir_agent::{Record, RecordStore, StoreError, TaskId};
 
 use crate::disk::{Disk, DiskFile, DiskFileReader, OpenMode, SystemDisk};
 use crate::error::JournalError;
-use crate::frame::{self, HEADER, JournalEntry};
+use crate::frame::{self, FormatVersion, FrameChain, FrameHeader, HEADER_BYTES, JournalEntry};
 use crate::recovery::{RecoveryReport, scan_journal};
 
+/// The end of every journal's file name; the rest of the name is the task's id.
 const FILE_SUFFIX: &str = ".journal";
 /// The longest task id. File systems allow names of 255 bytes; this leaves room for every suffix that is added.
 const MAX_NAME_BYTES: usize = 128;
@@ -29,6 +30,12 @@ enum WriteError {
     Inspect(io::Error),
     #[error("it was removed, so that nothing in it would be found again")]
     Removed,
+    #[error(
+        "it was moved, or another file was put in its place, so that nothing in it would be found again"
+    )]
+    Replaced,
+    #[error("somebody else has changed it: it has {found} bytes instead of {expected}, or others")]
+    Changed { found: u64, expected: u64 },
     #[error("{0}; the records before are safe")]
     Undone(io::Error),
     #[error("{write}, and the part that was written stays ({undo})")]
@@ -40,7 +47,7 @@ enum WriteError {
 impl WriteError {
     /// Returns true if the state of the file is unknown from now on, so that no later append may succeed.
     fn is_permanent(&self) -> bool {
-        matches!(self, Self::Removed | Self::PartLeft { .. } | Self::Sync(_))
+        !matches!(self, Self::Inspect(_) | Self::Undone(_))
     }
 }
 
@@ -54,6 +61,10 @@ pub struct Journal {
     clock: Box<dyn Fn() -> u64 + Send>,
     /// The offset in bytes at which the last whole frame ends.
     valid_bytes: u64,
+    /// The last whole frame's head, or the first line, and its offset: they must still be there at the next append.
+    landmark: (u64, Vec<u8>),
+    /// The end of the chain of frames.
+    chain: FrameChain,
     /// The error text that every further append returns, once one failure was permanent.
     failure: Option<String>,
     buffer: Vec<u8>,
@@ -93,12 +104,16 @@ impl Journal {
             }
             opened => opened.map_err(JournalError::io_error("create", &path))?,
         };
+        // Another process can open the file between its creation and this lock; then that process
+        // has it.
         lock_journal(file.as_ref(), id, &path)?;
         let mut journal = Self {
             file,
             path,
             clock: Box::new(clock),
             valid_bytes: 0,
+            landmark: (0, Vec::new()),
+            chain: FrameChain::new(FormatVersion::CURRENT),
             failure: None,
             buffer: Vec::new(),
         };
@@ -115,12 +130,14 @@ impl Journal {
 
     /// Opens the journal of an existing task for appending, and returns all its whole records.
     ///
-    /// A torn end is cut off; a damaged end is first copied to a file beside the journal.
+    /// A torn end is cut off. A damaged end is copied to a file beside the journal, and then replaced by a
+    /// [`Damaged`](Record::Damaged) record, which is the last of the returned ones.
     ///
     /// # Errors
     /// [`JournalError::Missing`], [`Locked`](JournalError::Locked), [`Newer`](JournalError::Newer),
-    /// [`Unknown`](JournalError::Unknown), [`NotAJournal`](JournalError::NotAJournal), [`Name`](JournalError::Name) or
-    /// [`Io`](JournalError::Io). The file is then unchanged.
+    /// [`Unknown`](JournalError::Unknown), [`NotAJournal`](JournalError::NotAJournal),
+    /// [`DamagedStart`](JournalError::DamagedStart), [`Name`](JournalError::Name) or [`Io`](JournalError::Io). The file is then
+    /// unchanged, or as damaged as before.
     pub fn open(
         folder: &Path,
         id: &TaskId,
@@ -142,9 +159,11 @@ impl Journal {
         let path = journal_path(folder, id)?;
         let file = open_journal_on(disk, OpenMode::Write, id, &path)?;
         lock_journal(file.as_ref(), id, &path)?;
+        // Locked before it is read: another process could otherwise append between the scan and the
+        // cut.
         let scan = scan_journal(file.as_ref(), &path)?;
         let mut recovery = scan.recovery;
-        // The copy of a damaged end, and its name, must be on disk before the original bytes are cut off.
+        // The copy of a damaged end, and its name, must be on disk before the original bytes are overwritten.
         if recovery.damaged_bytes > 0 {
             recovery.saved_path = Some(save_damaged_tail(
                 disk,
@@ -159,12 +178,15 @@ impl Journal {
             path,
             clock: Box::new(clock),
             valid_bytes: scan.valid_bytes,
+            landmark: (0, Vec::new()),
+            chain: scan.chain,
             failure: None,
             buffer: Vec::new(),
         };
+        // The process that created the journal died before its first line was complete.
         if journal.valid_bytes == 0 {
             journal.write_header()?;
-        } else if !recovery.is_clean() {
+        } else if recovery.torn_bytes > 0 {
             journal
                 .file
                 .set_length(journal.valid_bytes)
@@ -177,7 +199,11 @@ impl Journal {
             .file
             .sync_data()
             .map_err(JournalError::io_error("sync", &journal.path))?;
-        Ok((journal, scan.entries, recovery))
+        let mut entries = scan.entries;
+        if recovery.damaged_bytes > 0 {
+            entries.push(journal.replace_damaged_end(&recovery)?);
+        }
+        Ok((journal, entries, recovery))
     }
 
     /// Returns the path of the journal's file.
@@ -188,14 +214,72 @@ impl Journal {
 
     /// Writes and syncs the first line of the file.
     fn write_header(&mut self) -> Result<(), JournalError> {
+        let header = self.chain.version.header();
         self.file
-            .write_all_at(HEADER, 0)
+            .write_all_at(header, 0)
             .map_err(JournalError::io_error("write", &self.path))?;
         self.file
             .sync_all()
             .map_err(JournalError::io_error("sync", &self.path))?;
-        self.valid_bytes = HEADER.len() as u64;
+        self.valid_bytes = HEADER_BYTES as u64;
+        self.landmark = (0, header.to_vec());
         Ok(())
+    }
+
+    /// Puts a record of the damage in the place of a damaged end, and returns it.
+    ///
+    /// Without the record, the next process would find an intact journal that ends at some call without a result, and run
+    /// the call, although it may have run long ago.
+    fn replace_damaged_end(
+        &mut self,
+        recovery: &RecoveryReport,
+    ) -> Result<JournalEntry, JournalError> {
+        let saved_as = recovery.saved_path.as_deref().and_then(Path::file_name);
+        let entry = JournalEntry {
+            at: (self.clock)(),
+            record: Record::Damaged {
+                bytes: recovery.damaged_bytes,
+                saved_as: saved_as.map(|name| name.to_string_lossy().into_owned()),
+            },
+        };
+        let head = frame::encode_frame(&mut self.buffer, self.chain, entry.at, &entry.record)
+            .map_err(|error| JournalError::Unfit {
+                number: 0,
+                reason: error.to_string(),
+            })?;
+        self.overwrite_damaged_end()
+            .map_err(JournalError::io_error("write", &self.path))?;
+        self.note_appended(head);
+        Ok(entry)
+    }
+
+    /// Writes the frame in the buffer over a damaged end, so that a crash at any point leaves either the frame or an end that
+    /// is still recognized as damaged, never one that looks torn: a torn end would let open calls run.
+    fn overwrite_damaged_end(&self) -> io::Result<()> {
+        let head_bytes = self.chain.version.head_bytes();
+        let (head, payload) = self
+            .buffer
+            .split_at_checked(head_bytes)
+            .ok_or(ErrorKind::InvalidData)?;
+        // No append ever writes this length, so the bytes are damage until the real head replaces it.
+        self.file
+            .write_all_at(&vec![0xff; head_bytes], self.valid_bytes)?;
+        self.file.sync_data()?;
+        self.file
+            .write_all_at(payload, self.valid_bytes + head_bytes as u64)?;
+        self.file
+            .set_length(self.valid_bytes + self.buffer.len() as u64)?;
+        self.file.sync_data()?;
+        self.file.write_all_at(head, self.valid_bytes)?;
+        self.file.sync_data()
+    }
+
+    /// Updates the state after the frame in the buffer was written and synced.
+    fn note_appended(&mut self, head: FrameHeader) {
+        let bytes = self.buffer.get(..self.chain.version.head_bytes());
+        self.landmark = (self.valid_bytes, bytes.unwrap_or_default().to_vec());
+        self.valid_bytes += self.buffer.len() as u64;
+        self.chain = self.chain.after(head);
     }
 
     /// Writes the last frame once more, unchanged.
@@ -208,14 +292,43 @@ impl Journal {
         let last = DiskFileReader::starting_at(self.file.as_ref(), from_byte);
         last.take(self.valid_bytes.saturating_sub(from_byte))
             .read_to_end(&mut self.buffer)?;
+        let head = self.buffer.len().min(self.chain.version.head_bytes());
+        self.landmark = (
+            from_byte,
+            self.buffer.get(..head).unwrap_or_default().to_vec(),
+        );
         self.file.write_all_at(&self.buffer, from_byte)
     }
 
-    /// Appends the frame in the buffer and syncs it.
-    fn write_frame(&mut self) -> Result<(), WriteError> {
+    /// Checks that the file is still the one that this process wrote: under its name, of its length, and with the same last
+    /// frame. The lock keeps out only those who ask for it.
+    fn check_unchanged(&self) -> Result<(), WriteError> {
+        // A removed file takes bytes without an error, and they vanish with the last descriptor.
         if !self.file.is_named().map_err(WriteError::Inspect)? {
             return Err(WriteError::Removed);
         }
+        if !self.file.is_at(&self.path).map_err(WriteError::Inspect)? {
+            return Err(WriteError::Replaced);
+        }
+        let found = self.file.byte_length().map_err(WriteError::Inspect)?;
+        let (from_byte, expected) = &self.landmark;
+        let mut bytes = Vec::new();
+        DiskFileReader::starting_at(self.file.as_ref(), *from_byte)
+            .take(expected.len() as u64)
+            .read_to_end(&mut bytes)
+            .map_err(WriteError::Inspect)?;
+        if found == self.valid_bytes && bytes == *expected {
+            return Ok(());
+        }
+        Err(WriteError::Changed {
+            found,
+            expected: self.valid_bytes,
+        })
+    }
+
+    /// Appends the frame in the buffer and syncs it.
+    fn write_frame(&mut self, head: FrameHeader) -> Result<(), WriteError> {
+        self.check_unchanged()?;
         if let Err(write) = self.file.write_all_at(&self.buffer, self.valid_bytes) {
             // Part of the frame may have been written. It must go: a later, shorter frame would not cover it, and the rest
             // would look like damage.
@@ -227,14 +340,16 @@ impl Journal {
         // After a failed sync the kernel may have dropped the pages, and a second sync would succeed without them. That is
         // why this error is permanent.
         self.file.sync_data().map_err(WriteError::Sync)?;
-        self.valid_bytes += self.buffer.len() as u64;
+        // Only after the sync: until then the frame is not acknowledged, and the next one may
+        // replace it.
+        self.note_appended(head);
         Ok(())
     }
 }
 
 impl RecordStore for Journal {
     /// Writes one whole frame and syncs it. After a failed write, such as on a full disk, the file is unchanged and a later
-    /// append may succeed; after a failed sync, or when the file was removed, every later append fails too.
+    /// append may succeed; after a failed sync, or when the file was removed, replaced or changed, every later append fails too.
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         let path = self.path.clone();
         let fail = |reason: &str| {
@@ -245,9 +360,10 @@ impl RecordStore for Journal {
         if let Some(reason) = &self.failure {
             return Err(fail(reason));
         }
-        frame::encode_frame(&mut self.buffer, (self.clock)(), record)
+        let head = frame::encode_frame(&mut self.buffer, self.chain, (self.clock)(), record)
             .map_err(|error| fail(&error.to_string()))?;
-        let written = self.write_frame();
+        let written = self.write_frame(head);
+        // One record with images must not keep its memory for the rest of the task.
         if self.buffer.capacity() > MAX_BUFFER_BYTES {
             self.buffer = Vec::new();
         }
@@ -255,6 +371,7 @@ impl RecordStore for Journal {
             let reason = error.to_string();
             let reported = fail(&reason);
             if error.is_permanent() {
+                // From now on nothing is acknowledged that a reader may not find again (law 9).
                 self.failure = Some(reason);
             }
             reported
@@ -314,6 +431,10 @@ pub(crate) fn task_id_from_file_name(name: &str) -> Option<TaskId> {
         .map(TaskId::new)
 }
 
+/// Returns the path of a task's journal.
+///
+/// # Errors
+/// `JournalError::Name` if the id cannot be a file name.
 pub(crate) fn journal_path(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
     // The id becomes a part of a path, so it must not contain `/` or `..`.
     if !is_valid_task_id(id.as_str()) {
@@ -324,6 +445,8 @@ pub(crate) fn journal_path(folder: &Path, id: &TaskId) -> Result<PathBuf, Journa
     Ok(folder.join(format!("{id}{FILE_SUFFIX}")))
 }
 
+/// Returns true for 1 to 128 ASCII letters, digits and `-`: no separator and no dot, so the id
+/// cannot lead out of the folder.
 fn is_valid_task_id(id: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&id.len())
         && id
@@ -356,6 +479,8 @@ fn map_open_error(id: &TaskId, path: &Path) -> impl Fn(std::io::Error) -> Journa
     }
 }
 
+/// Takes the lock without waiting. Another process may work on a task for hours, so waiting would
+/// look like a hang.
 fn lock_journal(file: &dyn DiskFile, id: &TaskId, path: &Path) -> Result<(), JournalError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => JournalError::Locked {
@@ -375,6 +500,7 @@ pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalE
         .collect();
     for part in missing.into_iter().rev() {
         match disk.create_folder(part) {
+            // Another process may have created the same folder since it was found missing.
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 return Err(JournalError::io_error("create", part)(error));
             }
@@ -408,6 +534,7 @@ fn save_damaged_tail(
         }
         let kept = PathBuf::from(name);
         let copy = match disk.create_file(&kept) {
+            // An earlier copy is never overwritten: it may be the only one of its bytes.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             opened => opened.map_err(JournalError::io_error("create", &kept))?,
         };
@@ -425,6 +552,7 @@ fn save_damaged_tail(
     Err(JournalError::io_error("recover", path)(full))
 }
 
+/// Copies the bytes from an offset to the end, in pieces, and syncs the copy.
 fn copy_from(file: &dyn DiskFile, from_byte: u64, copy: &dyn DiskFile) -> io::Result<()> {
     let mut from = DiskFileReader::starting_at(file, from_byte);
     let mut at = 0;
@@ -462,7 +590,9 @@ mod tests {
             file: Box::new(file),
             path,
             clock: Box::new(|| 1),
-            valid_bytes: 16,
+            valid_bytes: 0,
+            landmark: (0, Vec::new()),
+            chain: FrameChain::new(FormatVersion::CURRENT),
             failure: None,
             buffer: Vec::new(),
         }
@@ -485,7 +615,7 @@ mod tests {
         let said = append(&mut journal);
         assert!(said.contains("could not sync it"), "{said}");
         assert_eq!(append(&mut journal), said);
-        assert_eq!(journal.valid_bytes, 16);
+        assert_eq!(journal.valid_bytes, 0);
     }
 
     #[test]

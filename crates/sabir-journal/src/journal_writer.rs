@@ -12,7 +12,7 @@ use sabir_agent::TaskId;
 
 use crate::disk::SystemDisk;
 use crate::error::JournalError;
-use crate::frame::{self, FrameError, HEADER, JournalEntry};
+use crate::frame::{self, FormatVersion, FrameChain, FrameError, JournalEntry};
 use crate::journal::{journal_path, make_folder, sync_folder};
 
 /// Writes the journal of a new task with these entries, keeping the time of each, and creates the folder if missing.
@@ -37,6 +37,8 @@ pub fn write_journal(
     // The leading dot and the suffix keep the temporary file out of the list of journals.
     let part = folder.join(format!(".{id}.part"));
     let written = write_entries(&part, entries)
+        // Synced before it is renamed: otherwise the name could survive a power cut and the bytes
+        // not.
         .and_then(|()| std::fs::rename(&part, &path).map_err(JournalError::io_error("name", &path)))
         .and_then(|()| sync_folder(&SystemDisk, folder));
     if written.is_err() {
@@ -49,20 +51,24 @@ fn write_entries(part: &Path, entries: &[JournalEntry]) -> Result<(), JournalErr
     let fail = |error| JournalError::io_error("write", part)(error);
     let file = OpenOptions::new()
         .write(true)
+        // A file left by a crash is overwritten: it never became a journal.
         .create(true)
         .truncate(true)
         .mode(0o600)
         .open(part)
         .map_err(fail)?;
     let mut output = BufWriter::new(&file);
-    output.write_all(HEADER).map_err(fail)?;
+    let mut chain = FrameChain::new(FormatVersion::CURRENT);
+    output.write_all(chain.version.header()).map_err(fail)?;
     let mut frame = Vec::new();
     for (number, entry) in (1..).zip(entries) {
         let unfit = |error: FrameError| JournalError::Unfit {
             number,
             reason: error.to_string(),
         };
-        frame::encode_frame(&mut frame, entry.at, &entry.record).map_err(unfit)?;
+        let head =
+            frame::encode_frame(&mut frame, chain, entry.at, &entry.record).map_err(unfit)?;
+        chain = chain.after(head);
         output.write_all(&frame).map_err(fail)?;
     }
     output.flush().map_err(fail)?;

@@ -10,33 +10,38 @@
 //! beside the journal before the task continues without them. Plain lines of JSON would not be enough: a `kill -9` in the
 //! middle of a write tears the last line, and a flipped bit in a number goes unnoticed.
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
 //! One file `<task>.journal` for each task, mode 0600, in a folder of mode 0700 that the caller names.
 //!
 //! ```text
 //! file    = header frame*
-//! header  = "sabir journal 1\n"
-//! frame   = length checksum payload
+//! header  = "sabir journal 2\n"
+//! frame   = length checksum link payload
 //! length  = u32, little endian: the bytes of the payload, 1 to 67108864 (64 MiB)
-//! checksum = u32, little endian: CRC-32 (IEEE) of the four bytes of length and the payload
+//! checksum = u32, little endian: CRC-32 (IEEE) of length, link and payload
+//! link    = u32, little endian: the checksum of the frame before, or the CRC-32 of the header
 //! payload = a JSON object, UTF-8: {"at": milliseconds since 1970, "kind": …, the record's fields}
 //! ```
+//!
+//! The links make a frame that is missing, repeated or out of place as noticeable as a flipped bit. Version 1 had none: `sabir
+//! journal 1`, and heads of length and checksum (of length and payload) alone. Such journals are read and continued as they are.
 //!
 //! The first record is `started`. `at` comes from the caller's clock and goes backwards when that clock does. Objects and
 //! arrays nest at most 256 deep. A version of Sabir that does not know the format or a kind of record refuses to read the
 //! journal and leaves the file untouched.
 //!
-//! # When something is wrong
+//! # Problems and reactions
 //!
 //! | problem | reaction |
 //! | --- | --- |
 //! | the file ends inside a frame, or in nothing but zeros | cut off, reported as [`RecoveryReport::torn_bytes`] |
-//! | a whole frame with a wrong checksum or length | all bytes from there on are moved to `<task>.journal.damaged`, reported |
+//! | a whole frame with a wrong checksum, length or link | all bytes from there on are moved to `<task>.journal.damaged`, a `damaged` record takes their place, reported |
+//! | the same in the first frame | refused, untouched |
 //! | a header of a newer version, a record of an unknown kind | refused, untouched |
 //! | another process has the journal open | refused, with that process's id |
 //! | a write fails (full disk) | the partial frame is removed; later appends may succeed |
-//! | a sync fails, or the file was removed | no further appends, because the contents on disk are unknown |
+//! | a sync fails, or the file was removed, replaced or changed | no further appends, because the contents on disk are unknown |
 //!
 //! All functions block, about as long as the disk needs to sync. None reads a clock or the environment.
 //!

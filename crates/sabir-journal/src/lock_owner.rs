@@ -26,7 +26,8 @@ fn parse_lock_owner(locks: &str, device: u64, inode: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
-            // A process in another PID namespace has no id here.
+            // A process in another PID namespace has no id here; the kernel lists it as 0.
+            // The standard library locks with flock(2), which this list calls FLOCK.
             [_, "FLOCK", _, "WRITE", process, at, ..] if *at == place => {
                 process.parse().ok().filter(|id| *id > 0)
             }
@@ -40,7 +41,7 @@ mod tests {
     use super::parse_lock_owner;
 
     #[test]
-    fn the_lines_of_the_kernel() {
+    fn lock_owners_are_parsed_from_proc_locks() {
         let locks = "1: FLOCK  ADVISORY  WRITE 26764 fe:00:110 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 9 fe:00:112 0 EOF\n\
                      2: POSIX  ADVISORY  WRITE 7 fe:00:111 0 EOF\n3: FLOCK  ADVISORY  READ 8 fe:00:111 0 EOF\n\
                      4: FLOCK  ADVISORY  WRITE 12 103:100003:111 0 EOF\n5: FLOCK  ADVISORY  WRITE 0 fe:00:113 0 EOF\nx\n";

@@ -2,7 +2,8 @@
 //!
 //! An interrupted append leaves a prefix of its frame: a head whose length exceeds the remaining bytes, and the beginning of
 //! a JSON object. A file system may also have allocated room that was never written, which reads as zeros. Neither was ever
-//! acknowledged. Anything else that is wrong is damage to bytes that were once valid.
+//! acknowledged. Anything else that is wrong is damage to bytes that were once valid; so is a whole frame that is not linked to
+//! the one before it, because frames were removed, repeated or moved.
 
 use std::fmt;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use crate::disk::{DiskFile, DiskFileReader};
 use crate::error::JournalError;
 use crate::frame::{
-    self, FrameHeader, HEAD_BYTES, HEADER, HEADER_START, JournalEntry, MAX_PAYLOAD_BYTES,
+    self, FormatVersion, FrameChain, FrameHeader, HEADER_BYTES, HEADER_START, JournalEntry,
+    MAX_PAYLOAD_BYTES,
 };
 
 /// The problems that were found in a journal. The `Display` text is for the user, and empty if there were none.
@@ -45,7 +47,7 @@ impl fmt::Display for RecoveryReport {
         if self.damaged_bytes > 0 {
             write!(
                 f,
-                "The journal is damaged; the task goes on from the last record before the damage."
+                "The journal is damaged; the task continues from the last record before the damage, and calls whose results are lost are not run again."
             )?;
         }
         match &self.saved_path {
@@ -68,9 +70,23 @@ pub(crate) struct JournalScan {
     /// The offset at which that frame, or the header, begins.
     pub(crate) last_frame_offset: u64,
     pub(crate) recovery: RecoveryReport,
+    /// The chain after the last whole frame.
+    pub(crate) chain: FrameChain,
+}
+
+/// The result of reading the first line of a file.
+pub(crate) enum HeaderLine {
+    /// The first line of a journal of that version.
+    Whole(FormatVersion),
+    /// The file ends before the line is complete, after so many bytes.
+    Torn(u64),
 }
 
 /// Reads all whole frames from the beginning of the file.
+///
+/// # Errors
+/// [`JournalError::DamagedStart`] if not even the first record can be read though something follows; and the errors of the first
+/// line, of records from another version, and of the system.
 pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalScan, JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
     let mut input = BufReader::new(DiskFileReader::starting_at(file, 0));
@@ -79,20 +95,31 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
         valid_bytes: 0,
         last_frame_offset: 0,
         recovery: RecoveryReport::default(),
+        chain: FrameChain::new(FormatVersion::CURRENT),
     };
-    if let Some(torn) = read_header(&mut input, path)? {
-        scan.recovery.torn_bytes = torn;
-        return Ok(scan);
-    }
-    scan.valid_bytes = HEADER.len() as u64;
+    let version = match read_header(&mut input, path)? {
+        HeaderLine::Whole(version) => version,
+        HeaderLine::Torn(bytes) => {
+            scan.recovery.torn_bytes = bytes;
+            return Ok(scan);
+        }
+    };
+    scan.chain = FrameChain::new(version);
+    scan.valid_bytes = HEADER_BYTES as u64;
     let mut payload = Vec::new();
-    while next_payload(&mut input, &mut payload).map_err(fail)? {
+    while let Some(head) = scan
+        .chain
+        .read_next(&mut input, &mut payload)
+        .map_err(fail)?
+    {
+        // A record that is whole but unknown ends the reading with an error instead of being cut
+        // off: a newer version wrote it and can still read it.
         let number = scan.entries.len() as u64 + 1;
         let unknown = |error| JournalError::unknown_record(path, number, &error);
         scan.entries
             .push(frame::decode_payload(&payload).map_err(unknown)?);
         scan.last_frame_offset = scan.valid_bytes;
-        scan.valid_bytes += (HEAD_BYTES + payload.len()) as u64;
+        scan.valid_bytes += (version.head_bytes() + head.length) as u64;
     }
     let whole = file.byte_length().map_err(fail)?;
     let left = whole.saturating_sub(scan.valid_bytes);
@@ -102,12 +129,17 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
             .map_err(fail)?;
         let mut rest = Vec::new();
         input
-            .take((HEAD_BYTES + MAX_PAYLOAD_BYTES) as u64)
+            .take((version.head_bytes() + MAX_PAYLOAD_BYTES) as u64)
             .read_to_end(&mut rest)
             .map_err(fail)?;
         // More bytes than the largest frame cannot come from one interrupted append.
-        if rest.len() as u64 == left && is_torn(&rest) {
+        if rest.len() as u64 == left && is_torn(&rest, version) {
             scan.recovery.torn_bytes = left;
+        } else if scan.entries.is_empty() {
+            // Nothing could continue from here, and all the later records are still in the file.
+            return Err(JournalError::DamagedStart {
+                path: path.to_path_buf(),
+            });
         } else {
             scan.recovery.damaged_bytes = left;
         }
@@ -115,19 +147,25 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
     Ok(scan)
 }
 
-/// Reads the first line. Returns `Some(length)` for a file that ends before the line is complete.
-pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u64>, JournalError> {
+/// Reads the first line.
+///
+/// # Errors
+/// [`JournalError::Newer`], [`NotAJournal`](JournalError::NotAJournal) or [`Io`](JournalError::Io).
+pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<HeaderLine, JournalError> {
     let mut line = Vec::new();
     input
         .by_ref()
-        .take(HEADER.len() as u64)
+        .take(HEADER_BYTES as u64)
         .read_to_end(&mut line)
         .map_err(JournalError::io_error("read", path))?;
-    if line == HEADER {
-        return Ok(None);
-    }
-    if HEADER.starts_with(&line) {
-        return Ok(Some(line.len() as u64));
+    for version in FormatVersion::ALL {
+        if line == version.header() {
+            return Ok(HeaderLine::Whole(version));
+        }
+        // Also an empty file: the process died right after it had created the journal.
+        if version.header().starts_with(&line) {
+            return Ok(HeaderLine::Torn(line.len() as u64));
+        }
     }
     // A version number of more digits needs more bytes; twenty are enough for any `u64`.
     input
@@ -142,7 +180,7 @@ pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u
         .and_then(|number| std::str::from_utf8(number).ok())
         .and_then(|number| number.parse().ok());
     Err(match version {
-        Some(version) if version > 1 => JournalError::Newer {
+        Some(version) if version > 2 => JournalError::Newer {
             path: path.to_path_buf(),
             version,
         },
@@ -152,33 +190,16 @@ pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u
     })
 }
 
-/// Reads the payload of the next frame. Returns false at the end, and if the frame is torn or damaged.
-pub(crate) fn next_payload(input: &mut impl Read, payload: &mut Vec<u8>) -> std::io::Result<bool> {
-    payload.clear();
-    input
-        .by_ref()
-        .take(HEAD_BYTES as u64)
-        .read_to_end(payload)?;
-    let Some(head) = FrameHeader::parse(payload).filter(|head| head.is_possible()) else {
-        return Ok(false);
-    };
-    payload.clear();
-    input
-        .by_ref()
-        .take(head.length as u64)
-        .read_to_end(payload)?;
-    Ok(payload.len() == head.length && head.matches_payload(payload))
-}
-
 /// Returns true if these bytes, which are not a whole frame, can be left by an interrupted append.
-fn is_torn(rest: &[u8]) -> bool {
-    let Some(head) = FrameHeader::parse(rest) else {
+fn is_torn(rest: &[u8], version: FormatVersion) -> bool {
+    // Fewer bytes than a head has: the append was interrupted within the head.
+    let Some(head) = FrameHeader::parse(rest, version) else {
         return true;
     };
     if rest.iter().all(|byte| *byte == 0) {
         return true;
     }
-    let begun = rest.get(HEAD_BYTES..).unwrap_or_default();
+    let begun = rest.get(version.head_bytes()..).unwrap_or_default();
     // A damaged length can also exceed the remaining bytes, but then a complete object follows, with other frames behind it.
     head.is_possible() && head.length > begun.len() && frame::is_unfinished(begun)
 }
@@ -188,31 +209,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn torn_and_damaged() {
+    fn torn_ends_differ_from_damage() {
         let json = r#"{"at":1,"text":"é\u00e9\\\"","n":[1.5e3,true,null,{}]}"#.as_bytes();
-        let framed =
-            |length: u32, payload: &[u8]| [&length.to_le_bytes(), &[9; 4], payload].concat();
         let length = u32::try_from(json.len()).unwrap();
-        for cut in 0..json.len() {
-            assert!(is_torn(&framed(length, &json[..cut])), "{cut}");
-        }
-        assert!(is_torn(&[1, 2, 3]) && is_torn(&[0; 4096]));
-        for (length, payload) in [
-            (length, json),
-            (length + 1, json),
-            (length + 100, &[json, b"\x09\0\0\0"].concat()),
-            (0, b"{"),
-            (u32::MAX, b"{"),
-            (length, b"{\"at\":1,\0"),
-            (length, b"[1"),
-        ] {
-            assert!(!is_torn(&framed(length, payload)), "{length} {payload:?}");
+        for version in FormatVersion::ALL {
+            let framed = |length: u32, payload: &[u8]| {
+                let rest = vec![9; version.head_bytes() - 4];
+                [&length.to_le_bytes(), &rest[..], payload].concat()
+            };
+            for cut in 0..json.len() {
+                assert!(is_torn(&framed(length, &json[..cut]), version), "{cut}");
+            }
+            assert!(is_torn(&[1, 2, 3], version) && is_torn(&[0; 4096], version));
+            for (length, payload) in [
+                (length, json),
+                (length + 1, json),
+                (length + 100, &[json, b"\x09\0\0\0"].concat()),
+                (0, b"{"),
+                (u32::MAX, b"{"),
+                (length, b"{\"at\":1,\0"),
+                (length, b"[1"),
+            ] {
+                let rest = framed(length, payload);
+                assert!(!is_torn(&rest, version), "{length} {payload:?}");
+            }
         }
     }
 
     #[test]
-    fn words() {
-        let words = |torn_bytes, damaged_bytes, kept: Option<&str>| {
+    fn recovery_notes_are_readable() {
+        let describe = |torn_bytes, damaged_bytes, kept: Option<&str>| {
             RecoveryReport {
                 torn_bytes,
                 damaged_bytes,
@@ -220,15 +246,15 @@ mod tests {
             }
             .to_string()
         };
-        assert_eq!(words(0, 0, None), "");
+        assert_eq!(describe(0, 0, None), "");
         assert_eq!(
-            words(5, 0, None),
+            describe(5, 0, None),
             "The last record was not finished (5 bytes); what came before it is whole."
         );
         assert_eq!(
-            words(0, 7, Some("a.journal.damaged")),
-            "The journal is damaged; the task goes on from the last record before the damage. The 7 bytes from there on are kept \
-             in \"a.journal.damaged\"."
+            describe(0, 7, Some("a.journal.damaged")),
+            "The journal is damaged; the task continues from the last record before the damage, and calls whose results are lost \
+             are not run again. The 7 bytes from there on are kept in \"a.journal.damaged\"."
         );
     }
 }

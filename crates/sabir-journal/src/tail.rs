@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use sabir_agent::TaskId;
 
 use crate::error::JournalError;
-use crate::frame::{self, HEAD_BYTES, HEADER, JournalEntry};
+use crate::frame::{self, FrameChain, HEADER_BYTES, JournalEntry};
 use crate::journal::{journal_path, open_journal_file};
 use crate::lock_owner;
-use crate::recovery::{next_payload, read_header};
+use crate::recovery::{HeaderLine, read_header};
 
 /// A reader that returns the records of a journal as they are written.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct JournalTail {
     path: PathBuf,
     /// The offset in bytes of the next frame; 0 until the first line is complete.
     next: u64,
+    /// The chain before the next frame; `None` until the first line is complete.
+    chain: Option<FrameChain>,
     records: u64,
 }
 
@@ -36,6 +38,7 @@ impl JournalTail {
             file,
             path,
             next: 0,
+            chain: None,
             records: 0,
         })
     }
@@ -49,21 +52,28 @@ impl JournalTail {
         let fail = |error| JournalError::io_error("read", &self.path)(error);
         let mut input = BufReader::new(&self.file);
         input.seek(SeekFrom::Start(self.next)).map_err(fail)?;
-        if self.next == 0 {
-            if read_header(&mut input, &self.path)?.is_some() {
-                return Ok(Vec::new());
+        let mut chain = match self.chain {
+            Some(chain) => chain,
+            None => {
+                let HeaderLine::Whole(version) = read_header(&mut input, &self.path)? else {
+                    return Ok(Vec::new());
+                };
+                self.next = HEADER_BYTES as u64;
+                FrameChain::new(version)
             }
-            self.next = HEADER.len() as u64;
-        }
+        };
         let mut entries = Vec::new();
         let mut payload = Vec::new();
-        while next_payload(&mut input, &mut payload).map_err(fail)? {
+        // A frame that is just being written is too short or has a wrong checksum. The offset stays
+        // before it, so the next call reads it again.
+        while let Some(head) = chain.read_next(&mut input, &mut payload).map_err(fail)? {
             let number = self.records + 1;
             let unknown = |error| JournalError::unknown_record(&self.path, number, &error);
             entries.push(frame::decode_payload(&payload).map_err(unknown)?);
             self.records = number;
-            self.next += (HEAD_BYTES + payload.len()) as u64;
+            self.next += (chain.version.head_bytes() + head.length) as u64;
         }
+        self.chain = Some(chain);
         Ok(entries)
     }
 

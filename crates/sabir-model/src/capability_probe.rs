@@ -1,8 +1,9 @@
 //! Probes the capabilities of a model and its server with a few small requests.
 //!
-//! The requests ask for text, a native call, two calls at once, and the use of a call's result; if native calls do not
-//! work, they ask for the same call in several dialects. The findings describe this one run. Models are not deterministic,
-//! so a "no" may be a "not this time". A probe costs at most a few thousand tokens.
+//! The requests ask for text, a native call, two calls at once, and the use of a call's result; if
+//! native calls do not work, they ask for the same call in several dialects. The findings describe
+//! this one run. Models are not deterministic, so a "no" may be a "not this time". A probe costs at
+//! most a few thousand tokens.
 
 use std::time::Duration;
 
@@ -15,13 +16,15 @@ use sabir_call::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The dialects that are tried if native calls do not work, in this order, after the one that leaked.
+/// The dialects that are tried if native calls do not work, in this order, after the one that
+/// leaked.
 const FALLBACK_DIALECTS: [&str; 3] = [CLINE, "invoke", "hermes"];
 
 /// The output limit of one request in tokens. Models that think need some of it for that.
 const MAX_ANSWER_TOKENS: u64 = 4096;
 
-/// The text that the model must repeat: long enough to stream in several pieces, with characters that JSON escapes.
+/// The text that the model must repeat: long enough to stream in several pieces, with characters
+/// that JSON escapes.
 const NOTE_TEXT: &str = "three \"quoted\" words, a backslash \\ and an ampersand & at the end";
 
 /// The result of probing a model.
@@ -38,8 +41,9 @@ pub struct CapabilityReport {
 /// The finding about one capability.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CapabilityFinding {
-    /// The capability: `answers`, `streams`, `usage`, `stop_reason`, `native_calls`, `call_ids`, `argument_deltas`,
-    /// `call_stop_reason`, `parallel_calls`, `results`, `leaks`, or `dialect NAME`.
+    /// The capability: `answers`, `streams`, `usage`, `stop_reason`, `native_calls`, `call_ids`,
+    /// `argument_deltas`, `call_stop_reason`, `parallel_calls`, `results`, `leaks`, or `dialect
+    /// NAME`.
     pub name: String,
     /// The verdict.
     pub verdict: CapabilityVerdict,
@@ -61,11 +65,17 @@ pub enum CapabilityVerdict {
 
 /// The state of a running probe.
 struct CapabilityProbe<'a> {
+    /// The model under test, through the same stack that a task uses.
     model: &'a dyn Model,
+    /// The model's name in requests.
     name: &'a str,
+    /// The dialects in which leaked calls are recognized, and which are tried.
     dialects: &'a DialectSet,
+    /// The time since any fixed moment.
     clock: &'a (dyn Fn() -> Duration + Sync),
+    /// Receives each finding at once, because a probe may take a minute.
     on_finding: &'a mut (dyn FnMut(&CapabilityFinding) + Send),
+    /// All findings so far.
     findings: Vec<CapabilityFinding>,
     /// The dialect of a call that came as text although a native call was requested.
     leaked_dialect: Option<String>,
@@ -73,10 +83,15 @@ struct CapabilityProbe<'a> {
 
 /// The observations about one response.
 struct ProbeAnswer<'a> {
+    /// The whole response.
     draft: DraftResponse,
+    /// The number of deltas of text and thoughts; one alone means that nothing was streamed.
     text_events: u32,
+    /// The number of deltas of arguments.
     argument_deltas: u32,
+    /// The clock of the probe.
     clock: &'a (dyn Fn() -> Duration + Sync),
+    /// The time of the first text, thought or call.
     first_event: Option<Duration>,
 }
 
@@ -98,7 +113,11 @@ impl EventSink for ProbeAnswer<'_> {
     }
 }
 
-/// Probes a model. `clock` returns the time since any fixed moment; `on_finding` is called with each finding at once.
+/// Probes a model. `clock` returns the time since any fixed moment; `on_finding` is called with
+/// each finding at once.
+///
+/// It stops after the first request if that fails, and tries dialects only if native calls did not
+/// work. A failed request is a finding, never an error of the probe.
 pub async fn probe_capabilities(
     model: &dyn Model,
     name: &str,
@@ -127,10 +146,11 @@ pub async fn probe_capabilities(
     let native = probe.probe_native_call().await;
     if native.is_some() && probe.leaked_dialect.is_none() {
         probe.probe_parallel_calls().await;
+        // The result answers the call that the model really made, with its id.
         let results = probe.probe_results(native).await;
         probe.report_leaks();
         if results && probe.leaked_dialect.is_none() {
-            let why = "native calls came whole, and their results were taken back".to_owned();
+            let why = "native calls arrived complete, and their results were accepted".to_owned();
             return CapabilityReport {
                 findings: probe.findings,
                 protocol: Some("native".to_owned()),
@@ -143,9 +163,9 @@ pub async fn probe_capabilities(
     let protocol = probe.probe_dialects().await;
     let why = match &protocol {
         Some(dialect) => format!(
-            "native calls do not work well here; a call in the dialect {dialect} came whole"
+            "native calls do not work well here; a call in the dialect {dialect} arrived complete"
         ),
-        None => "neither a native call nor one in a dialect came whole".to_owned(),
+        None => "neither a native call nor one in a dialect arrived complete".to_owned(),
     };
     CapabilityReport {
         findings: probe.findings,
@@ -155,6 +175,7 @@ pub async fn probe_capabilities(
 }
 
 impl<'a> CapabilityProbe<'a> {
+    /// Records a finding and reports it.
     fn report_finding(
         &mut self,
         name: impl Into<String>,
@@ -170,6 +191,10 @@ impl<'a> CapabilityProbe<'a> {
         self.findings.push(finding);
     }
 
+    /// Sends a request and returns the response with the time to its first event.
+    ///
+    /// # Errors
+    /// The model's error; the caller turns it into a finding.
     async fn send_request(
         &mut self,
         request: Request,
@@ -189,6 +214,7 @@ impl<'a> CapabilityProbe<'a> {
         };
         let start = (self.clock)();
         self.model.stream_response(&request, &mut answer).await?;
+        // A call with a dialect was written as text. A native request did not ask for that.
         let leaked = answer.draft.calls().find_map(|call| call.dialect.clone());
         if request.protocol == ToolProtocol::Native {
             self.leaked_dialect = self.leaked_dialect.take().or(leaked);
@@ -197,7 +223,8 @@ impl<'a> CapabilityProbe<'a> {
         Ok((answer, wait))
     }
 
-    /// Tests whether the model answers at all, streams, and reports usage and a stop reason. Returns false if it does not answer.
+    /// Tests whether the model answers at all, streams, and reports usage and a stop reason.
+    /// Returns false if it does not answer.
     async fn probe_text(&mut self) -> bool {
         let words = "Count from 1 to 20 in digits, separated by spaces. Write nothing else.";
         let (answer, wait) = match self.send_request(user_request(words)).await {
@@ -211,23 +238,23 @@ impl<'a> CapabilityProbe<'a> {
         self.report_finding(
             "answers",
             CapabilityVerdict::Yes,
-            format!("the first words came after {milliseconds} ms"),
+            format!("the first text arrived after {milliseconds} ms"),
         );
         match answer.text_events {
             0 => self.report_finding(
                 "streams",
                 CapabilityVerdict::Unknown,
-                "the answer held no words",
+                "the answer contained no text",
             ),
             1 => self.report_finding(
                 "streams",
                 CapabilityVerdict::No,
-                "the whole answer came in one piece",
+                "the whole answer arrived in one piece",
             ),
             count => self.report_finding(
                 "streams",
                 CapabilityVerdict::Yes,
-                format!("the answer came in {count} pieces"),
+                format!("the answer arrived in {count} pieces"),
             ),
         }
         let usage = answer.draft.usage;
@@ -287,8 +314,8 @@ impl<'a> CapabilityProbe<'a> {
             .cloned();
         let Some(call) = call else {
             let detail = match &self.leaked_dialect {
-                Some(dialect) => format!("the call came as text, in the dialect {dialect}"),
-                None => "the model wrote words instead of a call".to_owned(),
+                Some(dialect) => format!("the call arrived as text, in the dialect {dialect}"),
+                None => "the model wrote text instead of a call".to_owned(),
             };
             self.report_finding("native_calls", CapabilityVerdict::No, detail);
             return None;
@@ -314,12 +341,12 @@ impl<'a> CapabilityProbe<'a> {
             0 | 1 => self.report_finding(
                 "argument_deltas",
                 CapabilityVerdict::No,
-                "the arguments came in one piece",
+                "the arguments arrived in one piece",
             ),
             count => self.report_finding(
                 "argument_deltas",
                 CapabilityVerdict::Yes,
-                format!("the arguments came in {count} pieces"),
+                format!("the arguments arrived in {count} pieces"),
             ),
         }
         match &answer.draft.stop {
@@ -331,7 +358,7 @@ impl<'a> CapabilityProbe<'a> {
             Some((_, raw)) => self.report_finding(
                 "call_stop_reason",
                 CapabilityVerdict::No,
-                format!("`{raw}` behind a call"),
+                format!("`{raw}` after a call"),
             ),
             None => {
                 self.report_finding("call_stop_reason", CapabilityVerdict::No, "none was given")
@@ -367,7 +394,7 @@ impl<'a> CapabilityProbe<'a> {
                 self.report_finding(
                     "parallel_calls",
                     verdict,
-                    format!("two were asked for, {closed} came"),
+                    format!("two were requested, {closed} arrived"),
                 );
             }
         }
@@ -427,7 +454,7 @@ impl<'a> CapabilityProbe<'a> {
                 self.report_finding(
                     "results",
                     CapabilityVerdict::Unknown,
-                    "the server took the result; the model did not speak of it",
+                    "the server accepted the result; the model did not mention it",
                 );
             }
         }
@@ -442,9 +469,9 @@ impl<'a> CapabilityProbe<'a> {
             Some(dialect) => self.report_finding(
                 "leaks",
                 CapabilityVerdict::Yes,
-                format!("a call came as text, in the dialect {dialect}"),
+                format!("a call arrived as text, in the dialect {dialect}"),
             ),
-            None => self.report_finding("leaks", CapabilityVerdict::No, "no call came as text"),
+            None => self.report_finding("leaks", CapabilityVerdict::No, "no call arrived as text"),
         }
     }
 
@@ -508,6 +535,7 @@ impl<'a> CapabilityProbe<'a> {
     }
 }
 
+/// Makes a request with one user message and no tools.
 fn user_request(words: &str) -> Request {
     Request {
         messages: vec![Message::user(words)].into(),
@@ -515,6 +543,7 @@ fn user_request(words: &str) -> Request {
     }
 }
 
+/// Makes the tools that the probe offers.
 fn probe_tools() -> ToolSet {
     let schema = json!({
         "type": "object", "properties": {"text": {"type": "string", "description": "The text to keep."}},
@@ -536,9 +565,10 @@ fn is_expected_call(call: &DraftCall, draft: &DraftResponse) -> bool {
         && draft.errors_of(call.index).next().is_none()
 }
 
+/// Describes a call for the detail of a finding.
 fn describe_call(call: &DraftCall, right: bool) -> String {
     match (right, call.state) {
-        (true, _) => "the call came whole".to_owned(),
+        (true, _) => "the call arrived complete".to_owned(),
         (_, DraftState::Closed) => {
             let arguments: Vec<_> = call
                 .arguments
@@ -547,7 +577,7 @@ fn describe_call(call: &DraftCall, right: bool) -> String {
                 .collect();
             let arguments: String = arguments.join(", ").chars().take(80).collect();
             format!(
-                "the call is not the one that was asked for: {}({arguments})",
+                "the call is not the one that was requested: {}({arguments})",
                 call.name
             )
         }
@@ -639,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_calls_natively() {
+    fn a_model_with_native_calls_is_recognized() {
         let replies = vec![
             words("1 2 3 4 5"),
             calls(Some("c"), &[NOTE_TEXT]),
@@ -664,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_whose_calls_leak() {
+    fn a_model_that_leaks_calls_is_recognized() {
         let json = json!({"name": "note", "arguments": {"text": NOTE_TEXT}});
         let leaked = ScriptedReply::Text(format!("<tool_call>\n{json}\n</tool_call>"));
         let expected = [
@@ -680,7 +710,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_takes_no_results() {
+    fn a_model_that_rejects_results_is_recognized() {
         let refused = ModelError {
             kind: ModelErrorKind::Rejected,
             message: "no role `tool`".to_owned(),
@@ -702,7 +732,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_cannot_call_or_answer() {
+    fn a_model_that_fails_every_probe_is_recognized() {
         check(
             vec![words("1"); 5],
             None,

@@ -1,17 +1,19 @@
 //! Looks up the limits, abilities and prices of models by name.
 //!
-//! Names are matched by pattern, because providers add dates, sizes and owners to them: `claude-sonnet-4-5` matches
-//! `anthropic/claude-sonnet-4-5-20250929`. An unknown version (`gpt-5.9` if the table ends at `gpt-5.5`) inherits the
-//! abilities of its family, but no figures. A price applies only to the exact model at its vendor's own address, because
-//! resellers have their own prices.
+//! Names are matched by pattern, because providers add dates, sizes and owners to them:
+//! `claude-sonnet-4-5` matches `anthropic/claude-sonnet-4-5-20250929`. An unknown version
+//! (`gpt-5.9` if the table ends at `gpt-5.5`) inherits the abilities of its family, but no figures.
+//! A price applies only to the exact model at its vendor's own address, because resellers have
+//! their own prices.
 //!
-//! Source of the facts: the vendors' model and price lists, as published by them and collected in the public catalogue
-//! models.dev, read in 2026. Facts that are contradictory there, change by the hour or could not be read are left out:
-//! unknown is `None`, never zero. The user's own entries take precedence.
+//! Source of the facts: the vendors' model and price lists, as published by them and collected in
+//! the public catalogue models.dev, read in 2026. Facts that are contradictory there, change by the
+//! hour or could not be read are left out: unknown is `None`, never zero. The user's own entries
+//! take precedence.
 
 mod table;
 
-use sabir_call::TokenPrices;
+use sabir_call::{TextRecovery, TokenPrices};
 use serde::{Deserialize, Serialize};
 
 use crate::provider::{Provider, is_local};
@@ -22,8 +24,9 @@ pub(crate) use table::builtin_entries;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelEntry {
-    /// The prefix of the names that match. It is compared to the part after the last `/`, to the whole name, and to
-    /// `PROVIDER/` and the whole name, ignoring case. The longest matching pattern wins.
+    /// The prefix of the names that match. It is compared to the part after the last `/`, to the
+    /// whole name, and to `PROVIDER/` and the whole name, ignoring case. The longest matching
+    /// pattern wins.
     pub pattern: String,
     /// The vendor that makes and sells it; `None` for open weights that anyone may serve.
     #[serde(skip_deserializing)]
@@ -42,6 +45,13 @@ pub struct ModelEntry {
     pub thinking: Option<bool>,
     /// The tool that it is offered for editing parts of files.
     pub edit_tool: Option<String>,
+    /// The treatment of calls that it writes as text in a native session; only in a user's entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<TextRecovery>,
+    /// True if its server renders a chat template, so that special tokens in files must be broken;
+    /// only in a user's entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escape_tokens: Option<bool>,
     /// The vendor's prices for a million tokens; in a user's own entry, the provider's prices.
     pub prices: Option<TokenPrices>,
 }
@@ -49,6 +59,7 @@ pub struct ModelEntry {
 /// The built-in table, preceded by the user's own entries.
 #[derive(Debug, Clone, Default)]
 pub struct ModelCatalogue {
+    /// The user's entries, in any order.
     own: Vec<ModelEntry>,
 }
 
@@ -74,13 +85,16 @@ impl ModelCatalogue {
         self.own.iter().chain(builtin_entries())
     }
 
-    /// Returns the known facts about a model. Fields that the user's entry leaves open are filled from the table, whose
-    /// prices are the vendor's; see [`ModelCatalogue::resolve_prices`] for the price at a provider.
-    pub fn find_model(&self, model: &str) -> Option<ModelEntry> {
-        let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, "", model));
+    /// Returns the known facts about a model of a provider, whose name a user's pattern may contain. Fields that the user's entry leaves open are filled
+    /// from the table, whose prices are the vendor's; see [`ModelCatalogue::resolve_prices`] for
+    /// the price at a provider.
+    pub fn find_model(&self, provider: &str, model: &str) -> Option<ModelEntry> {
+        let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, provider, model));
+        // A row is trusted less the further the name is from its pattern.
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
             PatternMatch::Same => entry.clone(),
-            // Variants share the limits of their version, but `-fast` or `-mini` may cost something else.
+            // Variants share the limits of their version, but `-fast` or `-mini` may cost something
+            // else.
             PatternMatch::Variant => ModelEntry {
                 prices: None,
                 ..entry.clone()
@@ -113,8 +127,8 @@ impl ModelCatalogue {
         }
     }
 
-    /// Returns the prices of a model at a provider: those of the user's entry; zero on a server on this machine; the
-    /// vendor's at the vendor's own address. Any other price is unknown.
+    /// Returns the prices of a model at a provider: those of the user's entry; zero on a server on
+    /// this machine; the vendor's at the vendor's own address. Any other price is unknown.
     pub fn resolve_prices(&self, provider: &Provider, model: &str) -> TokenPrices {
         let has_price = |entry: &ModelEntry| {
             entry.prices.is_some() && matches_pattern(&entry.pattern, &provider.name, model)
@@ -131,6 +145,7 @@ impl ModelCatalogue {
             return TokenPrices::FREE;
         }
         let known = find_known_entry(model)
+            // A variant of a model may have another price.
             .filter(|(_, kin)| *kin == PatternMatch::Same)
             .map(|(entry, _)| entry);
         let own = known.filter(|entry| {
@@ -142,9 +157,11 @@ impl ModelCatalogue {
         own.and_then(|entry| entry.prices).unwrap_or_default()
     }
 
+    /// Returns the user's entry with the longest pattern that fits.
     fn find_own_entry(&self, fits: impl Fn(&ModelEntry) -> bool) -> Option<&ModelEntry> {
         self.own
             .iter()
+            // An empty pattern would match every model.
             .filter(|entry| !entry.pattern.is_empty() && fits(entry))
             .max_by_key(|entry| entry.pattern.len())
     }

@@ -28,6 +28,7 @@ pub(crate) fn find_differences(expected: &Value, found: &Value) -> Vec<JsonDiffe
     all
 }
 
+/// Adds the differences at and below a path. A missing value differs from `null`.
 fn compare_values(
     path: String,
     expected: Option<&Value>,
@@ -36,6 +37,7 @@ fn compare_values(
 ) {
     match (expected, found) {
         (Some(Value::Object(expected)), Some(Value::Object(found))) => {
+            // Members in the order of the expected value, then those that only the found one has.
             let added = found.keys().filter(|name| !expected.contains_key(*name));
             for name in expected.keys().chain(added) {
                 let path = if path.is_empty() {
@@ -57,6 +59,7 @@ fn compare_values(
             }
         }
         (Some(Value::String(expected)), Some(Value::String(found))) if expected != found => {
+            // In characters, so that an excerpt never cuts one.
             let same = expected
                 .chars()
                 .zip(found.chars())
@@ -92,6 +95,7 @@ fn excerpt_around(text: &str, at: usize) -> String {
     format!("{}", Value::from(format!("{before}{shown}{behind}")))
 }
 
+/// Returns a value as JSON, cut to its first characters; `nothing` if it is missing.
 fn shorten_value(value: Option<&Value>) -> String {
     let Some(value) = value else {
         return "nothing".to_owned();
@@ -112,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_found() {
+    fn differences_are_found_with_their_paths() {
         let check = |one: Value, other: Value, expected: &[(&str, &str, &str)]| {
             let found = find_differences(&one, &other);
             let found: Vec<_> = found

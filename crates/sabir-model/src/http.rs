@@ -1,8 +1,9 @@
 //! Sends requests to a model over HTTP and streams the response, with deadlines and retries.
 //!
-//! One attempt sends the request and reads the response; a loop around it retries. There are separate deadlines to connect;
-//! from sending to the first byte of the response; between two pieces of the body; and between two events, so that pings
-//! alone do not keep a dead response alive.
+//! One attempt sends the request and reads the response; a loop around it retries. There are
+//! separate deadlines to connect; from sending to the first byte of the response; between two
+//! pieces of the body; and between two events, so that pings alone do not keep a dead response
+//! alive.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,28 +13,30 @@ use sabir_call::{
     Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, ToolProtocol,
     Truncation, render_request,
 };
-use sabir_wire::{BodyEnd, BodyForm, ResponseDecoder, WireOptions};
+use sabir_wire::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, WireOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::catalogue::ModelCatalogue;
 use crate::network::NetworkTransport;
-use crate::provider::Provider;
+use crate::provider::{Provider, is_loopback};
 use crate::provider_error::{RequestTarget, is_expired_state};
 use crate::response_pipeline::ResponsePipeline;
-use crate::retry::{RetryBudget, RetryNotice, RetryPolicy};
+use crate::retry::{PatientRetry, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
 use crate::strip_images::strip_images;
 use crate::transport::{
     HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind,
 };
 
 mod body_cache;
-mod expired_state;
+mod opaque_state;
 mod options;
 mod recording;
+#[cfg(test)]
+mod tests;
 
 use body_cache::{BodyCache, BodyEncoder};
-use expired_state::{drop_expired_state, has_opaque_state};
+use opaque_state::{OriginSink, drop_unusable_state, has_opaque_state};
 pub use options::{CallerScope, TextParsing};
 use recording::RequestLimits;
 pub use recording::UnknownWire;
@@ -41,13 +44,14 @@ pub use recording::UnknownWire;
 /// The number of bytes of an error response that are read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// The largest output of a model in one response. No model's own limit comes near; it ends a stream without an end.
+/// The largest output of a model in one response. No model's own limit comes near; it ends a stream
+/// without an end.
 const MAX_OUTPUT_BYTES: usize = 32 << 20;
 /// The largest body of a response, with everything that the wire adds to the output.
 const MAX_BODY_BYTES: usize = 512 << 20;
 
-/// The number of bytes that are decoded before the consumer of the events gets a turn. A fast connection delivers some
-/// hundred kilobytes at once.
+/// The number of bytes that are decoded before the consumer of the events gets a turn. A fast
+/// connection delivers some hundred kilobytes at once.
 const MAX_PIECE_BYTES: usize = 16 << 10;
 
 /// The time limits of each phase of a request.
@@ -56,13 +60,15 @@ const MAX_PIECE_BYTES: usize = 16 << 10;
 pub struct Deadlines {
     /// The time to connect, TLS included.
     pub connect: Duration,
-    /// The time from sending the request to the first byte of the body. Local servers process the whole prompt in it.
+    /// The time from sending the request to the first byte of the body. Local servers process the
+    /// whole prompt in it.
     pub first_byte: Duration,
     /// The time between two pieces of the body; pings and comments count.
     pub idle: Duration,
     /// The time between two events; pings and comments do not count.
     pub progress: Duration,
-    /// The time for the rest of the body, usually one line, after the response has ended. Reading it to the end keeps the connection usable.
+    /// The time for the rest of the body, usually one line, after the response has ended. Reading
+    /// it to the end keeps the connection usable.
     pub linger: Duration,
 }
 
@@ -78,18 +84,30 @@ impl Default for Deadlines {
     }
 }
 
+/// The function that is called before each wait for a retry.
 type RetryCallback = Box<dyn Fn(&RetryNotice<'_>) + Send + Sync>;
 
 /// A model that is reached over HTTP. Connections are reused between requests.
+///
+/// Dropping the future of a response closes its connection, which is how a response is cancelled.
 pub struct HttpModel {
+    /// The provider with its address, wire and key.
     provider: Provider,
+    /// The time limits of each phase.
     deadlines: Deadlines,
+    /// The limits for retries.
     retries: RetryPolicy,
+    /// The limits that requests are adapted to.
     request_limits: RequestLimits,
+    /// The function that reports waits to the user.
     on_retry: Option<RetryCallback>,
+    /// The network, a recorder or a replay; made at the first request.
     transport: OnceLock<Arc<dyn Transport>>,
+    /// The retries over all requests of a task.
     retry_budget: RetryBudget,
+    /// The callers that share the model.
     callers: CallerScope,
+    /// The text that is searched for calls.
     reads: TextParsing,
     /// The encoded beginning of the history in the last request.
     body_cache: BodyCache,
@@ -97,20 +115,23 @@ pub struct HttpModel {
 
 /// A failed attempt.
 struct AttemptFailure {
+    /// The error for the caller if no attempt follows.
     error: ModelError,
-    /// `None` if sending the same again is useless; otherwise the wait that the provider asked for, if any.
+    /// `None` if sending the same again is useless; otherwise the wait that the provider asked for,
+    /// if any.
     retry_after: Option<Option<Duration>>,
 }
 
-/// The facts about a failed attempt on which the wait before the next one depends.
+/// A failed attempt that is followed by another one.
 struct FailedAttempt {
     /// The attempt's number, from 1.
     attempt: u32,
-    /// The wait that the provider asked for.
-    wish: Option<Duration>,
+    /// The wait before the next one.
+    wait: Duration,
+    /// The time in which the request is still retried after that; `None` where attempts are counted.
+    patience_left: Option<Duration>,
+    /// The error of the attempt, for the notice and for an empty budget.
     error: ModelError,
-    /// The seed of the jitter.
-    seed: u64,
 }
 
 impl std::fmt::Debug for HttpModel {
@@ -133,6 +154,8 @@ impl Model for HttpModel {
 
 impl HttpModel {
     /// Makes a model of that provider. No connection is opened before the first request.
+    ///
+    /// Deadlines, retries and catalogue have their defaults.
     pub fn new(provider: Provider) -> Self {
         Self {
             provider,
@@ -190,6 +213,11 @@ impl HttpModel {
         self
     }
 
+    /// Sends a request until a response is complete, a failure is final, or the retries are used
+    /// up.
+    ///
+    /// # Errors
+    /// The error of the last attempt.
     async fn send_with_retries(
         &self,
         request: &Request,
@@ -208,20 +236,29 @@ impl HttpModel {
         };
         let url = self.provider.endpoint_url(&request.model);
         let headers = self.request_headers(asked)?;
-        let body = self.encode_body(&drop_expired_state(request, retry_budget), asked)?;
+        let origin = asked.origin();
+        let sendable = drop_unusable_state(request, &origin, retry_budget);
+        let body = self.encode_body(&sendable, asked)?;
         let mut post = HttpRequest { url, headers, body };
-        // The last answer broke off in its middle, and this request repeats it: that is a retry too.
+        // Counted over all callers: their requests may be equal, and must not retry in step either.
+        let seed = mix_seed(
+            self.retries.seed ^ hash_body(&post.body),
+            self.retry_budget.count_request(),
+        );
+        // The last answer broke off in its middle, and this request repeats it: that is a retry
+        // too.
         if let Some((attempt, error)) = retry_budget.last_break().filter(|_| self.retries.limit > 0)
         {
             let failed = FailedAttempt {
                 attempt,
-                wish: None,
+                wait: self.retries.wait_time(attempt, None, seed),
+                patience_left: None,
                 error,
-                seed: jitter_seed(&post.body),
             };
             self.wait_before_retry(retry_budget, failed).await?;
         }
         let mut attempt = 1;
+        let mut waited = Duration::ZERO;
         loop {
             // Each attempt is signed again: a signature holds the time.
             post.headers.extend(asked.signature_headers(&post.body)?);
@@ -233,29 +270,58 @@ impl HttpModel {
                     }
                     Err(failure) => failure,
                 };
-            // Sent again without the expired state; `record_expired` returns true once for each length of the history, so
-            // this cannot loop.
+            // Sent again without the expired state; `record_expired` returns true once for each
+            // length of the history, so this cannot loop.
             if is_expired_state(&error)
                 && has_opaque_state(request)
                 && retry_budget.record_expired(request.messages.len())
             {
-                post.body = self.encode_body(&drop_expired_state(request, retry_budget), asked)?;
+                let sendable = drop_unusable_state(request, &origin, retry_budget);
+                post.body = self.encode_body(&sendable, asked)?;
                 continue;
             }
+            // No server listens on this machine, and none has answered: waiting starts none. One that
+            // has answered may be restarting.
+            let is_absent = error.kind == ModelErrorKind::Unreachable
+                && retry_after == Some(None)
+                && is_loopback(&asked.provider.base_url)
+                && !retry_budget.has_answered()
+                && error.message.contains("refused");
+            if is_absent {
+                return Err(error);
+            }
+            // A break after a delivered part is not retried here: the caller keeps the part and
+            // decides.
             let Some(wish) = retry_after else {
                 if error.kind.is_transient() {
                     retry_budget.record_break(&error);
                 }
                 return Err(error);
             };
-            if attempt > self.retries.limit || self.callers.declines_wait(wish, &self.retries) {
+            if self.callers.declines_wait(wish, &self.retries) {
                 return Err(error);
             }
+            let mut wait = self.retries.wait_time(attempt, wish, seed);
+            let mut patience_left = None;
+            if attempt > self.retries.limit {
+                let failed = PatientRetry {
+                    attempt,
+                    asked: wish,
+                    seed,
+                    error: &error,
+                };
+                let Some(longer) = self.retries.patient_wait(&failed, waited) else {
+                    return Err(error);
+                };
+                wait = longer;
+                patience_left = Some(self.retries.patience.saturating_sub(waited + wait));
+            }
+            waited = waited.saturating_add(wait);
             let failed = FailedAttempt {
                 attempt,
-                wish,
+                wait,
+                patience_left,
                 error,
-                seed: jitter_seed(&post.body),
             };
             self.wait_before_retry(retry_budget, failed).await?;
             attempt += 1;
@@ -263,6 +329,9 @@ impl HttpModel {
     }
 
     /// Waits before an attempt, if the budget allows one.
+    ///
+    /// # Errors
+    /// The attempt's error, if the budget of the task is used up.
     async fn wait_before_retry(
         &self,
         retry_budget: &RetryBudget,
@@ -270,17 +339,19 @@ impl HttpModel {
     ) -> Result<(), ModelError> {
         let FailedAttempt {
             attempt,
-            wish,
+            wait,
+            patience_left,
             error,
-            seed,
         } = failed;
         let error = retry_budget.take_retry(self.retries.budget, error)?;
-        let wait = self.retries.wait_time(attempt, wish, seed);
         if let Some(tell) = &self.on_retry {
             tell(&RetryNotice {
                 attempt,
-                attempts: self.retries.limit.saturating_add(1),
+                // After answers that broke off, the caller asks more often than the limit of one
+                // request.
+                attempts: self.retries.limit.max(attempt).saturating_add(1),
                 wait,
+                patience_left,
                 error: &error,
             });
         }
@@ -288,6 +359,7 @@ impl HttpModel {
         Ok(())
     }
 
+    /// Returns the transport. The network is the default.
     fn transport(&self) -> &dyn Transport {
         let network = || {
             Arc::new(NetworkTransport::new(
@@ -306,7 +378,7 @@ impl HttpModel {
     ) -> Result<Vec<u8>, ModelError> {
         let fit = self
             .request_limits
-            .rejects_images(&request.model)
+            .rejects_images(&self.provider.name, &request.model)
             .then(|| strip_images(request))
             .flatten();
         let request = fit.as_ref().unwrap_or(request);
@@ -314,6 +386,7 @@ impl HttpModel {
         let form = &self.provider.form;
         let encode =
             |request: &Request, form: &WireOptions| self.encode_value(request, form, asked);
+        // Independent callers have nothing in common that could be cached.
         if self.callers == CallerScope::Task {
             return self.body_cache.encode_body(
                 request,
@@ -328,13 +401,17 @@ impl HttpModel {
             .map_err(|error| asked.new_error(ModelErrorKind::Rejected, error.to_string()))
     }
 
-    /// Encodes the request body as a JSON value, with the catalogue's output limit if the request names none.
+    /// Encodes the request body as a JSON value, with the catalogue's output limit if the request
+    /// names none.
     fn encode_value(
         &self,
         request: &Request,
         form: &WireOptions,
         asked: RequestTarget<'_>,
     ) -> Result<Value, ModelError> {
+        // Before the protocol is rendered: the markup of its own calls must stay whole.
+        let escaped = request.escaping.escape_request(request);
+        let request = escaped.as_ref().unwrap_or(request);
         let rendered = match &request.protocol {
             ToolProtocol::Native => None,
             ToolProtocol::Prompted(name) => {
@@ -344,6 +421,7 @@ impl HttpModel {
                         .iter()
                         .map(|dialect| dialect.name)
                         .collect();
+                    // A dialect from the user's tables may be gone in a resumed task.
                     let message = format!(
                         "there is no dialect `{name}`; known are native, {}",
                         known.join(", ")
@@ -355,7 +433,9 @@ impl HttpModel {
         };
         let request = rendered.as_ref().unwrap_or(request);
         if request.max_output_tokens.is_none()
-            && let Some(limit) = self.request_limits.output_limit(&request.model)
+            && let Some(limit) = self
+                .request_limits
+                .output_limit(&self.provider.name, &request.model)
         {
             let limited = Request {
                 max_output_tokens: Some(limit),
@@ -374,6 +454,7 @@ impl HttpModel {
             headers.insert(*name, HeaderValue::from_static(value));
         }
         let (key_name, prefix) = self.provider.wire.key_header();
+        // An empty key would be sent as a malformed header, so it counts as none.
         let key = self.provider.key.iter().filter(|key| !key.is_empty());
         let key = key.map(|key| (key_name, format!("{prefix}{}", key.expose())));
         let own = self
@@ -381,6 +462,7 @@ impl HttpModel {
             .headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.expose().to_owned()));
+        // The provider's own headers come last, so that they can replace the key's.
         for (name, value) in key.chain(own) {
             let refuse = |what: &str| {
                 asked.new_error(
@@ -399,6 +481,10 @@ impl HttpModel {
     }
 
     /// Sends the request once and delivers the response's events to `sink`.
+    ///
+    /// # Errors
+    /// The failure, which says if another attempt is useful. Once an event was delivered, it never
+    /// is.
     async fn run_attempt(
         &self,
         post: &HttpRequest,
@@ -427,8 +513,9 @@ impl HttpModel {
                 asked.format_error(&content_type, &String::from_utf8_lossy(&opening)),
             ));
         }
+        let mut stamped = OriginSink::new(sink, asked.origin());
         let mut reading = ResponseReader {
-            front: ResponsePipeline::new(request, self.reads, sink),
+            front: ResponsePipeline::new(request, self.reads, &mut stamped),
             decoder: ResponseDecoder::new(self.provider.wire),
             output_bytes: 0,
         };
@@ -444,6 +531,7 @@ impl HttpModel {
         } else {
             BodyEnd::Clean
         };
+        // Finished on every path, so that open calls are cut after an error as well.
         let report = decoder.finish(how, &mut front);
         let why = if broken.is_none() && report.ended && report.error.is_none() {
             Truncation::Ended
@@ -451,7 +539,8 @@ impl HttpModel {
             Truncation::Broken
         };
         let mut opening = front.finish(why);
-        // Once an event was delivered, the caller must not see the same response begin again: no retry.
+        // Once an event was delivered, the caller must not see the same response begin again: no
+        // retry.
         let delivered = opening.has_delivered();
         let name = &self.provider.name;
         let broke = |words: String| {
@@ -468,6 +557,15 @@ impl HttpModel {
             }
             (_, Some(loss)) => broke(format!("{name} {}", loss.cause)),
             _ if report.form == BodyForm::Empty => broke(format!("{name} answered with nothing")),
+            // The connection was closed without an error, but nothing of the stream is whole.
+            (Some(error), None)
+                if error.kind == ModelErrorKind::Format
+                    && is_cut_in_first_event(&report, &content_type) =>
+            {
+                broke(format!(
+                    "{name} closed the connection inside the first event of its answer"
+                ))
+            }
             // Not the wire's format: wrong address or wire, which a retry cannot change.
             (Some(error), None) if error.kind == ModelErrorKind::Format => {
                 permanent_failure(asked.format_error(&content_type, &report.opening))
@@ -477,6 +575,7 @@ impl HttpModel {
                 let retry_after = (error.kind.is_transient() && !delivered).then_some(None);
                 AttemptFailure { error, retry_after }
             }
+            // Without an end, a short answer cannot be distinguished from a cut one.
             (None, None) if !report.ended => broke(format!(
                 "{name} closed the connection before it had ended its answer"
             )),
@@ -492,6 +591,9 @@ impl HttpModel {
     }
 
     /// Reads the body to its end, so that the connection can be reused.
+    ///
+    /// # Errors
+    /// The loss of the connection, a passed deadline, or a body that is too large.
     async fn read_body(
         &self,
         mut body: Box<dyn ResponseBody>,
@@ -508,7 +610,8 @@ impl HttpModel {
             let chunk = match body.next_chunk(deadline.min(progress)).await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
-                // The response has ended on the wire's terms, so it is complete even if the connection stays open or breaks.
+                // The response has ended on the wire's terms, so it is complete even if the
+                // connection stays open or breaks.
                 _ if reading.decoder.is_ended() => return Ok(()),
                 Err(loss) if loss.kind == TransportErrorKind::Cassette => return Err(loss),
                 Err(loss) => {
@@ -525,7 +628,8 @@ impl HttpModel {
             begun = true;
             for piece in chunk.chunks(MAX_PIECE_BYTES) {
                 reading.push(piece);
-                // Lets the consumer of the events run before the next piece is decoded; it may be slow.
+                // Lets the consumer of the events run before the next piece is decoded; it may be
+                // slow.
                 tokio::task::yield_now().await;
             }
             // Only events extend the progress deadline; any bytes extend the idle one.
@@ -541,7 +645,8 @@ impl HttpModel {
         }
     }
 
-    /// Describes how the rest of a body was lost. `idle` is true if the deadline between two pieces came first.
+    /// Describes how the rest of a body was lost. `idle` is true if the deadline between two pieces
+    /// came first.
     fn describe_loss(&self, loss: &TransportError, begun: bool, idle: bool) -> String {
         let Deadlines {
             first_byte,
@@ -551,14 +656,16 @@ impl HttpModel {
         } = self.deadlines;
         match loss.kind {
             TransportErrorKind::Silent if !begun => format!("sent no byte within {first_byte:?}"),
-            TransportErrorKind::Silent if idle => format!("fell silent for {between:?}"),
+            TransportErrorKind::Silent if idle => format!("sent nothing for {between:?}"),
             TransportErrorKind::Silent => {
                 format!("sent no event for {progress:?}, only signs of life")
             }
-            _ => format!("broke the connection off ({})", loss.cause),
+            _ => format!("closed the connection too early ({})", loss.cause),
         }
     }
 
+    /// Makes the failure of a request that got no head in time. Local servers may be busy with
+    /// another request, so it is retried.
     fn timeout_failure(&self, asked: RequestTarget<'_>) -> AttemptFailure {
         let name = &self.provider.name;
         let limit = self.deadlines.first_byte;
@@ -572,6 +679,7 @@ impl HttpModel {
         }
     }
 
+    /// Makes the failure of an error response, with the wait that its headers ask for.
     async fn status_failure(
         &self,
         response: HttpResponse,
@@ -581,7 +689,8 @@ impl HttpModel {
         let wish = crate::retry::parse_retry_after(|name| response.header(name));
         let body = self.read_error_body(response.body).await;
         let error = asked.status_error(status, &body);
-        // 429 also means "quota used up", which waiting does not change; the kind of the error tells.
+        // 429 also means "quota used up", which waiting does not change; the kind of the error
+        // tells.
         let may_retry = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
         AttemptFailure {
             error,
@@ -592,6 +701,7 @@ impl HttpModel {
     /// Reads as much of an error's body as arrives in time.
     async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> Vec<u8> {
         let mut bytes = Vec::new();
+        // Each piece has its own deadline; the cap on bytes bounds a body that never ends.
         while bytes.len() < MAX_ERROR_BYTES {
             match body
                 .next_chunk(self.transport().now() + self.deadlines.idle)
@@ -608,13 +718,16 @@ impl HttpModel {
 
 /// The state of reading one response.
 struct ResponseReader<'a> {
+    /// The way of the events to the caller.
     front: ResponsePipeline<'a>,
+    /// The decoder of the wire.
     decoder: ResponseDecoder,
     /// The bytes of the model's output so far.
     output_bytes: usize,
 }
 
 impl ResponseReader<'_> {
+    /// Decodes a piece, and counts the bytes of the output in it.
     fn push(&mut self, chunk: &[u8]) {
         let front = &mut self.front;
         let output_bytes = &mut self.output_bytes;
@@ -638,14 +751,33 @@ fn check_answer_size(output_bytes: usize, bytes: usize) -> Result<(), TransportE
         return Ok(());
     }
     let words = format!(
-        "sent {} MiB without ending its answer, and was not listened to any longer",
+        "sent {} MiB without ending its answer, and the rest was not read",
         bytes >> 20
     );
     Err(TransportError::new(TransportErrorKind::Broken, words))
 }
 
-/// Computes the seed of the jitter between attempts. It depends on the request only, so that runs are reproducible.
-fn jitter_seed(body: &[u8]) -> u64 {
+/// Returns true if a body without a single readable event is a stream of the wire's kind that ended too early, rather than
+/// another server's answer.
+fn is_cut_in_first_event(report: &DecodeReport, content_type: &str) -> bool {
+    // An event that is whole and unknown is skipped: then it is another API that answers.
+    let is_cut = report.skipped == 0 && report.events <= report.unreadable;
+    let is_stream = match report.form {
+        BodyForm::Stream => {
+            let opening = report.opening.trim_start();
+            content_type.contains("event-stream")
+                || ["data:", "event:", "id:", ":"]
+                    .iter()
+                    .any(|field| opening.starts_with(field))
+        }
+        BodyForm::Frames => true,
+        BodyForm::Whole | BodyForm::Foreign | BodyForm::Empty => false,
+    };
+    is_cut && is_stream
+}
+
+/// Hashes a request body for the jitter of its retries.
+fn hash_body(body: &[u8]) -> u64 {
     body.iter().fold(0, |seed, byte| {
         seed.wrapping_mul(31).wrapping_add(u64::from(*byte))
     })
@@ -673,6 +805,7 @@ fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> Attemp
             ModelErrorKind::Rejected,
             format!("{address} is no usable address; check the base URL of {name}: {cause}"),
         ),
+        // Not retried: only the user can decide to trust a certificate.
         TransportErrorKind::Certificate => (
             ModelErrorKind::Unreachable,
             format!(
@@ -689,7 +822,7 @@ fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> Attemp
             };
         }
         TransportErrorKind::Silent | TransportErrorKind::Broken => {
-            let message = format!("the connection to {address} broke before an answer: {cause}");
+            let message = format!("the connection to {address} was lost before an answer: {cause}");
             return AttemptFailure {
                 error: asked.new_error(ModelErrorKind::Unreachable, message),
                 retry_after: Some(None),

@@ -1,9 +1,9 @@
 //! Wraps a model so that its key is refreshed when the provider rejects it.
 //!
-//! Keys that a command prints are often short-lived. If such a key is rejected before the first event of a response, the
-//! command runs again and the request is sent with the new key. If several requests fail with the same key, one of them
-//! refreshes it and the others use the result. A new key that is rejected at once is not refreshed again, which would be an
-//! endless loop.
+//! Keys that a command prints are often short-lived. If such a key is rejected before the first
+//! event of a response, the command runs again and the request is sent with the new key. If several
+//! requests fail with the same key, one of them refreshes it and the others use the result. A new
+//! key that is rejected at once is not refreshed again, which would be an endless loop.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,17 +28,24 @@ impl From<String> for KeyRefreshError {
 /// A future that gets a new key.
 pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Secret, KeyRefreshError>> + Send>>;
 
+/// Makes a model with a key.
 type ModelFactory<M> = Box<dyn Fn(Option<Secret>) -> M + Send + Sync>;
+/// Gets a new key, usually from a command of the user.
 type KeyRefresher = Box<dyn Fn() -> KeyFuture + Send + Sync>;
 
 /// A model that is rebuilt with each new key.
 pub struct KeyRefreshingModel<M> {
+    /// Rebuilds the model, since a model's key cannot be changed.
     make: ModelFactory<M>,
+    /// Gets a new key; `None` for a fixed one.
     renew: Option<KeyRefresher>,
+    /// The current model. The lock is held during a refresh, but never during a response.
     state: Mutex<KeyState<M>>,
 }
 
+/// The current key and the model with it.
 struct KeyState<M> {
+    /// The model with the current key. Running responses keep the one that they began with.
     model: Arc<M>,
     /// The number of keys used so far.
     key_number: u64,
@@ -78,6 +85,7 @@ impl<M: Model> KeyRefreshingModel<M> {
         self
     }
 
+    /// Sends a request, and once more with a new key if the key is rejected before any event.
     async fn answer_with_refresh(
         &self,
         request: &Request,
@@ -90,6 +98,7 @@ impl<M: Model> KeyRefreshingModel<M> {
         let mut watched = StartObserver { sink, begun: false };
         let answer = model.stream_response(request, &mut watched).await;
         match (answer, &self.renew) {
+            // After an event the caller has a part of the response, which must not begin again.
             (Err(error), Some(renew)) if error.kind == ModelErrorKind::Key && !watched.begun => {
                 let (model, number) = self.refresh_key(number, renew, error).await?;
                 let answer = model.stream_response(request, sink).await;
@@ -110,13 +119,15 @@ impl<M: Model> KeyRefreshingModel<M> {
         renew: &KeyRefresher,
         error: ModelError,
     ) -> Result<(Arc<M>, u64), ModelError> {
-        // The lock is held while the command runs, so that other requests with the rejected key wait for its result.
+        // The lock is held while the command runs, so that other requests with the rejected key
+        // wait for its result.
         let mut state = self.state.lock().await;
         // Otherwise another request has refreshed the key in the meantime.
         if state.key_number == refused {
             if !state.renewable {
                 return Err(error);
             }
+            // Set first, so that a new key that is rejected at once is not refreshed in a loop.
             state.renewable = false;
             let key = renew()
                 .await
@@ -130,6 +141,7 @@ impl<M: Model> KeyRefreshingModel<M> {
         Ok((Arc::clone(&state.model), state.key_number))
     }
 
+    /// Records that a key works, so that it may be refreshed when it expires.
     async fn record_outcome(&self, number: u64, answer: &Result<(), ModelError>) {
         let mut state = self.state.lock().await;
         // An older key that still worked says nothing about the current one.
@@ -160,6 +172,7 @@ impl<M> std::fmt::Debug for KeyRefreshingModel<M> {
 /// A sink that records whether any event was delivered.
 struct StartObserver<'a> {
     sink: &'a mut (dyn EventSink + Send),
+    /// True once an event was delivered.
     begun: bool,
 }
 

@@ -1,9 +1,12 @@
-//! Connects to models over HTTP: keys, deadlines, retries, recordings, the model catalogue, and the choice of protocol.
+//! Connects to models over HTTP: keys, deadlines, retries, recordings, the model catalogue, and the
+//! choice of protocol.
 //!
-//! The main decision: everything that can be repeated without harm is repeated here, and nothing else. A request that fails
-//! before its first event is sent again, and the caller is notified. After the first event the caller keeps the received
-//! part, gets a [`Broken`](sabir_call::ModelErrorKind::Broken) error, and decides. This crate does not read the environment:
-//! keys, addresses and deadlines are passed in, and the jitter of retries is derived from the request itself.
+//! The main decision: everything that can be repeated without harm is repeated here, and nothing
+//! else. A request that fails before its first event is sent again, and the caller is notified.
+//! After the first event the caller keeps the received part, gets a
+//! [`Broken`](sabir_call::ModelErrorKind::Broken) error, and decides. This crate does not read the
+//! environment: keys, addresses and deadlines are passed in, and the jitter of retries is derived
+//! from the request itself.
 //!
 //! ```
 //! use sabir_call::{DraftResponse, Message, Model, Request, ToolSet};
@@ -33,6 +36,7 @@ mod network;
 mod protocol;
 mod provider;
 mod provider_error;
+mod provider_row;
 mod recording;
 mod redact;
 mod replay;
@@ -54,6 +58,7 @@ pub use key_refresh::{KeyFuture, KeyRefreshError, KeyRefreshingModel};
 pub use local_servers::{LocalServer, ProbeTarget, ServedModel, probe_servers};
 pub use protocol::{ProtocolSource, resolve_protocol};
 pub use provider::{KNOWN_PROVIDERS, KnownProvider, Provider, is_loopback, plain_address};
+pub use provider_row::{KeySource, ProviderRow};
 pub use recording::CassetteRecorder;
 pub use replay::CassettePlayer;
 pub use retry::{RetryNotice, RetryPolicy};

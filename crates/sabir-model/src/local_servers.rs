@@ -1,8 +1,9 @@
 //! Finds model servers on this machine, and lists the models that they serve.
 //!
-//! Each target gets requests for `/v1/models`, `/api/tags` (Ollama) and `/props` (llama.cpp) at once, and all targets are
-//! probed at the same time. A target that does not answer in time, or answers with something else, is ignored. No key is
-//! sent, no proxy is used, and no redirect is followed.
+//! Each target gets requests for `/v1/models`, `/api/tags` (Ollama) and `/props` (llama.cpp) at
+//! once, and all targets are probed at the same time. A target that does not answer in time, or
+//! answers with something else, is ignored. No key is sent, no proxy is used, and no redirect is
+//! followed.
 
 use std::time::Duration;
 
@@ -51,9 +52,12 @@ pub struct ServedModel {
     pub context: Option<u64>,
 }
 
-/// Probes all targets at once, each for at most `limit`, and returns the servers that answered, in the order of the targets.
+/// Probes all targets at once, each for at most `limit`, and returns the servers that answered, in
+/// the order of the targets.
 ///
 /// Needs a tokio runtime with time and I/O.
+///
+/// A server that refuses to list its models without a key is returned as `locked`.
 pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<LocalServer> {
     let Some(client) = build_client(limit) else {
         return Vec::new();
@@ -83,20 +87,24 @@ pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<Local
     found.into_iter().map(|(_, server)| server).collect()
 }
 
+/// Makes a client that follows no redirect and uses no proxy; `None` if that fails.
 fn build_client(limit: Duration) -> Option<Client> {
     // An error means that a default provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .connect_timeout(limit)
+        // A redirect or a proxy could lead the probe away from this machine.
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy();
     builder.tls_certs_only([]).build().ok()
 }
 
+/// Probes one target; `None` if nothing there serves models.
 async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServer> {
     let root = place.base_url.trim_end_matches('/').trim_end_matches("/v1");
     let [models, tags, props] =
         ["/v1/models", "/api/tags", "/props"].map(|path| format!("{root}{path}"));
+    // At once, because the time limit covers all three.
     let (models, tags, props) = tokio::join!(
         fetch_json(client, &models),
         fetch_json(client, &tags),
@@ -115,7 +123,8 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
     let owner = models
         .as_ref()
         .and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
-    // Only Ollama has tags, and only llama.cpp has `/props`, which can be off; vLLM names itself as the owner of a model.
+    // Only Ollama has tags, and only llama.cpp has `/props`, which can be off; vLLM names itself as
+    // the owner of a model.
     let software = match (&tagged, context, owner) {
         (Some(_), ..) => Some("ollama"),
         (_, Some(_), _) | (_, _, Some("llamacpp")) => Some("llama.cpp"),
@@ -128,6 +137,7 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
             .and_then(|models| parse_models(models, "data", "id"))
     });
     for model in served.iter_mut().flatten() {
+        // llama.cpp reports one context for the server as a whole.
         model.context = model.context.or(context);
     }
     let found = served.is_some() || locked;
@@ -151,17 +161,22 @@ fn parse_models(answer: &Value, field: &str, name: &str) -> Option<Vec<ServedMod
         })
     });
     let served: Vec<_> = served.take(MAX_MODELS).collect();
+    // A server may have no models yet; a list of something else is no model list.
     (items.is_empty() || !served.is_empty()).then_some(served)
 }
 
 /// The response to one request.
 enum ProbeResponse {
+    /// No answer, or one that is no JSON.
     Nothing,
+    /// A key is needed: status 401 or 403.
     Locked,
+    /// A JSON value.
     Json(Value),
 }
 
 impl ProbeResponse {
+    /// Returns the JSON value, if there is one.
     fn into_json(self) -> Option<Value> {
         match self {
             Self::Json(value) => Some(value),
@@ -170,6 +185,7 @@ impl ProbeResponse {
     }
 }
 
+/// Requests a JSON document. The caller limits the time.
 async fn fetch_json(client: &Client, url: &str) -> ProbeResponse {
     let Ok(mut response) = client.get(url).send().await else {
         return ProbeResponse::Nothing;
@@ -183,6 +199,7 @@ async fn fetch_json(client: &Client, url: &str) -> ProbeResponse {
     let mut body = Vec::new();
     while let Ok(Some(piece)) = response.chunk().await {
         body.extend_from_slice(&piece);
+        // Any program may listen at a usual port and send an endless response.
         if body.len() > MAX_BODY_BYTES {
             return ProbeResponse::Nothing;
         }

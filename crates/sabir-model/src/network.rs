@@ -15,20 +15,31 @@ use crate::transport::{
 
 /// A transport over HTTP. Connections are reused between requests.
 pub(crate) struct NetworkTransport {
+    /// The deadline to connect, TLS included.
     connect: Duration,
+    /// The proxy's URL, with its password.
     proxy: Option<String>,
+    /// The hosts that are reached without it, separated by commas.
+    proxy_exceptions: String,
+    /// True if the provider's address uses TLS.
     secure: bool,
+    /// The start of the transport's clock, at its first use.
     begun: OnceLock<Instant>,
+    /// The client with its open connections.
     client: OnceLock<Client>,
 }
 
+/// A body that arrives from the network.
 struct NetworkBody {
+    /// The response with the rest of its body.
     response: reqwest::Response,
+    /// The start of the transport's clock.
     begun: Instant,
 }
 
 impl NetworkTransport {
-    /// Makes the transport for a provider, with a deadline to connect. No connection is opened before the first request.
+    /// Makes the transport for a provider, with a deadline to connect. No connection is opened
+    /// before the first request.
     pub(crate) fn new(provider: &Provider, connect: Duration) -> Self {
         let proxy = provider
             .proxy
@@ -37,17 +48,20 @@ impl NetworkTransport {
         Self {
             connect,
             proxy,
+            proxy_exceptions: provider.proxy_exceptions.clone(),
             secure: provider.is_secure(),
             begun: OnceLock::new(),
             client: OnceLock::new(),
         }
     }
 
+    /// Returns the start of the clock.
     fn start_time(&self) -> Instant {
         *self.begun.get_or_init(Instant::now)
     }
 
-    /// Returns the client, which is built once. Without TLS no certificates are loaded, so that local servers start faster.
+    /// Returns the client, which is built once. Without TLS no certificates are loaded, so that
+    /// local servers start faster.
     fn http_client(&self) -> Result<&Client, TransportError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
@@ -59,6 +73,7 @@ impl NetworkTransport {
             // A redirect could send the key to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("sabir/", env!("CARGO_PKG_VERSION")))
+            // Who builds the provider reads the variables of the environment, not this library.
             .no_proxy();
         if !self.secure && self.proxy.is_none() {
             builder = builder.tls_certs_only([]);
@@ -70,13 +85,19 @@ impl NetworkTransport {
             )
         };
         if let Some(proxy) = &self.proxy {
-            builder = builder
-                .proxy(reqwest::Proxy::all(proxy).map_err(|error| unusable("the proxy", &error))?);
+            let proxy =
+                reqwest::Proxy::all(proxy).map_err(|error| unusable("the proxy", &error))?;
+            let exceptions = reqwest::NoProxy::from_string(&self.proxy_exceptions);
+            builder = builder.proxy(proxy.no_proxy(exceptions));
         }
         let client = builder.build().map_err(|error| unusable("TLS", &error))?;
         Ok(self.client.get_or_init(|| client))
     }
 
+    /// Sends a request and receives the head of its response.
+    ///
+    /// # Errors
+    /// A passed deadline, or the classified error of the connection.
     async fn send_request(
         &self,
         post: &HttpRequest,
@@ -95,6 +116,7 @@ impl NetworkTransport {
             Err(_) => return Err(TransportError::timed_out()),
         };
         let headers = response.headers().iter();
+        // HTTP allows bytes in a value that are not UTF-8.
         let headers = headers.map(|(name, value)| {
             (
                 name.as_str().to_owned(),
@@ -153,7 +175,8 @@ fn classify_error(error: &reqwest::Error) -> TransportError {
     let kind = if error.is_builder() {
         TransportErrorKind::Address
     } else if cause.contains("certificate") {
-        // reqwest has no method for this kind of error, but rustls always says `certificate` in its text.
+        // reqwest has no method for this kind of error, but rustls always says `certificate` in its
+        // text.
         TransportErrorKind::Certificate
     } else if error.is_connect() {
         TransportErrorKind::Connect

@@ -18,9 +18,11 @@ pub enum ProtocolSource {
     Default,
 }
 
-/// Resolves the protocol from the explicit choice, else the journal, else the catalogue entry, else native.
+/// Resolves the protocol from the explicit choice, else the journal, else the catalogue entry, else
+/// native.
 ///
-/// A model without native calls is prompted in its entry's dialect, or in `cline` if the entry names none.
+/// A model without native calls is prompted in its entry's dialect, or in `cline` if the entry
+/// names none.
 pub fn resolve_protocol(
     explicit: Option<ToolProtocol>,
     journal: Option<ToolProtocol>,
@@ -29,6 +31,7 @@ pub fn resolve_protocol(
     if let Some(protocol) = explicit {
         return (protocol, ProtocolSource::Explicit);
     }
+    // A task keeps its protocol, even if the catalogue has changed since.
     if let Some(protocol) = journal {
         return (protocol, ProtocolSource::Journal);
     }

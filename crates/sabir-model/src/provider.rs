@@ -13,16 +13,22 @@ pub struct Provider {
     pub name: String,
     /// The wire, which is the format of its API.
     pub wire: Wire,
-    /// The URL before the wire's path, such as `https://api.openai.com/v1` or `https://api.anthropic.com`.
+    /// The URL before the wire's path, such as `https://api.openai.com/v1` or
+    /// `https://api.anthropic.com`.
     pub base_url: String,
     /// The key; `None` for servers that need none.
+    ///
+    /// It is sent in the wire's own header and only to `base_url`: no redirect is followed.
     pub key: Option<Secret>,
     /// The credentials that sign requests to Bedrock; ignored if there is a key.
     pub signing: Option<SigningCredentials>,
     /// Additional headers. Their values are treated as secrets.
     pub headers: Vec<(String, Secret)>,
-    /// The URL of a proxy. Proxy variables of the environment are ignored.
+    /// The URL of a proxy. This crate reads no variables of the environment.
     pub proxy: Option<Secret>,
+    /// The hosts that are reached without the proxy, in the format of the variable `NO_PROXY`:
+    /// names, domains (`.example.org`), addresses and networks, separated by commas; `*` is all.
+    pub proxy_exceptions: String,
     /// The options of its requests beyond the wire.
     pub form: WireOptions,
 }
@@ -36,8 +42,8 @@ pub struct KnownProvider {
     pub wire: &'static str,
     /// The provider's address.
     pub base_url: &'static str,
-    /// The environment variables for its key, by convention; the first one that is set is used. Empty for servers on this
-    /// machine.
+    /// The environment variables for its key, by convention; the first one that is set is used.
+    /// Empty for servers on this machine.
     pub key_names: &'static [&'static str],
     /// The message field in which its models expect their thoughts in later requests.
     thought_field: Option<&'static str>,
@@ -108,8 +114,10 @@ pub const KNOWN_PROVIDERS: [KnownProvider; 14] = [
     known_provider("vllm", CHAT, "http://127.0.0.1:8000/v1", &[]),
 ];
 
+/// The name of the wire that most providers share.
 const CHAT: &str = "openai-chat";
 
+/// Makes an entry of the table.
 const fn known_provider(
     name: &'static str,
     wire: &'static str,
@@ -131,6 +139,7 @@ impl KnownProvider {
         KNOWN_PROVIDERS.iter().find(|known| known.name == name)
     }
 
+    /// Adds the field for thoughts.
     const fn with_thought_field(mut self, field: &'static str) -> Self {
         self.thought_field = Some(field);
         self
@@ -141,8 +150,8 @@ impl KnownProvider {
         self.key_names.is_empty()
     }
 
-    /// Makes a provider with the usual settings. `wire` replaces the default wire of a provider that has several. Returns
-    /// `None` if its default wire is not supported.
+    /// Makes a provider with the usual settings. `wire` replaces the default wire of a provider
+    /// that has several. Returns `None` if its default wire is not supported.
     pub fn to_provider(&self, wire: Option<Wire>) -> Option<Provider> {
         let wire = wire.or_else(|| Wire::from_name(self.wire))?;
         let mut provider = Provider::new(self.name, wire, self.base_url, None);
@@ -156,10 +165,14 @@ impl KnownProvider {
 /// Returns true if a provider is a well-known local server and its address is on this machine.
 pub(crate) fn is_local(provider: &Provider) -> bool {
     let known = KnownProvider::from_name(&provider.name).is_some_and(KnownProvider::is_local);
+    // The name alone proves nothing: a user may point `ollama` at another machine.
     known && is_loopback(&provider.base_url)
 }
 
 /// Returns true if an address is on this machine.
+///
+/// Names other than `localhost` are not resolved, because their address may change between the
+/// check and the use.
 pub fn is_loopback(base_url: &str) -> bool {
     let host = host_of(base_url);
     let address = host.trim_start_matches('[').trim_end_matches(']');
@@ -218,20 +231,22 @@ impl Provider {
             signing: None,
             headers: Vec::new(),
             proxy: None,
+            proxy_exceptions: String::new(),
             form,
         }
     }
 
     /// Returns the address of the endpoint for a model.
     ///
-    /// A base URL may already end in the wire's path or in its version, and may end in `/v1` if the wire's path begins with
-    /// `/api`. The query of the base URL is kept.
+    /// A base URL may already end in the wire's path or in its version, and may end in `/v1` if the
+    /// wire's path begins with `/api`. The query of the base URL is kept.
     pub fn endpoint_url(&self, model: &str) -> String {
         let endpoint = self.wire.endpoint_path(model, self.form.streamed);
         let Some((base, query)) = self.base_url.split_once('?') else {
             return join_url(&self.base_url, &endpoint);
         };
         let url = join_url(base, &endpoint);
+        // Gemini's path for streams has a query of its own (`alt=sse`).
         let mark = if url.contains('?') { '&' } else { '?' };
         format!("{url}{mark}{query}")
     }
@@ -244,6 +259,8 @@ impl Provider {
     }
 
     /// Returns all secrets of the provider, which must not be shown.
+    ///
+    /// Redaction depends on this list: a new field with a secret must be added here.
     pub(crate) fn all_secrets(&self) -> Vec<Secret> {
         let signing = self
             .signing
@@ -262,7 +279,8 @@ impl Provider {
         all
     }
 
-    /// Returns the password in the address, as written there and as sent in the header for basic authentication.
+    /// Returns the password in the address, as written there and as sent in the header for basic
+    /// authentication.
     fn url_password(&self) -> Vec<Secret> {
         let place = self
             .base_url
@@ -275,6 +293,7 @@ impl Provider {
         else {
             return Vec::new();
         };
+        // reqwest sends the password of an address as basic authentication.
         let secrets = [
             password.to_owned(),
             BASE64_STANDARD.encode(format!("{user}:{password}")),
@@ -303,7 +322,8 @@ fn join_url(base: &str, endpoint: &str) -> String {
     }
     let first = path.split('/').nth(1).unwrap_or_default();
     let last = base.rsplit('/').next().unwrap_or_default();
-    // Ollama's own API is at `/api`, but users often give the address of its OpenAI-compatible one, `/v1`.
+    // Ollama's own API is at `/api`, but users often give the address of its OpenAI-compatible one,
+    // `/v1`.
     if first == "api" {
         let base = if last == "v1" {
             base.trim_end_matches("/v1")
@@ -388,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn known_providers_are_whole() {
+    fn known_providers_are_complete() {
         for known in KNOWN_PROVIDERS {
             assert!(known.is_local() == is_loopback(known.base_url), "{known:?}");
             assert_eq!(

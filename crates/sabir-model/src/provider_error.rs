@@ -11,11 +11,18 @@ const MAX_QUOTED_CHARS: usize = 300;
 /// The provider and the model of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestTarget<'a> {
+    /// The provider, whose secrets are removed from messages.
     pub(crate) provider: &'a Provider,
+    /// The model's name in the request.
     pub(crate) model: &'a str,
 }
 
 impl RequestTarget<'_> {
+    /// Returns the name of provider and model, by which their opaque state is known.
+    pub(crate) fn origin(self) -> String {
+        format!("{}/{}", self.provider.name, self.model)
+    }
+
     /// Makes an error of that kind, without the provider's secrets in its message.
     pub(crate) fn new_error(self, kind: ModelErrorKind, message: impl AsRef<str>) -> ModelError {
         ModelError {
@@ -26,6 +33,7 @@ impl RequestTarget<'_> {
 
     /// Makes the error of an error response, from its status and body.
     pub(crate) fn status_error(self, status: u16, body: &[u8]) -> ModelError {
+        // A body that is no JSON may still explain the error, so its text is quoted.
         let known = ProviderError::from_body(body).map(|error| error.with_status(status));
         let error = known.unwrap_or_else(|| {
             ProviderError::new("", String::from_utf8_lossy(body)).with_status(status)
@@ -39,7 +47,7 @@ impl RequestTarget<'_> {
             }
             (401, _) => format!("{name} refused the key ({status}); set another key for {name}"),
             (402, _) => format!(
-                "{name} wants to be paid ({status}); add credit to the account or use another key"
+                "{name} requires payment ({status}); add credit to the account or use another key"
             ),
             (403, _) => format!(
                 "the key for {name} may not use `{model}` ({status}); use another key or model"
@@ -54,7 +62,8 @@ impl RequestTarget<'_> {
                     "the request is too large for {name} ({status}); shorten the history or leave out images"
                 )
             }
-            // The kind comes from the error's code: OpenAI reports an empty account with the same status as a rate limit.
+            // The kind comes from the error's code: OpenAI reports an empty account with the same
+            // status as a rate limit.
             (429, ModelErrorKind::Rejected) => {
                 format!("the quota of the key for {name} is used up ({status}); use another key")
             }
@@ -102,7 +111,7 @@ impl RequestTarget<'_> {
         let Provider { name, .. } = self.provider;
         let markup = content_type.contains("html") || opening.trim_start().starts_with('<');
         let suspect = if markup {
-            "a proxy or a sign-in page probably stands in between; check the network and the base URL"
+            "a proxy or a sign-in page probably intercepts the requests; check the network and the base URL"
         } else {
             "check the base URL and the wire"
         };
@@ -126,14 +135,17 @@ impl RequestTarget<'_> {
     }
 }
 
-/// Returns true if a provider rejects its own opaque state: a signature of another model, or thoughts that it cannot decrypt.
+/// Returns true if a provider rejects its own opaque state: a signature of another model, or
+/// thoughts that it cannot decrypt.
 pub(crate) fn is_expired_state(error: &ModelError) -> bool {
-    // There is no code for this error. Anthropic and Gemini mention the `signature`, OpenAI the `encrypted_content`.
+    // There is no code for this error. Anthropic and Gemini mention the `signature`, OpenAI the
+    // `encrypted_content`.
     let words = error.message.to_ascii_lowercase();
     let names = ["signature", "encrypted content", "encrypted_content"];
     error.kind == ModelErrorKind::Rejected && names.iter().any(|name| words.contains(name))
 }
 
+/// Appends the provider's code and message to our own sentence.
 fn append_details(first: &str, error: &ProviderError) -> String {
     let code = if error.code.is_empty() {
         String::new()
@@ -143,6 +155,7 @@ fn append_details(first: &str, error: &ProviderError) -> String {
     format!("{first}{code}{}", quote_text(&error.message))
 }
 
+/// Returns a colon and the text on one line; nothing for an empty text.
 fn quote_text(words: &str) -> String {
     let words = single_line(words, MAX_QUOTED_CHARS);
     if words.is_empty() {
@@ -155,6 +168,7 @@ fn quote_text(words: &str) -> String {
 /// Returns the text on one line, without control characters, cut to `length` characters.
 fn single_line(words: &str, length: usize) -> String {
     let line = words
+        // A provider's text ends up in a terminal, so no control character may stay in it.
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty());
     let line = line.collect::<Vec<_>>().join(" ");
@@ -173,7 +187,7 @@ mod tests {
     use crate::secret::Secret;
 
     #[test]
-    fn sentences_name_what_to_change_and_no_secret() {
+    fn messages_name_the_remedy_and_no_secret() {
         let base = "https://me:pass-word@host.example/v1?token=x";
         let provider = Provider::new(
             "acme",

@@ -21,15 +21,21 @@ use crate::transport::{
 #[derive(Clone)]
 pub struct CassetteRecorder(Arc<RecorderState>);
 
+/// The state that all clones of a recorder share.
 struct RecorderState {
+    /// The file.
     writer: Mutex<CassetteWriter>,
+    /// The secrets of all models that are recorded.
     redactor: Mutex<Arc<ProviderRedactor>>,
     /// The redactors of unfinished command outputs, by call. Each holds back the end of its text.
     printed: Mutex<HashMap<String, shapes::Redactor>>,
 }
 
+/// The open file of a cassette.
 struct CassetteWriter {
+    /// The destination.
     file: Box<dyn Write + Send>,
+    /// The number of requests so far, over all models.
     requests: usize,
     /// The first error; nothing is written after it.
     error: Option<io::Error>,
@@ -37,25 +43,33 @@ struct CassetteWriter {
 
 /// A transport that records another one.
 pub(crate) struct RecordingTransport {
+    /// The transport that does the work.
     inner: Arc<dyn Transport>,
+    /// The recorder.
     recorder: CassetteRecorder,
 }
 
 /// The recording of one exchange. If it is dropped before the end, that is recorded as well.
 struct RecordedExchange {
+    /// The recorder.
     recorder: CassetteRecorder,
+    /// The recorded transport, for its clock.
     clock: Arc<dyn Transport>,
+    /// The number of the request, from 1.
     number: usize,
     /// Pieces whose end may be the beginning of one of the provider's secrets.
     held: Vec<(Duration, Vec<u8>)>,
-    /// The redactor of known secret formats, which decides with a delay, and the pieces that wait for it.
+    /// The redactor of known secret formats, which decides with a delay, and the pieces that wait
+    /// for it.
     shapes: shapes::Redactor,
     waiting: VecDeque<PendingPiece>,
+    /// True once the end was written; there is only one.
     ended: bool,
 }
 
 /// A piece of a body during redaction.
 struct PendingPiece {
+    /// The time at which the piece arrived.
     at: Duration,
     /// The number of its bytes that the redactor has not decided about.
     undecided: usize,
@@ -63,8 +77,11 @@ struct PendingPiece {
     shown: Vec<u8>,
 }
 
+/// A body whose pieces are recorded on their way to the caller.
 struct RecordedBody {
+    /// The body.
     inner: Box<dyn ResponseBody>,
+    /// The recording of its exchange.
     exchange: RecordedExchange,
 }
 
@@ -86,6 +103,7 @@ impl CassetteRecorder {
             redactor: Mutex::new(Arc::new(redactor)),
             printed: Mutex::default(),
         }));
+        // The prompt of a task may hold a key that the user pasted.
         let task = serde_json::from_str(&recorder.redactor().redact_json(&task.to_string()))
             .unwrap_or_default();
         let by = concat!("sabir ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -101,7 +119,8 @@ impl CassetteRecorder {
         }
     }
 
-    /// Records a piece of a command's output. How it is cut into pieces depends on timing, so a replay needs the pieces.
+    /// Records a piece of a command's output. How it is cut into pieces depends on timing, so a
+    /// replay needs the pieces.
     pub fn record_output(&self, call: &str, text: &str) {
         let text = self.redactor().redact_known(text);
         let text = self
@@ -126,7 +145,8 @@ impl CassetteRecorder {
         });
     }
 
-    /// Returns the error after which nothing more was written. The cassette is complete only if this is `None` at the end.
+    /// Returns the error after which nothing more was written. The cassette is complete only if
+    /// this is `None` at the end.
     pub fn error(&self) -> Option<String> {
         self.lock_writer().error.as_ref().map(ToString::to_string)
     }
@@ -141,6 +161,7 @@ impl CassetteRecorder {
         *redactor = Arc::new(redactor.merged_with(more));
     }
 
+    /// Returns the current redactor. It is shared, so that no lock is held while it works.
     fn redactor(&self) -> Arc<ProviderRedactor> {
         Arc::clone(
             &self
@@ -151,6 +172,7 @@ impl CassetteRecorder {
         )
     }
 
+    /// Locks the outputs of commands. A panic elsewhere does not stop the recording.
     fn lock_outputs(&self) -> MutexGuard<'_, HashMap<String, shapes::Redactor>> {
         self.0
             .printed
@@ -158,6 +180,7 @@ impl CassetteRecorder {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes a piece of output, unless nothing of it is decided yet.
     fn write_output(&self, call: &str, text: String) {
         if !text.is_empty() {
             self.write_line(&CassetteLine::Output {
@@ -167,10 +190,12 @@ impl CassetteRecorder {
         }
     }
 
+    /// Locks the file.
     fn lock_writer(&self) -> MutexGuard<'_, CassetteWriter> {
         self.0.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes a line. An error is kept for `error`.
     fn write_line(&self, line: &CassetteLine) {
         self.lock_writer().write_line(line);
     }
@@ -194,6 +219,7 @@ impl CassetteRecorder {
         number
     }
 
+    /// Records the head of a response.
     fn record_response(&self, number: usize, at: Duration, response: &HttpResponse) {
         let headers = response.headers.iter();
         let headers = headers.map(|(name, value)| {
@@ -214,6 +240,7 @@ impl CassetteRecorder {
 }
 
 impl CassetteWriter {
+    /// Writes a line, unless an earlier one has failed: a gap would make the cassette unreadable.
     fn write_line(&mut self, line: &CassetteLine) {
         if self.error.is_some() {
             return;
@@ -231,6 +258,7 @@ impl CassetteWriter {
 }
 
 impl RecordingTransport {
+    /// Makes a transport that records `inner`.
     pub(crate) fn new(inner: Arc<dyn Transport>, recorder: CassetteRecorder) -> Self {
         Self { inner, recorder }
     }
@@ -251,6 +279,7 @@ impl Transport for RecordingTransport {
         until: Duration,
     ) -> TransportFuture<'a, Result<HttpResponse, TransportError>> {
         Box::pin(async move {
+            // Recorded before it is sent, so that a crash leaves the request in the file.
             let number = self.recorder.record_request(self.now(), post);
             let mut exchange =
                 RecordedExchange::new(self.recorder.clone(), Arc::clone(&self.inner), number);
@@ -298,6 +327,7 @@ impl ResponseBody for RecordedBody {
 }
 
 impl RecordedExchange {
+    /// Makes the recording of a request that was just written.
     fn new(recorder: CassetteRecorder, clock: Arc<dyn Transport>, number: usize) -> Self {
         Self {
             recorder,
@@ -310,6 +340,7 @@ impl RecordedExchange {
         }
     }
 
+    /// Records a piece of the body, once no secret can reach into it from the next one.
     fn record_chunk(&mut self, bytes: &[u8]) {
         self.held.push((self.clock.now(), bytes.to_vec()));
         let tail: Vec<u8> = self
@@ -334,13 +365,15 @@ impl RecordedExchange {
                 undecided: bytes.len(),
                 shown: Vec::new(),
             });
-            // This redactor decides about bytes with a delay, so they go back to their pieces, which keep their times.
+            // This redactor decides about bytes with a delay, so they go back to their pieces,
+            // which keep their times.
             self.shapes
                 .push(bytes, &mut |piece| assign_piece(&mut self.waiting, piece));
         }
         self.write_decided();
     }
 
+    /// Writes the pieces that are decided, in order.
     fn write_decided(&mut self) {
         while let Some(PendingPiece { at, shown, .. }) =
             self.waiting.pop_front_if(|piece| piece.undecided == 0)
@@ -354,11 +387,13 @@ impl RecordedExchange {
         }
     }
 
+    /// Records the end and everything that was held. Only the first end counts.
     fn record_end(&mut self, how: ExchangeEnd, cause: &str) {
         if self.ended {
             return;
         }
         self.ended = true;
+        // No further piece can complete a secret.
         self.write_held();
         self.shapes
             .finish(&mut |piece| assign_piece(&mut self.waiting, piece));
@@ -374,7 +409,8 @@ impl RecordedExchange {
     }
 }
 
-/// Assigns decided bytes to the pieces in which they arrived. The mark that replaces a secret goes to the piece in which the secret began.
+/// Assigns decided bytes to the pieces in which they arrived. The mark that replaces a secret goes
+/// to the piece in which the secret began.
 fn assign_piece(waiting: &mut VecDeque<PendingPiece>, piece: RedactedPiece<'_>) {
     let (mut bytes, mut plain) = match piece {
         RedactedPiece::Plain(plain) => (plain.len(), plain),
@@ -399,10 +435,12 @@ fn assign_piece(waiting: &mut VecDeque<PendingPiece>, piece: RedactedPiece<'_>) 
 
 impl Drop for RecordedExchange {
     fn drop(&mut self) {
+        // Does nothing if the end was recorded already.
         self.record_end(ExchangeEnd::Dropped, "");
     }
 }
 
+/// Converts a time to the unit of the cassette, microseconds.
 fn to_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

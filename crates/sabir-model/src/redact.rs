@@ -1,8 +1,9 @@
 //! Redacts the requests and responses of a recording.
 //!
-//! Headers and query values are recorded only if their names are on an allowlist such as [`VISIBLE_HEADERS`]; of all others
-//! only the name and `[redacted]` is recorded. Bodies are recorded in full, except the provider's own secrets wherever they
-//! occur, and known secret formats ([`sabir_call::redact`]).
+//! Headers and query values are recorded only if their names are on an allowlist such as
+//! [`VISIBLE_HEADERS`]; of all others only the name and `[redacted]` is recorded. Bodies are
+//! recorded in full, except the provider's own secrets wherever they occur, and known secret
+//! formats ([`sabir_call::redact`]).
 
 use sabir_call::redact;
 
@@ -48,6 +49,7 @@ const VISIBLE_QUERY_KEYS: [&str; 3] = ["alt", "api-version", "beta"];
 /// The secrets of a provider, for removing them from bytes.
 #[derive(Clone, Default)]
 pub(crate) struct ProviderRedactor {
+    /// The secrets as bytes; each at least `MIN_SECRET_BYTES` long.
     secrets: Vec<Vec<u8>>,
 }
 
@@ -61,6 +63,7 @@ impl ProviderRedactor {
             .map(Secret::expose)
             .filter(|secret| secret.len() >= MIN_SECRET_BYTES)
         {
+            // In a body the secret is inside a JSON string, where a quote in it is escaped.
             let quoted = serde_json::Value::from(secret).to_string();
             secrets.push(secret.as_bytes().to_vec());
             let inner = quoted
@@ -103,10 +106,12 @@ impl ProviderRedactor {
         String::from_utf8_lossy(&pieces.concat()).into_owned()
     }
 
-    /// Redacts the provider's secrets in bytes that came in pieces. The replacement of a secret goes to the piece in which it began.
+    /// Redacts the provider's secrets in bytes that came in pieces. The replacement of a secret
+    /// goes to the piece in which it began.
     pub(crate) fn redact_pieces(&self, pieces: &mut [Vec<u8>]) {
         for secret in &self.secrets {
-            // From last to first, so that earlier offsets stay valid and a replacement is not searched again.
+            // From last to first, so that earlier offsets stay valid and a replacement is not
+            // searched again.
             for at in find_occurrences(&pieces.concat(), secret).into_iter().rev() {
                 replace_secret(pieces, at, secret.len());
             }
@@ -127,6 +132,7 @@ impl ProviderRedactor {
 
 /// Returns the value of a header as it is recorded.
 pub(crate) fn redact_header(name: &str, value: &str) -> String {
+    // An allowlist, because a proxy may add headers with secrets of its own.
     let keep = VISIBLE_HEADERS.contains(&name)
         || VISIBLE_HEADER_PREFIXES
             .iter()
@@ -150,6 +156,7 @@ pub(crate) fn redact_path(url: &str) -> String {
         return path.to_owned();
     };
     let shown = query.split('&').map(|pair| match pair.split_once('=') {
+        // Gemini, for example, accepts its key in the query.
         Some((name, _)) if !VISIBLE_QUERY_KEYS.contains(&name) => format!("{name}={REDACTED}"),
         _ => pair.to_owned(),
     });
@@ -173,7 +180,8 @@ fn find_occurrences(bytes: &[u8], part: &[u8]) -> Vec<usize> {
     found
 }
 
-/// Replaces the `length` bytes from offset `at` on, counted over all pieces, by the mark for a secret.
+/// Replaces the `length` bytes from offset `at` on, counted over all pieces, by the mark for a
+/// secret.
 fn replace_secret(pieces: &mut [Vec<u8>], at: usize, length: usize) {
     let mut begin = at;
     let mut left = length;
@@ -216,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_leave_whatever_the_pieces() {
+    fn secrets_are_redacted_in_any_chunks() {
         let check = |text: &str, expected: &str| {
             for size in 1..=text.len() {
                 let mut pieces: Vec<Vec<u8>> =
@@ -241,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_may_be_a_part_of_what_stands_for_it() {
+    fn a_secret_may_be_a_part_of_its_placeholder() {
         let check = |key: &str, expected: &str| {
             let provider = Provider::new("p", Wire::OpenAiChat, "http://h", Some(Secret::new(key)));
             assert_eq!(

@@ -1,4 +1,5 @@
-//! Implements a transport that replays a recording: no network, no key, and a clock that follows the recorded times.
+//! Implements a transport that replays a recording: no network, no key, and a clock that follows
+//! the recorded times.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,21 +12,28 @@ use crate::transport::{
     TransportFuture,
 };
 
-/// The tolerance for deadlines: the recorder takes its times a little later than the deadline's clock did, and a chunk that arrived in time must do so again.
+/// The tolerance for deadlines: the recorder takes its times a little later than the deadline's
+/// clock did, and a chunk that arrived in time must do so again.
 const DEADLINE_SLACK: Duration = Duration::from_millis(100);
 
 /// A recording during replay. Clones share their position.
 #[derive(Clone)]
 pub struct CassettePlayer(Arc<SharedPlayback>);
 
+/// The state that all clones of a player share.
 struct SharedPlayback {
+    /// The recorded exchanges, in the order of their requests.
     exchanges: Vec<CassetteExchange>,
+    /// The position.
     state: Mutex<PlaybackState>,
+    /// Called where the recorded caller stopped reading.
     on_dropped: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
+/// The position in a recording.
 #[derive(Debug, Default)]
 struct PlaybackState {
+    /// The time of the replay's clock. It never goes back.
     now: Duration,
     /// The number of requests so far.
     requests: usize,
@@ -48,9 +56,13 @@ impl RequestTime {
     }
 }
 
+/// A recorded body.
 struct ReplayedBody {
+    /// The player, for its clock.
     player: CassettePlayer,
+    /// The index of the exchange, from 0.
     number: usize,
+    /// The time of its request.
     begun: RequestTime,
     /// The index of the next chunk.
     next: usize,
@@ -63,6 +75,7 @@ impl std::fmt::Debug for CassettePlayer {
 }
 
 impl CassettePlayer {
+    /// Makes a player at the beginning of a recording.
     pub(crate) fn new(cassette: &Cassette) -> Self {
         let exchanges = cassette.exchanges.clone();
         Self(Arc::new(SharedPlayback {
@@ -80,7 +93,8 @@ impl CassettePlayer {
             .saturating_sub(self.lock_state().requests)
     }
 
-    /// Calls `tell` where the recorded task stopped reading, because it was interrupted or its time was up. The response does not continue after that.
+    /// Calls `tell` where the recorded task stopped reading, because it was interrupted or its time
+    /// was up. The response does not continue after that.
     pub fn on_dropped(&self, tell: impl Fn() + Send + 'static) {
         *self
             .0
@@ -89,6 +103,7 @@ impl CassettePlayer {
             .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
     }
 
+    /// Locks the position.
     fn lock_state(&self) -> MutexGuard<'_, PlaybackState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,6 +112,7 @@ impl CassettePlayer {
     fn advance_clock(&self, moment: Duration, until: Duration) -> Result<(), TransportError> {
         let mut state = self.lock_state();
         let late = moment > until.saturating_add(DEADLINE_SLACK);
+        // The clock stops at the deadline, where the caller gives up.
         state.now = state.now.max(moment.min(until));
         if late {
             Err(TransportError::timed_out())
@@ -151,11 +167,17 @@ impl CassettePlayer {
         }
     }
 
+    /// Replays the head of the response to the next recorded request.
+    ///
+    /// # Errors
+    /// Another request than the recorded one, a recorded failure, or a passed deadline.
     async fn play_response(
         &self,
         post: &HttpRequest,
         until: Duration,
     ) -> Result<HttpResponse, TransportError> {
+        // The order of the requests decides, not their content, so that a repeated request gets its
+        // own response.
         let (number, now) = {
             let mut state = self.lock_state();
             state.requests += 1;
@@ -169,6 +191,7 @@ impl CassettePlayer {
             );
             return Err(TransportError::new(TransportErrorKind::Cassette, words));
         };
+        // Another request than the recorded one would make the rest of the recording wrong.
         check_request(
             number + 1,
             &exchange.request,
@@ -212,6 +235,7 @@ impl Transport for CassettePlayer {
 
     fn wait(&self, time: Duration) -> TransportFuture<'_, ()> {
         let mut state = self.lock_state();
+        // No real wait: a replay of hours takes seconds.
         state.now = state.now.saturating_add(time);
         Box::pin(std::future::ready(()))
     }

@@ -1,12 +1,13 @@
 //! Processes the events between a wire's decoder and the caller's sink.
 //!
-//! * Usage and faults are held back until an event is delivered that cannot be taken back. Until then a failed request can
-//!   be sent again without a trace.
-//! * If tools were offered, text is parsed for calls in all dialects: prompted models write calls there, and native ones
-//!   leak them.
+//! * Usage and faults are held back until an event is delivered that cannot be taken back. Until
+//!   then a failed request can be sent again without a trace.
+//! * If tools were offered, text is parsed for calls in all dialects: prompted models write calls
+//!   there, and native ones leak them.
 
 use sabir_call::{
-    Event, EventSink, Fault, PromptedSink, Request, ToolChoice, ToolProtocol, Truncation, Usage,
+    Event, EventSink, Fault, PromptedSink, Request, TextRecovery, ToolChoice, ToolProtocol,
+    Truncation, Usage,
 };
 
 use crate::http::TextParsing;
@@ -19,11 +20,16 @@ pub(crate) enum ResponsePipeline<'a> {
     Reading(Box<PromptedSink<HoldUntilFirstDelta<'a>>>),
 }
 
-/// A sink that holds back usage and faults until the first other event, and then passes everything on.
+/// A sink that holds back usage and faults until the first other event, and then passes everything
+/// on.
 pub(crate) struct HoldUntilFirstDelta<'a> {
+    /// The caller's sink.
     out: &'a mut (dyn EventSink + Send),
+    /// True once an event was delivered; from then on nothing is held.
     open: bool,
+    /// The merged usage that is held.
     usage: Usage,
+    /// The faults that are held.
     faults: Vec<Fault>,
 }
 
@@ -40,12 +46,18 @@ impl<'a> ResponsePipeline<'a> {
             usage: Usage::default(),
             faults: Vec::new(),
         };
-        let untouched = reads == TextParsing::Nothing && request.protocol == ToolProtocol::Native;
+        let ignores_text = reads == TextParsing::Nothing || request.recovery == TextRecovery::Off;
+        let untouched = ignores_text && request.protocol == ToolProtocol::Native;
+        // Where no tool is offered, call markup in a text can only be a mention.
         if untouched || request.tools.is_empty() || request.tool_choice == ToolChoice::None {
             Self::Plain(opening)
         } else {
+            let selection = match request.protocol {
+                ToolProtocol::Native => request.dialects.all().for_native_calls(),
+                ToolProtocol::Prompted(_) => request.dialects.all(),
+            };
             Self::Reading(Box::new(PromptedSink::new(
-                request.dialects.all(),
+                selection,
                 &request.tools,
                 opening,
             )))
@@ -95,6 +107,7 @@ impl EventSink for HoldUntilFirstDelta<'_> {
             match event {
                 Event::Usage(usage) => return self.usage.update(usage),
                 Event::Fault(fault) => return self.faults.push(fault.clone()),
+                // The held events come first, in front of the event that opens the way.
                 _ => self.deliver_held(),
             }
         }

@@ -15,7 +15,8 @@ use crate::response_pipeline::ResponsePipeline;
 /// One reply of a script.
 #[derive(Debug, Clone)]
 pub enum ScriptedReply {
-    /// The text of a model, with calls in any dialect. It is parsed exactly like a prompted model's text.
+    /// The text of a model, with calls in any dialect. It is parsed exactly like a prompted model's
+    /// text.
     Text(String),
     /// A native response.
     Events(DraftResponse),
@@ -26,9 +27,13 @@ pub enum ScriptedReply {
 /// A model that gives its replies one after the other, regardless of the requests.
 #[derive(Debug, Default)]
 pub struct ScriptedModel {
+    /// The replies, in order.
     replies: Vec<ScriptedReply>,
+    /// The size of pieces in bytes; 0 for undivided text.
     size: usize,
+    /// The pause between pieces.
     pause: Duration,
+    /// The requests so far; their number is the position in the script.
     asked: Mutex<Vec<Request>>,
 }
 
@@ -76,6 +81,7 @@ impl ScriptedModel {
         })
     }
 
+    /// Delivers a text in pieces, then the stop reason.
     async fn stream_text(&self, text: &str, front: &mut ResponsePipeline<'_>) {
         let mut first = true;
         for text in split_text(text, self.size) {
@@ -100,6 +106,7 @@ impl Model for ScriptedModel {
     ) -> ResponseFuture<'a> {
         Box::pin(async move {
             let reply = self.next_reply(request)?;
+            // The same pipeline as for a real model, so that a script tests the parsing too.
             let mut front = ResponsePipeline::new(request, TextParsing::Text, sink);
             match reply {
                 ScriptedReply::Text(text) => self.stream_text(text, &mut front).await,

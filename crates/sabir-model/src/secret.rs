@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it. It can be deserialized, and an error in
-/// that does not show it either.
+/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it. It can be
+/// deserialized, and an error in that does not show it either.
 ///
 /// ```
 /// let key = sabir_model::Secret::new("sk-very-secret");
@@ -19,7 +19,8 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// The length in bytes below which a secret is not searched for in texts, because it would match by chance.
+/// The length in bytes below which a secret is not searched for in texts, because it would match by
+/// chance.
 pub(crate) const MIN_SECRET_BYTES: usize = 6;
 
 impl Secret {
@@ -29,6 +30,8 @@ impl Secret {
     }
 
     /// Returns the key itself, for sending it.
+    ///
+    /// The result must not be logged, formatted into a message, or stored.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -39,6 +42,8 @@ impl Secret {
     }
 
     /// Replaces the key in a text.
+    ///
+    /// A key shorter than six bytes is not replaced: it would match ordinary words by chance.
     pub fn redact(&self, text: &str) -> String {
         if self.0.len() < MIN_SECRET_BYTES {
             text.to_owned()
@@ -74,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_way_of_printing_shows_it() {
+    fn no_formatting_shows_the_secret() {
         let key = Secret::new(" sk-hush-123 ");
         assert_eq!(key.expose(), "sk-hush-123");
         let holder = Some(vec![("x", key.clone())]);

@@ -1,13 +1,14 @@
 //! Signs requests to Amazon Bedrock with AWS Signature Version 4.
 //!
 //! # Supported
-//! Requests with a body in one piece, signed in their headers: `host`, `x-amz-date`, and the token of temporary keys. The
-//! path is escaped once more for the signature, as every AWS service except S3 demands.
+//! Requests with a body in one piece, signed in their headers: `host`, `x-amz-date`, and the token
+//! of temporary keys. The path is escaped once more for the signature, as every AWS service except
+//! S3 demands.
 //!
 //! # Unsupported
 //! Chunked and unsigned bodies, signatures in the query, paths with `.` and `..`, and version 4a.
 //!
-//! This module has no clock of its own: the credentials bring one.
+//! This module does not read a clock: the credentials contain one.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,18 +36,22 @@ pub struct SigningCredentials {
     pub token: Option<Secret>,
     /// The region of the endpoint, such as `eu-west-1`.
     pub region: String,
-    /// The clock, usually [`SystemTime::now`]. Amazon rejects signatures that are more than five minutes off.
+    /// The clock, usually [`SystemTime::now`]. Amazon rejects signatures that are more than five
+    /// minutes off.
     pub clock: fn() -> SystemTime,
 }
 
 /// The parts of a request that are signed.
 struct CanonicalRequest<'a> {
+    /// The HTTP method.
     method: &'a str,
+    /// The value of the `host` header, with a port that is not the default.
     host: &'a str,
     /// The path as it is sent.
     path: &'a str,
     /// The query as it is sent, without the question mark.
     query: &'a str,
+    /// The whole body, whose hash is signed.
     body: &'a [u8],
 }
 
@@ -54,12 +59,15 @@ struct CanonicalRequest<'a> {
 struct CredentialScope<'a> {
     /// The time, such as `20150830T123600Z`.
     timestamp: String,
+    /// The region, such as `eu-west-1`.
     region: &'a str,
+    /// The service, such as `bedrock`.
     service: &'a str,
 }
 
 impl RequestTarget<'_> {
-    /// Returns the headers that sign a request; none if there is a key. Each attempt needs new ones, because they contain the time.
+    /// Returns the headers that sign a request; none if there is a key. Each attempt needs new
+    /// ones, because they contain the time.
     pub(crate) fn signature_headers(self, body: &[u8]) -> Result<HeaderMap, ModelError> {
         let keyed = self
             .provider
@@ -76,7 +84,8 @@ impl RequestTarget<'_> {
 }
 
 impl SigningCredentials {
-    /// Returns the headers that sign a request; none for an invalid address, whose request fails later anyway.
+    /// Returns the headers that sign a request; none for an invalid address, whose request fails
+    /// later anyway.
     fn sign_request(
         &self,
         url: &str,
@@ -87,7 +96,8 @@ impl SigningCredentials {
         let Ok(url) = Url::parse(url) else {
             return Ok(headers);
         };
-        // The signed host must be exactly the header that reqwest sends, which leaves out a default port.
+        // The signed host must be exactly the header that reqwest sends, which leaves out a default
+        // port.
         let host = match (url.host_str().unwrap_or_default(), url.port()) {
             (host, Some(port)) => format!("{host}:{port}"),
             (host, None) => host.to_owned(),
@@ -125,13 +135,15 @@ impl SigningCredentials {
                     format!("a key for {name} holds characters that HTTP does not allow"),
                 )
             })?;
-            // The time is no secret, but a replay compares all headers that are not sensitive, and runs at another time.
+            // The time is no secret, but a replay compares all headers that are not sensitive, and
+            // runs at another time.
             value.set_sensitive(true);
             headers.insert(name, value);
         }
         Ok(headers)
     }
 
+    /// Returns the value of the `authorization` header, with the signature.
     fn authorization_header(
         &self,
         request: &CanonicalRequest<'_>,
@@ -148,6 +160,7 @@ impl SigningCredentials {
             scope.region,
             scope.service
         );
+        // The string to sign: algorithm, time, scope, and the hash of the canonical request.
         let text = format!(
             "AWS4-HMAC-SHA256\n{}\n{place}\n{}",
             scope.timestamp,
@@ -161,16 +174,20 @@ impl SigningCredentials {
     }
 }
 
+/// The header with the time of the signature.
 const DATE_HEADER: HeaderName = HeaderName::from_static("x-amz-date");
+/// The header with the token of temporary keys.
 const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-amz-security-token");
 
 impl CredentialScope<'_> {
+    /// Returns the day, such as `20150830`.
     fn day(&self) -> &str {
         self.timestamp.split('T').next().unwrap_or_default()
     }
 }
 
-/// Returns the canonical form of a request, which is what is signed, and the names of the signed headers.
+/// Returns the canonical form of a request, which is what is signed, and the names of the signed
+/// headers.
 fn canonicalize_request(
     request: &CanonicalRequest<'_>,
     stamp: &str,
@@ -225,6 +242,7 @@ fn escape_path(path: &str) -> String {
 
 /// Derives the key for one day, one region and one service.
 fn signing_key(secret: &Secret, scope: &CredentialScope<'_>) -> [u8; 32] {
+    // The specification puts this prefix before the secret key.
     let first = format!("AWS4{}", secret.expose());
     let day = hmac_sha256(first.as_bytes(), scope.day());
     [scope.region, scope.service, "aws4_request"]
@@ -232,6 +250,7 @@ fn signing_key(secret: &Secret, scope: &CredentialScope<'_>) -> [u8; 32] {
         .fold(day, |key, text| hmac_sha256(&key, text))
 }
 
+/// Computes the HMAC-SHA-256 of a text.
 fn hmac_sha256(key: &[u8], text: &str) -> [u8; 32] {
     // HMAC accepts keys of any length, so the error cannot occur.
     let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(key) else {
@@ -241,6 +260,7 @@ fn hmac_sha256(key: &[u8], text: &str) -> [u8; 32] {
     hmac.finalize().into_bytes().into()
 }
 
+/// Formats bytes as lower-case hexadecimal digits, as the specification demands.
 fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -321,7 +341,8 @@ mod tests {
                 "{method} {path}?{query}"
             );
         };
-        // get-vanilla, post-vanilla, get-utf8, get-vanilla-query-order-key-case, get-vanilla-with-session-token.
+        // get-vanilla, post-vanilla, get-utf8, get-vanilla-query-order-key-case,
+        // get-vanilla-with-session-token.
         check(
             "GET",
             "/",

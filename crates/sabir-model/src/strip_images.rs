@@ -1,7 +1,8 @@
 //! Replaces the images in requests to models that cannot read them.
 //!
-//! A provider rejects a whole request because of one image, which would end a task because a tool returned an image. A text
-//! takes the place of each image, so that the model can say that it cannot see it.
+//! A provider rejects a whole request because of one image, which would end a task because a tool
+//! returned an image. A text takes the place of each image, so that the model can say that it
+//! cannot see it.
 
 use sabir_call::{MessagePart, Request};
 
@@ -18,6 +19,7 @@ pub(crate) fn strip_images(request: &Request) -> Option<Request> {
         .flat_map(|message| &message.parts)
         .any(shows)
     {
+        // Most requests have no image, and the copy below is as large as the history.
         return None;
     }
     let mut request = request.clone();
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_become_words() {
+    fn pictures_become_placeholders() {
         let image = || Image {
             media_type: "image/png".into(),
             data: "aGk=".into(),

@@ -1,7 +1,8 @@
-//! Defines the interface that carries requests: the network, a recorder around it, or a replayed recording.
+//! Defines the interface that carries requests: the network, a recorder around it, or a replayed
+//! recording.
 //!
-//! It also provides the clock. Times are counted from the start of the transport, so that a replay can have a clock of its
-//! own and does not really wait.
+//! It also provides the clock. Times are counted from the start of the transport, so that a replay
+//! can have a clock of its own and does not really wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +22,8 @@ pub(crate) trait Transport: Send + Sync {
     /// Waits for that time.
     fn wait(&self, time: Duration) -> TransportFuture<'_, ()>;
 
-    /// Sends a request and receives the head of the response, until the moment `until` of the transport's clock.
+    /// Sends a request and receives the head of the response, until the moment `until` of the
+    /// transport's clock.
     fn send<'a>(
         &'a self,
         post: &'a HttpRequest,
@@ -31,7 +33,8 @@ pub(crate) trait Transport: Send + Sync {
 
 /// The body of a response as it arrives.
 pub(crate) trait ResponseBody: Send {
-    /// Receives the next piece, as the network delivers it, until the moment `until`; `None` at the end. Nothing follows an error.
+    /// Receives the next piece, as the network delivers it, until the moment `until`; `None` at the
+    /// end. Nothing follows an error.
     fn next_chunk(
         &mut self,
         until: Duration,
@@ -41,23 +44,28 @@ pub(crate) trait ResponseBody: Send {
 /// A request with the method POST.
 #[derive(Debug)]
 pub(crate) struct HttpRequest {
+    /// The whole address, which may contain a password.
     pub(crate) url: String,
     /// The headers; those with secrets are marked sensitive.
     pub(crate) headers: HeaderMap,
+    /// The body, which every attempt sends again.
     pub(crate) body: Vec<u8>,
 }
 
 /// A response whose head has arrived.
 pub(crate) struct HttpResponse {
+    /// The HTTP status.
     pub(crate) status: u16,
     /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
+    /// The body. Dropping it closes the connection.
     pub(crate) body: Box<dyn ResponseBody>,
 }
 
 /// A failure to get a response, or the rest of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TransportError {
+    /// The kind, which decides about a retry.
     pub(crate) kind: TransportErrorKind,
     /// The cause in words, for the user; empty if the kind says it all.
     pub(crate) cause: String,
@@ -94,6 +102,7 @@ impl HttpResponse {
 }
 
 impl TransportError {
+    /// Makes an error with a cause.
     pub(crate) fn new(kind: TransportErrorKind, cause: impl Into<String>) -> Self {
         Self {
             kind,

@@ -31,14 +31,14 @@ fn look(pages: &[PageServer], limit: u64) -> Vec<sabir_model::LocalServer> {
     runtime.block_on(probe_servers(&places, Duration::from_millis(limit)))
 }
 
-/// What a server says, what it is, and its models with their contexts.
+/// The responses of a server, its kind, and its models with their contexts.
 type Kind = (
     Vec<StaticPage>,
     Option<&'static str>,
     Vec<(&'static str, Option<u64>)>,
 );
 
-/// What servers of each kind say, with their oddities.
+/// The responses of each kind of server, with their oddities.
 fn kinds() -> Vec<Kind> {
     let openai = |owner: &str, more: &str| {
         format!(
@@ -97,7 +97,7 @@ fn kinds() -> Vec<Kind> {
 }
 
 #[test]
-fn each_kind_of_server_is_understood() {
+fn each_kind_of_server_is_recognized() {
     let servers: Vec<_> = kinds()
         .into_iter()
         .map(|(pages, ..)| PageServer::start(pages).unwrap())
@@ -121,7 +121,7 @@ fn each_kind_of_server_is_understood() {
 }
 
 #[test]
-fn what_is_no_server_of_models_is_left_out() {
+fn other_servers_are_left_out() {
     let servers = [
         vec![page("/v1/models", "<html>Sign in</html>")],
         vec![page("/v1/models", r#"{"data":[{"name":"no id"}]}"#)],
@@ -146,7 +146,7 @@ fn what_is_no_server_of_models_is_left_out() {
 }
 
 #[test]
-fn a_silent_server_delays_nobody_for_long() {
+fn a_silent_server_times_out() {
     let silent = || PageServer::start(vec![("/v1/models", 200, None)]).unwrap();
     let good = PageServer::start(vec![page("/v1/models", r#"{"data":[{"id":"a"}]}"#)]).unwrap();
     let servers = [silent(), silent(), good, silent()];

@@ -1,11 +1,11 @@
-//! How long does a decision take? Beside it: what tokenizing the line alone costs.
+//! Measures decisions, and the tokenizing of a line alone for comparison.
 
 use std::time::{Duration, Instant};
 
 use divan::black_box;
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal,
-    decide_access,
+    Access, Beyond, CommandFacts, FileNames, PolicyRules, RepositoryState, SecretFiles, ShellKind,
+    SymlinkTraversal, TrackedSecrets, decide_access,
 };
 
 fn main() {
@@ -21,6 +21,13 @@ fn accesses() -> Vec<Access> {
         repositories: vec![(".".to_owned(), RepositoryState::Clean)],
         links: Vec::new(),
         symlink_traversal: SymlinkTraversal::Inside,
+        secret_files: SecretFiles::Found(Vec::new()),
+        file_names: FileNames::Plain,
+        index_names: FileNames::Plain,
+        tracked_secrets: TrackedSecrets::Found(Vec::new()),
+        history_secrets: TrackedSecrets::Found(Vec::new()),
+        confined: true,
+        ..CommandFacts::default()
     };
     let cases = include_str!("../tests/it/cases.txt")
         .lines()

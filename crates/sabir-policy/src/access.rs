@@ -1,4 +1,8 @@
 //! Accesses: the description of what a call would touch, which the policy judges.
+//!
+//! A tool describes what a call would do in these terms, once, before it runs. The description holds what the policy judges and
+//! what the user is shown, so the two cannot differ: paths with links resolved, URLs in canonical form, the command line as the shell
+//! gets it.
 
 use super::CommandFacts;
 
@@ -6,6 +10,10 @@ use super::CommandFacts;
 ///
 /// The enum is exhaustive on purpose: code that shows or judges accesses must not compile while it overlooks a variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a call has one access, rarely a few, and the large one is the most frequent"
+)]
 pub enum Access {
     /// Nothing outside the task itself.
     Nothing,
@@ -43,8 +51,12 @@ pub enum Access {
         server: String,
         /// The tool's name on that server.
         tool: String,
+        /// The reason why it is asked about even if a rule allows it, as a phrase for the user: the server has changed the tool, for
+        /// example.
+        caution: Option<String>,
     },
     /// Several accesses, judged as the strictest of them.
+    // A patch touches several files; one protected among them is enough for a question.
     Several(Vec<Access>),
     /// An access that cannot be determined, for example because the path is malformed. Such a call never runs.
     Invalid {
@@ -59,6 +71,8 @@ pub enum Beyond {
     /// Nothing: it runs in the sandbox of the task, if the task has one.
     #[default]
     Nothing,
+    /// Access to the hosts of package registries, through a proxy.
+    Registries,
     /// Access to the network, which its sandbox would block.
     Network,
     /// No sandbox at all, although the task has one.

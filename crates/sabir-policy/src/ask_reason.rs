@@ -8,18 +8,21 @@
 pub(crate) struct AskReason(String);
 
 impl From<String> for AskReason {
+    /// Takes a reason that names a word of the line.
     fn from(reason: String) -> Self {
         Self(reason)
     }
 }
 
 impl From<&str> for AskReason {
+    /// Takes a reason that is the same for every line.
     fn from(reason: &str) -> Self {
         Self(reason.to_owned())
     }
 }
 
 impl From<AskReason> for String {
+    /// Returns the phrase, for a finding.
     fn from(reason: AskReason) -> Self {
         reason.0
     }

@@ -2,12 +2,16 @@
 //!
 //! Only words of plain characters are expanded, and each brace must hold a list or a range without inner braces. For such words
 //! bash and zsh agree, and a shell without brace expansion uses the word as a name in the same folder.
+//!
+//! Expansion comes first in bash, before variables and patterns: `{a,$x}` becomes the two words `a` and `$x`. A brace in the position
+//! of an option could make one (`-{o,x}`), and `{1..99999999}` could fill the memory, so both are left as they are and ask.
 
 /// The most words that one word may expand to; a word that becomes more is not judged.
 const MAX_WORDS: usize = 200;
 
 /// Returns the words that a word expands to, none of them empty. `None` if it holds no braces or the result is not certain.
 pub(crate) fn expand_braces(raw: &str) -> Option<Vec<String>> {
+    // Quotes, `$` and backslashes inside of a brace mean different things to different shells.
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./,{}*?@%+:=-".contains(c);
     let (head, _) = raw.split_once('{').filter(|_| raw.chars().all(plain))?;
     let mut words = vec![String::new()];

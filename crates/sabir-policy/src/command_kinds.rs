@@ -3,6 +3,13 @@
 //! A kind groups commands with similar effects and has a grammar like the programs that only read. `kind=cargo` approves building
 //! and testing with options that change what is built or printed, but none that change which program runs or where output is
 //! written: `cargo publish`, `cargo install` and `cargo --config …` do not belong to it.
+//!
+//! Kinds answer the question that a prefix rule answers badly. `cargo **` would also allow `cargo publish` and
+//! `cargo --config 'build.rustc="./evil"' build`; the text `cargo test -p a` would ask again for `cargo test -p b`. A kind allows the
+//! reach of a command: the same subcommands, with the options that neither change what is run nor where output goes.
+//!
+//! Everything in a kind runs code of the repository or changes it, so a kind is proposed and never allowed by itself. The name is part
+//! of the user's configuration (`kind=cargo`); renaming one breaks rules that exist.
 
 use super::ask_reason::AskReason;
 use super::grammar::OperandKind::{Nothing, Paths, Text};
@@ -47,6 +54,7 @@ impl CommandKind {
             folder: &FolderScope::root(),
             root: "",
         };
+        // A kind may have names of different lengths, and any of them may be meant.
         let mut arguments = self
             .grammar
             .names
@@ -55,7 +63,7 @@ impl CommandKind {
         arguments.any(|rest| self.grammar.check_arguments(rest, context).is_ok())
     }
 
-    /// Reports whether a command begins with a name of this kind, whatever its arguments are.
+    /// Reports whether a command begins with a name of this kind, with any arguments.
     pub(crate) fn begins_like(&self, command: &[ShellWord]) -> bool {
         self.grammar
             .names
@@ -72,18 +80,26 @@ fn strip_name<'a>(name: &str, command: &'a [ShellWord]) -> Option<&'a [ShellWord
     })
 }
 
+/// Options of cargo that choose what is built and tested, and how that is printed. Left out are `--config`, `--manifest-path`,
+/// `--target-dir` and `-Z`, which change what runs or where it is written.
 const CARGO: &str = "-p= -q -v -vv -r -j= -F= --package= --workspace --all --exclude= --lib --bins --bin= --examples --example= --tests --test= \
     --benches --bench= --all-targets --doc --release --profile= --features= --all-features --no-default-features --locked --offline \
     --frozen --no-run --no-fail-fast --keep-going --quiet --verbose --color= --message-format= --jobs= --target= --nocapture \
     --test-threads= --exact --ignored --include-ignored --skip= --show-output --no-deps --document-private-items --timings --future-incompat-report \
     -D= -W= -A= -E= --check --no-capture --open";
+/// Options of package scripts. Words behind `--` go to the script, which the repository wrote anyway.
 const SCRIPT: &str = "--silent -s --if-present --workspaces --watch=false --coverage --ci --runInBand -t= --testNamePattern= --reporter=";
+/// Options of test runners. Left out are those that load plugins or configuration from a path (`-p`, `-c`, `--rootdir`).
 const TEST: &str = "-v -vv -q -x -s -k= -m= -n= -l --verbose --quiet --lf --ff --last-failed --failed-first --exitfirst --maxfail= --tb= --durations= \
     --collect-only --co --no-header --color= --cov --cov=? --no-cov --disable-warnings -W= -ra -rA -rf -rs --runInBand --coverage --silent \
     --testNamePattern= -t= --ci --bail --bail=? --reporter= --run --watch=false --findRelatedTests --passWithNoTests";
+/// Options of linters and formatters. Left out are those that rewrite files where only a check is meant to run (`--fix`), and those that
+/// load code (`--config`, `--plugin`).
 const LINT: &str = "--check --quiet -q -v --verbose --max-warnings= --ext= --format= --output-format= --color --no-color --diff --select= --ignore= \
     --strict --ignore-missing-imports --show-error-codes --noEmit --pretty --statistics --line-length= --cache --no-cache --skipLibCheck";
+/// Options of go. Left out are `-exec`, `-toolexec`, `-overlay`, `-modfile` and `-o`, which run or write something else.
 const GO: &str = "-v -x -race -short -count= -run= -bench= -cover -failfast -timeout= -tags= -parallel= -benchmem -json -p=";
+/// Options of make. Left out are `-f`, `-C`, `-I`, `--eval` and assignments, which choose other rules.
 const MAKE: &str =
     "-j= -s -k -n -B --silent --keep-going --dry-run --always-make --no-print-directory";
 
@@ -184,8 +200,6 @@ const KINDS: &[CommandKind] = &[
                 "flake8",
                 "pyright",
                 "golangci-lint run",
-                "gofmt",
-                "shellcheck",
             ],
             LINT,
             Paths,
@@ -202,7 +216,7 @@ const KINDS: &[CommandKind] = &[
     CommandKind { name: "make", grammar: ProgramGrammar::new(&["make"], MAKE, Text).with_check(only_targets) },
     CommandKind {
         name: "cmake",
-        grammar: ProgramGrammar::new(&["cmake --build"], "-j= --parallel= --target= --config= -v", Paths),
+        grammar: ProgramGrammar::new(&["cmake --build"], "-j= --parallel= --target= --config= -v", Paths).with_check(only_local_targets),
     },
     CommandKind {
         name: "git commits",
@@ -277,14 +291,88 @@ fn named_remote(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     }
 }
 
-/// Rejects assignments such as `make CC=…`, which choose the programs that make runs.
+/// Rejects assignments such as `make CC=…`, which choose the programs that make runs, and targets whose name says that they
+/// reach beyond the folder.
 fn only_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    match seen
-        .operands
-        .iter()
-        .find(|word| word.known_text().is_none_or(|text| text.contains('=')))
-    {
-        Some(word) => Err(format!("{} may change what make runs", word.raw).into()),
-        None => Ok(()),
+    let assigns = |word: &&ShellWord| word.known_text().is_none_or(|text| text.contains('='));
+    if let Some(word) = seen.operands.iter().find(|word| assigns(word)) {
+        return Err(format!("{} may change what make runs", word.raw).into());
+    }
+    only_local_targets(seen)
+}
+
+/// Rejects targets whose name says that they publish, install or remove something elsewhere: `deploy`, `docker-push`.
+fn only_local_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    /// The words of such names.
+    const FAR: [&str; 20] = [
+        "deploy",
+        "deployment",
+        "publish",
+        "release",
+        "install",
+        "uninstall",
+        "push",
+        "upload",
+        "ship",
+        "rollback",
+        "promote",
+        "provision",
+        "destroy",
+        "apply",
+        "migrate",
+        "prod",
+        "production",
+        "staging",
+        "login",
+        "ssh",
+    ];
+    let is_far = |text: Option<&str>| {
+        text.is_none_or(|text| {
+            text.split(|c: char| !c.is_ascii_alphanumeric())
+                .any(|part| FAR.contains(&part.to_ascii_lowercase().as_str()))
+        })
+    };
+    if let Some(word) = seen.operands.iter().find(|word| is_far(word.known_text())) {
+        return Err(format!("the target {} may reach beyond the folder", word.raw).into());
+    }
+    // `cmake --build build --target install`.
+    let mut targets = seen.option_values("--target=");
+    if targets.any(|target| is_far(target.known_text())) {
+        return Err("its target may reach beyond the folder".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+    use super::{KINDS, kind_of};
+    use crate::word::ShellWord;
+
+    /// A name that belongs to another kind, or to a command that runs unasked, is never used.
+    #[test]
+    fn no_name_is_dead() {
+        let facts = CommandFacts {
+            clean_path: true,
+            ..CommandFacts::default()
+        };
+        for kind in KINDS {
+            for name in kind.grammar.names {
+                let words: Vec<ShellWord> = name.split(' ').map(ShellWord::literal).collect();
+                assert_eq!(kind_of(&words), Some(kind.name), "{name}");
+                let decision = PolicyRules::default().decide(&Access::Command {
+                    command: (*name).to_owned(),
+                    facts: facts.clone(),
+                    beyond: Beyond::Nothing,
+                });
+                assert_eq!(decision.verdict, Verdict::Ask, "{name}");
+                // Without its own arguments `git checkout` and the like may be destructive; none of the names is.
+                assert_eq!(
+                    decision.proposals,
+                    [format!("kind={}", kind.name)],
+                    "{name}"
+                );
+            }
+        }
     }
 }

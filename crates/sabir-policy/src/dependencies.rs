@@ -2,6 +2,10 @@
 //!
 //! Every word of every part counts, including those in `$(…)`, behind wrappers and in `bash -c '…'`. A word too many is cheap: the
 //! caller looks for a file that does not exist. Lines that cannot be parsed also ask, so their words are guessed.
+//!
+//! An approval is for a command as it was shown. Between the question and the answer, `build.sh` may be replaced by another script,
+//! so the caller hashes what the words of the line may name and compares before it runs. Only the text is looked at here; which words
+//! are files, and what they hold, is for the caller to find out.
 
 use super::Verdict;
 
@@ -47,6 +51,7 @@ impl CommandEvaluator<'_> {
             .first()
             .and_then(ShellWord::known_text)
             .map(str::to_owned);
+        // Without a certain program every word may be one, so none is skipped.
         let behind = words
             .get(usize::from(program.is_some())..)
             .unwrap_or_default();

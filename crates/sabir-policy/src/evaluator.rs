@@ -2,6 +2,25 @@
 //!
 //! The walk tracks what the shell changes on the way (folder and variables), because `cd x && rm y` and `rm y` differ. Where the
 //! result depends on which commands succeed, only the facts that hold in every case are kept.
+//!
+//! What the walk knows at a point of the line is a [`ShellScope`]: the folder and the variables with a known value. It changes as
+//! the shell would change it:
+//!
+//! | line | known afterwards |
+//! | --- | --- |
+//! | `cd src && …` | the folder is `src` for what follows `&&` |
+//! | `cd src; …` | `src` or the workspace, because `cd` may fail |
+//! | `(cd src; …)`, `… \|`, `… &` | nothing changes: each is a shell of its own (but the last part of a pipeline in zsh) |
+//! | `x=a.txt; cat $x` | `x` is `a.txt` |
+//! | `for f in *.txt` | `f` is the name of a file inside, which never begins with `-` if a folder is in front |
+//! | `if a; then x=1; fi` | only what holds whether or not the branch ran |
+//! | `while …; do cd ..; done` | the folder is not known, because each round starts where the last one ended |
+//!
+//! Lines within lines (`$(…)`, `bash -c`, `eval`) are parsed and walked in turn, so wrapping a command never weakens its verdict; a
+//! property test states that law. Whatever is not understood becomes a question with its reason, at the part where it occurs.
+//!
+//! There are two strengths of questions. One that an approval of all commands answers ([`PolicyFinding::ask`]), and one that only
+//! the user answers ([`PolicyFinding::always_ask`]): for what cannot be undone, and for what cannot be read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,6 +52,8 @@ const MAX_SEGMENTS: usize = 500;
 const MAX_LOOPS: usize = 4;
 
 /// The verdict on one part of a line, with its reason.
+///
+/// Findings of the pieces of a command are joined by [`stricter`](Self::stricter), which keeps the reason of the stricter one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PolicyFinding {
     pub(crate) verdict: Verdict,
@@ -55,6 +76,8 @@ pub(crate) struct ShellScope {
 #[derive(Debug)]
 pub(crate) struct EvaluatedPart {
     pub(crate) segment: CommandSegment,
+    /// True if it asks even when all commands are approved.
+    pub(crate) always_asks: bool,
     /// The kind of command whose approval would allow it.
     pub(crate) kind: Option<&'static str>,
 }
@@ -78,6 +101,30 @@ pub(crate) struct CommandEvaluator<'a> {
     pub(crate) asked_by_rule: bool,
     /// True if a program of the line follows symbolic links that it meets.
     pub(crate) follows_symlinks: bool,
+    /// True if the line could read a file with secrets that it does not name, and the caller has not looked for such files.
+    pub(crate) could_match_secret: bool,
+    /// True if names of files are passed on as text, and the caller has not looked for names that would be split.
+    pub(crate) needs_file_names: bool,
+    /// The same for names in the index of the repository.
+    pub(crate) needs_index_names: bool,
+    /// Files that must be absent and were not looked for.
+    pub(crate) wanted_absent: Vec<String>,
+    /// The folders of builds of which nothing is known.
+    pub(crate) wanted_build_folders: Vec<String>,
+    /// True if git shows contents of files that are not named, and the caller has not looked for those with secrets.
+    pub(crate) needs_tracked_secrets: bool,
+    /// The same for files in commits.
+    pub(crate) needs_history_secrets: bool,
+    /// The words that may be ids of contents which git would show.
+    pub(crate) wanted_object_ids: Vec<String>,
+    /// The folder from which git would push.
+    pub(crate) wanted_push_folder: Option<String>,
+    /// True if a part is allowed only because it is a build in a trusted folder.
+    pub(crate) allowed_build: bool,
+    /// The text that the current command reads from a here document, if it is certain.
+    pub(crate) document: Option<String>,
+    /// True if standard input is a pipe from another command of the line.
+    pub(crate) piped: bool,
     /// The known content of standard input.
     pub(crate) input: PipeInput,
     /// True if a plain POSIX shell runs the line, where `[[` is an ordinary word.
@@ -85,6 +132,7 @@ pub(crate) struct CommandEvaluator<'a> {
 }
 
 impl PolicyFinding {
+    /// Returns a finding that lets the part run, with the reason why it is harmless.
     pub(crate) fn allow(reason: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Allow,
@@ -93,6 +141,7 @@ impl PolicyFinding {
         }
     }
 
+    /// Returns a question that an approval of all commands, or of the kind, answers.
     pub(crate) fn ask(reason: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Ask,
@@ -101,6 +150,8 @@ impl PolicyFinding {
         }
     }
 
+    /// Returns a question that no approval of commands answers: for what cannot be undone or cannot be read. The exact line can still
+    /// be approved.
     pub(crate) fn always_ask(reason: impl Into<String>) -> Self {
         Self {
             always_asks: true,
@@ -127,6 +178,7 @@ impl From<Result<String, AskReason>> for PolicyFinding {
 }
 
 impl ShellScope {
+    /// Returns the state in which every line starts: in the workspace folder, with no variable known.
     pub(crate) fn new() -> Self {
         Self {
             folder: FolderScope::root(),
@@ -142,6 +194,7 @@ impl ShellScope {
             .retain(|name, bound| other.variables.get(name) == Some(bound));
     }
 
+    /// Marks that a variable may hold anything from now on.
     pub(crate) fn forget_variable(&mut self, name: &str) {
         self.variables.remove(name);
     }
@@ -168,7 +221,7 @@ impl CommandEvaluator<'_> {
                 if text.contains("\\\n") {
                     self.push_finding(
                         text,
-                        PolicyFinding::ask("a line goes on behind a backslash"),
+                        PolicyFinding::ask("a line continues after a backslash"),
                     );
                 }
                 let outer = std::mem::replace(&mut self.text, text.to_owned());
@@ -213,6 +266,7 @@ impl CommandEvaluator<'_> {
             reason,
             always_asks,
         } = self.rules.apply_blanket_approval(finding);
+        // A kind is offered only where its approval would change the verdict.
         let kind = kind.filter(|_| !always_asks && verdict == Verdict::Ask);
         self.parts.push(EvaluatedPart {
             segment: CommandSegment {
@@ -220,16 +274,19 @@ impl CommandEvaluator<'_> {
                 verdict,
                 reason,
             },
+            always_asks,
             kind,
         });
     }
 
+    /// Judges the lists of a parsed line, one after the other in the same shell.
     fn evaluate_program(&mut self, program: &Program, scope: &mut ShellScope) {
         for list in &program.complete_commands {
             self.evaluate_list(list, scope);
         }
     }
 
+    /// Judges commands that are separated by `;`, `&` or line feeds.
     pub(crate) fn evaluate_list(&mut self, list: &CompoundList, scope: &mut ShellScope) {
         for item in &list.0 {
             let before = scope.clone();
@@ -244,6 +301,7 @@ impl CommandEvaluator<'_> {
     /// Judges commands joined by `&&` and `||`. Each of them may or may not run, so afterwards only the facts that hold in both
     /// cases are certain.
     fn evaluate_and_or(&mut self, list: &AndOrList, scope: &mut ShellScope) {
+        // Each command of the list may be the last one that runs, so every state on the way counts.
         let mut possible = vec![scope.clone()];
         self.evaluate_pipeline(&list.first, scope);
         // `cd` may fail, which leaves the shell in the folder where it was.
@@ -283,6 +341,10 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges the commands of a pipeline, and tracks what each hands to the next.
+    ///
+    /// A pipeline of one command runs in the current shell, so `cd src` changes the folder; in a longer one each command has a shell of
+    /// its own.
     fn evaluate_pipeline(&mut self, pipeline: &Pipeline, scope: &mut ShellScope) {
         if pipeline.seq.is_empty() {
             return self.push_finding("!", PolicyFinding::ask("there is no command"));
@@ -293,13 +355,16 @@ impl CommandEvaluator<'_> {
         // Each command of a pipeline runs in a subshell.
         let mut feeds = PipeInput::Unknown;
         let input = self.input;
+        let piped = self.piped;
         for (at, command) in pipeline.seq.iter().enumerate() {
+            self.piped = at > 0;
             // The first command reads the standard input of the pipeline.
             self.input = if at == 0 { input } else { feeds };
             self.evaluate_command(command, &mut scope.clone(), feeds);
             feeds = self.pipe_output(command, scope, feeds);
         }
         self.input = input;
+        self.piped = piped;
         // In zsh the last command runs in the current shell and may change anything in it.
         if self.facts.shell == ShellKind::Zsh {
             *scope = ShellScope {
@@ -310,11 +375,16 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges one command of a pipeline. `fed` is what the command before it prints.
+    ///
+    /// A redirection of standard input replaces the pipe, so nothing is known of the input any more.
     fn evaluate_command(&mut self, command: &Command, scope: &mut ShellScope, fed: PipeInput) {
         match command {
             Command::Simple(simple) => {
                 let redirected = is_redirected(simple);
                 let input = self.input;
+                let piped = self.piped;
+                self.piped &= !redirected;
                 self.input = if redirected {
                     PipeInput::Unknown
                 } else {
@@ -326,6 +396,7 @@ impl CommandEvaluator<'_> {
                     if redirected { PipeInput::Unknown } else { fed },
                 );
                 self.input = input;
+                self.piped = piped;
             }
             Command::Compound(compound, redirections) => {
                 let list = redirections
@@ -376,6 +447,10 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges groups, subshells, loops, conditions and arithmetic by the commands in them.
+    ///
+    /// Arithmetic is accepted only without names: the shell evaluates the value of a name as arithmetic again, and an array subscript in
+    /// it (`a[$(cmd)]`) runs a command.
     fn evaluate_compound(&mut self, compound: &CompoundCommand, scope: &mut ShellScope) {
         match compound {
             CompoundCommand::BraceGroup(group) => self.evaluate_list(&group.list, scope),
@@ -443,6 +518,9 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges a `for` loop. The variable gets the traits that all values share, so the body is judged for any of them.
+    ///
+    /// A value that may be a file with secrets is not counted as inside, so that reading the variable asks, and printing it does not.
     fn evaluate_for(&mut self, clause: &ForClauseCommand, scope: &mut ShellScope) {
         let name = clause.variable_name.as_str();
         // The traits that all values share; `None` once a value is not certain enough.
@@ -466,8 +544,10 @@ impl CommandEvaluator<'_> {
         self.evaluate_quiet_words(values.iter().map(Cow::as_ref), scope);
         for value in &values {
             let word = self.scan_in_scope(value, scope).word;
+            let reach = self.operand_reach(&[&word], false, scope);
             let inside = super::path_scope::check_readable(&word, &FolderScope::root(), "").is_ok()
-                && !word.text.contains("..");
+                && !word.text.contains("..")
+                && !self.may_reach_secret(&reach);
             known = match word.form {
                 WordForm::Literal | WordForm::Glob(_) | WordForm::Field(_) => {
                     known.map(|known| TextTraits {
@@ -494,7 +574,7 @@ impl CommandEvaluator<'_> {
         scope.forget_variable(name);
     }
 
-    /// Judges the body of a loop. Whatever the body changes is not certain in the next round, nor after the loop.
+    /// Judges the body of a loop. Facts that the body changes are not certain in the next round, nor after the loop.
     ///
     /// The body is judged once with the facts from before the loop. If that changes any facts, its findings are dropped, the
     /// changed facts are forgotten, and the body is judged again.
@@ -515,10 +595,11 @@ impl CommandEvaluator<'_> {
         let mut after = scope.clone();
         body(self, &mut after);
         if after.folder != scope.folder || after.variables != scope.variables {
+            // The first pass assumed too much, so what it found is dropped.
             self.parts.truncate(parts);
             self.wanted_repositories = wanted;
             if after.folder != scope.folder {
-                scope.folder = FolderScope::somewhere();
+                scope.folder = after.folder.common_scope(&scope.folder).forget_path();
             }
             scope
                 .variables
@@ -531,7 +612,7 @@ impl CommandEvaluator<'_> {
                     "cd",
                     PolicyFinding::ask("it changes the folder again and again"),
                 );
-                scope.folder = FolderScope::somewhere();
+                scope.folder = again.folder.common_scope(&scope.folder).forget_path();
             }
         }
         scope.loops -= 1;
@@ -618,7 +699,7 @@ impl CommandEvaluator<'_> {
         if let WordForm::Odd(odd) = scanned.word.form {
             return PolicyFinding::ask(format!("{name} is set to something that holds {odd}"));
         }
-        // Whatever the new value is, the old one is gone.
+        // The old value is gone, even if the new one is unknown.
         if alone {
             scope.forget_variable(name);
         }
@@ -631,6 +712,7 @@ impl CommandEvaluator<'_> {
             return PolicyFinding::allow("sets a variable that is harmless");
         }
         // In front of a command an assignment sets the environment of that program.
+        // zsh has lower-case variables with a meaning of their own, such as `path`.
         if !alone || !may_name(name) || self.facts.shell == ShellKind::Zsh {
             return PolicyFinding::ask(format!("sets {name}, which programs may look at"));
         }
@@ -647,6 +729,32 @@ impl CommandEvaluator<'_> {
             .extend(bound.map(|bound| (name.clone(), bound)));
         PolicyFinding::allow("sets a variable of its own")
     }
+}
+
+/// Removes the blank that the parser puts behind `>&` and `<&`, so that `2>&1` is shown as it was written. Quoted text stays.
+pub(crate) fn tidy_redirections(command: &str) -> String {
+    let mut tidy = String::with_capacity(command.len());
+    let mut quote = None;
+    let mut rest = command.chars().peekable();
+    while let Some(c) = rest.next() {
+        tidy.push(c);
+        match (quote, c) {
+            (None | Some('"'), '\\') => tidy.extend(rest.next()),
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), c) if open == c => quote = None,
+            // Only a descriptor follows directly; a name of a file is easier to read with the blank.
+            (None, ' ')
+                if (tidy.ends_with(">& ") || tidy.ends_with("<& "))
+                    && rest
+                        .peek()
+                        .is_some_and(|next| next.is_ascii_digit() || *next == '-') =>
+            {
+                tidy.pop();
+            }
+            _ => {}
+        }
+    }
+    tidy
 }
 
 /// Reports whether a text of commands holds a name as a whole word.

@@ -1,4 +1,10 @@
 //! Judges `find`, whose expression is a language of its own.
+//!
+//! The words behind the paths are an expression: tests (`-name`), operators (`-o`, `!`) and actions (`-print`, `-delete`). Only tests
+//! and actions of two lists are accepted. `-exec` is judged by its command, with an unknown word for `{}`: find runs the command once
+//! for each file, so a `{}` in the place of the program or in a script (`sh -c 'cat {}'`) is not certain. Not accepted are
+//! `-delete`, `-ok` (it asks on a terminal without a user), `-fprint` and `-fls` (they write files), `-execdir` (it finds
+//! programs relative to the file's folder) and `-files0-from` (the paths come from a file).
 
 use super::ask_reason::AskReason;
 use super::grammar::PathContext;
@@ -81,6 +87,8 @@ const PLAIN: [&str; 28] = [
 ///
 /// # Errors
 /// Returns the reason if a path, test or action is not known to only read.
+///
+/// An unknown word in the expression is rejected, because it may become an action: `find . $x` with `x=-delete`.
 pub(crate) fn exec_commands(
     words: &[ShellWord],
     context: PathContext<'_>,
@@ -119,6 +127,75 @@ pub(crate) fn exec_commands(
         }
     }
     Ok(found)
+}
+
+/// The area that `find` searches, as far as its arguments limit it.
+#[derive(Debug, Default)]
+pub(crate) struct SearchArea<'a> {
+    /// The paths where the search starts; empty for the current folder.
+    pub(crate) roots: Vec<&'a ShellWord>,
+    /// A glob that every name must match; empty if there is none.
+    pub(crate) names: Vec<String>,
+    /// True if links are followed, so that any file of the workspace may be found.
+    pub(crate) follows_links: bool,
+}
+
+impl<'a> SearchArea<'a> {
+    /// Reads the area from the words behind `find`.
+    pub(crate) fn parse(words: &'a [ShellWord]) -> Self {
+        // `-H` follows links that are named as roots, which may lead anywhere in the workspace.
+        let follows_links = words
+            .iter()
+            .any(|word| matches!(word.known_text(), Some("-L" | "-H" | "-follow")));
+        let behind_options = words
+            .iter()
+            .position(|word| !matches!(word.known_text(), Some("-L" | "-P" | "-H")))
+            .unwrap_or(words.len());
+        let words = words.get(behind_options..).unwrap_or_default();
+        let expression = words
+            .iter()
+            .position(begins_expression)
+            .unwrap_or(words.len());
+        let (roots, expression) = words.split_at_checked(expression).unwrap_or((words, &[]));
+        // A test behind an action does not limit that action.
+        let before_action = expression
+            .iter()
+            .position(|word| word.known_text() == Some("-exec"))
+            .unwrap_or(expression.len());
+        let tests = expression.get(..before_action).unwrap_or_default();
+        // With an alternative or a negation a name test limits nothing.
+        let limits = tests.iter().all(|word| {
+            !matches!(
+                word.known_text(),
+                Some("-o" | "-or" | "!" | "-not" | "," | "(" | ")") | None
+            )
+        });
+        let name = first_name_test(tests);
+        Self {
+            roots: roots.iter().collect(),
+            names: name
+                .filter(|_| limits)
+                .map(str::to_owned)
+                .into_iter()
+                .collect(),
+            follows_links,
+        }
+    }
+}
+
+/// Returns the glob of the first name test. A word such as `-name` that is the value of another test does not count.
+fn first_name_test(tests: &[ShellWord]) -> Option<&str> {
+    let mut words = tests.iter();
+    while let Some(word) = words.next() {
+        match word.known_text()? {
+            "-name" | "-iname" => return words.next()?.known_text(),
+            name if VALUED.contains(&name) || name.contains("newer") || name == "-samefile" => {
+                words.next();
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Reports whether a word ends the list of paths. A word that may begin the expression counts as if it did.

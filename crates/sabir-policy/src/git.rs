@@ -1,4 +1,17 @@
 //! Judges `git`: the subcommands that only read, and the allowed arguments of each.
+//!
+//! A row lists what a subcommand may be given; the repository decides the rest. Plain `git status` runs the program that
+//! `core.fsmonitor` names, `git diff` runs textconv and external diff drivers, and clean filters cannot be switched off by any option.
+//! So a command that passes its row still needs a repository whose configuration names no program
+//! ([`RepositoryState`](super::RepositoryState)), in the folder that `-C` and the line lead to. Options that only do good, such as
+//! `-c core.fsmonitor=false`, do not replace that.
+//!
+//! Left out of all rows:
+//!
+//! * options that write (`--output`), run programs (`--ext-diff`, `--textconv`, `--show-signature`, `--open-files-in-pager`) or read
+//!   the configuration of other repositories (`--submodule=diff`),
+//! * formats that verify signatures, since `%G?` runs the program that `gpg.program` names,
+//! * words that make a listing into a change: `git branch NAME`, `git tag NAME`, `git config KEY VALUE`.
 
 use super::ask_reason::AskReason;
 use super::command_facts::{CommandFacts, RepositoryState};
@@ -6,6 +19,25 @@ use super::grammar::OperandKind::{AtMost, Nothing, Paths, Text};
 use super::grammar::{ParsedArguments, PathContext, ProgramGrammar};
 use super::path_scope::FolderScope;
 use super::word::ShellWord;
+
+/// The place from which a git command prints contents of files that it does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GitContents {
+    /// It prints none.
+    Nothing,
+    /// The index and the work tree.
+    Index,
+    /// Any commit, and perhaps the index.
+    Commits,
+}
+
+/// Reports whether an operand of `git show` or `git cat-file` names one file or folder of a commit or of the index, seen from
+/// the top: `HEAD:src/a.rs`. What begins with a `:` may be a search for a commit, or a pattern.
+fn names_file(word: &ShellWord) -> bool {
+    word.known_text()
+        .and_then(|text| text.split_once(':'))
+        .is_some_and(|pair| !pair.0.is_empty() && !pair.1.starts_with(['.', '/']))
+}
 
 /// A git command without git's own options.
 pub(crate) struct GitInvocation<'a> {
@@ -69,6 +101,8 @@ impl GitInvocation<'_> {
     ///
     /// # Errors
     /// Returns the reason why the command is not known to only read.
+    ///
+    /// The subcommand is looked up by two words first (`stash list`), since `git stash` alone changes the work tree.
     pub(crate) fn check_read_only(
         &self,
         facts: &CommandFacts,
@@ -80,6 +114,7 @@ impl GitInvocation<'_> {
         let name = name
             .known_text()
             .ok_or_else(|| format!("what {} becomes is not known", name.raw))?;
+        // Two words are tried first: `git stash list` reads, `git stash` does not.
         let nested = rest
             .first()
             .and_then(ShellWord::known_text)
@@ -106,11 +141,22 @@ impl GitInvocation<'_> {
         ) {
             return Ok(());
         }
-        let folder = self
-            .folder
-            .path()
-            .ok_or("where git would run is not certain")?;
-        match facts.repository_state(folder) {
+        check_repository(&self.folder, facts, wanted)
+    }
+}
+
+/// Checks that git, started in a folder, runs no programs of the repository that it finds there. Adds the folder to `wanted` if
+/// the state of its repository is not known.
+///
+/// # Errors
+/// Returns the reason why it may run some.
+pub(crate) fn check_repository(
+    folder: &FolderScope,
+    facts: &CommandFacts,
+    wanted: &mut Vec<String>,
+) -> Result<(), AskReason> {
+    let folder = folder.path().ok_or("where git would run is not certain")?;
+    match facts.repository_state(folder) {
             RepositoryState::None | RepositoryState::Clean => Ok(()),
             // Hooks, filters, `core.fsmonitor` and other settings run programs even for a command that only reads.
             RepositoryState::Executes(keys) => Err(format!(
@@ -130,6 +176,301 @@ impl GitInvocation<'_> {
                 Err("what the repository's configuration runs is not known".into())
             }
         }
+}
+
+impl GitInvocation<'_> {
+    /// Returns the subcommand if it is certain.
+    pub(crate) fn subcommand(&self) -> Option<&str> {
+        self.words.first()?.known_text()
+    }
+
+    /// Returns the words behind the subcommand.
+    pub(crate) fn arguments(&self) -> &[ShellWord] {
+        self.words.get(1..).unwrap_or_default()
+    }
+
+    /// Reports whether the subcommand prints the content of files, and not only their names or states.
+    pub(crate) fn shows_contents(&self) -> bool {
+        const CONTENTS: [&str; 15] = [
+            "status",
+            "diff",
+            "diff-tree",
+            "diff-index",
+            "diff-files",
+            "log",
+            "show",
+            "whatchanged",
+            "blame",
+            "annotate",
+            "grep",
+            "cat-file",
+            "stash",
+            "range-diff",
+            "reflog",
+        ];
+        self.subcommand()
+            .is_some_and(|name| CONTENTS.contains(&name))
+    }
+
+    /// Returns where the command prints contents of files from that it does not name: `git diff` from the index and the work
+    /// tree, `git show` from commits, `git diff --stat` from nowhere, and `git log` from commits only with `-p`.
+    pub(crate) fn shown_contents(&self) -> GitContents {
+        /// Options of the diff commands with which they print names and counts instead.
+        const LISTS: [&str; 11] = [
+            "--stat",
+            "--numstat",
+            "--shortstat",
+            "--dirstat",
+            "--summary",
+            "--name-only",
+            "--name-status",
+            "--raw",
+            "--no-patch",
+            "-s",
+            "--quiet",
+        ];
+        const GREP_LISTS: [&str; 9] = [
+            "-l",
+            "-L",
+            "-c",
+            "-q",
+            "--files-with-matches",
+            "--files-without-match",
+            "--name-only",
+            "--count",
+            "--quiet",
+        ];
+        const CAT_LISTS: [&str; 3] = ["-t", "-s", "-e"];
+        const COMMITS: [&str; 3] = ["--cached", "--staged", "--merge-base"];
+        let when = |prints: bool, contents: GitContents| match prints {
+            true => contents,
+            false => GitContents::Nothing,
+        };
+        let mut operands = self.operands().peekable();
+        let lists = || self.has_option(&LISTS) && !self.may_patch();
+        match self.subcommand() {
+            Some("show") if operands.peek().is_some() && operands.all(names_file) => {
+                GitContents::Nothing
+            }
+            Some("diff") => {
+                let from_index = self.operands().next().is_none() && !self.has_option(&COMMITS);
+                let contents = match from_index {
+                    true => GitContents::Index,
+                    false => GitContents::Commits,
+                };
+                when(!lists(), contents)
+            }
+            Some("diff-files") => when(!lists(), GitContents::Index),
+            Some("diff-tree" | "diff-index" | "show") => when(!lists(), GitContents::Commits),
+            // What is staged is compared with the last commit.
+            Some("status") => when(self.has_letter('v'), GitContents::Commits),
+            Some("grep") => {
+                // Behind the pattern, a word may be a commit.
+                let contents = match self.operands().count() {
+                    0 | 1 => GitContents::Index,
+                    _ => GitContents::Commits,
+                };
+                when(!self.has_option(&GREP_LISTS), contents)
+            }
+            Some("log" | "whatchanged" | "reflog") => when(self.may_patch(), GitContents::Commits),
+            Some("stash") => {
+                let first = self.arguments().first().and_then(ShellWord::known_text);
+                let shows = first != Some("list") || self.may_patch();
+                when(shows, GitContents::Commits)
+            }
+            Some("cat-file") => {
+                let types = ["blob", "tree", "commit", "tag"];
+                let is_type =
+                    |word: &&ShellWord| word.known_text().is_some_and(|text| types.contains(&text));
+                let mut objects = self.operands().filter(|word| !is_type(word)).peekable();
+                let named = objects.peek().is_some() && objects.all(names_file);
+                let checks = self.has_option(&["--batch-check"]) && !self.has_option(&["--batch"]);
+                let lists = named || checks || self.has_option(&CAT_LISTS);
+                when(!lists, GitContents::Commits)
+            }
+            Some("range-diff") => GitContents::Commits,
+            _ => GitContents::Nothing,
+        }
+    }
+
+    /// Returns the words in front of `--` that are no options.
+    fn operands(&self) -> impl Iterator<Item = &ShellWord> {
+        self.arguments()
+            .iter()
+            .take_while(|word| word.known_text() != Some("--"))
+            .filter(|word| !word.known_prefix().starts_with('-'))
+    }
+
+    /// Reports whether one of these options is given, with or without a value behind `=`.
+    fn has_option(&self, options: &[&str]) -> bool {
+        self.arguments().iter().any(|word| {
+            let text = word.text.split('=').next().unwrap_or_default();
+            options.contains(&text)
+        })
+    }
+
+    /// Reports whether a cluster of short options has a letter, or a word may be one.
+    fn has_letter(&self, letter: char) -> bool {
+        self.arguments().iter().any(|word| {
+            let text = word.text.as_str();
+            word.known_text().is_none()
+                || text.starts_with('-') && !text.starts_with("--") && text.contains(letter)
+        })
+    }
+
+    /// Reports whether an option of a diff command may make it print contents. Lines of a function or range, and a number of
+    /// context lines, print contents, too.
+    fn may_patch(&self) -> bool {
+        const PATCHES: [&str; 8] = [
+            "--patch",
+            "--cc",
+            "-c",
+            "-m",
+            "--dd",
+            "--patch-with-stat",
+            "--patch-with-raw",
+            // Prints the lines that it complains about.
+            "--check",
+        ];
+        const STARTS: [&str; 9] = [
+            "-L",
+            "-U",
+            "--unified",
+            "--word-diff",
+            "--color-words",
+            "--diff-merges",
+            "-W",
+            "--function-context",
+            "--binary",
+        ];
+        let starts = |word: &ShellWord| STARTS.iter().any(|start| word.text.starts_with(start));
+        // A cluster may hold `-p`.
+        self.has_option(&PATCHES)
+            || self.has_letter('p')
+            || self.has_letter('u')
+            || self.arguments().iter().any(starts)
+    }
+
+    /// Returns the words that may be ids of contents, which git prints whatever paths and options are given: of `git show`,
+    /// `git cat-file` and `git grep`, and of diffs.
+    pub(crate) fn object_ids(&self) -> Vec<&str> {
+        let takes_ids = matches!(
+            self.subcommand(),
+            Some("show" | "cat-file" | "grep" | "diff")
+        );
+        // These print the kind or the size of an object.
+        if !takes_ids
+            || self.subcommand() == Some("cat-file") && self.has_option(&["-t", "-s", "-e"])
+        {
+            return Vec::new();
+        }
+        let has_pattern_option = self.arguments().iter().any(|word| {
+            ["-e", "-f"]
+                .iter()
+                .any(|start| word.text.starts_with(start))
+        });
+        // The pattern of `git grep` is no object.
+        let skipped = usize::from(self.subcommand() == Some("grep") && !has_pattern_option);
+        let ids = self.operands().skip(skipped).filter_map(|word| {
+            let text = word.known_text()?;
+            // `ID^{blob}` is the same object.
+            let id = text.split("^{").next().unwrap_or(text);
+            let is_id = id.len() >= 4 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_id.then_some(id)
+        });
+        ids.collect()
+    }
+
+    /// Reports whether git prints objects whose ids are not known: from a pipe or a variable.
+    pub(crate) fn prints_unknown_objects(&self) -> bool {
+        let is_uncertain = |word: &ShellWord| word.known_text().is_none();
+        match self.subcommand() {
+            Some("cat-file") => {
+                self.has_option(&["--batch"])
+                    || self.has_option(&["--batch-all-objects"])
+                        && !self.has_option(&["--batch-check"])
+                    || !self.has_option(&["-t", "-s", "-e"]) && self.operands().any(is_uncertain)
+            }
+            // `$x:path` names a file of a commit.
+            Some("show") => self
+                .operands()
+                .any(|word| is_uncertain(word) && !word.tail.contains(':')),
+            _ => false,
+        }
+    }
+
+    /// Reports whether the paths behind `--` leave a file of the repository in. Without `--` every file is.
+    ///
+    /// The path may be seen from the top of the repository or from a folder above it. Compares without regard to case, and
+    /// from any folder of the path on, since the folder of the command may lie below the top.
+    pub(crate) fn may_show(&self, file: &str) -> bool {
+        // With these, other files of a commit are printed as well, or earlier ones.
+        if self.has_option(&["--full-diff", "--follow"]) {
+            return true;
+        }
+        let mut behind = self
+            .arguments()
+            .iter()
+            .skip_while(|word| word.known_text() != Some("--"))
+            .skip(1)
+            .peekable();
+        if behind.peek().is_none() {
+            return true;
+        }
+        let file = format!("/{}/", file.to_lowercase());
+        behind.any(|word| match word.known_text() {
+            // Only plain paths are compared; git understands many more.
+            Some(path)
+                if !path.starts_with([':', '/'])
+                    && !path.contains(['*', '?', '[', '\\'])
+                    && !path.split('/').any(|part| matches!(part, "." | "..")) =>
+            {
+                let path = path.to_lowercase();
+                let parts = path.split('/').filter(|part| !part.is_empty());
+                let path: String = parts.map(|part| format!("/{part}")).collect();
+                path.is_empty() || file.contains(&format!("{path}/"))
+            }
+            _ => true,
+        })
+    }
+
+    /// Returns the first word that names a file with secrets as git writes it: `HEAD:.env`, `:/.env`, `:(icase).ENV`.
+    pub(crate) fn named_secret(&self) -> Option<&str> {
+        if !self.shows_contents() {
+            return None;
+        }
+        self.arguments().iter().find_map(|word| {
+            let behind = word.text.rsplit([':', ')']).next()?;
+            let path = behind.trim_start_matches(['/', '!', '^']);
+            // Without a `:` it is a path like that of any program, which was checked.
+            (word.text.contains(':') && super::secret_paths::names_secret_file(path))
+                .then_some(word.raw.as_str())
+        })
+    }
+
+    /// Returns the pathspecs with wildcards, which git itself expands even if they are quoted. Words in front of `--` count
+    /// too, but for the pattern of `git grep`.
+    pub(crate) fn wildcard_pathspecs(&self) -> Vec<&str> {
+        let arguments = self.arguments();
+        let has_pattern_option = arguments.iter().any(|word| {
+            let text = word.known_prefix();
+            text.starts_with("-e") || text.starts_with("-f")
+        });
+        // The pattern of `git grep` is no pathspec.
+        let skipped = usize::from(self.subcommand() == Some("grep") && !has_pattern_option);
+        arguments
+            .iter()
+            .filter_map(ShellWord::known_text)
+            .filter(|text| !text.starts_with('-'))
+            .skip(skipped)
+            .filter(|text| text.contains(['*', '?', '[']))
+            .map(|text| {
+                text.rsplit([':', ')'])
+                    .next()
+                    .unwrap_or(text)
+                    .trim_start_matches('/')
+            })
+            .collect()
     }
 }
 

@@ -17,6 +17,8 @@ use super::path_scope::{FolderScope, check_readable};
 use super::word::{ShellWord, WordForm};
 
 /// The meaning of a program's operands.
+///
+/// `Text` operands are never opened, so they may be anything that stays one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperandKind {
     /// No operands are allowed.
@@ -30,6 +32,10 @@ pub(crate) enum OperandKind {
     /// This many words, such as a pattern or script, and then paths.
     Then(usize),
 }
+
+/// Options that give the pattern or script, so that all operands are paths.
+pub(crate) const PATTERN_OPTIONS: [&str; 5] =
+    ["-e=", "-f=@", "--regexp=", "--expression=", "--file=@"];
 
 /// An additional check of a command's arguments.
 type ArgumentCheck = fn(&ParsedArguments<'_>) -> Result<(), AskReason>;
@@ -46,6 +52,8 @@ pub(crate) struct ProgramGrammar {
     pub(crate) options_harmless: bool,
     /// True if short options cannot be combined: the program ignores the characters after the first letter.
     pub(crate) no_clusters: bool,
+    /// True if the row only lets the program tell its version, so that it says nothing of what else the program does.
+    version_only: bool,
     /// A check that the table cannot express.
     pub(crate) extra_check: Option<ArgumentCheck>,
 }
@@ -89,6 +97,7 @@ enum ValueStyle {
 }
 
 impl ProgramGrammar {
+    /// Returns a row in which only the listed options are allowed, in any order and cluster.
     pub(crate) const fn new(
         names: &'static [&'static str],
         options: &'static str,
@@ -100,6 +109,7 @@ impl ProgramGrammar {
             operands,
             options_harmless: false,
             no_clusters: false,
+            version_only: false,
             extra_check: None,
         }
     }
@@ -120,6 +130,19 @@ impl ProgramGrammar {
         }
     }
 
+    /// Marks that the row only lets the program tell its version.
+    pub(crate) const fn for_version_only(self) -> Self {
+        Self {
+            version_only: true,
+            ..self
+        }
+    }
+
+    /// Reports whether the row only lets the program tell its version.
+    pub(crate) fn is_version_only(&self) -> bool {
+        self.version_only
+    }
+
     /// Adds a check that the table cannot express.
     pub(crate) const fn with_check(self, check: ArgumentCheck) -> Self {
         Self {
@@ -132,6 +155,9 @@ impl ProgramGrammar {
     ///
     /// # Errors
     /// Returns the reason why an argument is not known to be harmless.
+    ///
+    /// The order matters: options are separated first, because an option may take the word that looks like an operand; then operands are
+    /// checked as paths; the row's own check sees the result of both.
     pub(crate) fn check_arguments(
         &self,
         words: &[ShellWord],
@@ -175,6 +201,7 @@ impl ProgramGrammar {
             if let WordForm::Odd(odd) = word.form {
                 return Err(format!("{} holds {odd}", word.raw).into());
             }
+            // BSD programs stop to look for options at the first operand.
             seen.option_after_operand |= !seen.operands.is_empty() && word.may_be_option();
             match word.known_text() {
                 // xxd takes `--` for its input file and would write to the operand that follows.
@@ -271,11 +298,13 @@ impl ProgramGrammar {
             seen.options.push((option, None));
             return Ok(());
         }
+        // `head -5` and `grep -3` take a number as an option.
         let digits = text.get(1..).unwrap_or_default();
         if digits.bytes().all(|byte| byte.is_ascii_digit()) && self.find_option("-#").is_some() {
             return Ok(());
         }
         let behind = digits.get(1..).unwrap_or_default();
+        // A program that ignores what follows the first letter would take the rest for something else.
         if self.no_clusters && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(not_judged(text));
         }
@@ -339,6 +368,22 @@ impl ProgramGrammar {
         })
     }
 
+    /// Returns the operands that are paths, without the pattern or script in front of them.
+    pub(crate) fn path_operands<'s, 'a>(
+        &self,
+        seen: &'s ParsedArguments<'a>,
+    ) -> &'s [&'a ShellWord] {
+        let texts = match self.operands {
+            OperandKind::Text | OperandKind::Nothing => seen.operands.len(),
+            OperandKind::Paths | OperandKind::AtMost(_) => 0,
+            OperandKind::Then(_) if seen.has_option(&PATTERN_OPTIONS) => 0,
+            // A word that may become several shifts the others, so that the first may be a path as well.
+            OperandKind::Then(_) if seen.has_many() => 0,
+            OperandKind::Then(count) => count,
+        };
+        seen.operands.get(texts..).unwrap_or_default()
+    }
+
     /// Checks the operands: paths must be readable, and words must be certain enough.
     fn check_operands(
         &self,
@@ -357,11 +402,7 @@ impl ProgramGrammar {
             }
             OperandKind::AtMost(_) => 0,
             // With a pattern given by an option, all operands are paths.
-            OperandKind::Then(_)
-                if seen.has_option(&["-e=", "-f=@", "--regexp=", "--expression=", "--file=@"]) =>
-            {
-                0
-            }
+            OperandKind::Then(_) if seen.has_option(&PATTERN_OPTIONS) => 0,
             OperandKind::Then(count) => count,
         };
         let (texts, paths) = seen
@@ -452,7 +493,22 @@ impl<'a> OptionValue<'a> {
     }
 }
 
+impl OptionValue<'_> {
+    /// Returns the value of an option that takes a glob. Unquoted (`--include=*.rs`) the word is a pattern for the shell, too,
+    /// which only a file with the option in its name could match.
+    pub(crate) fn glob_text(self) -> Option<String> {
+        match self {
+            Self::Attached(text) => Some(text.to_owned()),
+            Self::Next(word) => match word.form {
+                WordForm::Literal => Some(word.text.clone()),
+                WordForm::Glob(_) => Some(word.text.split_once('=')?.1.to_owned()),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// The reason for an option that the grammar does not list.
 fn not_judged(option: &str) -> AskReason {
-    format!("the option {option} is not known to be harmless").into()
+    format!("the option {option} may do more than read").into()
 }

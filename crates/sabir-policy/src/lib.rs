@@ -15,9 +15,24 @@
 //! | `word.rs`, `braces.rs` | the certain part of a word before the shell expands it |
 //! | `evaluator.rs`, `simple_command.rs`, `wrappers.rs`, `pipe_input.rs` | the walk over lists, loops, redirections, pipes, and commands that run commands |
 //! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | the allowlist for each program |
+//! | `everyday.rs` | subcommands of build tools and services that only look, and the files that must be absent for that |
+//! | `builds.rs` | builds and tests that run unasked where the workspace is trusted and a sandbox keeps them in |
+//! | `protected_targets.rs` | commands that write protected paths, which no approval of a kind covers |
+//! | `push_target.rs` | where `git push` sends to, for the question |
+//! | `secret_paths.rs`, `secret_reach.rs` | the table of files with secrets, and which of them a command may open |
 //! | `dependencies.rs` | the programs and files that a line depends on |
 //! | `path_scope.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
 //! | `pattern.rs`, `command_kinds.rs`, `destructive.rs` | the user's rules, kinds of commands to approve once, commands that always ask |
+//!
+//! Four laws hold, and property tests (`tests/it/laws.rs`) state them for any rules and lines:
+//!
+//! * wrapping a command (`bash -c`, a loop, `$(…)`, a pipe) never weakens the verdict,
+//! * one more deny or ask rule never loosens it, one more allow rule never tightens it and never beats a deny,
+//! * quoting that changes nothing for the shell changes nothing here,
+//! * no text panics, and control or invisible characters ask.
+//!
+//! Another test compares with a real bash: whatever runs unasked has no effect (`tests/it/differential.rs`). Tables of
+//! programs have tests that find dead rows, because a row which never matches looks like protection and is none.
 //!
 //! Architecture invariant: nothing in this crate reads a transcript. The model has no say in its own approval.
 //!
@@ -51,11 +66,13 @@
 mod access;
 mod ask_reason;
 mod braces;
+mod builds;
 mod command_facts;
 mod command_kinds;
 mod dependencies;
 mod destructive;
 mod evaluator;
+mod everyday;
 mod find;
 mod git;
 mod grammar;
@@ -67,7 +84,11 @@ mod paths;
 mod pattern;
 mod pipe_input;
 mod programs;
+mod protected_targets;
+mod push_target;
 mod scripts;
+mod secret_paths;
+mod secret_reach;
 mod simple_command;
 mod verdict;
 mod word;
@@ -77,15 +98,16 @@ use std::sync::Arc;
 
 pub use access::{Access, Beyond};
 pub use command_facts::{
-    CommandFacts, RepositoryState, RequiredFacts, ShellKind, SymlinkTraversal,
+    BuildTrust, CommandFacts, FileNames, RepositoryState, RequiredFacts, SecretFile, SecretFiles,
+    ShellKind, SymlinkTraversal, TrackedSecrets, is_plain_name,
 };
 pub use dependencies::{CommandDependencies, command_dependencies};
 use evaluator::{CommandEvaluator, EvaluatedPart, PolicyFinding, ShellScope};
 pub use line::is_deceiving;
 pub use mode::{FilePattern, FilePatternError, Mode, ToolGroup};
-pub use path_scope::names_secrets;
 use pattern::{RulePattern, RuleReach, matches_glob};
 use pipe_input::PipeInput;
+pub use secret_paths::{home_secret_paths, may_end_secret_path, names_secret_file, names_secrets};
 pub use verdict::Verdict;
 use word::ShellWord;
 
@@ -98,6 +120,8 @@ pub struct PolicyRules {
     commands: bool,
     /// Approves the network for commands whose sandbox would block it.
     network: bool,
+    /// Approves the hosts of package registries in the same way.
+    registries: bool,
     /// The reason why every write asks, even where a rule allows it; `None` if writes follow the rules.
     write_question_reason: Option<String>,
     /// The mode that limits everything else.
@@ -127,7 +151,7 @@ pub enum RuleKind {
 pub enum RuleError {
     /// An approval rule that is none of the known forms; holds the rule.
     #[error(
-        "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `network`, `all`, `none`, `command=LINE` for one exact command \
+        "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `network`, `registries`, `all`, `none`, `command=LINE` for one exact command \
          line, `host=NAME` for documents of one host, `mcp=SERVER/TOOL` for tools of a server, `mode=NAME` for a switch to a mode, or \
          `kind=NAME` for a kind of command, as `sabir policy explain` proposes it"
     )]
@@ -157,6 +181,14 @@ pub struct PolicyDecision {
     pub proposals: Vec<String>,
 }
 
+impl PolicyDecision {
+    /// Returns true if a rule or an approval of the user allows the access, rather than what the access is.
+    pub fn is_allowed_by_rule(&self) -> bool {
+        self.verdict == Verdict::Allow
+            && [BY_RULE, BY_APPROVAL, BY_LINE].contains(&self.reason.as_str())
+    }
+}
+
 /// A part of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandSegment {
@@ -168,10 +200,29 @@ pub struct CommandSegment {
     pub reason: String,
 }
 
+/// The reason of a part that a rule of the user allows.
+const BY_RULE: &str = "a rule allows it";
+/// The reason of a part that the approval of all commands allows.
+const BY_APPROVAL: &str = "commands are approved";
+/// The reason of a command line that an exact approval allows.
+const BY_LINE: &str = "this command line is approved";
+/// The reason of a build that runs unasked.
+const BY_TRUST: &str = "you trust this repository, and the sandbox keeps builds in its folder";
+
 /// Describes what one of the [`PolicyDecision::proposals`] would allow, as a phrase for the user. Returns `None` for any other rule.
+///
+/// ```
+/// assert_eq!(sabir_policy::describe_proposal("host=docs.rs").as_deref(), Some("documents of docs.rs"));
+/// assert_eq!(sabir_policy::describe_proposal("command=make"), None);
+/// ```
 pub fn describe_proposal(rule: &str) -> Option<String> {
     if rule == "edits" {
         return Some("changes of files in the workspace, but for protected ones".to_owned());
+    }
+    if rule == "registries" {
+        return Some(
+            "the hosts of package registries, through a proxy that records them".to_owned(),
+        );
     }
     if let Some(host) = rule.strip_prefix("host=") {
         return Some(format!("documents of {host}"));
@@ -187,6 +238,8 @@ pub fn decide_access(rules: &PolicyRules, access: &Access) -> PolicyDecision {
 /// Returns the facts that a command line depends on and that `facts` does not hold yet.
 ///
 /// The caller looks them up and judges the line with the complete facts.
+///
+/// Facts that are given are not asked for again, so a second call with complete facts returns nothing that matters.
 pub fn required_facts(command: &str, facts: &CommandFacts) -> RequiredFacts {
     let rules = PolicyRules::default();
     let mut evaluator = CommandEvaluator {
@@ -198,15 +251,34 @@ pub fn required_facts(command: &str, facts: &CommandFacts) -> RequiredFacts {
         repositories: evaluator.wanted_repositories,
         paths: evaluator.touched_paths.unwrap_or_default(),
         follows_symlinks: evaluator.follows_symlinks,
+        could_match_secret: evaluator.could_match_secret,
+        file_names: evaluator.needs_file_names,
+        index_names: evaluator.needs_index_names,
+        absent_files: evaluator.wanted_absent,
+        build_folders: evaluator.wanted_build_folders,
+        tracked_secrets: evaluator.needs_tracked_secrets,
+        history_secrets: evaluator.needs_history_secrets,
+        object_ids: evaluator.wanted_object_ids,
+        push_folder: evaluator.wanted_push_folder,
     }
 }
 
 impl PolicyRules {
     /// Adds an approval rule: `reads` or `none` (both allow nothing beyond reading), `edits`, `commands`, `all` (edits and
-    /// commands), `network`, `command=LINE`, `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, or `mode=NAME`.
+    /// commands), `network`, `registries`, `command=LINE`, `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, or `mode=NAME`.
     ///
     /// # Errors
     /// Returns [`RuleError::Approval`] for anything else.
+    ///
+    /// ```
+    /// use sabir_policy::PolicyRules;
+    ///
+    /// let mut rules = PolicyRules::default();
+    /// rules.add_approval("edits")?;
+    /// rules.add_approval("command=cargo run -- --help")?;
+    /// assert!(rules.add_approval("everything").is_err());
+    /// # Ok::<(), sabir_policy::RuleError>(())
+    /// ```
     pub fn add_approval(&mut self, rule: &str) -> Result<(), RuleError> {
         let wrong = || RuleError::Approval(rule.to_owned());
         match rule.split_once('=') {
@@ -223,7 +295,8 @@ impl PolicyRules {
                 "reads" | "none" => {}
                 "edits" => self.edits = true,
                 "commands" => self.commands = true,
-                "network" => self.network = true,
+                "network" => (self.network, self.registries) = (true, true),
+                "registries" => self.registries = true,
                 "all" => (self.edits, self.commands) = (true, true),
                 _ => return Err(wrong()),
             },
@@ -237,6 +310,19 @@ impl PolicyRules {
     /// # Errors
     /// Returns [`RuleError::Pattern`] if the pattern names no program or cannot be parsed, or if it would allow the tools of
     /// every server.
+    ///
+    /// ```
+    /// use sabir_policy::{PolicyRules, RuleKind};
+    ///
+    /// let mut rules = PolicyRules::default();
+    /// rules.add_rule(RuleKind::Allow, "cargo test **")?;
+    /// rules.add_rule(RuleKind::Deny, "path=secrets/")?;
+    /// // Without `*` a deny rule is a prefix, so this also means `git push origin main`.
+    /// rules.add_rule(RuleKind::Deny, "git push")?;
+    /// // A rule must name the program.
+    /// assert!(rules.add_rule(RuleKind::Allow, "* --version").is_err());
+    /// # Ok::<(), sabir_policy::RuleError>(())
+    /// ```
     pub fn add_rule(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
         let parsed = RulePattern::parse(pattern)
             .filter(|parsed| kind != RuleKind::Allow || !parsed.is_any_server());
@@ -250,6 +336,18 @@ impl PolicyRules {
     }
 
     /// Returns these rules limited by a mode: anything outside of the mode is denied, even if a rule allows it.
+    ///
+    /// ```
+    /// use sabir_policy::{Access, Mode, PolicyRules, Verdict};
+    ///
+    /// let plan = Mode::builtin_modes().into_iter().find(|mode| mode.name == "plan");
+    /// let mut rules = PolicyRules::default();
+    /// rules.add_approval("all")?;
+    /// let rules = rules.with_mode(plan.unwrap());
+    /// let write = Access::Write { path: "src/lib.rs".to_owned(), protected: None };
+    /// assert_eq!(rules.decide(&write).verdict, Verdict::Deny);
+    /// # Ok::<(), sabir_policy::RuleError>(())
+    /// ```
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self {
@@ -264,6 +362,8 @@ impl PolicyRules {
     }
 
     /// Returns these rules with a question before every write; `because` is the reason shown in it.
+    ///
+    /// Meant for workspaces that are a whole home folder or machine, where no approval should cover every file.
     #[must_use]
     pub fn ask_before_writes(self, because: impl Into<String>) -> Self {
         Self {
@@ -273,6 +373,8 @@ impl PolicyRules {
     }
 
     /// Iterates over the globs of the denied paths.
+    ///
+    /// The file tools hide these paths, and a sandbox can keep them from commands.
     pub fn denied_paths(&self) -> impl Iterator<Item = &str> {
         self.deny.iter().filter_map(|rule| {
             if let RulePattern::Path(glob) = rule {
@@ -288,8 +390,18 @@ impl PolicyRules {
         let rules = [&self.allow, &self.ask, &self.deny];
         self.commands
             || self.network
+            || self.registries
             || !self.exact.is_empty()
             || rules.iter().any(|rules| !rules.is_empty())
+    }
+
+    /// Returns true if neither the mode nor the folder limits which files may be written.
+    fn may_write_freely(&self) -> bool {
+        let mode_permits = self
+            .mode
+            .as_ref()
+            .is_none_or(|mode| mode.can_edit_any_file());
+        mode_permits && self.write_question_reason.is_none()
     }
 
     /// Returns true if a rule denies paths or asks about them.
@@ -301,6 +413,18 @@ impl PolicyRules {
     }
 
     /// Judges an access.
+    ///
+    /// The order of precedence: the mode, deny rules, ask rules, allow rules and approvals, and then what is known of programs. A
+    /// command is as strict as its strictest part. The result is the same for the same access: nothing is remembered.
+    ///
+    /// ```
+    /// use sabir_policy::{Access, PolicyRules, Verdict};
+    ///
+    /// let read = |path: &str| Access::Read { path: path.to_owned(), outside: false };
+    /// let rules = PolicyRules::default();
+    /// assert_eq!(rules.decide(&read("src/lib.rs")).verdict, Verdict::Allow);
+    /// assert_eq!(rules.decide(&read(".env")).verdict, Verdict::Ask);
+    /// ```
     pub fn decide(&self, access: &Access) -> PolicyDecision {
         // The mode comes first, because no rule may widen it.
         if let Some(reason) = self
@@ -344,12 +468,17 @@ impl PolicyRules {
                     .collect(),
                 ..plain_decision(Verdict::Ask, "fetches a document from the network")
             },
-            Access::Server { server, tool } => self.decide_server(server, tool),
+            Access::Server {
+                server,
+                tool,
+                caution,
+            } => self.decide_server(server, tool, caution.as_deref()),
             Access::Several(all) => self.strictest_decision(all),
         }
     }
 
-    fn decide_server(&self, server: &str, tool: &str) -> PolicyDecision {
+    /// Judges a call of a tool of an MCP server. The server's own description of the tool has no influence.
+    fn decide_server(&self, server: &str, tool: &str, caution: Option<&str>) -> PolicyDecision {
         let any = |rules: &[RulePattern]| rules.iter().any(|rule| rule.matches_tool(server, tool));
         match (any(&self.deny), any(&self.ask), any(&self.allow)) {
             (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this tool"),
@@ -357,6 +486,7 @@ impl PolicyRules {
                 Verdict::Ask,
                 &format!("calls {tool} of the server {server}, which a rule asks about"),
             ),
+            _ if caution.is_some() => plain_decision(Verdict::Ask, caution.unwrap_or_default()),
             (.., true) => plain_decision(Verdict::Allow, "this tool is approved"),
             _ => {
                 let proposals = vec![format!("mcp={server}/{tool}")];
@@ -369,6 +499,7 @@ impl PolicyRules {
         }
     }
 
+    /// Judges reading a file or folder with the file tools.
     fn decide_read(&self, path: &str, outside: bool) -> PolicyDecision {
         if outside {
             // The path is in the reason because one call may read many paths.
@@ -379,7 +510,7 @@ impl PolicyRules {
         match (
             any_matches_path(&self.deny, path),
             any_matches_path(&self.ask, path),
-            path_scope::secret_reason(path),
+            secret_paths::secret_reason(path),
         ) {
             (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this path"),
             (_, true, _) => plain_decision(Verdict::Ask, "reads a path that a rule asks about"),
@@ -390,6 +521,7 @@ impl PolicyRules {
         }
     }
 
+    /// Judges writing a file with the file tools.
     fn decide_write(&self, path: &str, protected: Option<&str>) -> PolicyDecision {
         // A protected path asks even if all edits are approved; only a deny or ask rule comes before that.
         match (
@@ -420,39 +552,95 @@ impl PolicyRules {
         }
     }
 
+    /// Judges a command line: each part, then the approvals of the whole line, then the mode.
+    ///
+    /// The parts are judged by rules and programs. An exact approval (`command=LINE`) answers for the whole line, but never a question
+    /// that a rule of the user asks. `only_reads` is found by a second judgement without any rules, because it decides whether the
+    /// sandbox lets the command write.
     fn decide_command(
         &self,
         command: &str,
         facts: &CommandFacts,
         beyond: Beyond,
     ) -> PolicyDecision {
+        if let SecretFiles::Masked(files) = &facts.secret_files {
+            let is_allowed = |file: &SecretFile| any_matches_path(&self.allow, &file.path);
+            // Files that the user allows to be read must not look empty.
+            if beyond == Beyond::Nothing && !files.iter().any(is_allowed) {
+                let decision = self.decide_known_command(command, facts, beyond);
+                if decision.only_reads || decision.verdict != Verdict::Allow {
+                    return decision;
+                }
+            }
+            // The files look empty only to commands that run because they only read.
+            let facts = CommandFacts {
+                secret_files: SecretFiles::Found(files.clone()),
+                ..facts.clone()
+            };
+            return self.decide_known_command(command, &facts, beyond);
+        }
+        self.decide_known_command(command, facts, beyond)
+    }
+
+    /// Judges a command line whose files with secrets are masked, or looked for.
+    fn decide_known_command(
+        &self,
+        command: &str,
+        facts: &CommandFacts,
+        beyond: Beyond,
+    ) -> PolicyDecision {
+        // A command with exceptions from its sandbox is not confined by it.
+        let beyond_facts = (beyond != Beyond::Nothing).then(|| CommandFacts {
+            confined: false,
+            build_folders: Vec::new(),
+            ..facts.clone()
+        });
+        let facts = beyond_facts.as_ref().unwrap_or(facts);
         let mut evaluator = CommandEvaluator::new(self, facts);
         evaluator.evaluate_line(command, &mut ShellScope::new());
         let CommandEvaluator {
             parts,
             asked_by_rule,
+            allowed_build,
             ..
         } = evaluator;
-        let mut verdict = Verdict::Allow;
-        let mut reason = "only reads".to_owned();
-        for EvaluatedPart { segment, .. } in &parts {
-            if strictness_rank(segment.verdict) > strictness_rank(verdict) {
-                verdict = segment.verdict;
-                reason = match segment.verdict {
-                    Verdict::Deny => format!("`{}`: {}", segment.command, segment.reason),
-                    _ => format!("runs `{}`: {}", segment.command, segment.reason),
-                };
+        // Among parts that ask, the first one that no approval covers is the most dangerous. `max_by_key` takes the last of
+        // equals, so the parts are walked from the end.
+        let decisive = parts
+            .iter()
+            .rev()
+            .max_by_key(|part| (strictness_rank(part.segment.verdict), part.always_asks));
+        let mut verdict = decisive.map_or(Verdict::Allow, |part| part.segment.verdict);
+        let mut reason = match (verdict, decisive) {
+            (Verdict::Deny, Some(part)) => {
+                format!("`{}`: {}", part.segment.command, part.segment.reason)
             }
-        }
+            (Verdict::Ask, Some(part)) => {
+                format!("runs `{}`: {}", part.segment.command, part.segment.reason)
+            }
+            // A command that a rule or an approval allowed is not reported as only reading.
+            _ => parts
+                .iter()
+                .map(|part| part.segment.reason.as_str())
+                .find(|reason| [BY_RULE, BY_APPROVAL, BY_TRUST].contains(reason))
+                .unwrap_or("only reads")
+                .to_owned(),
+        };
+        let mut is_approved_line = false;
         // An exact approval answers the policy's own questions, never those that the user asked for by a rule.
         if verdict == Verdict::Ask
             && !asked_by_rule
             && self.exact.iter().any(|line| line == command.trim())
         {
             verdict = Verdict::Allow;
-            reason = "this command line is approved".to_owned();
+            reason = BY_LINE.to_owned();
+            is_approved_line = true;
         }
-        match (self.exception_question(beyond), verdict) {
+        let exception = self.exception_question(beyond);
+        // A question of the parts that no rule answers is not answered by the registries either.
+        let asks_registries = exception.is_some() && beyond == Beyond::Registries;
+        let base_verdict = verdict;
+        match (exception, verdict) {
             (Some(asks), Verdict::Allow) => {
                 verdict = Verdict::Ask;
                 reason = asks.to_owned();
@@ -461,24 +649,38 @@ impl PolicyRules {
             (Some(asks), Verdict::Ask) => reason = format!("{asks}, and {reason}"),
             _ => {}
         }
+        // The user should not say yes to something that cannot work.
+        if let (Verdict::Ask, Beyond::Nothing, Some(wall)) = (verdict, beyond, &facts.loopback_wall)
+        {
+            reason = format!("{reason}; {wall}");
+        }
         // Only a question can be answered by a rule.
-        let proposals = if verdict == Verdict::Ask {
+        let mut proposals = if verdict == Verdict::Ask {
             kind_proposals(&parts)
         } else {
             Vec::new()
         };
-        let segments = parts.into_iter().map(|part| part.segment).collect();
+        if asks_registries && (base_verdict == Verdict::Allow || !proposals.is_empty()) {
+            proposals.push("registries".to_owned());
+        }
+        let segments = parts.into_iter().map(|part| {
+            let mut segment = part.segment;
+            // The parts agree with the whole, and still say what was approved.
+            if is_approved_line && segment.verdict == Verdict::Ask {
+                segment.verdict = Verdict::Allow;
+                segment.reason = format!("{BY_LINE}; otherwise it asks: {}", segment.reason);
+            }
+            segment
+        });
+        let segments = segments.collect();
         // A mode that cannot edit any file runs only commands that read: a command can write anywhere.
         let limiting_mode = self.mode.as_ref().filter(|mode| !mode.can_edit_any_file());
         let mut only_reads = false;
         if verdict == Verdict::Allow || limiting_mode.is_some() {
-            // `only_reads` must not depend on the user's rules, so the line is judged again without any.
-            let plain = || {
-                Self::default()
-                    .decide_command(command, facts, Beyond::Nothing)
-                    .verdict
-            };
-            let silent = verdict == Verdict::Allow && !self.has_command_rules();
+            // `only_reads` must not depend on the user's rules and trust, so the line is judged again without any.
+            let plain = || Self::decide_unruled(command, facts).verdict;
+            // Without any rules the second judgement would be the same as the first.
+            let silent = verdict == Verdict::Allow && !self.has_command_rules() && !allowed_build;
             only_reads = (beyond == Beyond::Nothing || limiting_mode.is_some())
                 && (silent || plain() == Verdict::Allow);
         }
@@ -486,10 +688,8 @@ impl PolicyRules {
             .filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined))
         {
             let why = match (verdict, beyond) {
-                (Verdict::Allow, Beyond::Nothing | Beyond::Network) => {
-                    Self::default()
-                        .decide_command(command, facts, Beyond::Nothing)
-                        .reason
+                (Verdict::Allow, Beyond::Nothing | Beyond::Registries | Beyond::Network) => {
+                    Self::decide_unruled(command, facts).reason
                 }
                 _ => reason,
             };
@@ -514,6 +714,15 @@ impl PolicyRules {
         }
     }
 
+    /// Judges a command line without the user's rules and trust, inside its sandbox.
+    fn decide_unruled(command: &str, facts: &CommandFacts) -> PolicyDecision {
+        let facts = CommandFacts {
+            build_folders: Vec::new(),
+            ..facts.clone()
+        };
+        Self::default().decide_command(command, &facts, Beyond::Nothing)
+    }
+
     /// Returns the finding of the first matching rule, with how much that rule matches. Deny rules win over ask rules, and those
     /// over allow rules.
     fn user_rule_finding(&self, words: &[ShellWord]) -> Option<(PolicyFinding, RuleReach)> {
@@ -535,6 +744,7 @@ impl PolicyRules {
             ));
         }
         // An exact rule is preferred: it also allows destructive commands, which a wide one does not.
+        // Several rules may match; the order in which they were given has no meaning.
         let mut reaches = self
             .allow
             .iter()
@@ -543,13 +753,13 @@ impl PolicyRules {
         reaches.sort_by_key(|reach| *reach == RuleReach::Wide);
         reaches
             .first()
-            .map(|reach| (PolicyFinding::allow("a rule allows it"), *reach))
+            .map(|reach| (PolicyFinding::allow(BY_RULE), *reach))
     }
 
     /// Turns a question into a permission if all commands are approved and the question is not one that always asks.
     fn apply_blanket_approval(&self, finding: PolicyFinding) -> PolicyFinding {
         if self.commands && finding.verdict == Verdict::Ask && !finding.always_asks {
-            return PolicyFinding::allow("commands are approved");
+            return PolicyFinding::allow(BY_APPROVAL);
         }
         finding
     }
@@ -559,6 +769,9 @@ impl PolicyRules {
     fn exception_question(&self, beyond: Beyond) -> Option<&'static str> {
         match beyond {
             Beyond::Nothing => None,
+            Beyond::Registries => (!self.registries).then_some(
+                "reaches the hosts of package registries, through a proxy that records them",
+            ),
             Beyond::Network => (!self.network).then_some("uses the network"),
             Beyond::Unconfined => Some("runs outside of the sandbox"),
         }
@@ -606,6 +819,7 @@ impl PolicyRules {
 }
 
 impl<'a> CommandEvaluator<'a> {
+    /// Starts a walk with nothing found yet.
     fn new(rules: &'a PolicyRules, facts: &'a CommandFacts) -> Self {
         Self {
             rules,
@@ -618,12 +832,25 @@ impl<'a> CommandEvaluator<'a> {
             text: String::new(),
             asked_by_rule: false,
             follows_symlinks: false,
+            could_match_secret: false,
+            needs_file_names: false,
+            needs_index_names: false,
+            wanted_absent: Vec::new(),
+            wanted_build_folders: Vec::new(),
+            needs_tracked_secrets: false,
+            needs_history_secrets: false,
+            wanted_object_ids: Vec::new(),
+            wanted_push_folder: None,
+            allowed_build: false,
+            piped: false,
+            document: None,
             input: PipeInput::Unknown,
             plain_shell: facts.shell == ShellKind::Plain,
         }
     }
 }
 
+/// Returns a decision about an access that has no parts and no proposals.
 fn plain_decision(verdict: Verdict, reason: &str) -> PolicyDecision {
     let reason = reason.to_owned();
     PolicyDecision {
@@ -635,6 +862,7 @@ fn plain_decision(verdict: Verdict, reason: &str) -> PolicyDecision {
     }
 }
 
+/// Reports whether a path rule among these matches a path or a folder above it.
 fn any_matches_path(rules: &[RulePattern], path: &str) -> bool {
     rules
         .iter()

@@ -1,4 +1,9 @@
 //! Parses a command line with `brush-parser`, after checks for text that must not even reach the parser.
+//!
+//! The parser is another project's, and it recurses. So lines are checked for what could make it slow, overflow the stack or read
+//! something else than the shell does: length, nesting, control characters (a carriage return moves the cursor, so the user would
+//! see another line) and invisible ones. Within these limits a panic of the parser is caught and counts as a line that cannot be
+//! parsed, which asks even if all commands are approved.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -53,6 +58,14 @@ fn check_line(text: &str) -> Result<(), &'static str> {
 /// Reports whether a character is invisible, looks like a blank, or changes the direction of text.
 ///
 /// Such characters can make a command or a name look different from what it is.
+///
+/// ```
+/// use sabir_policy::is_deceiving;
+///
+/// // A right-to-left override shows the rest of the line backwards.
+/// assert!(is_deceiving('\u{202e}'));
+/// assert!(!is_deceiving('é'));
+/// ```
 pub fn is_deceiving(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
@@ -82,6 +95,7 @@ fn nesting_depth(text: &str) -> usize {
     }
     let mut open = 0_usize;
     let mut deepest_words = 0_usize;
+    // Keywords nest like brackets, and the parser recurses for each of them.
     for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
         match word {
             "if" | "while" | "until" | "for" | "case" | "select" | "coproc" | "time" => {

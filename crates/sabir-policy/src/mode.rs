@@ -1,7 +1,11 @@
-//! Modes: named sets of tools and instructions that limit a task, whatever the rules approve.
+//! Modes: named sets of tools and instructions that limit a task, also against rules that approve.
 //!
 //! A mode only restricts; the rules judge everything that it permits. A command can write anywhere, so in a mode that may not
 //! change every file, only commands that are known to only read may run.
+//!
+//! A mode is judged before any rule, so a rule can never widen it: in the mode `plan`, `--approve all` still changes nothing. Modes of
+//! a repository are data like those of the user, because a mode can only take away; switching to one with more abilities is asked
+//! about (`mode_switch.rs`).
 
 use std::fmt;
 
@@ -48,6 +52,14 @@ impl FilePattern {
     /// # Errors
     /// Returns an error if the expression is not valid, is too large, or uses look-around or back-references, which engines with
     /// linear time do not support.
+    ///
+    /// ```
+    /// use sabir_policy::FilePattern;
+    ///
+    /// assert!(FilePattern::from_regex(r"\.(md|txt)$").is_ok());
+    /// // Look-around could make matching take exponential time.
+    /// assert!(FilePattern::from_regex(r"(?=a)b").is_err());
+    /// ```
     pub fn from_regex(text: &str) -> Result<Self, FilePatternError> {
         let built = RegexBuilder::new(text)
             .size_limit(MAX_EXPRESSION_BYTES)
@@ -55,6 +67,7 @@ impl FilePattern {
         Ok(Self::Regex(built?))
     }
 
+    /// Reports whether a path relative to the workspace may be changed by this pattern.
     fn is_match(&self, path: &str) -> bool {
         match self {
             Self::Glob(glob) => matches_path(glob, path),
@@ -62,6 +75,7 @@ impl FilePattern {
         }
     }
 
+    /// Returns the pattern as it was written.
     fn as_str(&self) -> &str {
         match self {
             Self::Glob(glob) => glob,
@@ -147,6 +161,13 @@ impl ToolGroup {
     }
 
     /// Finds a group by its name in configuration files.
+    ///
+    /// ```
+    /// use sabir_policy::ToolGroup;
+    ///
+    /// assert_eq!(ToolGroup::from_name("edit"), Some(ToolGroup::Edit));
+    /// assert_eq!(ToolGroup::from_name("everything"), None);
+    /// ```
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
@@ -176,7 +197,7 @@ impl Mode {
                 "look and think, change nothing: files, and commands that only read",
                 &[Read, Command, Fetch, Server, Switch],
                 &[],
-                "Find out what has to be known and say how the task is to be done: which files change, how, and how that is checked. \
+                "Find out what has to be known and say how to do the task: which files change, how, and how that is checked. \
                  You cannot change anything in this mode; complete with the plan.",
             ),
             mode(

@@ -3,6 +3,8 @@
 //! A switch to a mode that permits no more than the current one is allowed. A switch to a mode that permits more asks, and the
 //! question lists the new abilities. An approval in advance (`mode=NAME`) answers it, except for a mode that a repository defines.
 //! Rules for tools or commands have no influence.
+//!
+//! Only switches by the model are judged here. The user switches by a command of the front end, which needs no approval.
 
 use super::Verdict;
 use super::mode::{Mode, ToolGroup};
@@ -10,6 +12,8 @@ use super::{PolicyDecision, PolicyRules, plain_decision};
 
 impl PolicyRules {
     /// Judges a switch to a mode by a call of the model. `foreign` is true if a repository defines the mode.
+    ///
+    /// The question names the abilities that are new, since they are what a yes gives away.
     pub fn decide_mode_switch(&self, to: &Mode, foreign: bool) -> PolicyDecision {
         let Some(from) = self.mode() else {
             return plain_decision(Verdict::Allow, "no mode holds");
@@ -54,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn only_more_is_asked_about() {
+    fn switches_ask_only_for_more_abilities() {
         let check = |approved: &str,
                      from: &str,
                      to: &str,

@@ -1,4 +1,8 @@
 //! Checks that a path stays inside the workspace, relative to the folder that the line has changed to.
+//!
+//! All of this works on the text of paths; links are resolved by the caller ([`CommandFacts::links`](super::CommandFacts::links)). The
+//! folder of a command is often not certain (`cd a || cd b/c`), so a [`FolderScope`] keeps the least depth: from any folder at
+//! least one level down, `../x` is inside. After a `cd` that may have left the workspace nothing relative is inside any more.
 
 use super::ask_reason::AskReason;
 use super::word::{ShellWord, WordForm};
@@ -10,10 +14,42 @@ pub(crate) struct FolderScope {
     path: Option<String>,
     /// The least number of folders between it and the workspace, which is the number of `..` that are safe.
     depth: usize,
+    /// True if it may lie outside of the workspace, so that no relative path is known to be inside.
+    maybe_outside: bool,
 }
 
-/// Files outside of the workspace that any program may read.
-const HARMLESS: [&str; 3] = ["/dev/null", "/dev/stdin", "/dev/zero"];
+/// Files outside of the workspace that any program may read: devices, and descriptions of the machine that say nothing of its
+/// users.
+const HARMLESS: [&str; 24] = [
+    "/dev/null",
+    "/dev/stdin",
+    "/dev/zero",
+    "/etc/os-release",
+    "/usr/lib/os-release",
+    "/etc/lsb-release",
+    "/etc/debian_version",
+    "/etc/alpine-release",
+    "/etc/redhat-release",
+    "/etc/fedora-release",
+    "/etc/issue",
+    "/etc/hostname",
+    "/etc/timezone",
+    "/etc/shells",
+    "/etc/services",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/version",
+    "/proc/uptime",
+    "/proc/loadavg",
+    "/proc/filesystems",
+    "/proc/stat",
+    "/proc/self/cgroup",
+    "/proc/1/cgroup",
+];
+/// Patterns for such files.
+const HARMLESS_PATTERNS: [&str; 3] = ["/etc/*release", "/etc/*-release", "/etc/*_version"];
+/// Folders of installed packages, which all users may read.
+const INSTALLED: [&str; 3] = ["/usr/include/", "/usr/share/doc/", "/usr/share/dict/"];
 
 impl FolderScope {
     /// Returns the workspace folder.
@@ -21,6 +57,7 @@ impl FolderScope {
         Self {
             path: Some(".".to_owned()),
             depth: 0,
+            maybe_outside: false,
         }
     }
 
@@ -29,6 +66,23 @@ impl FolderScope {
         Self {
             path: None,
             depth: 0,
+            maybe_outside: false,
+        }
+    }
+
+    /// Returns an unknown folder that may lie outside of the workspace.
+    pub(crate) fn outside() -> Self {
+        Self {
+            maybe_outside: true,
+            ..Self::somewhere()
+        }
+    }
+
+    /// Returns an unknown folder that may lie outside of the workspace if this one may.
+    pub(crate) fn forget_path(&self) -> Self {
+        Self {
+            maybe_outside: self.maybe_outside,
+            ..Self::somewhere()
         }
     }
 
@@ -45,6 +99,7 @@ impl FolderScope {
         Self {
             path: None,
             depth: self.depth.min(other.depth),
+            maybe_outside: self.maybe_outside || other.maybe_outside,
         }
     }
 
@@ -58,6 +113,9 @@ impl FolderScope {
             None if path.starts_with('/') => {
                 return Err(format!("{path} lies outside of the workspace").into());
             }
+            None if self.maybe_outside => {
+                return Err(format!("{path} may lie outside of the workspace").into());
+            }
             None => (self.clone(), path),
         };
         let mut depth = from.depth;
@@ -65,6 +123,7 @@ impl FolderScope {
         for part in rest.split('/') {
             match part {
                 "" | "." => {}
+                // Every `..` must be covered by a folder that is certain to be there.
                 ".." => {
                     depth = depth
                         .checked_sub(1)
@@ -89,10 +148,15 @@ impl FolderScope {
                 names.join("/")
             }
         });
-        Ok(Self { path, depth })
+        Ok(Self {
+            path,
+            depth,
+            maybe_outside: false,
+        })
     }
 }
 
+/// Splits a normalized path into its components; `.` has none.
 fn path_components(path: String) -> Vec<String> {
     path.split('/')
         .filter(|part| *part != ".")
@@ -117,7 +181,9 @@ pub(crate) fn check_readable(
 ) -> Result<(), AskReason> {
     match word.form {
         WordForm::Literal if HARMLESS.contains(&word.text.as_str()) => Ok(()),
+        WordForm::Literal if is_installed(&word.text) => Ok(()),
         WordForm::Literal => check_path(&word.text, folder, root),
+        WordForm::Glob(_) if HARMLESS_PATTERNS.contains(&word.text.as_str()) => Ok(()),
         WordForm::Glob(_) => {
             // In some shells `.*` also matches `..`.
             let up = word
@@ -144,56 +210,21 @@ pub(crate) fn check_readable(
     }
 }
 
+/// Reports whether a path is in a folder of installed software that all users may read.
+fn is_installed(path: &str) -> bool {
+    INSTALLED.iter().any(|folder| path.starts_with(folder))
+        && !path.split('/').any(|part| part == "..")
+        && super::secret_paths::secret_reason(path).is_none()
+}
+
 /// Checks a certain path.
 fn check_path(path: &str, folder: &FolderScope, root: &str) -> Result<(), AskReason> {
-    folder.join(path, root)?;
-    match secret_reason(path) {
+    let joined = folder.join(path, root)?;
+    // `cd .ssh && cat config` names the folder elsewhere in the line.
+    let reason = super::secret_paths::secret_reason(path)
+        .or_else(|| super::secret_paths::secret_reason(joined.path()?));
+    match reason {
         Some(why) => Err(format!("{path} {why}").into()),
         None => Ok(()),
     }
-}
-
-/// Reports whether a command line names a file that usually holds secrets, by its words alone.
-///
-/// This is a heuristic for display. It does not parse the line, so it must not decide whether a command is allowed.
-pub fn names_secrets(command: &str) -> bool {
-    let between = |c: char| c.is_whitespace() || "\"'`;|&<>(){}=:,$".contains(c);
-    command
-        .split(between)
-        .any(|word| secret_reason(word).is_some())
-}
-
-/// Returns a reason, as a phrase that follows the path, if a file of that name usually holds secrets.
-pub(crate) fn secret_reason(path: &str) -> Option<&'static str> {
-    const FILES: [&str; 9] = [
-        ".netrc",
-        "_netrc",
-        ".npmrc",
-        ".pypirc",
-        ".pgpass",
-        ".git-credentials",
-        ".dockercfg",
-        ".htpasswd",
-        "credentials",
-    ];
-    const ENDS: [&str; 7] = [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"];
-    const FOLDERS: [&str; 5] = [".ssh", ".gnupg", ".aws", ".kube", ".docker"];
-    const SAMPLES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
-    // Some file systems ignore case, so `.ENV` may be `.env`.
-    let path = path.to_lowercase();
-    let mut parts = path.split('/').filter(|part| !part.is_empty()).rev();
-    let name = parts.next()?;
-    // `.env.example` and the like are committed on purpose and hold no secrets.
-    let env = name == ".env"
-        || name.starts_with(".env.") && !SAMPLES.iter().any(|end| name.ends_with(end));
-    let key = name.starts_with("id_")
-        && ["rsa", "dsa", "ecdsa", "ed25519"]
-            .iter()
-            .any(|kind| name.get(3..) == Some(kind));
-    let secret = env
-        || key
-        || FILES.contains(&name)
-        || ENDS.iter().any(|end| name.ends_with(end))
-        || parts.any(|part| FOLDERS.contains(&part));
-    secret.then_some("usually holds secrets")
 }

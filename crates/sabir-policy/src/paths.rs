@@ -3,6 +3,21 @@
 //! A rule for a path also applies to commands. A command that names such a path in a word, the value of an option or a redirection,
 //! directly or by a pattern that may match it, is treated like an access to the path. If it is only possible that a word becomes
 //! such a path, the command asks.
+//!
+//! For each word there are *candidates*: the word itself, and its parts behind `=`, `:`, `@` and `,`, since programs take paths in
+//! such forms (`--file=x`, `HEAD:x`, `@x`). Each candidate is compared in every spelling that a rule may use, relative to the
+//! workspace and absolute. A candidate can be certain, a pattern, or only the beginning of a path:
+//!
+//! | word | candidate | rule `path=secrets/` |
+//! | --- | --- | --- |
+//! | `secrets/a`, `./src/../secrets` | a path | denied |
+//! | `s*/a`, `*/a` | a pattern, intersected with the rule's | denied |
+//! | `s$x` | a beginning | asks, since `$x` may be `ecrets` |
+//! | `"$x"` | anything | asks |
+//! | `.` for `rm -r` | a folder above | asks |
+//!
+//! Two patterns are intersected exactly, by a walk over both at the same time: there is a text that matches both, or there is none.
+//! Expanding the shell's pattern on disk would answer only for the files of this moment.
 
 use super::Verdict;
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
@@ -107,11 +122,12 @@ impl CommandEvaluator<'_> {
                     "{key} leads out of the workspace by a link, or may"
                 )));
             };
+            // A link is as good as its target: the rule for the target counts.
             let by_rule = self.path_rule_finding(&|pattern| covers_path(pattern, leads), leads);
             let secret = || {
                 Some(PolicyFinding::ask(format!(
                     "{key} leads to {leads}, which {}",
-                    path_scope::secret_reason(leads)?
+                    super::secret_paths::secret_reason(leads)?
                 )))
             };
             by_rule.or_else(secret)
@@ -126,6 +142,7 @@ impl CommandEvaluator<'_> {
         folder: &FolderScope,
         reads: bool,
     ) -> Option<PolicyFinding> {
+        // The candidate is shown as the line spells it, so that the user finds it there.
         let shown = match name {
             PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text) => {
                 text.as_str()
@@ -224,6 +241,19 @@ fn path_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
     }
     let texts = texts.into_iter().filter(|text| !text.is_empty());
     Some(texts.map(|text| make(text.to_owned())).collect())
+}
+
+/// Returns the workspace paths that a word may name, as [`required_facts`](super::required_facts) spells them.
+pub(crate) fn named_workspace_paths(
+    word: &ShellWord,
+    folder: &FolderScope,
+    root: &str,
+) -> Vec<String> {
+    let names = path_candidates(word).unwrap_or_default();
+    names
+        .iter()
+        .filter_map(|name| workspace_path(name, folder, root))
+        .collect()
 }
 
 /// Returns the path of a word that begins with the home folder (`~`, `$HOME`), which rules may name as `~/…`.
@@ -357,7 +387,7 @@ fn is_ancestor_of_rule(
 
 /// A piece of a glob pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GlobPiece {
+pub(crate) enum GlobPiece {
     Literal(char),
     /// Any character but `/`.
     AnyChar,
@@ -385,7 +415,7 @@ impl GlobPiece {
 }
 
 /// Reports whether a rule's pattern and a shell pattern may match the same path. `open` is true if unknown text follows the word.
-fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
+pub(crate) fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
     let rules = [
         rule.to_owned(),
         format!("{rule}/**"),
@@ -439,11 +469,23 @@ fn rule_pieces(rule: &str) -> Vec<Vec<GlobPiece>> {
 
 /// Splits a shell pattern into pieces.
 fn shell_pieces(word: &str) -> Vec<GlobPiece> {
+    glob_pieces(word, false)
+}
+
+/// Splits a pattern into pieces. `dots` is true if a star at the beginning of a name also matches hidden files, as in
+/// `find -name` and `grep --include`.
+pub(crate) fn glob_pieces(word: &str, dots: bool) -> Vec<GlobPiece> {
     let mut pieces = Vec::new();
     let mut rest = word.chars();
     while let Some(c) = rest.next() {
-        let begins = matches!(pieces.last(), None | Some(GlobPiece::Literal('/')));
+        let begins = !dots && matches!(pieces.last(), None | Some(GlobPiece::Literal('/')));
         match c {
+            // zsh, and bash with `globstar`, lets two stars match any folders.
+            '*' if rest.as_str().starts_with('*') => {
+                rest.next();
+                pieces.extend(begins.then_some(GlobPiece::OptionalFirst));
+                pieces.push(GlobPiece::Anything);
+            }
             // A star at the beginning of a name does not match hidden files.
             '*' if begins => pieces.extend([GlobPiece::OptionalFirst, GlobPiece::AnySegment]),
             '*' => pieces.push(GlobPiece::AnySegment),
@@ -462,10 +504,30 @@ fn shell_pieces(word: &str) -> Vec<GlobPiece> {
     pieces
 }
 
+/// Returns the pieces of two texts, one behind the other, that mean themselves.
+pub(crate) fn prefix_pieces(text: &str, behind: &str) -> Vec<GlobPiece> {
+    text.chars()
+        .chain(behind.chars())
+        .map(GlobPiece::Literal)
+        .collect()
+}
+
+/// Removes the workspace folder and leading `./` from the certain beginning of a path, so that it is relative to the workspace.
+pub(crate) fn normalize_prefix(text: &str, root: &str) -> String {
+    let inside =
+        path_scope::strip_root(text, root).map_or(text, |rest| rest.trim_start_matches('/'));
+    inside.trim_start_matches("./").to_owned()
+}
+
+/// Reports whether one component of a shell pattern may match a name of the table of secrets, in which `*` is any text.
+pub(crate) fn may_intersect_name(rule: &str, part: &str) -> bool {
+    patterns_intersect(&glob_pieces(rule, true), &glob_pieces(part, false))
+}
+
 /// Reports whether some text matches both patterns.
 ///
 /// Fills a table of pattern positions that the same text can reach, so the time is quadratic in the lengths.
-fn patterns_intersect(rule: &[GlobPiece], word: &[GlobPiece]) -> bool {
+pub(crate) fn patterns_intersect(rule: &[GlobPiece], word: &[GlobPiece]) -> bool {
     let width = word.len() + 1;
     let mut open = vec![false; (rule.len() + 1) * width];
     let at = |i: usize, j: usize| i * width + j;

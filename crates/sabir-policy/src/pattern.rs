@@ -1,8 +1,19 @@
-//! Patterns of the user's rules, which are compared with the words of a command, never with its text.
+//! Parses and matches patterns of rules. They are compared with the words of a command, never with
+//! its text.
 //!
 //! `cargo test *` is matched word by word after quote removal: a lone `*` matches one word, `**` at the end any number of words,
-//! and a `*` inside of a word any characters but `/`. An allow rule only matches words that are certain; a deny or ask rule also
+//! and a `*` inside of a word any characters but `/`. A deny or ask rule without any `*` is a prefix. An allow rule only matches words that are certain; a deny or ask rule also
 //! matches words that may become what it names.
+//!
+//! | rule | matches | does not match |
+//! | --- | --- | --- |
+//! | allow `cargo test *` | `cargo test a`, `cargo 'test' a` | `cargo test`, `cargo test a b`, `cargo test $x` |
+//! | allow `cargo test **` | the same with any number of words | `cargo test a > out`: redirections are judged apart |
+//! | deny `git push` | `git push`, `git push origin main`, `sudo git push`, `git -C . push` | `git pull`, `echo git push` |
+//! | deny `touch *.rs` | `touch a.rs`, `touch $x` (it may be) | `touch a.md` |
+//!
+//! The asymmetry is deliberate: a rule that widens must be certain of what it allows, and one that narrows must not be evaded by
+//! spelling.
 
 use super::command_kinds;
 use super::word::{ShellWord, WordForm};
@@ -95,6 +106,7 @@ impl RulePattern {
                 }
                 let (front, rest) = command.split_at_checked(pattern.len())?;
                 // Words matched by `**` may be uncertain, but must not become options.
+                // The fixed words must be certain and equal, word by word.
                 let same = pattern
                     .iter()
                     .zip(front)
@@ -102,6 +114,7 @@ impl RulePattern {
                 let certain = rest.iter().all(|word| {
                     word.known_text().is_some() || !word.may_be_option() && !is_odd(word)
                 });
+                // Only a rule that can mean one command may allow what cannot be undone.
                 let exact = !open && pattern.iter().all(|word| !word.contains('*'));
                 (same && certain).then_some(if exact {
                     RuleReach::Exact
@@ -134,7 +147,10 @@ impl RulePattern {
         self.may_match_words(command) || bare.is_some_and(|bare| self.may_match_words(&bare))
     }
 
+    /// Compares the pattern with the words of a command, and with each command that may begin at one of its words: for `sudo git push`
+    /// a rule for `git push` counts, for `echo git push` it does not.
     fn may_match_words(&self, command: &[ShellWord]) -> bool {
+        // A program that only prints its arguments runs none of them.
         let starts = match super::may_wrap_command(command) {
             true => command.len(),
             false => 1,
@@ -150,7 +166,11 @@ impl RulePattern {
             .filter(named)
             .filter_map(|at| command.get(at..))
             .any(|command| match self {
-                Self::Command(pattern) => words_may_match(pattern, command),
+                Self::Command(pattern) => {
+                    // A rule without wildcards is a prefix: who denies `git push` also means `git push origin main`.
+                    let is_open = !pattern.iter().any(|word| word.contains('*'));
+                    words_may_match(pattern, command, is_open)
+                }
                 Self::Kind(name) => {
                     command_kinds::find_kind(name).is_some_and(|kind| kind.begins_like(command))
                 }
@@ -190,10 +210,12 @@ fn is_word_allowed(pattern: &str, word: &ShellWord) -> bool {
     }
 }
 
-/// Reports whether the words of a command may match a deny or ask rule. A word that is not certain can be anything.
-fn words_may_match(pattern: &[String], command: &[ShellWord]) -> bool {
+/// Reports whether the words of a command may match a deny or ask rule. A word that is not certain can be anything. `is_open`
+/// is true if more words may follow.
+fn words_may_match(pattern: &[String], command: &[ShellWord], is_open: bool) -> bool {
     match (pattern.split_first(), command.split_first()) {
         (None, None) => true,
+        (None, Some(_)) if is_open => true,
         (Some((last, [])), _) if last == "**" => true,
         (None, Some(_)) => false,
         (Some((first, rest)), Some((word, behind))) => {
@@ -207,7 +229,7 @@ fn words_may_match(pattern: &[String], command: &[ShellWord]) -> bool {
                     .unwrap_or(text)
             });
             text.is_none_or(|text| first == "*" || matches_glob(first, text))
-                && words_may_match(rest, behind)
+                && words_may_match(rest, behind, is_open)
         }
         (Some(_), None) => false,
     }

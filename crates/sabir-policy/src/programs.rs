@@ -1,6 +1,20 @@
 //! Programs that only read, with the allowed arguments of each.
 //!
 //! A row must not list an option that writes a file, runs a program or uses the network in any common version of the program.
+//!
+//! To add a program:
+//!
+//! 1. Read its manual for every option that writes, runs or sends something, in each common version (GNU, BSD, busybox).
+//!    Abbreviations count: GNU `sort` takes `--outp=x` for `--output=x`, so options are compared whole.
+//! 2. List the options that do none of that. Whatever is not listed asks; a missing option costs a question, a wrong one a hole.
+//! 3. Choose the kind of operands. If more than some number of them writes (`uniq in out`, `xxd in out`), use
+//!    `AtMost`. If the first is a pattern or script, use `Then(1)`.
+//! 4. Use `with_harmless_options` only if no option at all has an effect beyond printing, since then a word that is not
+//!    certain may become an option.
+//! 5. Add lines to `tests/it/lines.txt`: some that run, and each option left out as one that asks.
+//!
+//! A program that names its own configuration file in the folder (`.yarnrc`, `rust-toolchain.toml`) does not belong here but in
+//! `everyday.rs`, where a row says which files must be absent.
 
 use super::ask_reason::AskReason;
 use super::grammar::OperandKind::{AtMost, Nothing, Paths, Text, Then};
@@ -11,6 +25,22 @@ use super::word::{ShellWord, is_name};
 /// Finds the grammar of a program. Each name appears in one row only.
 pub(crate) fn find_program(name: &str) -> Option<&'static ProgramGrammar> {
     ROWS.iter().find(|row| row.names.contains(&name))
+}
+
+/// Describes the effect of a program that runs unasked only to tell its version, as a phrase for the user.
+pub(crate) fn effect_of(name: &str) -> String {
+    let effect = match name {
+        "curl" | "wget" => "sends to and fetches from the network",
+        "ssh" => "runs commands on another machine",
+        "make" | "gmake" | "cmake" | "ninja" => "runs commands that the repository names",
+        "npm" | "pip" | "pip3" | "uv" => "may install packages and run their code",
+        "docker" => "manages containers, with the rights of root",
+        "gcc" | "g++" | "clang" | "clang++" | "cc" | "c++" | "ld" | "javac" => "writes files",
+        "vim" | "nvim" => "opens an editor, which can run commands",
+        "sqlite3" | "psql" => "may change a database",
+        _ => "runs code",
+    };
+    format!("{name} {effect}")
 }
 
 /// The shell builtins among the rows, which run regardless of `PATH`.
@@ -82,7 +112,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["tac", "rev"], "-b -r -s=", Paths).with_harmless_options(),
     ProgramGrammar::new(&["pr"], "-# -d -t -T -h= -l= -w= -W= -n=? -s=? -S=? -o= -m -a -f -F -e=? -i=? -J -N= -r -v -D= --columns= --double-space --header= --length= --merge --omit-header --width= --page-width= --number-lines=?", Paths).with_check(no_plus_files),
     ProgramGrammar::new(&["namei"], "-x -m -o -l -v -n --modes --owners --long --mountpoints --nosymlinks --vertical", Paths),
-    ProgramGrammar::new(&["head", "tail"], "-n= -c= -q -v -z -# --lines= --bytes= --quiet --silent --verbose", Paths).with_check(no_plus_files),
+    ProgramGrammar::new(&["head", "tail"], "-n= -c= -f -F -q -v -z -# -s= --lines= --bytes= --follow=? --retry --pid= --quiet --silent --verbose", Paths).with_harmless_options().with_check(no_plus_files),
     ProgramGrammar::new(&["nl"], "-b= -n= -w= -s= -v= -i= -a -h= -f= -d= -l= -p", Paths),
     ProgramGrammar::new(&["wc"], "-c -l -m -w -L --lines --words --bytes --chars --max-line-length", Paths).with_harmless_options(),
     ProgramGrammar::new(&["stat"], "-c= -f -L -t --format= --printf= --terse --dereference --file-system", Paths).with_harmless_options(),
@@ -136,6 +166,9 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).with_check(scripts::check_awk),
     ProgramGrammar::new(&["shuf"], "-n= -e -i= -r -z", Paths),
     ProgramGrammar::new(&["bc", "numfmt", "factor"], "-l -q --to= --from= --suffix= --padding= --round= --grouping --header=? --field= -d= --delimiter= --format=", Text).with_check(no_files),
+    ProgramGrammar::new(&["gofmt"], "-l -d -s -e", Paths),
+    ProgramGrammar::new(&["shellcheck"], "-s= -e= -f= -S= -i= -a --shell= --exclude= --format= --severity= --include=", Paths),
+    ProgramGrammar::new(&["tokei", "cloc", "scc"], "--files", Paths),
     ProgramGrammar::new(&["nproc"], "--all --ignore=", Nothing),
     ProgramGrammar::new(&["dircolors"], "-p --print-database --print-ls-colors", Nothing),
     ProgramGrammar::new(&["less", "more"], "-R -S -N -F -X -n -i -M -r -E -s", Paths).with_check(no_plus_files),
@@ -156,20 +189,22 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["getconf"], "-a", Text).with_check(plain_names),
     // Only the version of interpreters and build tools, since everything else of them may run code. Programs that choose what to run
     // from a file in the folder are left out: cargo and rustc (rust-toolchain.toml), go (go.mod), mvn (.mvn), yarn (.yarnrc),
-    // dotnet (global.json).
-    ProgramGrammar::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).with_check(only_version),
-    ProgramGrammar::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).with_check(only_version),
-    ProgramGrammar::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).with_check(only_version),
-    ProgramGrammar::new(&["sqlite3", "psql", "uv", "ruff", "nvim", "vim"], "--version", Nothing).with_check(only_version),
-    ProgramGrammar::new(&["ssh"], "-V", Nothing).with_check(only_version),
-    ProgramGrammar::new(&["java", "javac"], "-version --version", Nothing).with_check(only_version),
+    // dotnet (global.json). See `everyday.rs` for what they may do where no such file is.
+    ProgramGrammar::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).with_check(only_version).for_version_only(),
+    ProgramGrammar::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).with_check(only_version).for_version_only(),
+    ProgramGrammar::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).with_check(only_version).for_version_only(),
+    ProgramGrammar::new(&["sqlite3", "psql", "uv", "ruff", "nvim", "vim"], "--version", Nothing).with_check(only_version).for_version_only(),
+    ProgramGrammar::new(&["ssh"], "-V", Nothing).with_check(only_version).for_version_only(),
+    ProgramGrammar::new(&["java", "javac"], "-version --version", Nothing).with_check(only_version).for_version_only(),
 ];
 
+/// Options of `ls`. All of them only change what is listed and how.
 const LS: &str = "-a -A -b -B -c -C -d -f -F -g -G -h -H -i -k -l -L -m -n -N -o -p -q -Q -r -R -s -S -t -T= -u -U -v -w= -x -X -Z -1 -I= \
     --all --almost-all --color=? --classify=? --directory --full-time --group-directories-first --human-readable --inode --ignore= \
     --recursive --reverse --size --sort= --time= --time-style= --file-type --format= --no-group --numeric-uid-gid --hide= --width= \
     --zero --hyperlink=? --dereference --dereference-command-line --si --block-size= --author --literal --quote-name --quoting-style= \
     --show-control-chars --hide-control-chars --context --indicator-style= --kibibytes --escape --ignore-backups --tabsize=";
+/// Options of `diff`. None of them writes; `--to-file` and `--from-file` name further files to read.
 const DIFF: &str = "-u -U= -c -C= -q -s -y -r -N -a -b -B -w -i -E -Z -t -d -p -x= -I= -W= -e -n -# --unified=? --context=? --brief \
     --report-identical-files --side-by-side --recursive --new-file --text --ignore-space-change --ignore-blank-lines \
     --ignore-all-space --ignore-case --ignore-trailing-space --color=? --exclude= --width= --suppress-common-lines --minimal \
@@ -177,19 +212,23 @@ const DIFF: &str = "-u -U= -c -C= -q -s -y -r -N -a -b -B -w -i -E -Z -t -d -p -
     --ignore-matching-lines= --show-function-line= --show-c-function --expand-tabs --initial-tab --tabsize= --ed --rcs \
     --speed-large-files --ignore-file-name-case --line-format= --old-line-format= --new-line-format= --unchanged-line-format= \
     --old-group-format= --new-group-format= --changed-group-format= --unchanged-group-format= --starting-file= --horizon-lines=";
+/// Options of `eza`. `--git` reads the repository without starting git.
 const EZA: &str = "-1 -l -a -d -D -f -F=? -G -x -R -r -h -H -i -m -U -u -g -n -S -b -B -T -L= -s= -t= -I= --long --all --list-dirs --only-dirs \
     --only-files --oneline --grid --across --recurse --tree --level= --sort= --reverse --group-directories-first --git-ignore \
     --ignore-glob= --header --icons=? --color=? --no-permissions --no-filesize --no-user --no-time --modified --time= --time-style= \
     --group --inode --links --blocks --binary --bytes --git";
+/// Options of `bat`. Left out are `--pager`, which runs a program, and `--diff`, which starts git.
 const BAT: &str = "-p -pp -n -A -u -S -P -l= -r= -H= -m= --plain --number --show-all --unbuffered --no-pager --language= --line-range= \
     --highlight-line= --map-syntax= --paging= --style= --color= --decorations= --theme= --tabs= --wrap= --terminal-width= --file-name= \
     --list-languages --list-themes --squeeze-blank";
+/// Options of `grep`. `-P` uses a regex engine with limits of its own; `-f` reads patterns from a file.
 const GREP: &str = "-a -A= -b -B= -c -C= -d= -D= -e= -E -f=@ -F -G -h -H -i -I -l -L -m= -n -o -P -q -r -R -s -T -U -v -w -x -y -z -Z -# \
     --after-context= --before-context= --context= --binary-files= --byte-offset --color=? --colour=? --count --devices= --directories= \
     --exclude= --exclude-dir= --exclude-from=@ --extended-regexp --file=@ --files-with-matches --files-without-match --fixed-strings \
     --basic-regexp --ignore-case --no-ignore-case --include= --initial-tab --invert-match --label= --line-buffered --line-number \
     --line-regexp --max-count= --no-filename --no-messages --null --null-data --only-matching --perl-regexp --quiet --silent \
     --recursive --dereference-recursive --regexp= --text --with-filename --word-regexp";
+/// Options of `rg`. Left out are `--pre` and `--hostname-bin`, which run programs, and `-z`, which starts decompressors by name.
 const RG: &str = "-a -A= -B= -b -c -C= -e= -E= -f=@ -F -g= -H -i -I -j= -l -L -m= -M= -n -N -o -p -P -q -r= -s -S -t= -T= -u -U -v -w -x -0 \
     --after-context= --before-context= --context= --byte-offset --case-sensitive --color= --column --context-separator= --count \
     --count-matches --crlf --debug --encoding= --file=@ --files --files-with-matches --files-without-match --fixed-strings --follow \
@@ -202,14 +241,17 @@ const RG: &str = "-a -A= -B= -b -c -C= -e= -E= -f=@ -F -g= -H -i -I -j= -l -L -m
     --no-stats --path-separator= --field-match-separator= --field-context-separator= --dfa-size-limit= --regex-size-limit= \
     --stop-on-nonmatch --max-columns-preview --no-trim --no-multiline --engine= --auto-hybrid-regex --hyperlink-format= --ignore-file=@ \
     --mmap --no-mmap --line-buffered --block-buffered --binary --null-data --colors=";
+/// Options of `fd`. Left out are `-x` and `-X`, which run programs, and `--ignore-file`.
 const FD: &str = "-H -I -u -s -i -g -F -a -l -L -p -0 -d= -t= -e= -E= -S= -c= -j= --hidden --no-ignore --no-ignore-vcs --unrestricted \
     --case-sensitive --ignore-case --glob --fixed-strings --absolute-path --follow --full-path --print0 --max-depth= --min-depth= \
     --exact-depth= --type= --extension= --exclude= --size= --changed-within= --changed-before= --color= --max-results= -1 --regex \
     -q --quiet --has-results --base-directory=@ --search-path=@ --no-follow --strip-cwd-prefix=? --threads= --absolute-path --no-require-git \
     --no-ignore-parent --one-file-system --prune --and= -A --relative-path --path-separator= --show-errors --exact-depth= --owner= -o=";
+/// Options of `sort`. Left out are `-o`, `-T` and `--compress-program`, which write or run, and `--files0-from`.
 const SORT: &str = "-b -d -f -g -i -M -h -n -R -r -V -c -C -k= -m -s -t= -u -z --ignore-leading-blanks --dictionary-order --ignore-case \
     --general-numeric-sort --human-numeric-sort --numeric-sort --reverse --version-sort --check=? --key= --merge --stable \
     --field-separator= --unique --zero-terminated --random-sort --month-sort -S= --parallel= --buffer-size= --batch-size= --debug --sort=";
+/// Options of `jq`. Left out are `-L` (modules), `--slurpfile`, `--rawfile` and `-f`, which read files that the operands do not name.
 const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output --null-input --exit-status --slurp --sort-keys \
     --monochrome-output --color-output --raw-input --join-output --ascii-output --tab --indent= --arg== --argjson== --seq --stream \
     --args --jsonargs --raw-output0 --stream-errors";
@@ -220,6 +262,7 @@ fn plain_format(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let text = format
         .known_text()
         .ok_or("the format of printf is not certain")?;
+    // `%n` of some shells assigns to a variable, whose name may hold a subscript.
     match text.starts_with('-') || conversions(text).any(|kind| !kind.starts_with(PRINTED)) {
         true => Err(format!("the format {} of printf may do more than print", format.raw).into()),
         false => Ok(()),
@@ -379,6 +422,7 @@ fn no_responses(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts only the forms of `ip` that show something.
 fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    /// The objects of `ip` that have a listing.
     const OBJECTS: [&str; 12] = [
         "a", "addr", "address", "l", "link", "r", "route", "n", "neigh", "rule", "maddr", "netns",
     ];
@@ -452,6 +496,7 @@ fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         text.chars()
             .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
     };
+    // The pattern is not put into a command by the scripts.
     let given = usize::from(!seen.has_option(&["-e="]));
     match seen
         .operands
@@ -515,6 +560,7 @@ fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
             text.starts_with('t') && text.bytes().all(|byte| b"tvzjJf".contains(&byte))
         })
     };
+    // `tar tf FILE` takes its options without a dash as the first word.
     let listed = match seen.operands.as_slice() {
         [] => {
             let mut names = seen
@@ -562,14 +608,22 @@ fn only_version(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 /// Reports whether a line may assign any value to a variable. Variables that the shell or programs use have upper-case names,
 /// with a few exceptions.
 pub(crate) fn may_name(name: &str) -> bool {
+    /// Lower-case names that the shell or network programs look at.
     const USED_BY_PROGRAMS: [&str; 4] = ["histchars", "auto_resume", "http_proxy", "https_proxy"];
+    /// Upper-case names that people give to values of their own, and no shell or common program looks at.
+    const OWN: [&str; 14] = [
+        "FILE", "FILES", "DIR", "NAME", "NUM", "COUNT", "LIMIT", "START", "END", "LINE", "PATTERN",
+        "BRANCH", "COMMIT", "HASH",
+    ];
+    let is_own = name.len() == 1 || OWN.contains(&name);
     is_name(name)
-        && !name.contains(|c: char| c.is_ascii_uppercase())
+        && (is_own || !name.contains(|c: char| c.is_ascii_uppercase()))
         && !USED_BY_PROGRAMS.contains(&name)
 }
 
 /// Reports whether setting a variable that programs use to this value is harmless.
 pub(crate) fn may_set(name: &str, value: &str) -> bool {
+    /// Variables that change only the language, colors and verbosity of programs, or what they build for.
     const PLAIN: [&str; 23] = [
         "LANG",
         "LANGUAGE",
@@ -598,11 +652,73 @@ pub(crate) fn may_set(name: &str, value: &str) -> bool {
     match name {
         "PAGER" | "GIT_PAGER" => value == "cat",
         _ => {
+            // A value with a slash could be a path that a program loads (`LANGUAGE`, `TERM`).
             (PLAIN.contains(&name) || name.starts_with("LC_"))
                 && value
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || "_.=,:+-".contains(c))
                 && !value.starts_with(':')
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+    use super::{BUILTINS, ROWS, find_program};
+
+    /// Each row is the one that judges its names: a name in two rows, or one that is judged elsewhere, would be dead.
+    #[test]
+    fn no_row_is_dead() {
+        let facts = CommandFacts {
+            clean_path: true,
+            confined: true,
+            ..CommandFacts::default()
+        };
+        for row in ROWS {
+            for name in row.names {
+                let rows = ROWS.iter().filter(|other| other.names.contains(name));
+                assert_eq!(rows.count(), 1, "{name} is in two rows");
+                let decision = PolicyRules::default().decide(&Access::Command {
+                    command: format!("{name} --version"),
+                    facts: facts.clone(),
+                    beyond: Beyond::Nothing,
+                });
+                let known = format!("{name} only tells");
+                let told = decision.segments[0].reason.starts_with(&known);
+                // npm and its like are also everyday commands, which need facts.
+                let needs_facts = decision.reason.contains("may choose what it runs");
+                assert!(
+                    told || needs_facts
+                        || decision.verdict == Verdict::Ask && row.is_version_only()
+                        || decision.segments[0].reason.contains("only reads"),
+                    "{name}: {}",
+                    decision.segments[0].reason
+                );
+            }
+        }
+        for name in BUILTINS {
+            assert!(find_program(name).is_some(), "{name}");
+        }
+    }
+
+    /// An option that is listed twice, or hidden behind another one, is never found.
+    #[test]
+    fn no_option_is_listed_twice() {
+        for row in ROWS {
+            let mut seen = std::collections::HashSet::new();
+            for option in row.options.split_ascii_whitespace() {
+                let name = option.split('=').next().unwrap();
+                let style = option.get(name.len()..).unwrap();
+                if !seen.insert(name) {
+                    let same = row
+                        .options
+                        .split_ascii_whitespace()
+                        .filter(|other| other.split('=').next() == Some(name))
+                        .all(|other| other.get(name.len()..) == Some(style));
+                    assert!(same, "{:?}: {name} with two meanings", row.names);
+                }
+            }
         }
     }
 }

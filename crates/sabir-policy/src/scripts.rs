@@ -1,6 +1,15 @@
 //! Judges scripts of sed, awk and yq: accepts only those that can do nothing but print.
 //!
 //! The parsers accept a subset on which all common implementations agree. They reject any script that could be read in two ways.
+//!
+//! | language | accepted | rejected |
+//! | --- | --- | --- |
+//! | sed | `p`, `d`, `s`, `y`, `q`, labels, blocks; `a`, `i`, `c` at the end | `w`, `r`, `e`, `s///w`, `s///e`, `F`, `W`, `R` |
+//! | awk | patterns, fields, arithmetic, `print`, string functions | `system`, `getline`, `\|`, `>` in `print`, `@load`, functions, `ARGV` |
+//! | yq | paths, comparisons, a list of functions | `load`, `env`, `strenv`, `@sh`, `eval`, `input_filename` |
+//!
+//! GNU, BSD and busybox differ in where the text of a command ends and whether a blank ends a label. What one of them would read as a
+//! command is judged as a command.
 
 use super::ask_reason::AskReason;
 use super::grammar::{OptionValue, ParsedArguments};
@@ -56,6 +65,7 @@ impl SedScript<'_> {
                 'q' | 'Q' | 'l' => self.skip_while(|c| c.is_ascii_digit()),
                 's' => self.parse_substitution()?,
                 'y' => {
+                    // Any character may be the delimiter of `y` and `s`.
                     let end = self.parse_delimiter()?;
                     self.skip_to_delimiter(end)?;
                     self.skip_to_delimiter(end)?;
@@ -81,12 +91,14 @@ impl SedScript<'_> {
         }
     }
 
+    /// Takes the next character of the script.
     fn next_char(&mut self) -> Option<char> {
         let c = self.0.chars().next()?;
         self.0 = self.0.get(c.len_utf8()..)?;
         Some(c)
     }
 
+    /// Skips characters as long as they pass.
     fn skip_while(&mut self, skipped: impl Fn(char) -> bool) {
         self.0 = self.0.trim_start_matches(skipped);
     }
@@ -205,6 +217,7 @@ fn skip_bracket(text: &str, end: char) -> Option<&str> {
 /// Checks that an expression of yq is certain and holds only paths and harmless functions. Other functions read files or the
 /// environment, or run programs.
 pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    /// Functions of yq that compute from their input alone.
     const CALLED: [&str; 25] = [
         "keys",
         "length",
@@ -386,16 +399,19 @@ impl AwkScript<'_> {
 
     /// Parses a name: a statement or function that only prints or computes, or a variable.
     fn parse_word(&mut self, first: char) -> Option<PrecedingToken> {
+        /// Functions of awk that compute from their arguments alone.
         const CALLED: [&str; 22] = [
             "length", "substr", "split", "index", "match", "sub", "gsub", "gensub", "toupper",
             "tolower", "sprintf", "int", "sqrt", "log", "exp", "sin", "cos", "rand", "srand",
             "strftime", "systime", "asort",
         ];
+        /// Words of awk that steer the program or print.
         const STATEMENTS: [&str; 13] = [
             "BEGIN", "END", "print", "printf", "else", "in", "do", "break", "continue", "next",
             "exit", "delete", "return",
         ];
         // awk reads the files that `ARGV` names, and a pattern may follow `case`.
+        /// Words of awk that run programs, open files or name other ones.
         const FORBIDDEN: [&str; 12] = [
             "getline", "system", "function", "func", "PROCINFO", "close", "fflush", "ARGV", "ARGC",
             "switch", "case", "default",

@@ -1,4 +1,16 @@
 //! Judges simple commands: their assignments, redirections and words.
+//!
+//! A simple command is what is left when lists, pipes and loops are taken apart: `A=1 B=2 name word… >file 2>&1`. Its finding is
+//! the strictest of its pieces:
+//!
+//! * an assignment in front of a name sets the environment of that program, so only harmless variables are allowed; alone it sets a
+//!   variable of the line, which later words may use,
+//! * a redirection to a file is a write, whatever the program does; one from a file is a read,
+//! * the words are expanded as far as that is certain (`word.rs`), compared with path rules (`paths.rs`), and judged by their
+//!   program (`wrappers.rs`).
+//!
+//! `[[ … ]]` is a part of the shell's grammar and is judged here as well: its numeric operators evaluate arithmetic, and
+//! `[[ a[$(cmd)] -eq 0 ]]` runs `cmd`.
 
 use brush_parser::ast::{
     AssignmentValue, BinaryPredicate, CommandPrefixOrSuffixItem, ExtendedTestExpr,
@@ -7,13 +19,17 @@ use brush_parser::ast::{
 };
 
 use super::Verdict;
-use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
+use super::destructive::{CommandPlace, is_outside_target};
+use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope, tidy_redirections};
 use super::path_scope::check_readable;
 use super::pipe_input::PipeInput;
-use super::word::{ShellWord, WordForm};
+use super::word::{ScannedWord, ShellWord, WordForm};
 
 impl CommandEvaluator<'_> {
     /// Judges a simple command with all its parts. `fed` is the output of the command before it in a pipeline.
+    ///
+    /// The pieces are judged in the order in which the shell handles them: assignments and redirections first, then the words. The
+    /// strictest finding is recorded for the command as a whole, with the kind that would allow it if only the words ask.
     pub(crate) fn evaluate_simple(
         &mut self,
         simple: &SimpleCommand,
@@ -28,6 +44,7 @@ impl CommandEvaluator<'_> {
             });
         };
         let mut words = Vec::new();
+        let mut document = None;
         let alone = simple.word_or_name.is_none();
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
@@ -64,6 +81,7 @@ impl CommandEvaluator<'_> {
                     words.push(self.evaluate_word(&raw.value, scope));
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirection) => {
+                    document = document.or_else(|| self.document_text(redirection));
                     note(self.evaluate_redirection(redirection, scope))
                 }
                 CommandPrefixOrSuffixItem::ProcessSubstitution(kind, command) => {
@@ -77,7 +95,14 @@ impl CommandEvaluator<'_> {
             (before, found) => before.or(found),
         };
         if !words.is_empty() {
+            let outer = std::mem::replace(&mut self.document, document);
             let found = self.evaluate_words(&words, scope, fed);
+            self.document = outer;
+            let found = match &finding {
+                Some(before) if before.verdict != Verdict::Allow => found,
+                _ => self.apply_build_trust(&words, found, scope),
+            };
+            // A kind covers the words of a command, never its redirections and assignments.
             kind = super::command_kinds::kind_of(&words).filter(|_| {
                 finding
                     .as_ref()
@@ -89,9 +114,9 @@ impl CommandEvaluator<'_> {
                 None => found,
             });
         }
-        let text = simple.to_string();
+        let text = tidy_redirections(simple.to_string().trim());
         self.push_kind_finding(
-            text.trim(),
+            &text,
             finding.unwrap_or_else(|| PolicyFinding::allow("does nothing")),
             kind,
         );
@@ -101,7 +126,55 @@ impl CommandEvaluator<'_> {
     fn evaluate_word(&mut self, raw: &str, scope: &ShellScope) -> ShellWord {
         let scanned = self.scan_in_scope(raw, scope);
         self.evaluate_substitutions(&scanned, scope);
-        scanned.word
+        match self.substituted_names(raw, &scanned, scope) {
+            Some(names) => names,
+            None => scanned.word,
+        }
+    }
+
+    /// Returns a word for the file names that a lone `$(…)` prints: `wc -l $(git ls-files)`.
+    ///
+    /// The names are known to stay whole, to begin with no `-` and to hold no secret, so they read like a pattern for files of
+    /// the workspace. `None` for any other word, and where a rule speaks of paths, which could be among the names.
+    fn substituted_names(
+        &mut self,
+        raw: &str,
+        scanned: &ScannedWord,
+        scope: &ShellScope,
+    ) -> Option<ShellWord> {
+        let [line] = scanned.commands.as_slice() else {
+            return None;
+        };
+        let alone = raw
+            .strip_prefix("$(")
+            .and_then(|rest| rest.strip_suffix(')'))
+            == Some(line.as_str());
+        if !alone || self.rules.has_path_rules() || self.facts.shell == super::ShellKind::Zsh {
+            return None;
+        }
+        let program = super::line::parse_line(line).ok()?;
+        let [list] = program.complete_commands.as_slice() else {
+            return None;
+        };
+        let [item] = list.0.as_slice() else {
+            return None;
+        };
+        if !item.0.additional.is_empty() {
+            return None;
+        }
+        // The last command of the pipeline decides what is printed.
+        let mut fed = PipeInput::Unknown;
+        for command in &item.0.first.seq {
+            fed = self.pipe_output(command, scope, fed);
+        }
+        match fed {
+            PipeInput::Names(names)
+                if !names.ends_with_nul && names.starts_plain && !names.may_hold_secret =>
+            {
+                Some(ShellWord::file_names(raw))
+            }
+            _ => None,
+        }
     }
 
     /// Judges the commands in `<(…)` or `>(…)`, which expand to the name of a pipe.
@@ -119,11 +192,14 @@ impl CommandEvaluator<'_> {
     pub(crate) fn evaluate_redirections(&mut self, list: &[IoRedirect], scope: &ShellScope) {
         for redirection in list {
             let finding = self.evaluate_redirection(redirection, scope);
-            self.push_finding(redirection.to_string().trim(), finding);
+            self.push_finding(&tidy_redirections(redirection.to_string().trim()), finding);
         }
     }
 
     /// Judges one redirection of any form.
+    ///
+    /// `2>&1` only duplicates a descriptor. `>&word` writes a file unless the word is a number. A here document is text, as long as it is
+    /// certain where it ends.
     fn evaluate_redirection(
         &mut self,
         redirection: &IoRedirect,
@@ -170,6 +246,7 @@ impl CommandEvaluator<'_> {
             IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
                     // A here document expands like text in double quotes.
+                    // The rules of double quotes apply, except that a quotation mark means itself.
                     let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
                     let _judged = self.evaluate_word(&quoted, scope);
                 }
@@ -178,6 +255,20 @@ impl CommandEvaluator<'_> {
                 }
                 PolicyFinding::ask("where a document in the line ends is not judged")
             }
+        }
+    }
+
+    /// Returns the text of a here document or here string if it is certain.
+    fn document_text(&self, redirection: &IoRedirect) -> Option<String> {
+        match redirection {
+            IoRedirect::HereDocument(_, document) if self.has_certain_end(document) => {
+                Some(document.doc.value.clone())
+            }
+            IoRedirect::HereString(_, raw) => {
+                let scanned = self.scan_in_scope(&raw.value, &ShellScope::new());
+                scanned.word.known_text().map(str::to_owned)
+            }
+            _ => None,
         }
     }
 
@@ -227,7 +318,13 @@ impl CommandEvaluator<'_> {
             );
         }
         let named = self.check_paths(std::slice::from_ref(&word), scope);
-        let finding = self.evaluate_redirect_target(kind, &word, scope);
+        let mut finding = self.evaluate_redirect_target(kind, &word, scope);
+        if finding.verdict != Verdict::Allow
+            && !matches!(kind, IoFileRedirectKind::Read)
+            && let Some(reason) = self.protected_word_reason(&word, &scope.folder)
+        {
+            finding = finding.stricter(PolicyFinding::always_ask(reason));
+        }
         match named {
             Some(named) => finding.stricter(named),
             None => finding,
@@ -235,6 +332,9 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges the file of a redirection, without the user's path rules.
+    ///
+    /// Writing inside of the workspace asks and can be approved. Writing where no checkpoint is kept, and to devices and the
+    /// configuration of the system, asks despite any approval.
     fn evaluate_redirect_target(
         &self,
         kind: &IoFileRedirectKind,
@@ -267,6 +367,20 @@ impl CommandEvaluator<'_> {
             {
                 PolicyFinding::always_ask(format!("writes {} ({kind})", word.raw))
             }
+            // There are no checkpoints of what lies outside.
+            _ if is_outside_target(
+                word,
+                CommandPlace {
+                    folder: &scope.folder,
+                    root: &self.facts.root,
+                },
+            ) =>
+            {
+                PolicyFinding::always_ask(format!(
+                    "writes {} ({kind}), which may lie outside of the workspace",
+                    word.raw
+                ))
+            }
             _ => PolicyFinding::ask(format!("writes {} ({kind})", word.raw)),
         }
     }
@@ -291,6 +405,7 @@ impl CommandEvaluator<'_> {
             }
             ExtendedTestExpr::UnaryTest(predicate, raw) => {
                 let word = self.evaluate_word(&raw.value, scope);
+                // `[[ -v a[$(cmd)] ]]` evaluates the subscript.
                 let looked_up = matches!(
                     predicate,
                     UnaryPredicate::ShellVariableIsSetAndAssigned

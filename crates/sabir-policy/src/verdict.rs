@@ -1,4 +1,6 @@
 //! Verdicts: the policy's answer, in the form that journals store.
+//!
+//! The names are an on-disk format: journals record each verdict, and a resumed task reads it again.
 
 use serde::{Deserialize, Serialize};
 

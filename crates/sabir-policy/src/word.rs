@@ -2,6 +2,18 @@
 //!
 //! The lexer knows only the syntax on which bash and zsh agree. Any other syntax makes a word [`WordForm::Odd`], and a command with
 //! an odd word is never allowed without a question.
+//!
+//! | written | form |
+//! | --- | --- |
+//! | `a.txt`, `'a b'`, `a\ b`, `"a"` | literal: the text after quote removal |
+//! | `*.rs`, `src/?.c`, `[ab]` | pattern |
+//! | `"$x"`, `"$HOME/x"`, `~/x` | field: one word with a certain beginning |
+//! | `$x`, `$(cmd)`, `"$@"` | fields: any number of words |
+//! | `${x@P}`, `$[1+1]`, `{a,$x}`, `$'\x41'`, `a(b)` | odd: not judged |
+//!
+//! The distinction matters most for options. `sort "$x"` may get `-o file`, which writes; `sort "./$x"` cannot. So a field knows its
+//! certain beginning, and [`TextTraits`] what is known of the rest: that it cannot begin with `-`, that it stays inside of the
+//! folder, that it is one component of a path.
 
 use super::command_facts::ShellKind;
 
@@ -12,6 +24,8 @@ pub(crate) struct ShellWord {
     pub(crate) raw: String,
     /// The certain part: the whole text of a literal or pattern, the beginning of a field.
     pub(crate) text: String,
+    /// The certain text behind the unknown part of a field; empty for other forms.
+    pub(crate) tail: String,
     /// The possible results of expanding the word.
     pub(crate) form: WordForm,
 }
@@ -32,6 +46,8 @@ pub(crate) enum WordForm {
 }
 
 /// Known properties of an unknown text.
+///
+/// They are joined where values meet: a loop variable has the traits that all values share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TextTraits {
     /// True if it cannot begin with `-`.
@@ -93,6 +109,7 @@ pub(crate) fn scan_word(
     }
     let WordScanner {
         text,
+        tail,
         form,
         commands,
         ..
@@ -101,6 +118,7 @@ pub(crate) fn scan_word(
         word: ShellWord {
             raw: raw.to_owned(),
             text,
+            tail,
             form,
         },
         commands,
@@ -113,6 +131,7 @@ impl ShellWord {
         Self {
             raw: text.to_owned(),
             text: text.to_owned(),
+            tail: String::new(),
             form: WordForm::Literal,
         }
     }
@@ -122,12 +141,24 @@ impl ShellWord {
         Self {
             raw: raw.to_owned(),
             text: text.to_owned(),
+            tail: String::new(),
             form: WordForm::Field(TextTraits {
                 plain,
                 inside,
                 name: false,
                 word: false,
             }),
+        }
+    }
+
+    /// Returns a word that becomes any number of names of files in the current folder, none of which begins with `-`.
+    pub(crate) fn file_names(raw: &str) -> Self {
+        let text = "./*.names".to_owned();
+        Self {
+            raw: raw.to_owned(),
+            form: WordForm::Glob(2),
+            text,
+            tail: String::new(),
         }
     }
 
@@ -174,12 +205,14 @@ struct WordScanner<'a> {
 type OddReason = &'static str;
 
 impl WordScanner<'_> {
+    /// Takes the next character of the word.
     fn next_char(&mut self) -> Option<char> {
         let next = self.rest.chars().next()?;
         self.rest = self.rest.get(next.len_utf8()..).unwrap_or_default();
         Some(next)
     }
 
+    /// Returns the next character without taking it.
     fn peek_char(&self) -> Option<char> {
         self.rest.chars().next()
     }
@@ -192,7 +225,7 @@ impl WordScanner<'_> {
             match c {
                 '\\' => match self.next_char() {
                     Some(c) if c != '\n' => self.push_char(c),
-                    _ => return Err("a line that goes on behind a backslash"),
+                    _ => return Err("a line that continues after a backslash"),
                 },
                 '\'' => self.scan_single_quoted()?,
                 '"' => self.scan_double_quoted()?,
@@ -201,6 +234,7 @@ impl WordScanner<'_> {
                 '*' | '?' | '[' => self.push_glob(c),
                 '{' if zsh && !self.rest.starts_with('}') => return Err("a brace"),
                 '}' if zsh && self.text != "{" => return Err("a brace"),
+                // `expand_braces` takes care of the braces that are certain.
                 '{' if is_brace_list(self.rest) => return Err("a brace expansion"),
                 // The path of the home folder is unknown, but begins with `/`, and shells do not split it into words.
                 '~' if first && (self.rest.is_empty() || self.rest.starts_with('/')) => {
@@ -249,6 +283,7 @@ impl WordScanner<'_> {
         }
     }
 
+    /// Scans the rest of `'…'`, in which every character means itself.
     fn scan_single_quoted(&mut self) -> Result<(), OddReason> {
         let (quoted, rest) = self
             .rest
@@ -259,12 +294,13 @@ impl WordScanner<'_> {
         Ok(())
     }
 
+    /// Scans the rest of `"…"`, in which variables and commands are expanded but never split.
     fn scan_double_quoted(&mut self) -> Result<(), OddReason> {
         loop {
             match self.next_char().ok_or("a quotation without an end")? {
                 '"' => return Ok(()),
                 '\\' => match self.next_char().ok_or("a quotation without an end")? {
-                    '\n' => return Err("a line that goes on behind a backslash"),
+                    '\n' => return Err("a line that continues after a backslash"),
                     // In double quotes a backslash escapes only these characters; otherwise it stays.
                     c @ ('$' | '`' | '"' | '\\') => self.push_char(c),
                     c => {
@@ -429,6 +465,7 @@ impl WordScanner<'_> {
         if self.shell == ShellKind::Zsh && rest.starts_with('[') {
             return Err("a subscript or modifier of zsh");
         }
+        // `${#name}` is always a number.
         let counted = inner.strip_prefix('#').filter(|name| is_name(name));
         if counted.is_some() {
             self.mark_unknown(

@@ -1,9 +1,26 @@
 //! Judges the words of a command, including wrappers such as `timeout` and `xargs`, which are judged by the command that they run.
+//!
+//! | command | judged by |
+//! | --- | --- |
+//! | `timeout 5 C`, `nice C`, `env A=1 C`, `command C`, `xargs C` | the words behind its own options (`WRAPPERS`) |
+//! | `bash -c T`, `sh -lc T`, `bash <<EOF` | the text as a line of its own (`ShellInvocation`) |
+//! | `eval W…`, `env -S T` | the words joined into a line |
+//! | `… \| sh`, `bash <(…)`, `source /dev/stdin` | nothing: it asks whatever is approved |
+//! | `find … -exec C`, `git …`, `cd`, `read`, `test` | handlers of their own |
+//! | `cargo tree`, `docker ps` | the table of everyday commands |
+//! | a program that only reads | its grammar, and the files in its reach |
+//! | anything else | not known, so it asks; commands in its arguments are judged, too |
+//!
+//! A verdict other than allow goes through the table of destructive commands at last. The same holds for commands that hide in the
+//! arguments of a program that takes lines (`ssh h 'rm -rf /'`) or code (`python -c`); there the search is a heuristic, and it can
+//! only make the answer stricter.
 
-use super::Verdict;
 use super::ask_reason::AskReason;
+use super::builds::is_build_setting;
 use super::command_facts::SymlinkTraversal;
+use super::destructive::CommandPlace;
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
+use super::everyday::{EverydayCommand, find_everyday};
 use super::find;
 use super::git;
 use super::grammar::OperandKind::{Nothing, Text};
@@ -12,6 +29,61 @@ use super::pattern::RuleReach;
 use super::pipe_input::PipeInput;
 use super::programs::{self, BUILTINS, may_name, may_set};
 use super::word::{ShellWord, TextTraits, WordForm};
+use super::{BY_TRUST, PolicyRules, Verdict};
+
+/// The shells, whose language is the same for simple lines.
+const SHELLS: [&str; 9] = [
+    "bash", "sh", "dash", "zsh", "ash", "ksh", "mksh", "rbash", "fish",
+];
+
+/// Programs that run a line of shell commands from one of their arguments.
+const TAKES_LINES: [&str; 22] = [
+    "ssh",
+    "su",
+    "script",
+    "flock",
+    "watch",
+    "parallel",
+    "tmux",
+    "screen",
+    "trap",
+    "npx",
+    "at",
+    "batch",
+    "docker",
+    "podman",
+    "kubectl",
+    "vagrant",
+    "nix-shell",
+    "expect",
+    "hyperfine",
+    "entr",
+    "xvfb-run",
+    "chroot",
+];
+
+/// Programs that run code of another language from one of their arguments.
+const TAKES_CODE: [&str; 16] = [
+    "python",
+    "python3",
+    "perl",
+    "ruby",
+    "node",
+    "php",
+    "awk",
+    "gawk",
+    "mawk",
+    "sed",
+    "lua",
+    "deno",
+    "bun",
+    "tclsh",
+    "osascript",
+    "vim",
+];
+
+/// The deepest nesting of lines in lines in which hidden commands are looked for.
+const MAX_NESTED_LINES: usize = 4;
 
 /// The wrappers, with the options that they accept in front of the command.
 const WRAPPERS: &[ProgramGrammar] = &[
@@ -41,6 +113,9 @@ const WRAPPERS: &[ProgramGrammar] = &[
 
 impl CommandEvaluator<'_> {
     /// Judges the words of a command: by the user's rules, and then by the grammar of the program.
+    ///
+    /// A deny or ask rule is compared first, but the command is judged all the same: what it runs may be denied as well. An allow rule
+    /// with `*` does not reach what cannot be undone; one that names exactly these words does.
     pub(crate) fn evaluate_words(
         &mut self,
         words: &[ShellWord],
@@ -58,8 +133,9 @@ impl CommandEvaluator<'_> {
             }
             // The user named exactly this command, so it may even be destructive.
             Some((finding, RuleReach::Exact)) => finding,
+            // A pattern does not cover an irreversible command, in any disguise among the words.
             Some((finding, RuleReach::Wide)) => {
-                match super::destructive::destructive_reason(words, scope.folder.path().is_some()) {
+                match self.destructive_line_reason(&join_raw(words), scope) {
                     Some(reason) => PolicyFinding::always_ask(reason),
                     None => finding,
                 }
@@ -69,6 +145,10 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges the words of a command by its program.
+    ///
+    /// The name decides who judges. A path is no name: `./ls` is a file of the workspace, which can be anything, and only `/bin`,
+    /// `/usr/bin` and `/usr/local/bin` hold programs of the system. Builtins are known by their bare name only, since `/bin/cd` is another
+    /// program.
     fn evaluate_command_words(
         &mut self,
         words: &[ShellWord],
@@ -79,7 +159,8 @@ impl CommandEvaluator<'_> {
             return PolicyFinding::allow("does nothing");
         };
         let Some(written) = first.known_text() else {
-            return PolicyFinding::ask(match first.form {
+            // Not even an approval of all commands covers a program whose name is unknown.
+            return PolicyFinding::always_ask(match first.form {
                 WordForm::Odd(odd) => format!("{} holds {odd}", first.raw),
                 _ => format!("which program {} becomes is not certain", first.raw),
             });
@@ -109,11 +190,18 @@ impl CommandEvaluator<'_> {
                 PolicyFinding::allow("only tells its version")
             }
             "git" => self.evaluate_git(rest, scope),
-            "bash" | "sh" | "dash" | "zsh" => self.evaluate_shell(name, rest, scope),
+            _ if SHELLS.contains(&name) => self.evaluate_shell(name, rest, scope),
+            "eval" if written == name => self.evaluate_eval(rest, scope),
+            "source" | "." if written == name => evaluate_source(rest),
+            "exec" if written == name => self.evaluate_exec(rest, scope, fed),
             _ => match WRAPPERS.iter().find(|row| row.names.contains(&name)) {
                 Some(row) => self.evaluate_wrapper(row, rest, scope, fed),
+                None if let Some((row, rest)) = find_everyday(words) => {
+                    self.evaluate_everyday(row, rest, scope)
+                }
                 None if programs::find_program(name).is_some() => {
                     let finding = self.evaluate_known_program(name, rest, scope);
+                    let finding = self.check_program_reach(name, rest, scope, finding);
                     if follows_symlinks(name, rest) {
                         self.check_symlink_traversal(finding)
                     } else {
@@ -123,11 +211,72 @@ impl CommandEvaluator<'_> {
                 None => self.evaluate_unknown_program(name, rest, scope),
             },
         };
+        if finding.verdict == Verdict::Allow {
+            return finding;
+        }
         // Even an approval of all commands does not allow a destructive one.
-        match super::destructive::destructive_reason(words, scope.folder.path().is_some()) {
+        let place = self.place(scope);
+        let hidden = || {
+            let takes_code = TAKES_CODE.contains(&name);
+            rest.iter()
+                .filter_map(ShellWord::known_text)
+                .filter(|text| text.contains(char::is_whitespace))
+                .find_map(|text| match takes_code {
+                    true => super::destructive::destructive_code_reason(text, place),
+                    false => None,
+                })
+        };
+        let reason = super::destructive::destructive_reason(words, place).or_else(hidden);
+        let reason = reason.or_else(|| {
+            let texts = rest.iter().filter_map(ShellWord::known_text);
+            let lines: Vec<&str> = texts
+                .filter(|text| TAKES_LINES.contains(&name) && text.contains(char::is_whitespace))
+                .collect();
+            lines
+                .into_iter()
+                .find_map(|line| self.destructive_line_reason(line, scope))
+        });
+        let reason = reason.or_else(|| self.protected_target_reason(name, rest, scope));
+        let finding = match reason {
             Some(reason) => finding.stricter(PolicyFinding::always_ask(reason)),
             None => finding,
+        };
+        match name {
+            "git" => self.name_push_target(rest, scope, finding),
+            _ => finding,
         }
+    }
+
+    /// Returns where a command would run.
+    fn place<'s>(&'s self, scope: &'s ShellScope) -> CommandPlace<'s> {
+        CommandPlace {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        }
+    }
+
+    /// Returns the reason why a line asks even if all commands are approved, or `None` if it does not.
+    ///
+    /// The line is judged apart, so its parts are not shown. A text that is no line at all has no such reason.
+    fn destructive_line_reason(&self, line: &str, scope: &ShellScope) -> Option<String> {
+        if self.line_depth >= MAX_NESTED_LINES || super::line::parse_line(line).is_err() {
+            return None;
+        }
+        let rules = PolicyRules {
+            commands: true,
+            ..PolicyRules::default()
+        };
+        let mut evaluator = CommandEvaluator {
+            line_depth: self.line_depth + 1,
+            ..CommandEvaluator::new(&rules, self.facts)
+        };
+        // Only questions that remain with all commands approved are left.
+        evaluator.evaluate_line(line, &mut scope.clone());
+        let parts = evaluator.parts.into_iter();
+        parts
+            .map(|part| part.segment)
+            .find(|segment| segment.verdict != Verdict::Allow)
+            .map(|segment| segment.reason)
     }
 
     /// Judges a program by its grammar.
@@ -141,6 +290,7 @@ impl CommandEvaluator<'_> {
             folder: &scope.folder,
             root: &self.facts.root,
         };
+        // zsh evaluates the operands of number conversions as arithmetic.
         if name == "printf"
             && self.facts.shell == super::ShellKind::Zsh
             && programs::evaluates_numbers(rest)
@@ -151,6 +301,11 @@ impl CommandEvaluator<'_> {
             Some(_) if matches!(rest, [only] if matches!(only.known_text(), Some("--version" | "--help"))) => {
                 Ok(format!("{name} only tells of itself"))
             }
+            // Which option is unknown says nothing of a program that is only asked for its version.
+            Some(row) if row.is_version_only() => row
+                .check_arguments(rest, context)
+                .map(|()| format!("{name} only tells its version"))
+                .map_err(|_| programs::effect_of(name).into()),
             Some(row) => row
                 .check_arguments(rest, context)
                 .map(|()| format!("{name} only reads")),
@@ -159,7 +314,71 @@ impl CommandEvaluator<'_> {
         PolicyFinding::from(judged)
     }
 
-    /// Asks about an unknown program. It may run the command in its arguments, as `sudo` does, so that command is judged, too.
+    /// Judges a command that only looks, as long as the repository has no say in which program answers.
+    ///
+    /// A row that needs facts which are not known asks, and the facts are noted for the caller.
+    fn evaluate_everyday(
+        &mut self,
+        row: &EverydayCommand,
+        rest: &[ShellWord],
+        scope: &ShellScope,
+    ) -> PolicyFinding {
+        let context = PathContext {
+            folder: &scope.folder,
+            root: &self.facts.root,
+        };
+        if let Err(reason) = row.grammar.check_arguments(rest, context) {
+            return PolicyFinding::ask(reason);
+        }
+        if let Some(file) = self.find_possible_file(row.absent, scope) {
+            return PolicyFinding::ask(format!("{file} may choose what it runs"));
+        }
+        if row.needs_confinement && !self.facts.confined {
+            return PolicyFinding::ask("without a sandbox it may fetch or write what is missing");
+        }
+        if row.starts_git {
+            let state =
+                git::check_repository(&scope.folder, self.facts, &mut self.wanted_repositories);
+            if let Err(reason) = state {
+                return PolicyFinding::ask(reason);
+            }
+        }
+        PolicyFinding::allow("only looks")
+    }
+
+    /// Returns the first of these files that may be in the folder of a command or one above it, up to the workspace.
+    fn find_possible_file(&mut self, names: &[&str], scope: &ShellScope) -> Option<String> {
+        if names.is_empty() {
+            return None;
+        }
+        let Some(folder) = scope.folder.path() else {
+            return names.first().map(|name| (*name).to_owned());
+        };
+        // Programs look for such files upwards, from the folder where they start.
+        let mut folders = vec![String::new()];
+        if folder != "." {
+            let ends = folder
+                .match_indices('/')
+                .map(|(at, _)| at)
+                .chain([folder.len()]);
+            folders.extend(ends.filter_map(|end| Some(format!("{}/", folder.get(..end)?))));
+        }
+        let paths = folders
+            .iter()
+            .flat_map(|folder| names.iter().map(move |name| format!("{folder}{name}")));
+        let unknown: Vec<String> = paths
+            .filter(|path| !self.facts.absent_files.contains(path))
+            .collect();
+        let first = unknown.first().cloned();
+        for path in unknown {
+            if !self.wanted_absent.contains(&path) {
+                self.wanted_absent.push(path);
+            }
+        }
+        first
+    }
+
+    /// Asks about an unknown program.
     fn evaluate_unknown_program(
         &mut self,
         name: &str,
@@ -167,12 +386,23 @@ impl CommandEvaluator<'_> {
         scope: &ShellScope,
     ) -> PolicyFinding {
         let finding = PolicyFinding::ask(format!("{name} is not known to only read"));
+        self.add_embedded_commands(rest, scope, finding)
+    }
+
+    /// Adds the findings of commands in the arguments of a program, which may run them as `sudo` does.
+    fn add_embedded_commands(
+        &mut self,
+        rest: &[ShellWord],
+        scope: &ShellScope,
+        finding: PolicyFinding,
+    ) -> PolicyFinding {
         let runs = |word: &ShellWord| {
             let name = word
                 .known_text()
                 .and_then(|text| text.rsplit('/').next())
                 .unwrap_or_default();
-            matches!(name, "bash" | "sh" | "dash" | "zsh" | "find")
+            SHELLS.contains(&name)
+                || matches!(name, "find" | "eval")
                 || WRAPPERS.iter().any(|row| row.names.contains(&name))
         };
         match rest.iter().position(runs).and_then(|at| rest.get(at..)) {
@@ -184,8 +414,12 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges `cd` and changes the folder of the scope.
+    ///
+    /// A `cd` that may leave the workspace asks; if the user allows it, everything relative behind it is judged as outside.
     fn evaluate_cd(&self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         let [folder] = rest else {
+            // Without an operand it goes to the home folder.
+            scope.folder = super::path_scope::FolderScope::outside();
             return PolicyFinding::ask("cd with anything but one folder is not judged");
         };
         let joined = match folder.known_text() {
@@ -199,7 +433,7 @@ impl CommandEvaluator<'_> {
             }
             // The question may be answered with yes, and the rest of the line must be judged for that case.
             Err(reason) => {
-                scope.folder = super::path_scope::FolderScope::somewhere();
+                scope.folder = super::path_scope::FolderScope::outside();
                 PolicyFinding::ask(reason)
             }
         }
@@ -226,20 +460,30 @@ impl CommandEvaluator<'_> {
         } else {
             Err("what read sets is not certain".into())
         };
+        // The old values are gone, even if the new ones are unknown.
         let names: Vec<_> = seen.operands.iter().map(|word| word.text.clone()).collect();
         names.iter().for_each(|name| scope.forget_variable(name));
         if self.facts.shell == super::ShellKind::Zsh {
             return PolicyFinding::ask("read is not judged in zsh");
         }
         // A line of a pipe of file names is one file name, as long as `read` gets a single variable and no delimiter.
-        let whole = seen.options.iter().all(|(option, _)| *option == "-r");
-        if let ([name], true, true) = (
-            names.as_slice(),
-            plain && whole,
-            self.input != PipeInput::Unknown,
-        ) {
+        let ends_with_nul = match seen.options.as_slice() {
+            [] | [("-r", _)] => Some(false),
+            // `read -r -d ''` reads up to a NUL byte.
+            [("-r", _), ("-d=", Some(end))] | [("-d=", Some(end)), ("-r", _)]
+                if end.known_text() == Some("") =>
+            {
+                Some(true)
+            }
+            _ => None,
+        };
+        if let ([name], true, PipeInput::Names(piped)) = (names.as_slice(), plain, self.input)
+            && ends_with_nul == Some(piped.ends_with_nul)
+        {
             self.follows_symlinks |= self.facts.symlink_traversal == SymlinkTraversal::Unknown;
-            let inside = self.facts.symlink_traversal == SymlinkTraversal::Inside;
+            // A name that may be one of a secret is not known well enough to be opened.
+            let inside =
+                self.facts.symlink_traversal == SymlinkTraversal::Inside && !piped.may_hold_secret;
             scope.bind_variable(
                 name,
                 TextTraits {
@@ -254,6 +498,9 @@ impl CommandEvaluator<'_> {
     }
 
     /// Judges `find` and the commands that it runs.
+    ///
+    /// The words that find puts in the place of `{}` are names below the paths where it starts, so they stay inside and begin with no
+    /// `-`. Files with secrets may be among them, which matters only to commands that open what they are given.
     fn evaluate_find(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
         let context = PathContext {
             folder: &scope.folder,
@@ -270,6 +517,17 @@ impl CommandEvaluator<'_> {
                     self.check_symlink_traversal(finding)
                 } else {
                     finding
+                };
+                // `find` itself shows names; the commands that it runs may read what it found.
+                let reads = runs
+                    .iter()
+                    .any(|run| super::secret_reach::opens_contents(run));
+                let finding = match reads {
+                    true => {
+                        let reach = self.find_reach(rest, scope);
+                        self.check_reach(&reach, finding)
+                    }
+                    false => finding,
                 };
                 runs.iter().fold(finding, |finding, run| {
                     finding.stricter(self.evaluate_words(
@@ -288,33 +546,120 @@ impl CommandEvaluator<'_> {
             folder: &scope.folder,
             root: &self.facts.root,
         };
-        let looks = git::parse_invocation(rest, context)
-            .and_then(|git| git.check_read_only(self.facts, &mut self.wanted_repositories));
-        PolicyFinding::from(looks.map(|()| "git only looks".to_owned()))
+        let git = match git::parse_invocation(rest, context) {
+            Ok(git) => git,
+            Err(reason) => return PolicyFinding::ask(reason),
+        };
+        let looks = git.check_read_only(self.facts, &mut self.wanted_repositories);
+        let finding = PolicyFinding::from(looks.map(|()| "git only looks".to_owned()));
+        if let Some(path) = git.named_secret() {
+            return finding.stricter(PolicyFinding::ask(format!("{path} usually holds secrets")));
+        }
+        let reach = self.git_reach(&git, scope);
+        let finding = self.check_reach(&reach, finding);
+        self.check_tracked_secrets(&git, finding)
     }
 
-    /// Judges `bash -c 'TEXT'` by the text.
+    /// Judges a shell by the line that it runs: `bash -c 'TEXT'`, `bash -lc 'TEXT'`, a here document. A script file is not
+    /// read; what comes from a pipe cannot be known, so it asks even if all commands are approved.
     fn evaluate_shell(
         &mut self,
         name: &str,
         rest: &[ShellWord],
         scope: &ShellScope,
     ) -> PolicyFinding {
-        let text = match rest {
-            [option, text, ..] if option.known_text() == Some("-c") => text.known_text(),
-            _ => None,
+        let uncertain =
+            || PolicyFinding::always_ask(format!("what {name} would run is not certain"));
+        let Some(invocation) = ShellInvocation::parse(rest) else {
+            return uncertain();
         };
-        match text {
-            Some(text) if !(name == "zsh" && self.facts.shell != super::ShellKind::Zsh) => {
-                // `sh` may be dash, where `[[` and braces mean nothing.
-                let plain = std::mem::replace(&mut self.plain_shell, matches!(name, "sh" | "dash"));
-                self.evaluate_line(text, &mut scope.clone());
-                self.plain_shell = plain;
-                PolicyFinding::allow("is judged by what it runs")
+        let document = self.document.take();
+        let text = match (&invocation.source, document) {
+            (ShellSource::Line(text), _) => text.clone(),
+            (ShellSource::Script, _) => {
+                return PolicyFinding::ask(format!("{name} runs a script"));
             }
-            Some(_) => PolicyFinding::ask("it is another shell"),
-            None => PolicyFinding::ask(format!("what {name} would run is not certain")),
+            (ShellSource::Input, Some(text)) => text,
+            (ShellSource::Input, None) => {
+                return PolicyFinding::always_ask(format!("{name} runs whatever it reads"));
+            }
+        };
+        // `sh` may be dash, where `[[` and braces mean nothing.
+        let plain = std::mem::replace(&mut self.plain_shell, matches!(name, "sh" | "dash" | "ash"));
+        self.evaluate_line(&text, &mut scope.clone());
+        self.plain_shell = plain;
+        match name {
+            "bash" | "sh" | "dash" => {}
+            "zsh" if self.facts.shell == super::ShellKind::Zsh => {}
+            _ => return PolicyFinding::ask("it is another shell"),
         }
+        match invocation.reads_profile {
+            true => PolicyFinding::ask(format!("{name} first runs its start files")),
+            false => PolicyFinding::allow("is judged by what it runs"),
+        }
+    }
+
+    /// Judges `eval` by the line that its words make.
+    fn evaluate_eval(&mut self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
+        let texts: Option<Vec<&str>> = rest.iter().map(ShellWord::known_text).collect();
+        match texts {
+            Some(texts) => {
+                self.evaluate_line(&texts.join(" "), scope);
+                PolicyFinding::ask("eval reads its words once more")
+            }
+            None => PolicyFinding::always_ask("what eval would run is not certain"),
+        }
+    }
+
+    /// Judges `exec COMMAND` by the command. Without one, `exec` redirects the rest of the line.
+    fn evaluate_exec(
+        &mut self,
+        rest: &[ShellWord],
+        scope: &ShellScope,
+        fed: PipeInput,
+    ) -> PolicyFinding {
+        let finding = PolicyFinding::ask("exec changes how the line continues");
+        match rest {
+            [] => finding,
+            _ => finding.stricter(self.evaluate_words(rest, &mut scope.clone(), fed)),
+        }
+    }
+
+    /// Judges the line of `env -S 'LINE'`, which env splits into words itself. `None` without that option.
+    fn evaluate_split_string(
+        &mut self,
+        rest: &[ShellWord],
+        scope: &ShellScope,
+    ) -> Option<PolicyFinding> {
+        let at = rest.iter().position(|word| {
+            let head = word.known_prefix();
+            head.starts_with("--split")
+                || head.starts_with('-') && !head.starts_with("--") && head.contains('S')
+        })?;
+        let word = rest.get(at)?;
+        let attached = word
+            .text
+            .split_once("--split-string=")
+            .map(|(_, text)| text)
+            .or_else(|| word.text.split_once('S').map(|(_, text)| text))
+            .filter(|text| {
+                !text.is_empty()
+                    && word.known_text().is_some()
+                    && !word.text.starts_with("--split-string ")
+            });
+        let mut texts: Vec<String> = attached.map(str::to_owned).into_iter().collect();
+        for more in rest.get(at + 1..).unwrap_or_default() {
+            let Some(text) = more.known_text() else {
+                return Some(PolicyFinding::always_ask(
+                    "what env would run is not certain",
+                ));
+            };
+            texts.push(text.to_owned());
+        }
+        self.evaluate_line(&texts.join(" "), &mut scope.clone());
+        Some(PolicyFinding::ask(
+            "env splits a text into the words of a command",
+        ))
     }
 
     /// Judges a wrapper by its options and by the command that it runs.
@@ -334,36 +679,45 @@ impl CommandEvaluator<'_> {
             let names = rest.get(1..).unwrap_or_default();
             return self.evaluate_known_program("which", names, scope);
         }
+        if name == "env"
+            && let Some(finding) = self.evaluate_split_string(rest, scope)
+        {
+            return finding;
+        }
         let (options, mut command) = match split_options(row, rest) {
             Ok(split) => split,
-            Err(reason) => return PolicyFinding::ask(reason),
+            Err(reason) => {
+                return self.add_embedded_commands(rest, scope, PolicyFinding::ask(reason));
+            }
         };
         let context = PathContext {
             folder: &scope.folder,
             root: &self.facts.root,
         };
         if let Err(reason) = row.check_arguments(options, context) {
-            return PolicyFinding::ask(reason);
+            return self.add_embedded_commands(rest, scope, PolicyFinding::ask(reason));
         }
         let mut finding = match name {
             // nohup writes this file if its output is a terminal.
             "nohup" => PolicyFinding::ask("nohup may write nohup.out"),
             _ => PolicyFinding::allow("is judged by what it runs"),
         };
+        // Settings that ask of most commands and cannot change what a build runs.
+        let mut settings = PolicyFinding::allow("only sets variables");
         if name == "env" {
             while let Some((word, behind)) = command
                 .split_first()
                 .filter(|(word, _)| word.raw.contains('='))
             {
-                let safe = word
-                    .known_text()
-                    .and_then(|text| text.split_once('='))
-                    .is_some_and(|(name, value)| may_set(name, value));
-                if !safe {
-                    finding = finding.stricter(PolicyFinding::ask(format!(
-                        "{} may change what programs do",
-                        word.raw
-                    )));
+                let set = word.known_text().and_then(|text| text.split_once('='));
+                if !set.is_some_and(|(name, value)| may_set(name, value)) {
+                    let question =
+                        PolicyFinding::ask(format!("{} may change what programs do", word.raw));
+                    if set.is_some_and(|(name, value)| is_build_setting(name, value)) {
+                        settings = settings.stricter(question);
+                    } else {
+                        finding = finding.stricter(question);
+                    }
                 }
                 command = behind;
             }
@@ -378,11 +732,25 @@ impl CommandEvaluator<'_> {
         };
         match command {
             [] => PolicyFinding::ask("it runs nothing that is known"),
-            _ => finding.stricter(self.evaluate_words(command, own, fed)),
+            _ => {
+                let mut found = self.evaluate_words(command, own, fed);
+                if finding.verdict == Verdict::Allow {
+                    found = self.apply_build_trust(command, found, own);
+                }
+                // Kept with its reason, by which the wrappers around this one know it.
+                if finding.verdict == Verdict::Allow && found.reason == BY_TRUST {
+                    return found;
+                }
+                // The reason of the program comes before that of a plain setting: it also says how builds run unasked.
+                finding.stricter(found).stricter(settings)
+            }
         }
     }
 
     /// Judges the command of xargs, with an unknown word appended or put in the place of the `-I` mark.
+    ///
+    /// xargs splits its input at blanks, quotes and line feeds, and appends what it gets. The appended words are known only if the pipe
+    /// carries names that cannot be split, or NUL bytes and `-0` on both sides.
     fn evaluate_xargs(
         &mut self,
         options: &[ShellWord],
@@ -412,19 +780,32 @@ impl CommandEvaluator<'_> {
             !word.known_prefix().starts_with("--") && word.known_prefix().contains('a')
         });
         let fed = if from_file { PipeInput::Unknown } else { fed };
-        // Without `-0` xargs splits names at blanks, and the second half of a name may begin with `-`.
         let context = PathContext {
             folder: &scope.folder,
             root: &self.facts.root,
         };
         let row = WRAPPERS.iter().find(|row| row.names == ["xargs"]);
-        let whole = row
+        // `xargs -P -0`: whether `-0` is a value or an option depends on the version.
+        let odd_value = options.windows(2).any(|pair| match pair {
+            [option, value] => {
+                row.is_some_and(|row| row.takes_next(option.known_prefix()))
+                    && value.known_prefix().starts_with('-')
+            }
+            _ => false,
+        });
+        let fed = if odd_value { PipeInput::Unknown } else { fed };
+        let by_nul = row
             .and_then(|row| row.parse_arguments(options, context).ok())
             .is_some_and(|seen| {
                 seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="])
             });
-        let plain = fed == PipeInput::PlainFileNames && whole;
-        let inside = fed != PipeInput::Unknown;
+        // Names that end with NUL bytes are whole only with `-0`; others were found to hold nothing that xargs splits at.
+        let names = match fed {
+            PipeInput::Names(names) if names.ends_with_nul == by_nul => Some(names),
+            _ => None,
+        };
+        let plain = names.is_some_and(|names| names.starts_plain);
+        let inside = names.is_some();
         let put = ShellWord::field("{}", "", plain, inside);
         let words: Vec<ShellWord> = match mark {
             Some("") => {
@@ -447,10 +828,27 @@ impl CommandEvaluator<'_> {
             }
             // Without a command xargs runs echo.
             None if command.is_empty() => vec![ShellWord::literal("echo"), put],
-            // xargs appends any number of names; two words stand for them, so that limits on one operand are noticed.
+            // xargs appends any number of names; two words represent them, so that limits on one operand are noticed.
             None => command.iter().cloned().chain([put.clone(), put]).collect(),
         };
         let finding = self.evaluate_words(&words, &mut scope.clone(), PipeInput::Unknown);
+        let finding = match names {
+            None if finding.reason == "what {} becomes is not known" => {
+                PolicyFinding::ask("what xargs reads may be split into names of other files")
+            }
+            _ => finding,
+        };
+        let secret = names.is_some_and(|names| names.may_hold_secret);
+        let finding = match secret && super::secret_reach::opens_contents(&words) {
+            // A path of a rule may be among them, too, which no approval of commands covers.
+            true if self.rules.has_path_rules() => finding.stricter(PolicyFinding::always_ask(
+                "a path that a rule speaks of may be among the names that xargs reads",
+            )),
+            true => finding.stricter(PolicyFinding::ask(
+                "a file that usually holds secrets may be among the names that xargs reads",
+            )),
+            false => finding,
+        };
         if inside && opens_files(&words) {
             self.check_symlink_traversal(finding)
         } else {
@@ -459,6 +857,9 @@ impl CommandEvaluator<'_> {
     }
 
     /// Adds a question to the finding of a command that follows symbolic links, if one of them may lead out of the workspace.
+    ///
+    /// `grep -R`, `find -L` and programs that open found names follow links that the line does not name; the caller knows whether any
+    /// link of the workspace leads out of it.
     fn check_symlink_traversal(&mut self, finding: PolicyFinding) -> PolicyFinding {
         match &self.facts.symlink_traversal {
             SymlinkTraversal::Inside => finding,
@@ -499,6 +900,104 @@ impl CommandEvaluator<'_> {
             PolicyFinding::ask("what it tests is not certain")
         }
     }
+}
+
+/// A shell started by a line, by its arguments.
+struct ShellInvocation {
+    source: ShellSource,
+    /// True if it runs the user's start files first (`-l`, `-i`).
+    reads_profile: bool,
+}
+
+/// The place that a shell reads its commands from.
+enum ShellSource {
+    /// The text behind `-c`.
+    Line(String),
+    /// A file.
+    Script,
+    /// Standard input.
+    Input,
+}
+
+impl ShellInvocation {
+    /// Parses the words behind the name of a shell. `None` if it is not certain what the shell would run.
+    fn parse(rest: &[ShellWord]) -> Option<Self> {
+        /// Letters that only change how the line runs.
+        const LETTERS: &str = "ceuxfnvBhHkmabtCETP";
+        let mut words = rest.iter();
+        let mut runs_text = false;
+        let mut reads_input = false;
+        let mut reads_profile = false;
+        let mut operand = None;
+        while let Some(word) = words.next() {
+            // Every word counts: an unknown one may be `-c` or the end of the options.
+            let text = word.known_text()?;
+            match text {
+                "--" | "-" => {
+                    operand = words.next();
+                    break;
+                }
+                "--norc" | "--noprofile" | "--posix" => {}
+                // The file is run like a script, before anything else.
+                "--rcfile" | "--init-file" => {
+                    words.next()?;
+                    reads_profile = true;
+                }
+                _ if text.starts_with("--") => reads_profile = true,
+                _ if text.starts_with(['-', '+']) => {
+                    let letters = text.get(1..).unwrap_or_default();
+                    runs_text |= letters.contains('c');
+                    reads_input |= letters.contains('s');
+                    reads_profile |= !letters
+                        .chars()
+                        .all(|c| LETTERS.contains(c) || "so".contains(c));
+                    // `-o pipefail`, also at the end of a cluster: `-euo pipefail`.
+                    if letters.ends_with(['o', 'O']) {
+                        words.next()?;
+                    }
+                }
+                _ => {
+                    operand = Some(word);
+                    break;
+                }
+            }
+        }
+        let source = match operand {
+            Some(word) if runs_text => ShellSource::Line(word.known_text()?.to_owned()),
+            None if runs_text => return None,
+            // With `-s` operands are arguments, and the commands come from standard input.
+            Some(_) if reads_input => ShellSource::Input,
+            Some(word) => {
+                let path = word.known_text()?;
+                // These name what is piped in, too.
+                match path.starts_with("/dev/") || path.starts_with("/proc/") {
+                    true => ShellSource::Input,
+                    false => ShellSource::Script,
+                }
+            }
+            None => ShellSource::Input,
+        };
+        Some(Self {
+            source,
+            reads_profile,
+        })
+    }
+}
+
+/// Judges `source FILE`: a file is not read, and a pipe in its place cannot be.
+fn evaluate_source(rest: &[ShellWord]) -> PolicyFinding {
+    match rest.first().and_then(ShellWord::known_text) {
+        Some(path) if !path.starts_with("/dev/") && !path.starts_with("/proc/") => {
+            PolicyFinding::ask(format!("runs the commands in {path}"))
+        }
+        _ => PolicyFinding::always_ask("which commands it would run is not certain"),
+    }
+}
+
+/// Joins words as they were written.
+fn join_raw(words: &[ShellWord]) -> String {
+    let raws: Vec<&str> = words.iter().map(|word| word.raw.as_str()).collect();
+    raws.join(" ")
 }
 
 /// Reports whether the options of a reading program make it follow the symbolic links that it meets.

@@ -1,4 +1,4 @@
-//! A front end in about a hundred lines: JSON lines in, JSON lines out, any number of sessions in one process.
+//! Implements a front end in about a hundred lines: JSON lines in, JSON lines out, any number of sessions in one process.
 //!
 //! Each input line names a session and what to do: `{"session": 1, "start": SPEC, "message": "…"}`,
 //! `{"session": 1, "resume": "TASK", "spec": SPEC, "message": "…"}` or `{"session": 1, "command": COMMAND}`, where SPEC is a
@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use sabir_agent::TaskId;
+use sabir_session::agent::TaskId;
 use sabir_session::{
     Command, Environment, Host, Session, SessionHandle, SessionSpec, SessionUpdate, UserMessage,
+    supervise,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,9 +36,9 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     if arguments
         .next()
-        .is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT)
+        .is_some_and(|first| first == supervise::ARGUMENT)
     {
-        return sabir_workspace::supervise::main(arguments);
+        return supervise::main(arguments);
     }
     match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -107,7 +108,7 @@ async fn print_session(number: u32, session: Session) {
 
 fn print_line(line: &Value) {
     use std::io::Write;
-    // A closed output means that nobody reads any more.
+    // A closed output means that the reader is gone.
     _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 

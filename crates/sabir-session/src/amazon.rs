@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_and_keys_come_from_where_they_are_named() {
+    fn regions_and_keys_are_found_in_every_source() {
         let check =
             |url: &str, usual: bool, variables: &[(&str, &str)], expected: (&str, Option<&str>)| {
                 let mut provider = Provider::new("bedrock", Wire::Bedrock, url, None);

@@ -1,20 +1,20 @@
-//! Takes checkpoints around tool calls: a snapshot of what a call may change before it runs, and of the result afterwards.
+//! Takes checkpoints around tool calls: a snapshot of the files that a call may change before it runs, and of the result afterwards.
 //!
-//! A call whose checkpoint cannot be taken does not run: it could not be undone, and nobody would know.
+//! A call whose checkpoint cannot be taken does not run: it could not be undone, without a sign of that.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sabir_agent::{DriverObserver, ObservedCall, ObserverWork, TaskId, ToolOutput, ToolRefusal};
 use sabir_call::CallId;
 use sabir_checkpoint::{
-    CheckpointCall, CheckpointError, CheckpointStore, ObjectId, RestorePoint, SnapshotScope,
-    StoreLimits, display_path, prune_stores,
+    CallWrites, CheckpointCall, CheckpointError, CheckpointStore, ObjectId, RestorePoint,
+    SnapshotScope, StoreLimits, display_path, prune_stores,
 };
 use sabir_policy::{Access, PolicyRules, Verdict};
-use sabir_workspace::Workspace;
+use sabir_workspace::{CommandWatch, Workspace};
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -25,11 +25,12 @@ use crate::spec::SessionSpec;
 const LEAST_MIB: u64 = 16;
 /// The size of all stores together, as a multiple of the size of one.
 const STORES: u64 = 4;
+/// The longest label in the list of checkpoints, in characters: about two lines of a terminal.
 const MAX_LABEL_CHARS: usize = 160;
 
 /// Takes the checkpoints of one task.
 #[derive(Debug)]
-pub(crate) struct Checkpointer {
+pub(crate) struct TaskCheckpointer {
     checkpoints: Arc<CheckpointStore>,
     workspace: Arc<Workspace>,
     /// The folder of all stores, the store of this workspace, and the size limit of all stores in bytes.
@@ -40,8 +41,29 @@ pub(crate) struct Checkpointer {
     task: OnceLock<TaskId>,
     /// The snapshots of the calls that run now, which are not sealed. One of a call that was dropped stays unsealed; the store seals
     /// it before the next snapshot.
-    open_snapshots: Mutex<HashMap<CallId, u64>>,
+    open_snapshots: Mutex<HashMap<CallId, OpenSnapshot>>,
+    /// The number of snapshots since the changed paths were last taken.
+    snapshot_count: AtomicUsize,
     environment: Arc<Environment>,
+}
+
+/// The snapshot of a call that runs.
+#[derive(Debug)]
+struct OpenSnapshot {
+    id: u64,
+    /// The watch over what commands write meanwhile.
+    watch: CommandWatch,
+}
+
+/// The reason why no checkpoint was taken before a call.
+#[derive(Debug, thiserror::Error)]
+enum SnapshotError {
+    /// The store cannot keep it: it is full, too large, or cannot be written.
+    #[error(transparent)]
+    Store(#[from] CheckpointError),
+    /// The thread that works on the store broke down, or the runtime is shutting down.
+    #[error(transparent)]
+    Worker(#[from] tokio::task::JoinError),
 }
 
 /// Stops the work that its future no longer waits for.
@@ -66,6 +88,8 @@ pub fn open_store(
     ))
 }
 
+/// Returns the folder of a workspace's store. Its name is the beginning of a hash of the path,
+/// since the path itself may be too long for a name.
 fn store_folder(data: &Path, workspace: &Path) -> PathBuf {
     let name = ObjectId::hash_of(workspace.as_os_str().as_encoded_bytes()).to_string();
     data.join("checkpoints")
@@ -90,14 +114,14 @@ pub fn store_caps(config: &Config) -> Result<StoreLimits, SessionError> {
     }
 }
 
-impl Checkpointer {
+impl TaskCheckpointer {
     /// Creates the checkpointer of a task, or `None` where checkpoints are off. It does not write anything yet.
     pub(crate) fn from_options(
         options: &SessionSpec,
         config: &Config,
         workspace: &Arc<Workspace>,
     ) -> Result<Option<Arc<Self>>, SessionError> {
-        if options.no_checkpoints || config.checkpoints == Some(false) {
+        if options.no_checkpoints || !config.takes_checkpoints() {
             return Ok(None);
         }
         let caps = store_caps(config)?;
@@ -112,11 +136,12 @@ impl Checkpointer {
             begun: AtomicBool::new(false),
             task: OnceLock::new(),
             open_snapshots: Mutex::default(),
+            snapshot_count: AtomicUsize::new(0),
             environment: Arc::clone(&config.environment),
         })))
     }
 
-    fn open_snapshots(&self) -> MutexGuard<'_, HashMap<CallId, u64>> {
+    fn open_snapshots(&self) -> MutexGuard<'_, HashMap<CallId, OpenSnapshot>> {
         self.open_snapshots
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -130,8 +155,9 @@ impl Checkpointer {
 
     /// Undoes the last changing calls of the task, and returns the number of restored paths. It restores nothing if one of the
     /// paths was changed since.
-    pub(crate) fn undo(&self, calls: usize) -> Result<usize, SessionError> {
+    pub(crate) fn undo_calls(&self, calls: usize) -> Result<usize, SessionError> {
         let failed = |error: CheckpointError| SessionError::invalid(error.to_string());
+        // Nothing has run yet, so there is nothing to undo.
         let Some(task) = self.task.get() else {
             return Ok(0);
         };
@@ -140,6 +166,7 @@ impl Checkpointer {
             .checkpoints
             .plan_restore(task.as_str(), &goal)
             .map_err(failed)?;
+        // All or nothing: half of an undo would be a state that never existed.
         if let Some(item) = plan.items.iter().find(|item| !item.is_restored(false)) {
             let why = item
                 .conflict
@@ -151,6 +178,7 @@ impl Checkpointer {
                 display_path(&item.path)
             )));
         }
+        // The restore takes a checkpoint of its own, by which it can be undone.
         let mark = CheckpointCall {
             task: task.to_string(),
             tool: "sabir".to_owned(),
@@ -165,6 +193,24 @@ impl Checkpointer {
         Ok(restored.restored)
     }
 
+    /// Returns the paths that the calls since the last time changed, commands included. A store that cannot be read gives none: the
+    /// list is for a summary.
+    pub(crate) fn take_changed_paths(&self) -> Vec<PathBuf> {
+        let count = self.snapshot_count.swap(0, Ordering::Relaxed);
+        let Some(task) = self.task.get().filter(|_| count > 0) else {
+            return Vec::new();
+        };
+        // A call that changed nothing is no changing call for the store.
+        let active = self
+            .checkpoints
+            .active_calls(task.as_str())
+            .unwrap_or_default();
+        let goal = RestorePoint::Last(count.min(active.len()));
+        let differences = self.checkpoints.list_differences(task.as_str(), &goal);
+        let paths = differences.unwrap_or_default().into_iter();
+        paths.map(|difference| difference.path).collect()
+    }
+
     /// Returns the paths that a call may change; `None` means none.
     fn checkpoint_scope(&self, access: &Access) -> Option<SnapshotScope> {
         match access {
@@ -177,6 +223,7 @@ impl Checkpointer {
                 Ok(real) if !path.contains('\u{fffd}') => SnapshotScope::Files(vec![real]),
                 _ => SnapshotScope::All,
             }),
+            // One call of unknown extent makes the extent of all unknown.
             Access::Several(all) => all
                 .iter()
                 .filter_map(|one| self.checkpoint_scope(one))
@@ -196,7 +243,7 @@ impl Checkpointer {
         &self,
         mark: CheckpointCall,
         scope: SnapshotScope,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, SnapshotError> {
         let checkpoints = Arc::clone(&self.checkpoints);
         let stop = Arc::new(AtomicBool::new(false));
         let watch = StopGuard(Arc::clone(&stop));
@@ -211,32 +258,33 @@ impl Checkpointer {
         };
         let taken = tokio::task::spawn_blocking(work).await;
         drop(watch);
-        match taken {
-            Ok(Ok(id)) => Ok(id),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(error) => Err(error.to_string()),
-        }
+        Ok(taken??)
     }
 
     /// Records the state after a call. A failure is ignored: the next call of the task seals the checkpoint, and an undo can use
     /// an unsealed one.
-    async fn seal_checkpoint(&self, id: u64) {
+    async fn seal_checkpoint(&self, id: u64, writes: CallWrites) {
         let checkpoints = Arc::clone(&self.checkpoints);
         let stop = Arc::new(AtomicBool::new(false));
         let watch = StopGuard(Arc::clone(&stop));
         let now = self.environment.now_milliseconds();
-        _ = tokio::task::spawn_blocking(move || checkpoints.seal_checkpoint(id, now, &stop)).await;
+        _ = tokio::task::spawn_blocking(move || {
+            checkpoints.seal_checkpoint(id, now, &writes, &stop)
+        })
+        .await;
         drop(watch);
     }
 }
 
-impl DriverObserver for Checkpointer {
-    /// Takes a snapshot of what the call may change. A call whose snapshot cannot be taken must not run.
+impl DriverObserver for TaskCheckpointer {
+    /// Takes a snapshot of the files that the call may change. A call whose snapshot cannot be taken must not run.
     fn before_tool<'a>(
         &'a self,
         call: &'a ObservedCall,
     ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
+            // Judged by the same access as the call itself, so no call can change more than its
+            // snapshot has.
             let (Some(scope), Some(task)) = (self.checkpoint_scope(&call.access), self.task.get())
             else {
                 return Ok(());
@@ -248,23 +296,29 @@ impl DriverObserver for Checkpointer {
                 label: access_label(&call.access),
                 time_ms: self.environment.now_milliseconds(),
             };
-            let snapshot = self.take_checkpoint(mark, scope).await.map_err(|error| {
+            // Begun before the scan: a job of an earlier call may write meanwhile.
+            let watch = self.workspace.watch_commands();
+            let id = self.take_checkpoint(mark, scope).await.map_err(|error| {
                 ToolRefusal(format!(
                     "Nothing was done: no checkpoint could be taken before the call ({error}). This is for the user to put \
                      right; tell them."
                 ))
             })?;
+            let snapshot = OpenSnapshot { id, watch };
             self.open_snapshots().insert(call.id.clone(), snapshot);
+            self.snapshot_count.fetch_add(1, Ordering::Relaxed);
             Ok(())
         })
     }
 
-    /// Seals the snapshot with what the call left.
+    /// Seals the snapshot with the state that the call left.
     fn after_tool<'a>(&'a self, call: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
         Box::pin(async move {
+            // Taken out before the `await`, so that the lock is not held across it.
             let snapshot = self.open_snapshots().remove(&call.id);
             if let Some(snapshot) = snapshot {
-                self.seal_checkpoint(snapshot).await;
+                let writes = call_writes(&call.access, &snapshot.watch);
+                self.seal_checkpoint(snapshot.id, writes).await;
             }
         })
     }
@@ -276,8 +330,16 @@ impl Drop for StopGuard {
     }
 }
 
-/// Returns the key for a call's arguments. Equal calls have equal text, since `call_access` and `run` get the same map from the
-/// gates.
+/// Returns what is known about the files that a call wrote.
+fn call_writes(access: &Access, watch: &CommandWatch) -> CallWrites {
+    match access {
+        // The tool itself writes the file.
+        Access::Write { .. } => CallWrites::All,
+        Access::Command { .. } => CallWrites::Observed(watch.observed_writes()),
+        _ => CallWrites::Unknown,
+    }
+}
+
 /// Returns one line about a call, for the list of checkpoints.
 fn access_label(access: &Access) -> String {
     let text = match access {

@@ -1,7 +1,8 @@
-//! Commands to a session: everything that a user or a program can tell it to do.
+//! Defines the commands of a session: everything that a user or a program can ask it to do.
 
 pub use sabir_agent::MessageDelivery as Delivery;
 use sabir_agent::{TaskId, UserMessage, UserReply};
+use sabir_call::Image;
 use serde::{Deserialize, Serialize};
 
 use crate::event::RequestId;
@@ -73,7 +74,11 @@ pub enum Decision {
     /// The text of an answer, or a description of the missing part of a result.
     Text {
         /// The text.
+        #[serde(default)]
         text: String,
+        /// Images that belong to the text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// Ends the task without an answer.
     Leave,
@@ -87,7 +92,7 @@ pub enum Rejected {
     #[error("the session is over")]
     Ended,
     /// No task with this id works in this session.
-    #[error("no such task is at work")]
+    #[error("no such task is running")]
     NoSuchTask(TaskId),
     /// The question is not open.
     #[error("no question about that call is open")]
@@ -106,7 +111,7 @@ impl From<Decision> for UserReply {
             Decision::Allow => Self::Yes,
             Decision::AllowAlways { rules } => Self::YesWithRules(rules),
             Decision::Deny { reason } => Self::No(reason),
-            Decision::Text { text } => Self::Text(text),
+            Decision::Text { text, images } => Self::Text(UserMessage { text, images }),
             Decision::Leave => Self::Leave,
         }
     }
@@ -118,7 +123,7 @@ impl From<UserReply> for Decision {
             UserReply::Yes => Self::Allow,
             UserReply::YesWithRules(rules) => Self::AllowAlways { rules },
             UserReply::No(reason) => Self::Deny { reason },
-            UserReply::Text(text) => Self::Text { text },
+            UserReply::Text(UserMessage { text, images }) => Self::Text { text, images },
             _ => Self::Leave,
         }
     }

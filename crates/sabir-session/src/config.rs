@@ -5,13 +5,20 @@
 //! ```toml
 //! model = "openai/gpt-5"            # PROVIDER/NAME
 //! protocol = "native"               # or a dialect
+//! recovery = "ask"                  # calls written as text in a native session: "off", "ask" or "on"
+//! calls_per_message = 1             # the model may make one call a message; by default several
 //! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; by default the model's usual one
+//! interface = "auto"                # of interactive tasks: "auto", "full" or "line"
 //! approve = ["edits"]               # as --approve; allow, ask and deny are lists too
 //! mode = "code"                     # as --mode
 //! ignore_files = [".sabirignore"]   # files that list the hidden paths
 //! ask_timeout = "5m"                # denies an approval that nobody answers in time; by default the question waits
 //! sandbox = "best"                  # as --sandbox
-//! network = false                   # true: as --network
+//! network = false                   # true: as --network; "registries": as --network registries
+//! loopback = true                   # false: approved commands do not reach the ports of this machine's loopback that they name
+//! registries = ["npm.corp.example"] # more hosts of package registries: NAME or NAME:PORT
+//! private_registries = ["nexus:8081"] # the same, in your own network, and with or without TLS
+//! trusted_builds = true             # false: builds of trusted repositories ask, too
 //! max_turns = 100
 //! max_tokens = 2_000_000            # as --max-tokens
 //! context_window = 128000           # in tokens; by default the size in the model catalogue, if it is known
@@ -25,12 +32,14 @@
 //! [completion]                      # what must hold before a task is completed
 //! check = "cargo test"              # as --check
 //! todos = true                      # as --require-todos
+//! review = true                     # false: completions are accepted without asking you
 //!
 //! [subtasks]                        # docs/subtasks.md
 //! offered = true                    # as --subtasks
 //! at_once = 3                       # how many subtasks of a task work at the same time
 //! depth = 2                         # how many levels of subtasks a task may have
 //! most = 20                         # how many subtasks a task may start
+//! review = false                    # true: you are asked before a subtask's result goes to its task
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"
@@ -53,6 +62,10 @@
 //! [telemetry]                       # sends spans of tasks to your collector; docs/telemetry.md
 //! endpoint = "http://127.0.0.1:4318"
 //!
+//! [mcp.servers.files]               # a server of tools; docs/mcp.md
+//! command = "npx"
+//! args = ["-y", "@modelcontextprotocol/server-filesystem", "."]
+//!
 //! [dialects.mine]                   # a dialect of your own; `sabir help dialects` lists the keys
 //! machine = "json"
 //! open = "<mine>"
@@ -63,55 +76,89 @@
 //!
 //! This module reads nothing from a workspace: a repository cannot move a base URL or approve anything.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_call::TokenPrices;
 use sabir_call::dialect::DialectSet;
+use sabir_call::{ParallelCalls, TextRecovery, TokenPrices};
 use sabir_model::{
-    HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, Secret,
+    HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, RetryPolicy,
+    Secret, is_loopback,
 };
 use sabir_policy::{Mode, PolicyRules};
 use sabir_tools::EditTool;
 use sabir_wire::{Wire, WireOptions};
+use sabir_workspace::SandboxLevel;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use crate::dialect_tables::{self, Tables};
 use crate::environment::Environment;
 use crate::error::SessionError;
+use crate::interface_choice::InterfaceChoice;
+use crate::mcp::McpKeys;
 use crate::notice::NoticeSink;
 use crate::providers::{self, MAX_SECONDS, ProviderConfigs, ProviderConnection, ProviderRow};
-use crate::spec::RuleSpec;
+use crate::proxy::apply_proxy_variables;
+use crate::spec::{NetworkChoice, RetryLimits, RuleSpec, SessionSpec};
 use crate::telemetry::TelemetryKeys;
 use crate::{modes, repairs};
 
-pub use gateway::{GatewayKeys, GatewayModelKeys, LogForm};
+pub use gateway::{GatewayKeys, GatewayKeysError, GatewayModelKeys};
+pub(crate) use keys::TomlFile;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub use rules::{ConfigProblem, ModeTable, RuleKeys};
 pub use text::read_text;
 
+pub mod change;
+pub mod check;
+pub mod files;
 mod gateway;
 pub mod keys;
 mod limits;
 mod pattern_check;
+pub mod reference;
 mod rules;
+pub mod shape;
 mod text;
+pub mod values;
 
 /// The user's configuration, with the environment and the notice sink that it was loaded with.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Config {
+    /// The model of tasks that name none.
     pub(crate) model: Option<String>,
+    /// The protocol for tool calls: `native` or a dialect.
     pub(crate) protocol: Option<String>,
+    /// The edit tool of new tasks.
     pub(crate) edit_tool: Option<String>,
+    /// The treatment of calls that models write as text in native sessions.
+    pub(crate) recovery: Option<TextRecovery>,
+    /// 1: a message of the model may hold one call.
+    pub(crate) calls_per_message: Option<u32>,
+    /// The interface of interactive tasks.
+    pub(crate) interface: InterfaceChoice,
+    /// The level of the sandbox.
     pub(crate) sandbox: Option<String>,
-    pub(crate) network: Option<bool>,
+    /// The network of commands.
+    pub(crate) network: Option<NetworkChoice>,
+    /// Hosts that commands reach where they reach package registries.
+    pub(crate) registries: Vec<String>,
+    /// The same, with private addresses.
+    pub(crate) private_registries: Vec<String>,
+    /// False: commands do not reach ports of this machine's loopback.
+    pub(crate) loopback: Option<bool>,
+    /// False: builds and tests of trusted repositories ask as well.
+    pub(crate) trusted_builds: Option<bool>,
+    /// The names of repairs that are off.
     pub(crate) repairs_off: Vec<String>,
+    /// False: no checkpoints are taken.
     pub(crate) checkpoints: Option<bool>,
+    /// The most disk space for the checkpoints of one folder, in MiB.
     pub(crate) checkpoints_mib: Option<u64>,
-    // The groups below are deserialized separately: see `keys` for the reason.
+    // The groups below are deserialized separately: serde's `flatten` cannot be combined with `deny_unknown_fields`.
     /// The limits of tasks, and the settings of their context.
     #[serde(skip)]
     pub(crate) limits: LimitKeys,
@@ -127,9 +174,15 @@ pub struct Config {
     /// The dialects that sessions with this configuration know.
     #[serde(skip)]
     pub(crate) dialects: DialectSet,
-    /// Gets what the user should know.
+    /// Receives notices for the user.
     #[serde(skip)]
     pub(crate) notices: NoticeSink,
+    /// The limits of retries that a session sets for all its models.
+    #[serde(skip)]
+    pub(crate) retry_limits: RetryLimits,
+    /// The time for which rate-limited requests of a session are retried, unless the user has set the limits of retries.
+    #[serde(skip)]
+    pub(crate) default_patience: Duration,
     /// The user's additions to the built-in tables.
     #[serde(skip)]
     own: OwnKeys,
@@ -144,6 +197,7 @@ struct OwnKeys {
     dialects: Tables,
     gateway: GatewayKeys,
     telemetry: TelemetryKeys,
+    mcp: McpKeys,
 }
 
 /// A model with the connection to its provider and the facts about it.
@@ -157,6 +211,7 @@ pub struct ResolvedModel {
     pub entry: Option<ModelEntry>,
     /// The prices of its tokens at this provider.
     pub prices: TokenPrices,
+    /// The catalogue that the entry is from, with the user's own entries.
     catalogue: ModelCatalogue,
     /// The provider, with its key and its time limits.
     pub reached: ProviderConnection,
@@ -171,6 +226,21 @@ pub fn glob_problem(glob: &str) -> Option<String> {
 }
 
 impl Config {
+    /// Returns the interface of interactive tasks.
+    pub fn interface(&self) -> InterfaceChoice {
+        self.interface
+    }
+
+    /// Returns true if builds and tests of trusted repositories run unasked, where the sandbox keeps them.
+    pub fn lets_trusted_builds_run(&self) -> bool {
+        self.trusted_builds.unwrap_or(true)
+    }
+
+    /// Returns true if the changes of tasks are kept in checkpoints.
+    pub(crate) fn takes_checkpoints(&self) -> bool {
+        self.checkpoints.unwrap_or(true)
+    }
+
     /// Reads the named file, or the one in the configuration folder, and defines its dialects.
     ///
     /// Without `named`, a missing file gives the default configuration. Notices are sent to `notices`.
@@ -191,6 +261,7 @@ impl Config {
         })
     }
 
+    /// Loads the file without the environment and the notice sink.
     fn load_file(environment: &Environment, named: Option<&Path>) -> Result<Self, SessionError> {
         // Without a home folder there is no default file.
         let dialects = environment.dialects.clone();
@@ -215,52 +286,90 @@ impl Config {
             providers,
             gateway,
             telemetry,
+            mcp,
             ..
         } = &config.own;
-        if (providers.has_key() || gateway.has_token() || telemetry.has_key()) && mode & 0o077 != 0
-        {
+        // Checked before all values, so that no mistake in one of them hides it.
+        let has_secret =
+            providers.has_key() || gateway.has_token() || telemetry.has_key() || mcp.has_secret();
+        if has_secret && mode & 0o077 != 0 {
             let shown = path.display();
             return Err(SessionError::invalid(format!(
                 "{shown} holds a key or a token, and others may read the file (mode {:03o}): chmod 600 {shown}",
                 mode & 0o777
             )));
         }
-        let wrong =
-            |message: String| SessionError::invalid(format!("{}: {message}", path.display()));
-        config.own.providers.check_providers().map_err(wrong)?;
-        config.own.gateway.check_keys().map_err(wrong)?;
-        config.own.telemetry.check_keys().map_err(wrong)?;
-        for name in edit_tools(&config) {
-            name.parse::<EditTool>()
-                .map_err(|error| wrong(format!("edit_tool: {error}")))?;
-        }
-        if let Some(level) = &config.sandbox {
-            level
-                .parse::<sabir_workspace::SandboxLevel>()
-                .map_err(|error| wrong(format!("sandbox: {error}")))?;
-        }
-        config.limits.check_limits().map_err(wrong)?;
-        let at = |ConfigProblem { keys, why }: ConfigProblem| {
-            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            SessionError::invalid(format!(
-                "{}: {why}",
-                keys::locate_key((&path, &text), &keys)
-            ))
+        let file = TomlFile {
+            path: &path,
+            text: &text,
         };
-        config
-            .rules
-            .check_rules(environment.home_folder.as_deref())
-            .map_err(at)?;
-        config.modes = modes::own_modes(&config.rules).map_err(at)?;
-        // Checked here, so that every command reports the mistake, not only those that use repairs.
-        repairs::without_rules(&config.repairs_off)
-            .map_err(|failure| wrong(format!("repairs_off: {failure}")))?;
+        let home = environment.home_folder.as_deref();
+        // All groups are checked at each load, so a mistake is reported by every command and not at
+        // first use.
+        if let Some(problem) = config.find_problems(home).into_iter().next() {
+            return Err(problem.in_file(file));
+        }
+        config.modes = modes::own_modes(&config.rules).map_err(|problem| problem.in_file(file))?;
         dialect_tables::define_all(
-            (&path, &text),
+            file,
             std::mem::take(&mut config.own.dialects),
             &mut config.dialects,
         )?;
         Ok(config)
+    }
+
+    /// Finds values that cannot be used, except in dialects, which change the known ones when they are defined.
+    fn find_problems(&self, home: Option<&Path>) -> Vec<ConfigProblem> {
+        let own = &self.own;
+        let mut problems = own.providers.find_problems();
+        let mut note = |keys: &[&str], why: &dyn Display| {
+            problems.push(ConfigProblem::new(keys, why.to_string()));
+        };
+        if let Err(error) = own.gateway.check_keys() {
+            note(&["gateway"], &error);
+        }
+        if let Err(error) = own.telemetry.check_keys() {
+            note(&["telemetry"], &error);
+        }
+        for (name, error) in own.mcp.find_problems() {
+            note(&["mcp", "servers", &name], &error);
+        }
+        for (keys, name) in edit_tools(self) {
+            if let Err(error) = name.parse::<EditTool>() {
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                note(&keys, &format_args!("edit_tool: {error}"));
+            }
+        }
+        if let Some(Err(error)) = self.sandbox.as_deref().map(str::parse::<SandboxLevel>) {
+            note(&["sandbox"], &format_args!("sandbox: {error}"));
+        }
+        if let Some(number) = self.calls_per_message.filter(|number| *number != 1) {
+            let why = format_args!(
+                "calls_per_message: {number} cannot be set: write 1, or leave it out for any number"
+            );
+            note(&["calls_per_message"], &why);
+        }
+        for error in self.limits.find_problems() {
+            note(error.keys(), &error);
+        }
+        // Checked here, so that every command reports the mistake, not only those that use repairs.
+        if let Err(failure) = repairs::without_rules(&self.repairs_off) {
+            note(&["repairs_off"], &format_args!("repairs_off: {failure}"));
+        }
+        problems.extend(self.rules.find_rule_problems(home));
+        problems.extend(modes::own_modes(&self.rules).err());
+        problems
+    }
+
+    /// Returns the keys of MCP servers.
+    pub(crate) fn mcp_keys(&self) -> &McpKeys {
+        &self.own.mcp
+    }
+
+    /// Returns the number of calls that a message may hold in a session with this spec.
+    pub(crate) fn parallel_calls(&self, spec: &SessionSpec) -> ParallelCalls {
+        let configured = self.calls_per_message.map(|_| ParallelCalls::One);
+        spec.parallel_calls.or(configured).unwrap_or_default()
     }
 
     /// Returns how long an approval waits for its answer; `None` means without a limit.
@@ -277,36 +386,29 @@ impl Config {
         limit.map_err(|error| SessionError::invalid(format!("ask_timeout: {error}")))
     }
 
-    /// Parses the text, once for each group of keys, and rejects keys that no group knows.
+    /// Parses the text, once for each group of keys; unknown keys at the top are ignored.
+    fn parse_groups(text: &str) -> Result<Self, toml::de::Error> {
+        Ok(Self {
+            limits: toml::from_str(text)?,
+            rules: toml::from_str(text)?,
+            own: toml::from_str(text)?,
+            ..toml::from_str(text)?
+        })
+    }
+
+    /// Parses the text and rejects keys that no group knows.
     fn parse_file(path: &Path, text: &str) -> Result<Self, SessionError> {
-        fn group<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, SessionError> {
-            toml::from_str(text).map_err(|error| unusable_file(path, text, &error))
-        }
-        let limits = group::<LimitKeys>(path, text)?;
-        let rules = group::<RuleKeys>(path, text)?;
-        let own = group::<OwnKeys>(path, text)?;
-        let config: Self = group(path, text)?;
-        let known = [
-            keys::field_names::<Self>(),
-            keys::field_names::<LimitKeys>(),
-            keys::field_names::<RuleKeys>(),
-            keys::field_names::<OwnKeys>(),
-        ]
-        .concat();
-        if let Some((start, key)) = keys::first_unknown_key(text, &known) {
-            let (line, column) = line_and_column(text, start);
-            let known = known.join("`, `");
+        let parsed = Self::parse_groups(text);
+        // Keys are compared by name first: a similar known name says more than the deserializer's error.
+        if let Some(problem) = check::first_unknown_key(text) {
+            let (line, column) = line_and_column(text, keys::key_offset(text, &problem.keys));
             return Err(SessionError::invalid(format!(
-                "{} cannot be used: line {line}, column {column}: unknown field `{key}`, expected one of `{known}`",
-                path.display()
+                "{} cannot be used: line {line}, column {column}: {}",
+                path.display(),
+                problem.why
             )));
         }
-        Ok(Self {
-            limits,
-            rules,
-            own,
-            ..config
-        })
+        parsed.map_err(|error| unusable_file(path, text, &error))
     }
 
     /// Resolves the model with this name, or the configured one, and fetches the key of its provider.
@@ -316,15 +418,16 @@ impl Config {
     pub fn resolve_model(&self, name: Option<&str>) -> Result<ResolvedModel, SessionError> {
         let name = name.or(self.model.as_deref()).ok_or_else(|| {
             SessionError::invalid(
-                "no model is chosen: use --model PROVIDER/NAME, or set `model` in config.toml (for example openai/gpt-5)",
+                "no model is chosen: use --model PROVIDER/NAME, or keep one with `sabir config set model openai/gpt-5`",
             )
         })?;
+        // An address is no provider: it has no key, so none can leak to a host from a command line.
         let (reached, id) = if name.starts_with("http://") || name.starts_with("https://") {
             let (url, id) = name.split_once('#').unwrap_or((name, ""));
             let reached = providers::connect_address(url)?;
             if id.is_empty() {
                 return Err(SessionError::invalid(
-                    "an address in --model needs a name behind it: http://HOST:PORT/v1#NAME",
+                    "an address in --model needs a name after it: http://HOST:PORT/v1#NAME",
                 ));
             }
             (reached, id.to_owned())
@@ -341,9 +444,22 @@ impl Config {
     }
 
     /// Returns the model with this id at a provider, with its catalogue entry and prices.
-    pub fn model_at(&self, name: &str, id: String, reached: ProviderConnection) -> ResolvedModel {
+    pub fn model_at(
+        &self,
+        name: &str,
+        id: String,
+        mut reached: ProviderConnection,
+    ) -> ResolvedModel {
+        let sets_limit = self.retry_limits.per_request.is_some()
+            || self.own.providers.sets_retries(&reached.provider.name);
+        if !sets_limit {
+            reached.retries.patience = self.default_patience;
+        }
+        self.retry_limits.apply_to(&mut reached.retries);
+        reached.retries.seed = self.environment.next_seed();
+        apply_proxy_variables(&mut reached.provider, &self.environment);
         let catalogue = self.model_catalogue();
-        let entry = catalogue.find_model(&id);
+        let entry = catalogue.find_model(&reached.provider.name, &id);
         let prices = catalogue.resolve_prices(&reached.provider, &id);
         ResolvedModel {
             name: name.to_owned(),
@@ -364,7 +480,7 @@ impl Config {
     ///
     /// # Errors
     /// When a rule cannot be read.
-    pub fn rules(&self, spec: &RuleSpec, root: &Path) -> Result<PolicyRules, SessionError> {
+    pub fn policy_rules(&self, spec: &RuleSpec, root: &Path) -> Result<PolicyRules, SessionError> {
         self.rules
             .build_rules(spec, root, self.environment.home_folder.as_deref())
     }
@@ -418,9 +534,10 @@ impl Config {
                 &["mistral-", "magistral-", "codestral-", "devstral-"],
             ),
         ];
+        // Names of models may contain slashes, so the first part counts only if it is a provider.
         if let Some((provider, id)) = name.split_once('/')
             && !id.is_empty()
-            && self.own.providers.contains(provider)
+            && self.own.providers.has_provider(provider)
         {
             return Ok((provider.to_owned(), id.to_owned()));
         }
@@ -439,6 +556,7 @@ impl Config {
             .or(moved)
             .or(spoken);
         match whose {
+            // Behind a moved base URL any name is possible, such as `meta-llama/Llama-3`.
             Some(provider) if !name.contains('/') || moved.is_some() => {
                 Ok((provider.to_owned(), name.to_owned()))
             }
@@ -476,9 +594,18 @@ impl ResolvedModel {
                     .catalogue(catalogue.clone()),
             )
         };
+        // The same closure builds the first client and each one after a renewal of the key.
         let model = KeyRefreshingModel::with_key(self.reached.provider.key.clone(), make);
         match command {
-            Some(command) => model.with_renewal(move || Box::pin(command.clone().run_command())),
+            Some(command) => model.with_renewal(move || {
+                let command = command.clone();
+                async move {
+                    command
+                        .run_command()
+                        .await
+                        .map_err(|error| error.to_string())
+                }
+            }),
             None => model,
         }
     }
@@ -497,9 +624,16 @@ impl ResolvedModel {
             .catalogue(self.catalogue.clone())
     }
 
-    /// Returns how often a failed request is sent again, at most.
-    pub fn retry_limit(&self) -> u32 {
-        self.reached.retries.limit
+    /// Reports whether the model's server renders a chat template, so that special tokens in foreign text would take effect: by the
+    /// user's entry, else if the server is on this machine. APIs of vendors encode messages themselves.
+    pub(crate) fn renders_template(&self) -> bool {
+        let known = self.entry.as_ref().and_then(|entry| entry.escape_tokens);
+        known.unwrap_or_else(|| is_loopback(&self.reached.provider.base_url))
+    }
+
+    /// Returns the limits of retries.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        self.reached.retries
     }
 
     /// Returns the API that the provider speaks, with its options.
@@ -521,14 +655,15 @@ impl ResolvedModel {
     }
 }
 
-/// Returns all names of edit tools in the file.
-fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
-    config
-        .own
-        .models
-        .iter()
-        .filter_map(|entry| entry.edit_tool.as_ref())
-        .chain(&config.edit_tool)
+/// Returns all names of edit tools in the file, with their paths.
+fn edit_tools(config: &Config) -> impl Iterator<Item = (Vec<String>, &String)> {
+    let entries = config.own.models.iter().enumerate();
+    let of_models = entries.filter_map(|(at, entry)| {
+        let path = ["models", &at.to_string(), "edit_tool"].map(str::to_owned);
+        Some((path.to_vec(), entry.edit_tool.as_ref()?))
+    });
+    let usual = config.edit_tool.iter();
+    of_models.chain(usual.map(|name| (vec!["edit_tool".to_owned()], name)))
 }
 
 /// Builds the error for a file that cannot be parsed. It never quotes a line, since a line may hold a key in any place.
@@ -536,6 +671,17 @@ fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
 /// The message of the parser can quote values. Only plain words stay in it, such as `retry 0`, and only where no secret belongs.
 fn unusable_file(path: &Path, text: &str, error: &toml::de::Error) -> SessionError {
     let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
+    SessionError::invalid(format!(
+        "{} cannot be used: line {line}, column {column}: {}",
+        path.display(),
+        redacted_message(text, error)
+    ))
+}
+
+/// Returns the message of the parser without values that may be secrets.
+fn redacted_message(text: &str, error: &toml::de::Error) -> String {
+    // The file may be valid TOML with a value of the wrong type. Then the values are known and
+    // redacted one by one; otherwise only the patterns of known secrets are.
     let values = toml::from_str::<toml::Table>(text)
         .map(|table| secret_values(&toml::Value::Table(table), false));
     let message = values
@@ -544,11 +690,7 @@ fn unusable_file(path: &Path, text: &str, error: &toml::de::Error) -> SessionErr
         .fold(error.message().to_owned(), |message, value| {
             Secret::new(value).redact(&message)
         });
-    let message = sabir_call::redact::redact_text(&message);
-    SessionError::invalid(format!(
-        "{} cannot be used: line {line}, column {column}: {message}",
-        path.display()
-    ))
+    sabir_call::redact::redact_text(&message).into_owned()
 }
 
 /// Returns the line and the column of a byte offset, both counted from 1.
@@ -608,6 +750,27 @@ fn secret_values(value: &toml::Value, inside: bool) -> Vec<String> {
     }
 }
 
+/// Parses a number of tokens: `200000`, `500k` or `2M`.
+///
+/// # Errors
+/// When the text has another form, or the number is 0 or too large.
+pub fn parse_token_count(text: &str) -> Result<u64, SessionError> {
+    let thousands = text.strip_suffix(['k', 'K']).map(|digits| (digits, 1000));
+    let millions = text
+        .strip_suffix(['m', 'M'])
+        .map(|digits| (digits, 1_000_000));
+    let (digits, unit) = thousands.or(millions).unwrap_or((text, 1));
+    let count = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(unit));
+    count.filter(|count| *count > 0).ok_or_else(|| {
+        SessionError::invalid(format!(
+            "`{text}` is no number of tokens: write 200000, 500k or 2M"
+        ))
+    })
+}
+
 /// Parses a duration such as `90`, `90s`, `15m` or `2h`; a bare number means seconds.
 ///
 /// # Errors
@@ -623,6 +786,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, SessionError> {
         None => (text, 1),
         Some(_) => ("", 0),
     };
+    // Checked: `99999999999999999999h` is an error, and no short time by overflow.
     let seconds = digits
         .parse::<u64>()
         .ok()

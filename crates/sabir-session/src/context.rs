@@ -35,13 +35,14 @@ impl TaskContext {
     ///
     /// # Errors
     /// When the task cannot be read.
-    pub fn read(
+    pub fn open_read_only(
         host: &Host,
         id: &TaskId,
         config: Config,
         model: Option<&str>,
     ) -> Result<Self, SessionError> {
         let folder = host.environment().tasks_folder()?;
+        // Read without the lock, so that the context of a working task can be shown.
         let (entries, _) = sabir_journal::read_journal(&folder, id)
             .map_err(|error| SessionError::invalid(error.to_string()))?;
         let mut records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
@@ -55,7 +56,7 @@ impl TaskContext {
                 }
             )
         });
-        let task = replayed(records, &config, model)?;
+        let task = replay_for_context(records, &config, model)?;
         Ok(Self {
             task,
             journal: None,
@@ -68,17 +69,18 @@ impl TaskContext {
     ///
     /// # Errors
     /// When the task cannot be read, is completed, or another process works on it.
-    pub fn open(
+    pub fn open_for_change(
         host: &Host,
         id: &TaskId,
         config: Config,
         model: Option<&str>,
     ) -> Result<Self, SessionError> {
         let folder = host.environment().tasks_folder()?;
+        // Opened with the lock: a running task would not see what is appended here.
         let (journal, entries, _) = Journal::open(&folder, id, host.environment().journal_clock())
             .map_err(|error| SessionError::invalid(error.to_string()))?;
         let records = entries.into_iter().map(|entry| entry.record).collect();
-        let task = replayed(records, &config, model)?;
+        let task = replay_for_context(records, &config, model)?;
         Ok(Self {
             task,
             journal: Some(journal),
@@ -88,12 +90,12 @@ impl TaskContext {
     }
 
     /// Returns the contents of the context and their sizes.
-    pub fn filling(&self) -> ContextUsage {
+    pub fn context_usage(&self) -> ContextUsage {
         self.task.context_usage()
     }
 
     /// Returns the result that a compaction would have; `None` if there is nothing to leave out.
-    pub fn preview(&self) -> Option<CompactionPreview> {
+    pub fn preview_compaction(&self) -> Option<CompactionPreview> {
         self.task.preview_compaction()
     }
 
@@ -101,22 +103,22 @@ impl TaskContext {
     ///
     /// # Errors
     /// When the journal cannot be written, or the model cannot be chosen.
-    pub async fn compact(
+    pub async fn compact_context(
         &mut self,
         author: SummaryAuthor,
     ) -> Result<Option<ContextChange>, SessionError> {
-        self.change(TaskInput::Compact(author)).await
+        self.apply_input(TaskInput::Compact(author)).await
     }
 
     /// Undoes the last compaction; returns `None` if there was none.
     ///
     /// # Errors
     /// When the journal cannot be written.
-    pub async fn restore(&mut self) -> Result<Option<ContextChange>, SessionError> {
-        self.change(TaskInput::Restore).await
+    pub async fn undo_compaction(&mut self) -> Result<Option<ContextChange>, SessionError> {
+        self.apply_input(TaskInput::Restore).await
     }
 
-    async fn change(
+    async fn apply_input(
         &mut self,
         input: TaskInput<'_>,
     ) -> Result<Option<ContextChange>, SessionError> {
@@ -128,6 +130,7 @@ impl TaskContext {
                     TaskEffect::PersistRecord(record) => {
                         if let Some(journal) = &mut self.journal {
                             journal
+                                // Kept before the next effect, as the driver does it.
                                 .append(&record)
                                 .map_err(|error| SessionError::internal(error.to_string()))?;
                         }
@@ -137,7 +140,8 @@ impl TaskContext {
                             changed
                         };
                     }
-                    TaskEffect::RequestModel => effects = self.summarise().await?,
+                    TaskEffect::RequestModel => effects = self.request_summary().await?,
+                    // A task that does not run asks nobody and runs no tool.
                     _ => {}
                 }
             }
@@ -145,7 +149,7 @@ impl TaskContext {
         Ok(changed)
     }
 
-    async fn summarise(&mut self) -> Result<Vec<TaskEffect>, SessionError> {
+    async fn request_summary(&mut self) -> Result<Vec<TaskEffect>, SessionError> {
         let mode = self.task.mode_history().current_mode().to_owned();
         let chosen = present_model(
             self.task.start_record(),
@@ -153,6 +157,7 @@ impl TaskContext {
             &self.config,
             self.model.as_deref(),
         )?;
+        // Retries are not shown: there is no session that could publish them.
         let model = chosen.build_model(|model| model);
         let request = self.task.model_request();
         let task = &mut self.task;
@@ -165,7 +170,7 @@ impl TaskContext {
 }
 
 /// Replays a task from its records, with the context that it would be resumed in.
-fn replayed(
+fn replay_for_context(
     records: Vec<Record>,
     config: &Config,
     model: Option<&str>,
@@ -176,8 +181,9 @@ fn replayed(
         ));
     };
     let sandbox = SandboxSpec {
+        // No command runs here, so no sandbox is set up.
         level: Some("off".to_owned()),
-        network: false,
+        network: None,
     };
     let spec = SessionSpec {
         no_checkpoints: true,
@@ -191,6 +197,7 @@ fn replayed(
         checkpointer: None,
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: None,
+        seen_files: Vec::new(),
     };
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;

@@ -11,7 +11,7 @@ use sabir_call::nearest_candidate;
 use serde::Deserialize;
 use toml::de::DeTable;
 
-use crate::config::{self, keys};
+use crate::config::{self, ConfigProblem, TomlFile};
 use crate::error::SessionError;
 
 /// The tables of dialects, by name.
@@ -38,6 +38,7 @@ pub fn load_dialect_files(
 
 fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError> {
     let text = config::read_text(path)?;
+    let file = TomlFile { path, text: &text };
     let unusable = |error: toml::de::Error| {
         let shown = path.display();
         let error = error.to_string();
@@ -54,7 +55,7 @@ fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError>
         .any(|(key, _)| *key.get_ref() != "dialects");
     if alone {
         let table: DialectTable = toml::from_str(&text).map_err(unusable)?;
-        return define_one((path, &text), None, &table, dialects);
+        return define_one(&[], &table, dialects).map_err(|problem| problem.in_file(file));
     }
     let tables = toml::from_str::<DialectFile>(&text)
         .map_err(unusable)?
@@ -65,47 +66,59 @@ fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError>
             path.display()
         )));
     }
-    define_all((path, &text), tables, dialects)
+    define_all(file, tables, dialects)
 }
 
 /// Defines the tables under `[dialects]` of a file.
 pub(crate) fn define_all(
-    file: (&Path, &str),
+    file: TomlFile<'_>,
     tables: Tables,
     dialects: &mut DialectSet,
 ) -> Result<(), SessionError> {
-    for (name, mut table) in tables {
-        if !table.name.is_empty() && table.name != name {
-            let place = keys::locate_key(file, &["dialects", &name, "name"]);
-            return Err(SessionError::invalid(format!(
-                "{place}: `name` must be left out, or be `{name}` as the table is; `sabir help dialects` shows the keys"
-            )));
-        }
-        table.name.clone_from(&name);
-        define_one(file, Some(&name), &table, dialects)?;
+    match define_tables(&tables, dialects).into_iter().next() {
+        Some(problem) => Err(problem.in_file(file)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// Defines one table, which stands under that name or at the top.
+/// Defines the tables that can be defined, and returns the problems of the others.
+pub(crate) fn define_tables(tables: &Tables, dialects: &mut DialectSet) -> Vec<ConfigProblem> {
+    let define = |(name, table): (&String, &DialectTable)| {
+        if !table.name.is_empty() && table.name != *name {
+            let why = format!(
+                "`name` must be left out, or be `{name}` as the table is; `sabir help dialects` shows the keys"
+            );
+            return Some(ConfigProblem::new(&["dialects", name, "name"], why));
+        }
+        // The name of the table is the name of the dialect; `name` is needed only where there is no
+        // table around.
+        let named = DialectTable {
+            name: name.clone(),
+            ..table.clone()
+        };
+        define_one(&["dialects", name], &named, dialects).err()
+    };
+    tables.iter().filter_map(define).collect()
+}
+
+/// Defines the dialect of one table, which is at that path of its file.
 fn define_one(
-    file: (&Path, &str),
-    under: Option<&str>,
+    place: &[&str],
     table: &DialectTable,
     dialects: &mut DialectSet,
-) -> Result<(), SessionError> {
+) -> Result<(), ConfigProblem> {
     dialects.define(table).map_err(|error| {
-        let mut path: Vec<&str> = under.map_or(Vec::new(), |name| vec!["dialects", name]);
+        let mut path = place.to_vec();
         path.extend(error.table_key().into_iter().flat_map(|key| key.split('.')));
-        SessionError::invalid(format!(
-            "{}: {error}; `sabir help dialects` shows the keys",
-            keys::locate_key(file, &path)
-        ))
+        ConfigProblem::new(
+            &path,
+            format!("{error}; `sabir help dialects` shows the keys"),
+        )
     })
 }
 
 /// Returns the error for an unknown dialect. It lists the known names; `also` is put before them, for further valid words.
-pub fn unknown(dialects: &DialectSet, name: &str, also: &str) -> SessionError {
+pub fn unknown_dialect(dialects: &DialectSet, name: &str, also: &str) -> SessionError {
     let names = dialects
         .iter()
         .flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
@@ -176,9 +189,9 @@ mod tests {
         assert_eq!(&environment.dialects, DialectSet::built_in());
     }
 
-    /// The files of a session come on top of its configuration, and neither reaches another session.
+    /// The files of a session extend its configuration, and neither affects another session.
     #[test]
-    fn files_come_on_top_of_the_configuration() {
+    fn files_extend_the_configured_dialects() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mine.toml");
         std::fs::write(
@@ -204,7 +217,7 @@ mod tests {
             "{error}"
         );
         assert!(
-            unknown(&dialects, "mien", "")
+            unknown_dialect(&dialects, "mien", "")
                 .to_string()
                 .contains("did you mean `mine`")
         );

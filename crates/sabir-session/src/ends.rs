@@ -1,10 +1,13 @@
 //! Combines the spec and the configuration into the limits of a task and the conditions of its completion.
 
-use sabir_agent::{CallArguments, CompletionConditions, OpenTodos, SubtaskLimits, TaskLimits};
+use sabir_agent::{
+    CallArguments, CompletionConditions, CompletionForm, OpenTodos, SubtaskLimits, TaskLimits,
+    UnresolvedDenials,
+};
 use serde_json::json;
 
 use crate::config::{LimitKeys, SubtaskKeys};
-use crate::spec::{CompletionSpec, LimitSpec};
+use crate::spec::{CompletionSpec, LimitSpec, ResultForm};
 
 /// The tool that runs the check.
 const CHECK_TOOL: &str = "execute_command";
@@ -57,6 +60,17 @@ pub(crate) fn completion_conditions(
         } else {
             OpenTodos::Allowed
         },
+        review: flags.review.or(keys.completion.review).unwrap_or(true),
         check: check.map(|check| (CHECK_TOOL.to_owned(), arguments(check))),
+        denials: if flags.allow_denied || keys.completion.allow_denied == Some(true) {
+            UnresolvedDenials::Accepted
+        } else {
+            UnresolvedDenials::EndDenied
+        },
+        form: match flags.form.or(keys.completion.by) {
+            Some(ResultForm::Call) => CompletionForm::Call,
+            Some(ResultForm::Answer) => CompletionForm::Answer,
+            None => CompletionForm::ByProtocol,
+        },
     }
 }

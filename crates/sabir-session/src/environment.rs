@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sabir_call::dialect::DialectSet;
@@ -59,12 +61,17 @@ pub struct Environment {
     pub clock: fn() -> SystemTime,
     /// The dialects that every session knows. Each adds those of its configuration for itself.
     pub dialects: DialectSet,
+    /// A number that differs between processes: the jitter of retries comes from it, so that processes that start the same work
+    /// together do not retry in step. 0 makes waits reproducible.
+    pub seed: u64,
+    /// The number of seeds that were derived from it so far.
+    derived_seeds: Arc<AtomicU64>,
     /// Keys that commands have printed so far.
     pub(crate) printed_keys: PrintedKeys,
 }
 
 impl Default for Environment {
-    /// An empty environment whose clock stands at 1970.
+    /// An empty environment whose clock is stopped at 1970.
     fn default() -> Self {
         Self::new([], "", || UNIX_EPOCH)
     }
@@ -82,6 +89,7 @@ impl Environment {
         let mut decoded = BTreeMap::new();
         let mut undecodable = BTreeSet::new();
         for (name, value) in variables {
+            // A variable whose name is not UTF-8 is never requested here.
             let Ok(name) = name.into_string() else {
                 continue;
             };
@@ -100,8 +108,18 @@ impl Environment {
             helper_program: helper_program.into(),
             clock,
             dialects: DialectSet::with_shared_rows(),
+            seed: 0,
+            derived_seeds: Arc::default(),
             printed_keys: PrintedKeys::default(),
         }
+    }
+
+    /// Returns another seed for each model of the process.
+    pub(crate) fn next_seed(&self) -> u64 {
+        let count = self.derived_seeds.fetch_add(1, Ordering::Relaxed);
+        // The golden ratio in 64 bits spreads the counts over all seeds, as in SplitMix64.
+        self.seed
+            .wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// Returns the value of a variable; `None` if it is not set or not UTF-8.

@@ -1,4 +1,4 @@
-//! Errors of sessions, their configuration and their tasks.
+//! Defines the errors of sessions, their configuration and their tasks.
 
 use sabir_agent::TaskId;
 
@@ -13,7 +13,9 @@ pub enum SessionError {
     #[error("there is no task `{0}`; `sabir tasks` lists them")]
     UnknownTask(String),
     /// The ids of several tasks begin with this name.
-    #[error("`{name}` begins {count} tasks, among them {example}; give more of the name")]
+    #[error(
+        "the names of {count} tasks begin or end with `{name}`, among them {example}; give more of the name"
+    )]
     AmbiguousTask {
         /// The requested name.
         name: String,
@@ -21,6 +23,18 @@ pub enum SessionError {
         count: usize,
         /// One of them.
         example: TaskId,
+    },
+    /// The first messages of several tasks contain these words.
+    #[error(
+        "{count} tasks have the words `{words}`: {tasks}; give more words, or one of these names"
+    )]
+    AmbiguousWords {
+        /// The words.
+        words: String,
+        /// The number of tasks that have them.
+        count: usize,
+        /// Some of them, for people.
+        tasks: String,
     },
     /// The machine or the program failed: no thread, no file descriptors, an impossible state.
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! Session events: owned and serializable, in one order for the task and all its subtasks.
+//! Defines session events: owned and serializable, in one order for the task and all its subtasks.
 
 use std::sync::Arc;
 
@@ -107,6 +107,8 @@ pub struct RetryAttempt {
     pub number: u32,
     /// The most attempts.
     pub limit: u32,
+    /// The time in which the request is still repeated after the pause, in milliseconds; `None` where attempts are counted.
+    pub milliseconds_left: Option<u64>,
 }
 
 /// The activity of a session.
@@ -140,7 +142,7 @@ pub enum CloseReason {
     Answered,
     /// Its subject is over, or was changed by something else.
     Withdrawn,
-    /// Nobody answered in time: the answer is no.
+    /// No answer came in time, which denies.
     TimedOut,
 }
 
@@ -402,6 +404,7 @@ impl SessionEventKind {
                 },
                 question: question.clone(),
             },
+            // New kinds of events stay inside until a session has a form for them.
             TaskEvent::Moment(_) => return None,
         })
     }
@@ -494,6 +497,7 @@ impl Serialize for SessionEvent {
                     map.serialize_entry("message", &end.message)?;
                 }
             }
+            // The task's own events have returned above.
             _ => {}
         }
         if let Some(task) = task {

@@ -1,4 +1,4 @@
-//! The host: starts, loads, forks and lists tasks, with the environment, configuration and journals of one process.
+//! Implements the host, which starts, loads, forks and lists tasks with the environment, configuration and journals of one process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +18,12 @@ use crate::pictures::ImageSupport;
 use crate::session::Session;
 use crate::setup;
 use crate::spec::{RecordMode, SessionSpec};
+use crate::task_lookup::TaskLookup;
 
 /// Starts, loads, forks and lists tasks. A process needs one; clones share everything.
 #[derive(Debug, Clone)]
 pub struct Host {
+    /// The variables, folders and clock of the process.
     environment: Arc<Environment>,
     /// Receives notices that belong to no session.
     notices: NoticeSink,
@@ -72,9 +74,10 @@ impl Host {
         let hub = EventHub::new();
         let loaded = match spec.record.clone() {
             RecordMode::Replay(file) => loading::replay_new(self, &spec, &file, first, &hub)?,
-            _ => loading::create(self, &spec, first, &hub)?,
+            _ => loading::create_session(self, &spec, first, &hub)?,
         };
-        Ok(self.spawn(loaded, hub))
+        wait_for_servers(&hub).await?;
+        Ok(self.spawn_session(loaded, hub))
     }
 
     /// Loads a task to continue it, with `message` for the model. A completed task needs a message. Must be called within a tokio
@@ -89,8 +92,9 @@ impl Host {
         message: Option<UserMessage>,
     ) -> Result<Session, SessionError> {
         let hub = EventHub::new();
-        let loaded = loading::resume(self, task, &spec, message, &hub)?;
-        Ok(self.spawn(loaded, hub))
+        let loaded = loading::resume_session(self, task, &spec, message, &hub)?;
+        wait_for_servers(&hub).await?;
+        Ok(self.spawn_session(loaded, hub))
     }
 
     /// Replays a recording of a resumed task. `task`, if given, must be the recorded task or the beginning of its id; `message`
@@ -107,7 +111,7 @@ impl Host {
     ) -> Result<Session, SessionError> {
         let hub = EventHub::new();
         let loaded = loading::replay_resumed(self, &spec, file, task, message, &hub)?;
-        Ok(self.spawn(loaded, hub))
+        Ok(self.spawn_session(loaded, hub))
     }
 
     /// Returns the prompt of the task in a recording.
@@ -130,7 +134,7 @@ impl Host {
     ) -> Result<Session, SessionError> {
         let hub = EventHub::new();
         let loaded = loading::replay_journaled(self, &spec, recording, journals, &hub)?;
-        Ok(Session::spawn(self.clone(), loaded, hub))
+        Ok(Session::start_worker(self.clone(), loaded, hub))
     }
 
     /// Forks a task: creates a new one with the first `at` records of another, or with all of them. The other task does not change,
@@ -144,8 +148,9 @@ impl Host {
         at: Option<usize>,
         spec: &SessionSpec,
     ) -> Result<TaskId, SessionError> {
-        let (mut entries, _) = sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
-            .map_err(|error| SessionError::invalid(error.to_string()))?;
+        let (mut entries, recovery) =
+            sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
+                .map_err(|error| SessionError::invalid(error.to_string()))?;
         let count = entries.len();
         let at = at.unwrap_or(count);
         if at == 0 || at > count {
@@ -158,6 +163,7 @@ impl Host {
                 "the task {task} has {records}; `sabir log {task}` shows them"
             )));
         }
+        // The journal of the other task is only read. The fork gets a journal of its own.
         entries.truncate(at);
         let Some(Record::Started(start)) = entries.first().map(|entry| &entry.record) else {
             return Err(SessionError::invalid(format!(
@@ -184,7 +190,18 @@ impl Host {
             at: self.environment.now_milliseconds(),
             record: Record::Started(start),
         };
+        // The start is replaced, because it names the task, and the changed settings are in it.
         entries.splice(..1, [first]);
+        // At the damage itself, calls without a result may have run in the original.
+        if recovery.damaged_bytes > 0 && at == count {
+            entries.push(JournalEntry {
+                at: self.environment.now_milliseconds(),
+                record: Record::Damaged {
+                    bytes: recovery.damaged_bytes,
+                    saved_as: None,
+                },
+            });
+        }
         sabir_journal::write_journal(&self.environment.tasks_folder()?, &id, &entries)
             .map_err(|error| SessionError::internal(error.to_string()))?;
         Ok(id)
@@ -228,6 +245,8 @@ impl Host {
             protocol,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             edit_tool,
+            // A later switch of modes is in the records, and wins over this one when the fork is
+            // loaded.
             mode: spec.mode.clone().or(start.mode),
             ..start
         })
@@ -241,6 +260,7 @@ impl Host {
         let folder = self.environment.tasks_folder()?;
         let all = sabir_journal::list_journals(&folder)
             .map_err(|error| SessionError::internal(error.to_string()))?;
+        // A subtask belongs to its parent, and an imported history cannot be resumed.
         let is_wanted = |summary: &TaskSummary| {
             let is_foreign = matches!(
                 summary.from,
@@ -257,41 +277,18 @@ impl Host {
         };
         Ok(all
             .into_iter()
+            // One damaged journal must not hide all other tasks.
             .filter_map(|listed| listed.summary.ok())
             .filter(is_wanted)
             .collect())
     }
 
-    /// Finds the task whose id is, or begins with, `name`.
+    /// Finds the task of that name, or the newest one of the current folder: see [`TaskLookup`].
     ///
     /// # Errors
-    /// When there is none, or more than one.
-    pub fn find_task(&self, name: &str) -> Result<TaskId, SessionError> {
-        setup::find_task(&self.environment.tasks_folder()?, name)
-    }
-
-    /// Finds the newest task of a folder that did not complete, other than subtasks and imported histories.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn newest_unfinished(&self, workspace: &Path) -> Result<TaskId, SessionError> {
-        let here = std::fs::canonicalize(workspace).map_err(|error| {
-            SessionError::invalid(format!(
-                "the folder {} cannot be opened: {error}",
-                workspace.display()
-            ))
-        })?;
-        let filter = TaskFilter {
-            workspace: Some(here),
-            unfinished_only: true,
-            own_only: true,
-        };
-        let newest = self.list(&filter)?.into_iter().next();
-        newest.map(|summary| summary.id).ok_or_else(|| {
-            SessionError::invalid(
-                "there is no task that could be resumed in this folder; `sabir tasks` lists all",
-            )
-        })
+    /// When there is none, or several could be meant.
+    pub fn find_task(&self, name: Option<&str>) -> Result<TaskId, SessionError> {
+        TaskLookup::open(&self.environment, None)?.find(name)
     }
 
     /// Returns a new id that no task has.
@@ -309,9 +306,10 @@ impl Host {
         task: Option<&TaskId>,
     ) -> Result<ImageSupport, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
+        // A new task: its mode may have a model of its own.
         let Some(task) = task else {
             let own = || modes::model_of(&config, setup::initial_mode(spec, &config));
-            return Ok(ImageSupport::of_model(
+            return Ok(ImageSupport::for_model(
                 &config.resolve_model(spec.model.as_deref().or_else(own))?,
             ));
         };
@@ -327,7 +325,7 @@ impl Host {
             protocol: &start.protocol,
         };
         let (chosen, _) = modes::resolve_mode_model(mode, begun, &config, &spec)?;
-        Ok(ImageSupport::of_model(&chosen))
+        Ok(ImageSupport::for_model(&chosen))
     }
 
     /// Loads the configuration: the named file, or the user's.
@@ -339,7 +337,7 @@ impl Host {
     }
 
     /// Loads the task of an idle session again, with another spec.
-    pub(crate) fn reload(
+    pub(crate) fn reload_task(
         &self,
         task: &TaskId,
         spec: &SessionSpec,
@@ -348,11 +346,23 @@ impl Host {
         loading::resume_idle(self, task, spec, hub)
     }
 
-    fn spawn(&self, loaded: LoadedSession, hub: EventHub) -> Session {
+    /// Starts the worker of a loaded task. Says that nothing can be undone, if checkpoints are off.
+    fn spawn_session(&self, loaded: LoadedSession, hub: EventHub) -> Session {
+        // Reported before the first change, when the user can still stop.
         if loaded.setup.resources.checkpointer.is_none() {
-            let text = "checkpoints are off: `sabir undo` cannot go back on what this task changes";
+            let text = "checkpoints are off: `sabir undo` cannot undo what this task changes";
             loaded.config.notices.send(NoticeTopic::Checkpoints, text);
         }
-        Session::spawn(self.clone(), loaded, hub)
+        Session::start_worker(self.clone(), loaded, hub)
     }
+}
+
+/// Waits for the MCP servers without which the task must not begin.
+async fn wait_for_servers(hub: &EventHub) -> Result<(), SessionError> {
+    let Some(servers) = hub.servers() else {
+        return Ok(());
+    };
+    servers.wait_required().await.map_err(|(name, error)| {
+        SessionError::invalid(format!("the MCP server {name} is required, and {error}"))
+    })
 }

@@ -9,6 +9,7 @@ use sabir_agent::{
     CommandQueue, FrontEnd, MessageAuthor, Record, TaskEvent, TaskId, TaskStart, UserCommand,
     UserNotice, UserQuestion, UserReply,
 };
+use sabir_mcp::McpServers;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -18,28 +19,50 @@ use crate::event::{
     SubtaskLabel,
 };
 use crate::notice::{Notice, NoticeSink};
+use crate::pictures::CurrentImageSupport;
+use crate::run_summary::RunLedger;
 
 /// Connects the tasks of a session with its front ends. Clones share the hub.
 #[derive(Clone)]
 pub(crate) struct EventHub(Arc<Mutex<HubState>>);
 
+/// The shared state of a hub. Everything is behind one lock, so that each subscriber sees all
+/// events in one order.
 struct HubState {
+    /// The number of events so far.
     sequence: u64,
+    /// The start of the task; `None` while it is being loaded, when there are notices only.
     start: Option<TaskStart>,
+    /// The records of the session's own task, for snapshots.
     records: Vec<Arc<Record>>,
+    /// The notices so far, for snapshots: most are sent before anybody can subscribe.
     notices: Vec<Notice>,
+    /// The open questions, the oldest first.
     requests: Vec<OpenRequest>,
+    /// The inboxes of the tasks that work, and that of the session's own task.
     inboxes: Vec<TaskInbox>,
+    /// One channel for each subscriber. They are unbounded: a slow one must not delay the task.
     subscribers: Vec<UnboundedSender<Arc<SessionEvent>>>,
+    /// The activity of the session.
     state: SessionState,
-    /// True when nobody can be asked any more.
+    /// True when questions can no longer be asked.
     is_detached: bool,
+    /// The summary of the present run.
+    ledger: RunLedger,
+    /// The support for images of the model of the session's own task.
+    image_support: CurrentImageSupport,
+    /// The MCP servers of the session, which outlive the runs of its task.
+    servers: Option<Arc<McpServers>>,
+    /// The number of questions that servers have asked.
+    server_questions: u64,
 }
 
 /// A question that has no answer yet.
 struct OpenRequest {
     id: RequestId,
     question: UserQuestion,
+    /// True if an MCP server asks it, in the middle of a call: it stays open while the task goes on.
+    is_from_server: bool,
     /// Takes the answer; `None` while the driver does not wait for it.
     answer: Option<oneshot::Sender<UserReply>>,
 }
@@ -64,7 +87,9 @@ pub(crate) struct HubFrontEnd {
 /// A stream of session events. Dropping it ends the subscription.
 #[derive(Debug)]
 pub struct Subscription {
+    /// The first update; `None` once it was taken.
     snapshot: Option<Box<SessionSnapshot>>,
+    /// The events after the snapshot.
     events: UnboundedReceiver<Arc<SessionEvent>>,
 }
 
@@ -97,6 +122,17 @@ impl Subscription {
 }
 
 impl EventHub {
+    /// Returns the ledger of the present run, which the session's task and its subtasks share.
+    pub(crate) fn ledger(&self) -> RunLedger {
+        self.lock_state().ledger.clone()
+    }
+
+    /// Returns the support for images of the model that the task asks, which follows its mode.
+    pub(crate) fn image_support(&self) -> CurrentImageSupport {
+        self.lock_state().image_support.clone()
+    }
+
+    /// Creates a hub without subscribers.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(HubState {
             sequence: 0,
@@ -108,10 +144,67 @@ impl EventHub {
             subscribers: Vec::new(),
             state: SessionState::Working,
             is_detached: false,
+            ledger: RunLedger::default(),
+            image_support: CurrentImageSupport::default(),
+            servers: None,
+            server_questions: 0,
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HubState> {
+    /// Returns the MCP servers of the session.
+    pub(crate) fn servers(&self) -> Option<Arc<McpServers>> {
+        self.lock_state().servers.clone()
+    }
+
+    /// Sets the MCP servers of the session; those before it end.
+    pub(crate) fn set_servers(&self, servers: Option<Arc<McpServers>>) {
+        let before = std::mem::replace(&mut self.lock_state().servers, servers);
+        // After the lock is released: ending servers may send notices.
+        drop(before);
+    }
+
+    /// Asks the user a question of an MCP server. `question` makes it with the id of a call of its own. Dropping the future withdraws it.
+    pub(crate) async fn ask_for_server(
+        &self,
+        question: impl FnOnce(String) -> UserQuestion,
+    ) -> UserReply {
+        let (sender, receiver) = oneshot::channel();
+        let id = {
+            let mut state = self.lock_state();
+            let Some(task) = state.start.as_ref().map(|start| start.task.clone()) else {
+                return UserReply::Leave;
+            };
+            if state.is_detached {
+                return UserReply::Leave;
+            }
+            state.server_questions += 1;
+            let question = question(format!("server-question-{}", state.server_questions));
+            let id = RequestId {
+                task,
+                call: question.call_id().cloned(),
+            };
+            state.requests.push(OpenRequest {
+                id: id.clone(),
+                question: question.clone(),
+                is_from_server: true,
+                answer: Some(sender),
+            });
+            let kind = SessionEventKind::Request {
+                request: id.clone(),
+                question,
+            };
+            state.publish_event(None, kind);
+            id
+        };
+        let _withdrawn = ServerQuestion {
+            hub: self.clone(),
+            id,
+        };
+        receiver.await.unwrap_or(UserReply::Leave)
+    }
+
+    /// Locks the state. Nothing is called under this lock that could take it again, or wait.
+    fn lock_state(&self) -> MutexGuard<'_, HubState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,40 +212,59 @@ impl EventHub {
     pub(crate) fn notice_sink(&self) -> NoticeSink {
         let hub = self.clone();
         NoticeSink::new(move |notice| {
-            let mut state = hub.lock();
+            let mut state = hub.lock_state();
+            // Kept and published under one lock, or a new subscriber could get it twice or not at
+            // all.
             state.notices.push(notice.clone());
-            state.publish(None, SessionEventKind::Notice(notice));
+            state.publish_event(None, SessionEventKind::Notice(notice));
         })
     }
 
     /// Sets the start of the task and its earlier records. Snapshots are available from now on.
     pub(crate) fn set_history(&self, start: TaskStart, records: Vec<Record>) {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         state.start = Some(start);
+        // No event is published for these records: new subscribers get them in the snapshot.
         state.records = records.into_iter().map(Arc::new).collect();
     }
 
-    pub(crate) fn publish(&self, subtask: Option<Arc<SubtaskLabel>>, kind: SessionEventKind) {
-        self.lock().publish(subtask, kind);
+    /// Publishes an event of the session's own task, or of a subtask.
+    pub(crate) fn publish_event(&self, subtask: Option<Arc<SubtaskLabel>>, kind: SessionEventKind) {
+        self.lock_state().publish_event(subtask, kind);
     }
 
+    /// Publishes a record of the session's own task that no driver has kept, and adds it to later snapshots.
+    pub(crate) fn publish_record(&self, record: Record) {
+        let mut state = self.lock_state();
+        // Shared by the snapshot list and all subscribers: a record can hold a whole file.
+        let record = Arc::new(record);
+        state.records.push(Arc::clone(&record));
+        state.publish_event(None, SessionEventKind::Record(record));
+    }
+
+    /// Sets the activity of the session, and publishes it.
     pub(crate) fn set_state(&self, session_state: SessionState) {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         state.state = session_state.clone();
-        state.publish(None, SessionEventKind::State(session_state));
+        state.publish_event(None, SessionEventKind::State(session_state));
     }
 
     /// Ends all subscriptions, after the events that were published.
-    pub(crate) fn close(&self) {
-        let mut state = self.lock();
+    pub(crate) fn close_subscriptions(&self) {
+        self.set_servers(None);
+        let mut state = self.lock_state();
         state.inboxes.clear();
         state.subscribers.clear();
     }
 
+    /// Subscribes to the events from now on, after a snapshot of the session.
     pub(crate) fn subscribe(&self) -> Subscription {
         let (sender, events) = unbounded_channel();
         // Snapshot and registration under one lock, so that no event falls between them and none comes twice.
-        let mut state = self.lock();
+        let mut state = self.lock_state();
+        // A late subscriber misses passing events: deltas of answers, the output of tools, and
+        // everything of subtasks but their open questions. The results of calls and subtasks are in
+        // the records.
         let snapshot = state.start.clone().map(|start| {
             Box::new(SessionSnapshot {
                 start,
@@ -183,7 +295,8 @@ impl EventHub {
     ) -> HubFrontEnd {
         let commands = self.open_inbox(task, subtask.clone());
         let subtask = subtask.map(Arc::new);
-        if self.lock().is_detached {
+        // A task that begins after the user went away must not ask them.
+        if self.lock_state().is_detached {
             commands.push(UserCommand::Disconnect);
         }
         HubFrontEnd {
@@ -198,7 +311,8 @@ impl EventHub {
     /// Returns the inbox of a task, and opens it first if necessary. The inbox of the session's own task stays open between its runs,
     /// so that no message gets lost.
     pub(crate) fn open_inbox(&self, task: &TaskId, subtask: Option<SubtaskLabel>) -> CommandQueue {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
+        // Found where a run begins: the session opened it before, and messages may wait in it.
         if let Some(inbox) = state.inboxes.iter().find(|inbox| inbox.task == *task) {
             return inbox.commands.clone();
         }
@@ -213,8 +327,10 @@ impl EventHub {
     }
 
     /// Passes a command on to a working task.
-    pub(crate) fn tell(&self, task: &TaskId, heard: UserCommand) -> Result<(), Rejected> {
-        let state = self.lock();
+    pub(crate) fn send_command(&self, task: &TaskId, heard: UserCommand) -> Result<(), Rejected> {
+        // The lock is held while the command is pushed, so that the inbox is not dropped in
+        // between.
+        let state = self.lock_state();
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == *task);
         let inbox = inbox.ok_or_else(|| Rejected::NoSuchTask(task.clone()))?;
         inbox.commands.push(heard);
@@ -222,8 +338,8 @@ impl EventHub {
     }
 
     /// Tells all tasks, also those that start later, that nobody can be asked.
-    pub(crate) fn detach(&self) {
-        let mut state = self.lock();
+    pub(crate) fn detach_user(&self) {
+        let mut state = self.lock_state();
         state.is_detached = true;
         state
             .inboxes
@@ -232,15 +348,25 @@ impl EventHub {
     }
 
     /// Answers an open question.
-    pub(crate) fn answer(&self, request: &RequestId, reply: UserReply) -> Result<(), Rejected> {
-        let mut state = self.lock();
+    pub(crate) fn answer_request(
+        &self,
+        request: &RequestId,
+        reply: UserReply,
+    ) -> Result<(), Rejected> {
+        let mut state = self.lock_state();
         let unknown = || Rejected::NoSuchRequest(request.clone());
         let open = state
             .requests
             .iter_mut()
             .find(|open| open.id == *request)
             .ok_or_else(unknown)?;
+        if open.is_from_server {
+            let answer = open.answer.take().ok_or_else(unknown)?;
+            return answer.send(reply).map_err(|_| unknown());
+        }
         let Some(call) = request.call.clone() else {
+            // A question without a call is answered through the driver's own wait, which may not
+            // have begun.
             let answer = open.answer.take().ok_or_else(unknown)?;
             return answer.send(reply).map_err(|_| unknown());
         };
@@ -252,13 +378,16 @@ impl EventHub {
             .ok_or_else(unknown)?;
         inbox.commands.push(UserCommand::Answer(call, reply));
         let label = inbox.subtask.clone();
+        // Closed at once: a second answer must be rejected, also before the driver has taken the
+        // first.
         state.close_request(&request.task, label, CloseReason::Answered);
         Ok(())
     }
 }
 
 impl HubState {
-    fn publish(&mut self, subtask: Option<Arc<SubtaskLabel>>, kind: SessionEventKind) {
+    /// Numbers an event and sends it to all subscribers. Those that are gone are removed.
+    fn publish_event(&mut self, subtask: Option<Arc<SubtaskLabel>>, kind: SessionEventKind) {
         self.sequence += 1;
         if self.subscribers.is_empty() {
             return;
@@ -279,23 +408,51 @@ impl HubState {
         subtask: Option<Arc<SubtaskLabel>>,
         reason: CloseReason,
     ) {
-        let Some(at) = self.requests.iter().position(|open| open.id.task == *task) else {
+        let mut requests = self.requests.iter();
+        let Some(at) = requests.position(|open| open.id.task == *task && !open.is_from_server)
+        else {
             return;
         };
         let request = self.requests.remove(at).id;
-        self.publish(subtask, SessionEventKind::RequestClosed { request, reason });
+        self.publish_event(subtask, SessionEventKind::RequestClosed { request, reason });
+    }
+}
+
+/// Removes a question of a server when it was answered or withdrawn.
+struct ServerQuestion {
+    hub: EventHub,
+    id: RequestId,
+}
+
+impl Drop for ServerQuestion {
+    fn drop(&mut self) {
+        let mut state = self.hub.lock_state();
+        let mut requests = state.requests.iter();
+        let Some(at) = requests.position(|open| open.id == self.id) else {
+            return;
+        };
+        let open = state.requests.remove(at);
+        let reason = match open.answer {
+            None => CloseReason::Answered,
+            Some(_) => CloseReason::Withdrawn,
+        };
+        let request = open.id;
+        state.publish_event(None, SessionEventKind::RequestClosed { request, reason });
     }
 }
 
 impl HubFrontEnd {
+    /// Waits for the answer to a question that was published, or publishes it again.
     async fn wait_for_answer(&mut self, question: &UserQuestion) -> UserReply {
         let id = RequestId {
             task: self.task.clone(),
             call: question.call_id().cloned(),
         };
+        // A new channel for each wait: the driver drops the wait and begins another when a message
+        // comes in.
         let (sender, receiver) = oneshot::channel();
         {
-            let mut state = self.hub.lock();
+            let mut state = self.hub.lock_state();
             match state.requests.iter_mut().find(|open| open.id == id) {
                 Some(open) => open.answer = Some(sender),
                 None => {
@@ -307,14 +464,16 @@ impl HubFrontEnd {
                     state.requests.push(OpenRequest {
                         id,
                         question: question.clone(),
+                        is_from_server: false,
                         answer: Some(sender),
                     });
-                    state.publish(self.subtask.clone(), kind);
+                    state.publish_event(self.subtask.clone(), kind);
                 }
             }
         }
         let limit = self
             .answer_limit
+            // Only approvals have a safe answer, which is no. Other questions wait for the user.
             .filter(|_| matches!(question, UserQuestion::Approval { .. }));
         let answered = async {
             match receiver.await {
@@ -345,14 +504,14 @@ impl HubFrontEnd {
 
     fn close_request(&self, reason: CloseReason) {
         self.hub
-            .lock()
+            .lock_state()
             .close_request(&self.task, self.subtask.clone(), reason);
     }
 }
 
 impl FrontEnd for HubFrontEnd {
     fn on_event(&mut self, event: TaskEvent<'_>) {
-        let mut state = self.hub.lock();
+        let mut state = self.hub.lock_state();
         let is_said = matches!(
             event,
             TaskEvent::Record(Record::Said {
@@ -373,10 +532,10 @@ impl FrontEnd for HubFrontEnd {
         {
             let record = Arc::new(record.clone());
             state.records.push(Arc::clone(&record));
-            state.publish(None, SessionEventKind::Record(record));
+            state.publish_event(None, SessionEventKind::Record(record));
             return;
         }
-        // Nobody listens: the event is only counted. A question is kept, for the snapshot of a later subscriber.
+        // Without subscribers the event is only counted. A question is kept, for the snapshot of a later subscriber.
         if state.subscribers.is_empty() && !is_question {
             state.sequence += 1;
             return;
@@ -388,10 +547,11 @@ impl FrontEnd for HubFrontEnd {
             state.requests.push(OpenRequest {
                 id: request.clone(),
                 question: question.clone(),
+                is_from_server: false,
                 answer: None,
             });
         }
-        state.publish(self.subtask.clone(), kind);
+        state.publish_event(self.subtask.clone(), kind);
     }
 
     fn notify(&mut self, aside: UserNotice<'_>) {
@@ -399,7 +559,7 @@ impl FrontEnd for HubFrontEnd {
             UserNotice::ContextUsage(filling) => SessionEventKind::ContextUsage(filling.clone()),
             UserNotice::Compaction(compaction) => SessionEventKind::CompactionStatus(compaction),
         };
-        self.hub.publish(self.subtask.clone(), kind);
+        self.hub.publish_event(self.subtask.clone(), kind);
     }
 
     fn commands(&mut self) -> Option<CommandQueue> {
@@ -416,7 +576,7 @@ impl FrontEnd for HubFrontEnd {
 
 impl Drop for HubFrontEnd {
     fn drop(&mut self) {
-        let mut state = self.hub.lock();
+        let mut state = self.hub.lock_state();
         state.close_request(&self.task, self.subtask.clone(), CloseReason::Withdrawn);
         if self.subtask.is_some() {
             state.inboxes.retain(|inbox| inbox.task != self.task);

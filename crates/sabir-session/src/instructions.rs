@@ -22,7 +22,7 @@ use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
 
 /// The instruction files and folders in a workspace, in the order of the prompt. A folder contributes its Markdown and text files.
-const INSTRUCTION_NAMES: [&str; 6] = [
+pub(crate) const INSTRUCTION_NAMES: [&str; 6] = [
     "AGENTS.md",
     "CLAUDE.md",
     ".clinerules",
@@ -30,6 +30,8 @@ const INSTRUCTION_NAMES: [&str; 6] = [
     ".roorules",
     ".cursorrules",
 ];
+/// The instruction files that are read in the folders above the workspace, up to the top of its repository.
+const PARENT_NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// The most files that one folder of instructions contributes.
 const MAX_FOLDER_FILES: usize = 50;
 /// The most names in the listing of the workspace.
@@ -84,8 +86,8 @@ pub(crate) fn task_context(
     let keys = &config.limits;
     let workspace = Arc::clone(workspace);
     let mode = mode.map(str::to_owned);
-    let instructions = keys.instructions.unwrap_or(true);
-    let place = keys.place.unwrap_or(true);
+    let instructions = keys.sends_instructions();
+    let place = keys.sends_place();
     let environment = Arc::clone(&config.environment);
     let date = format_date((environment.clock)());
     let notices = config.notices.clone();
@@ -97,6 +99,7 @@ pub(crate) fn task_context(
         environment,
         notices,
     };
+    // The only read that sends notices: repeated ones would say the same again.
     let (mut fragments, files) = wanted.read_stamped(&date, true);
     let listing = if place {
         workspace_listing(&wanted.workspace)
@@ -113,9 +116,7 @@ pub(crate) fn task_context(
         }),
     };
     let window = keys.context_window;
-    let threshold = keys
-        .compact_at
-        .unwrap_or(sabir_agent::DEFAULT_THRESHOLD_PERCENT);
+    let threshold = keys.compaction_threshold();
     (
         RequestContext {
             fragments,
@@ -126,6 +127,20 @@ pub(crate) fn task_context(
     )
 }
 
+/// Returns the paths of all instruction files that a task in this folder looks for, in the order of the prompt; also those that do not
+/// exist.
+pub(crate) fn instruction_paths(workspace: &Arc<Workspace>, config: &Config) -> Vec<PathBuf> {
+    let settings = ContextSettings {
+        workspace: Arc::clone(workspace),
+        mode: config.usual_mode().map(str::to_owned),
+        instructions: config.limits.sends_instructions(),
+        place: false,
+        environment: Arc::clone(&config.environment),
+        notices: NoticeSink::default(),
+    };
+    settings.read_fragments("", false).1
+}
+
 impl ContextSettings {
     /// Returns the fragments, and the stamps of their files. The stamps are taken before the files are read, so a change in between
     /// is noticed at the next check.
@@ -134,6 +149,7 @@ impl ContextSettings {
         date: &str,
         tells: bool,
     ) -> (Vec<ContextFragment>, Vec<(PathBuf, Option<FileStamp>)>) {
+        // Reads once for the paths alone, because only the folder of rules shows its files.
         let (_, paths) = self.read_fragments(date, false);
         let files = paths
             .into_iter()
@@ -155,6 +171,7 @@ impl ContextSettings {
         };
         if self.instructions {
             found.add_user_file(&self.environment);
+            found.add_parent_files(&self.workspace);
             let of_mode = self.mode.as_ref().map(|mode| format!(".roo/rules-{mode}"));
             for name in INSTRUCTION_NAMES.into_iter().chain(of_mode.as_deref()) {
                 found.add_workspace_entry(&self.workspace, name);
@@ -228,12 +245,53 @@ impl InstructionCollector<'_> {
             return;
         };
         self.paths.push(path.clone());
+        // The user's own file is usually missing, which is no problem.
         if !path.is_file() {
             return;
         }
         match read_beginning(&path) {
             Ok((bytes, size)) => self.add_text(&path.display().to_string(), &bytes, size),
             Err(error) => self.report_problem(&path.display().to_string(), &error.to_string()),
+        }
+    }
+
+    /// Adds the files of the folders above the workspace, from the top of its repository down, so that the nearest comes last.
+    fn add_parent_files(&mut self, workspace: &Workspace) {
+        let Some(top) = enclosing_repository(workspace.root()) else {
+            return;
+        };
+        let Ok(below) = workspace.root().strip_prefix(&top) else {
+            return;
+        };
+        if !have_one_owner(&top, workspace.root()) {
+            let problem = "another user owns the repository, so they are not read";
+            self.report_problem(&top.display().to_string(), problem);
+            return;
+        }
+        // Through a workspace of its own: a link that leaves the repository is not followed.
+        let repository = match Workspace::open(&top) {
+            Ok(repository) => repository,
+            Err(error) => {
+                self.report_problem(&top.display().to_string(), &error.to_string());
+                return;
+            }
+        };
+        let depth = below.components().count();
+        let mut folder = PathBuf::new();
+        for (level, next) in below.components().enumerate() {
+            for name in PARENT_NAMES {
+                let path = folder.join(name);
+                self.paths.push(top.join(&path));
+                let shown = "../".repeat(depth - level) + name;
+                let path = repository.parse_path(&path.to_string_lossy());
+                match path.and_then(|path| repository.read_start(&path, InstructionFile::MAX_BYTES))
+                {
+                    Ok((bytes, size)) => self.add_text(&shown, &bytes, size),
+                    Err(WorkspaceError::Missing { .. }) => {}
+                    Err(error) => self.report_problem(&shown, &error.to_string()),
+                }
+            }
+            folder.push(next);
         }
     }
 
@@ -249,6 +307,7 @@ impl InstructionCollector<'_> {
                 });
         match paths {
             Ok(paths) => paths.iter().for_each(|path| self.add_file(workspace, path)),
+            // Its path was noted above, so that the file is read when it appears.
             Err(WorkspaceError::Missing { .. }) => {}
             Err(error) => self.report_problem(name, &error.to_string()),
         }
@@ -273,6 +332,7 @@ impl InstructionCollector<'_> {
         .to_fragment(self.remaining_bytes) else {
             return;
         };
+        // Links such as CLAUDE.md to AGENTS.md are common, and would double the prompt.
         if self
             .fragments
             .iter()
@@ -284,7 +344,7 @@ impl InstructionCollector<'_> {
             self.report_problem(
                 path,
                 &format!(
-                    "it is longer than a model is told: {} bytes of it are left out",
+                    "it is too long: {} bytes of it are left out",
                     fragment.left_out
                 ),
             );
@@ -304,6 +364,23 @@ impl InstructionCollector<'_> {
             );
         }
     }
+}
+
+/// Returns the nearest folder above `folder` that is the top of a git repository; `None` if `folder` is one itself, or in none.
+fn enclosing_repository(folder: &Path) -> Option<PathBuf> {
+    let is_top = |folder: &Path| folder.join(".git").symlink_metadata().is_ok();
+    if is_top(folder) {
+        return None;
+    }
+    let mut above = folder.ancestors().skip(1);
+    above.find(|above| is_top(above)).map(Path::to_path_buf)
+}
+
+/// Returns true if one user owns both folders. Anybody can create a repository in a shared folder such as `/tmp`, which must not
+/// instruct the tasks of others below it.
+fn have_one_owner(first: &Path, second: &Path) -> bool {
+    let owner = |folder: &Path| folder.symlink_metadata().ok().map(|known| known.uid());
+    owner(first).is_some() && owner(first) == owner(second)
 }
 
 fn read_beginning(path: &Path) -> std::io::Result<(Vec<u8>, u64)> {

@@ -15,7 +15,8 @@ use sabir_workspace::{CommandExit, OutputStream, ShellCommand, Workspace};
 use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
 
-/// The most bytes that a command may print. Keys are short, but some password managers print notes behind them.
+/// The most bytes that a command may print. Keys are short, but some password managers print notes
+/// after them.
 const MAX_KEY: usize = 16 << 10;
 
 /// Caches the keys that commands have printed, by command. Clones share the cache.
@@ -43,9 +44,41 @@ pub(crate) struct KeyCommand {
     pub(crate) notices: NoticeSink,
 }
 
+/// A key command that gave no key. It names only the program, since an argument may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the api_key_command of {provider} (`{program}`) {problem}")]
+pub(crate) struct KeyCommandError {
+    provider: String,
+    program: String,
+    problem: KeyCommandProblem,
+}
+
+/// The reason why a key command gave no key, as the end of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum KeyCommandProblem {
+    #[error("cannot be run: {0}")]
+    NotRun(String),
+    /// The thread that ran it panicked.
+    #[error("broke down")]
+    Panicked,
+    #[error("ended with code {0}")]
+    ExitCode(i32),
+    /// It ran longer than this many seconds.
+    #[error("did not end within {0} seconds")]
+    TimedOut(u64),
+    #[error("was ended by a signal")]
+    Killed,
+    #[error("printed more than a key")]
+    TooLong,
+    #[error("printed no UTF-8 text")]
+    NotUtf8,
+    #[error("printed no key on its first line")]
+    NoKey,
+}
+
 impl KeyCommand {
     /// Returns the key: the one that the command printed earlier in this process, else a new one.
-    pub(crate) fn cached_key(&self) -> Result<Secret, String> {
+    pub(crate) fn cached_key(&self) -> Result<Secret, KeyCommandError> {
         // The lock is held while the command runs, so that two sessions do not both ask the user to unlock their keys.
         let mut printed = self
             .environment
@@ -53,6 +86,7 @@ impl KeyCommand {
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        // The key is the command and not the provider: two providers may use the same command.
         if let Some(key) = printed.get(&self.words) {
             return Ok(key.clone());
         }
@@ -62,27 +96,26 @@ impl KeyCommand {
     }
 
     /// Runs the command on its own thread: the caller may be inside a tokio runtime, which must not block on another one.
-    fn run_on_own_thread(&self) -> Result<Secret, String> {
+    fn run_on_own_thread(&self) -> Result<Secret, KeyCommandError> {
         let command = self.clone();
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            let runtime =
-                runtime.map_err(|error| command.error_text(&format!("cannot be run: {error}")))?;
+            let runtime = runtime.map_err(|error| command.not_run(&error))?;
             runtime.block_on(command.clone().run_command())
         };
         let thread = std::thread::Builder::new()
             .name("key command".to_owned())
             .spawn(run);
-        let thread = thread.map_err(|error| self.error_text(&format!("cannot be run: {error}")))?;
+        let thread = thread.map_err(|error| self.not_run(&error))?;
         thread
             .join()
-            .unwrap_or_else(|_| Err(self.error_text("broke down")))
+            .unwrap_or_else(|_| Err(self.failure(KeyCommandProblem::Panicked)))
     }
 
     /// Runs the command and returns the key that it prints.
-    pub(crate) async fn run_command(self) -> Result<Secret, String> {
+    pub(crate) async fn run_command(self) -> Result<Secret, KeyCommandError> {
         // Single quotes keep the shell from interpreting anything in the words.
         let quoted: Vec<_> = self
             .words
@@ -94,13 +127,12 @@ impl KeyCommand {
         let command = ShellCommand::new(format!("exec {}", quoted.join(" ")), helper)
             .env(environment)
             .timeout(self.limit)
+            // The key must not be in an output that is kept.
             .captured_bytes(0, 0);
-        let cannot = |error: sabir_workspace::WorkspaceError| {
-            self.error_text(&format!("cannot be run: {error}"))
-        };
-        let root = Workspace::open(Path::new("/")).map_err(cannot)?;
+        let root = Workspace::open(Path::new("/")).map_err(|error| self.not_run(&error))?;
         let mut printed = Vec::new();
         let ended = command.run(&root, |stream, bytes| match stream {
+            // Reading continues beyond the limit, or the command would block on a full pipe.
             OutputStream::Stdout if printed.len() <= MAX_KEY => printed.extend_from_slice(bytes),
             OutputStream::Stdout => {}
             OutputStream::Stderr => self.notices.send(
@@ -108,38 +140,39 @@ impl KeyCommand {
                 String::from_utf8_lossy(bytes).trim_end(),
             ),
         });
-        match ended.await.map_err(cannot)?.end {
-            CommandExit::Exited(0) => self.parse_key(&printed),
-            CommandExit::Exited(code) => Err(self.error_text(&format!("ended with code {code}"))),
-            CommandExit::TimedOut => Err(self.error_text(&format!(
-                "did not end within {} seconds",
-                self.limit.as_secs()
-            ))),
-            _ => Err(self.error_text("was ended by a signal")),
-        }
+        let problem = match ended.await.map_err(|error| self.not_run(&error))?.end {
+            CommandExit::Exited(0) => return self.parse_key(&printed),
+            CommandExit::Exited(code) => KeyCommandProblem::ExitCode(code),
+            CommandExit::TimedOut => KeyCommandProblem::TimedOut(self.limit.as_secs()),
+            _ => KeyCommandProblem::Killed,
+        };
+        Err(self.failure(problem))
     }
 
-    /// Returns the first line of the output: password managers print notes behind it.
-    fn parse_key(&self, printed: &[u8]) -> Result<Secret, String> {
+    /// Returns the first line of the output: password managers print notes after it.
+    fn parse_key(&self, printed: &[u8]) -> Result<Secret, KeyCommandError> {
         if printed.len() > MAX_KEY {
-            return Err(self.error_text("printed more than a key"));
+            return Err(self.failure(KeyCommandProblem::TooLong));
         }
         let text =
-            std::str::from_utf8(printed).map_err(|_| self.error_text("printed no UTF-8 text"))?;
+            std::str::from_utf8(printed).map_err(|_| self.failure(KeyCommandProblem::NotUtf8))?;
         let key = Secret::new(text.lines().next().unwrap_or_default());
         if key.is_empty() {
-            Err(self.error_text("printed no key on its first line"))
+            Err(self.failure(KeyCommandProblem::NoKey))
         } else {
             Ok(key)
         }
     }
 
-    /// Formats an error. It names only the program, since an argument may be a secret.
-    fn error_text(&self, what: &str) -> String {
-        let program = self.words.first().map_or("", String::as_str);
-        format!(
-            "the api_key_command of {} (`{program}`) {what}",
-            self.provider
-        )
+    fn failure(&self, problem: KeyCommandProblem) -> KeyCommandError {
+        KeyCommandError {
+            provider: self.provider.clone(),
+            program: self.words.first().cloned().unwrap_or_default(),
+            problem,
+        }
+    }
+
+    fn not_run(&self, error: &dyn std::fmt::Display) -> KeyCommandError {
+        self.failure(KeyCommandProblem::NotRun(error.to_string()))
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! # Example
 //!
-//! A headless session, which denies whatever it would have to ask a user:
+//! A headless session, which denies every call that needs a question:
 //!
 //! ```no_run
 //! use std::path::PathBuf;
@@ -17,7 +17,8 @@
 //! use sabir_session::{Environment, Host, RuleSpec, SessionError, SessionSpec, SessionUpdate, UserMessage};
 //!
 //! # async fn example() -> Result<(), SessionError> {
-//! // The model's commands run under this program, whose `main` must call `sabir_workspace::supervise::main`.
+//! // The model's commands run under this program, whose `main` must call
+//! // `sabir_session::supervise::main`.
 //! let helper = std::env::current_exe().unwrap_or_default();
 //! let mut environment = Environment::new(std::env::vars_os(), helper, SystemTime::now);
 //! environment.home_folder = Some(PathBuf::from("/home/me"));
@@ -52,17 +53,29 @@
 //! # Boundaries
 //!
 //! This crate does not print, does not parse flags, does not handle signals, and reads the process environment only through
-//! [`Environment`]. Whatever a user should know arrives as a [`Notice`]; failures are [`SessionError`]s.
+//! [`Environment`]. Messages for the user arrive as [`Notice`]s; failures are [`SessionError`]s.
 
+pub mod checkpoint_history;
 pub mod checkpointer;
 pub mod config;
 pub mod dialect_tables;
+pub mod doctor;
+pub mod draft_store;
+pub mod file_names;
+pub mod first_screen;
+pub mod gateway_setup;
+pub mod input_history;
 pub mod locked;
+pub mod mcp;
 pub mod modes;
 pub mod pictures;
+pub mod policy_review;
 pub mod providers;
+mod proxy;
 pub mod remember;
 pub mod sandbox;
+pub mod tool_help;
+pub mod tour;
 pub mod trust;
 
 mod amazon;
@@ -75,17 +88,22 @@ mod event;
 mod host;
 mod hub;
 mod instructions;
+mod interface_choice;
 mod key_command;
 mod loading;
 mod notice;
 mod recording;
 mod relocated_tool;
 mod repairs;
+mod run_summary;
 mod sandbox_probe;
+mod seen_files;
 mod session;
 mod setup;
 mod spec;
 mod subtasks;
+mod task_list;
+mod task_lookup;
 mod telemetry;
 
 pub use command::{Command, Decision, Delivery, Rejected};
@@ -93,6 +111,12 @@ pub use context::TaskContext;
 pub use environment::Environment;
 pub use error::SessionError;
 pub use sabir_agent::{SummaryAuthor, UserMessage};
+pub use sabir_edit::partial_marker_len;
+pub use sabir_mcp::{McpServerSpec, McpTransport};
+pub use sabir_policy::names_secrets;
+pub use sabir_workspace::{EditorError, edit_text, supervise};
+// The crates whose types appear in events and reports, so that a front end depends on this crate alone.
+pub use {sabir_agent as agent, sabir_call as call};
 
 pub use event::{
     CloseReason, RequestId, RetryAttempt, SessionEvent, SessionEventKind, SessionSnapshot,
@@ -100,11 +124,15 @@ pub use event::{
 };
 pub use host::{Host, TaskFilter};
 pub use hub::{SessionUpdate, Subscription};
+pub use interface_choice::InterfaceChoice;
 pub use notice::{Notice, NoticeSink, NoticeTopic};
 pub use repairs::without_rules as repairs_without;
+pub use run_summary::{RunSummary, SummarizedCall};
 pub use session::{Session, SessionHandle, SessionOutcome};
-pub use setup::{TaskEnd, TaskSetup, built_in_tools, find_task, temporary_jobs};
+pub use setup::{TaskEnd, TaskSetup, built_in_tools, temporary_jobs};
 pub use spec::{
-    CompletionSpec, Interactivity, LimitSpec, RecordMode, RuleSpec, SandboxSpec, SessionSpec,
-    SubtaskSpec,
+    CompletionSpec, Interactivity, LimitSpec, NetworkChoice, RecordMode, ResultForm, RetryLimits,
+    RuleSpec, SandboxSpec, SessionSpec, SubtaskSpec,
 };
+pub use task_list::{JournalEntry, JournalListing, TaskList};
+pub use task_lookup::{TaskLookup, short_name};

@@ -8,7 +8,7 @@ use sabir_agent::{
     TaskStart, UserMessage,
 };
 use sabir_call::{Image, Model};
-use sabir_journal::Journal;
+use sabir_journal::{Journal, JournalEntry};
 use sabir_model::{Cassette, HttpModel, KeyRefreshingModel};
 use sabir_tools::EditTool;
 use sabir_workspace::{Sandbox, SandboxLevel};
@@ -19,10 +19,12 @@ use crate::error::SessionError;
 use crate::host::Host;
 use crate::hub::EventHub;
 use crate::locked;
+use crate::mcp;
 use crate::modes::{self, InitialMode, ModeRoutedModel};
 use crate::notice::NoticeTopic;
 use crate::pictures::ImageSupport;
 use crate::recording::{self, CassetteHeader, NullStore, RecordingState};
+use crate::seen_files;
 use crate::setup::{self, NewTaskPlan, OpenedTask, TaskSetup, ToolResources};
 use crate::spec::{RecordMode, SessionSpec};
 use crate::subtasks::{self, SubtaskContext, publish_retry};
@@ -30,11 +32,17 @@ use crate::telemetry;
 
 /// Everything that a session drives.
 pub(crate) struct LoadedSession {
+    /// The spec; that of a resumed task names the mode that the task was last in.
     pub(crate) spec: SessionSpec,
+    /// The configuration, as it was when the task was loaded.
     pub(crate) config: Arc<Config>,
+    /// The tools, rules and limits.
     pub(crate) setup: TaskSetup,
+    /// The task, with its store.
     pub(crate) opened: OpenedTask,
+    /// The model, which follows the mode of the task.
     pub(crate) model: Box<dyn Model>,
+    /// The recording or the replay, if there is one.
     pub(crate) recording: RecordingState,
     /// The message that the task continues with.
     pub(crate) words: Option<String>,
@@ -46,7 +54,9 @@ pub(crate) struct LoadedSession {
 struct SubtaskRequest<'a> {
     spec: &'a SessionSpec,
     config: &'a Arc<Config>,
+    /// The folder of the task, for subtasks of a spec that names none.
     workspace: PathBuf,
+    /// The folder of all journals.
     journals: PathBuf,
     /// The model's name as the user gave it.
     model: &'a str,
@@ -59,7 +69,7 @@ struct SubtaskRequest<'a> {
 
 impl SubtaskRequest<'_> {
     /// Creates the spawner of subtasks, if the user wants them or the task already has some.
-    fn spawner(
+    fn build_spawner(
         self,
         task: &TaskId,
         mode: &modes::CurrentMode,
@@ -106,8 +116,12 @@ fn load_config(
         spec.config.as_deref(),
         &hub.notice_sink(),
     )?;
+    // After the configuration, so that it cannot shadow a file: a name that is taken is an
+    // error.
     dialect_tables::load_dialect_files(&spec.dialect_files, &mut config.dialects)?;
-    // A time that cannot be read is told before anything begins.
+    config.retry_limits = spec.limits.retries;
+    config.default_patience = spec.interactivity.default_patience();
+    // A time that cannot be read is reported before anything begins.
     config.answer_limit()?;
     Ok(Arc::new(config))
 }
@@ -125,11 +139,12 @@ fn plain_resources(
         checkpointer: None,
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: spawner,
+        seen_files: Vec::new(),
     }
 }
 
 /// Creates a new task.
-pub(crate) fn create(
+pub(crate) fn create_session(
     host: &Host,
     spec: &SessionSpec,
     first: UserMessage,
@@ -137,7 +152,7 @@ pub(crate) fn create(
 ) -> Result<LoadedSession, SessionError> {
     // Checked before a journal is created, so that a mistake leaves no empty task behind.
     if first.text.trim().is_empty() {
-        return Err(SessionError::invalid("there is nothing to do: say what"));
+        return Err(SessionError::invalid("there is no task: say what to do"));
     }
     let config = load_config(host, spec, hub)?;
     let mode = setup::initial_mode(spec, &config).to_owned();
@@ -146,12 +161,13 @@ pub(crate) fn create(
             .as_deref()
             .or_else(|| modes::model_of(&config, &mode)),
     )?;
-    let images = ImageSupport::of_model(&chosen)
-        .check_images(first.images)
-        .map_err(SessionError::invalid)?;
+    let image_support = ImageSupport::for_model(&chosen);
+    let images = image_support.check_images(first.images)?;
+    hub.image_support().set(image_support);
     let named_edit_tool = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
     let edit_tool = locked::resolve_edit_tool(named_edit_tool, &chosen)?;
     let journals = host.environment().tasks_folder()?;
+    // The id comes first, because outputs of commands are kept under it.
     let id = host.new_task_id();
     let cancel = CancelToken::default();
     let now = modes::shared_mode(&mode);
@@ -165,7 +181,12 @@ pub(crate) fn create(
         has_started: false,
         hub,
     };
-    let resources = plain_resources(edit_tool, &journals, &id, subtasks.spawner(&id, &now)?);
+    let resources = plain_resources(
+        edit_tool,
+        &journals,
+        &id,
+        subtasks.build_spawner(&id, &now)?,
+    );
     let is_recorded = matches!(spec.record, RecordMode::Record(_));
     let setup = TaskSetup::new(spec, &config, None, resources)?.with_prices(&chosen)?;
     let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
@@ -179,7 +200,7 @@ pub(crate) fn create(
     let setup = setup
         .with_modes(&config, spec, begun, &chosen, is_recorded)?
         .with_current_mode(now);
-    let attended = spec.interactivity.attended();
+    let attended = spec.interactivity.to_machine();
     let plan = NewTaskPlan {
         id,
         prompt: first.text,
@@ -195,6 +216,8 @@ pub(crate) fn create(
         .extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
     let told = setup.cassette_header(opened.task.start_record(), &chosen.id, &config);
     let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
+    mcp::start_servers(spec, &config, &setup, hub);
+    // No records yet: the driver publishes the start record itself.
     hub.set_history(opened.task.start_record().clone(), Vec::new());
     Ok(LoadedSession {
         spec: spec.clone(),
@@ -208,17 +231,43 @@ pub(crate) fn create(
     })
 }
 
+/// Sends a notice if a resumed task works in another folder than the one it began in, or than the current one.
+fn notify_of_other_folder(begun: &Path, root: &Path, config: &Config) {
+    let begun_in = begun.canonicalize().unwrap_or_else(|_| begun.to_owned());
+    let is_elsewhere = || {
+        Path::new(".")
+            .canonicalize()
+            .is_ok_and(|current| current != root)
+    };
+    let text = if begun_in != root {
+        format!(
+            "this task began in {} and now works in {}; what it read before may not hold here",
+            begun.display(),
+            root.display()
+        )
+    } else if is_elsewhere() {
+        format!(
+            "this task works in {}, where it began, and not in the current folder",
+            root.display()
+        )
+    } else {
+        return;
+    };
+    config.notices.send(NoticeTopic::Workspace, text);
+}
+
 /// Loads a task from its journal, to continue at once.
-pub(crate) fn resume(
+pub(crate) fn resume_session(
     host: &Host,
     id: &TaskId,
     spec: &SessionSpec,
     message: Option<UserMessage>,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
+    // A blank message is none, or a completed task could be resumed with nothing to do.
     let UserMessage { text, images } = message.unwrap_or_default();
     let words = Some(text).filter(|text| !text.trim().is_empty());
-    load(host, id, spec, words, images, hub)
+    load_session(host, id, spec, words, images, hub)
 }
 
 /// Loads the task of an idle session again, to continue with the next message.
@@ -229,12 +278,12 @@ pub(crate) fn resume_idle(
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
     // With an empty message, because a completed task can be loaded only with one. The real one comes later.
-    let mut loaded = load(host, id, spec, Some(String::new()), Vec::new(), hub)?;
+    let mut loaded = load_session(host, id, spec, Some(String::new()), Vec::new(), hub)?;
     loaded.words = None;
     Ok(loaded)
 }
 
-fn load(
+fn load_session(
     host: &Host,
     id: &TaskId,
     spec: &SessionSpec,
@@ -244,7 +293,15 @@ fn load(
 ) -> Result<LoadedSession, SessionError> {
     let config = load_config(host, spec, hub)?;
     let journals = host.environment().tasks_folder()?;
-    let (journal, records) = open_journal(host, &journals, id, &config)?;
+    // Opened first: its lock keeps other processes from this task while it is being set up.
+    let (journal, entries) = open_journal(host, &journals, id, &config)?;
+    // A replay has no journal to learn from, so a recorded task does not learn from it either.
+    let is_recorded = matches!(spec.record, RecordMode::Record(_));
+    let seen_files = match is_recorded {
+        true => Vec::new(),
+        false => seen_files::find_seen_files(&entries),
+    };
+    let records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
     let start = first_start(id, &records)?;
     check_protocol(&config, start, spec)?;
     let spec = &setup::with_kept_mode(&records, spec);
@@ -254,15 +311,16 @@ fn load(
         model: &start.model,
         protocol: &start.protocol,
     };
+    // The mode that the task was last in may have a model of its own.
     let (chosen, note) = modes::resolve_mode_model(&mode, begun, &config, spec)?;
     if let Some(note) = note {
         config
             .notices
             .send(NoticeTopic::Mode, format!("mode {mode}: {note}"));
     }
-    let images = ImageSupport::of_model(&chosen)
-        .check_images(images)
-        .map_err(SessionError::invalid)?;
+    let image_support = ImageSupport::for_model(&chosen);
+    let images = image_support.check_images(images)?;
+    hub.image_support().set(image_support);
     let now = modes::shared_mode(&mode);
     let workspace = setup::workspace_of(start);
     let subtasks = SubtaskRequest {
@@ -276,9 +334,12 @@ fn load(
         hub,
     };
     let edit_tool = locked::locked_edit_tool(start, spec)?;
-    let resources = plain_resources(edit_tool, &journals, id, subtasks.spawner(id, &now)?);
-    let is_recorded = matches!(spec.record, RecordMode::Record(_));
+    let resources = ToolResources {
+        seen_files,
+        ..plain_resources(edit_tool, &journals, id, subtasks.build_spawner(id, &now)?)
+    };
     let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.with_prices(&chosen)?;
+    notify_of_other_folder(&workspace, setup.workspace.root(), &config);
     let setup = setup
         .at_depth(start.depth(), CancelToken::default())
         .for_recording(is_recorded);
@@ -286,13 +347,16 @@ fn load(
         .with_modes(&config, spec, begun, &chosen, is_recorded)?
         .with_current_mode(now);
     let told = setup.cassette_header(start, &chosen.id, &config);
+    // A recording of a resumed task includes its earlier records, or it could not be replayed
+    // alone.
     let told = CassetteHeader {
         records: records.clone(),
         words: words.clone(),
         ..told
     };
-    let settings = setup.task_settings(&chosen.id, spec.interactivity.attended());
+    let settings = setup.task_settings(&chosen.id, spec.interactivity.to_machine());
     hub.set_history(start.clone(), records.clone());
+    mcp::start_servers(spec, &config, &setup, hub);
     let task = replay_records(id, records, settings, words.is_some())?;
     let task = task
         .with_context(setup.context.clone())
@@ -346,7 +410,7 @@ fn open_journal(
     folder: &Path,
     id: &TaskId,
     config: &Config,
-) -> Result<(Journal, Vec<Record>), SessionError> {
+) -> Result<(Journal, Vec<JournalEntry>), SessionError> {
     let (journal, entries, recovery) =
         Journal::open(folder, id, host.environment().journal_clock())
             .map_err(|error| SessionError::invalid(error.to_string()))?;
@@ -355,10 +419,7 @@ fn open_journal(
             .notices
             .send(NoticeTopic::Recovery, recovery.to_string());
     }
-    Ok((
-        journal,
-        entries.into_iter().map(|entry| entry.record).collect(),
-    ))
+    Ok((journal, entries))
 }
 
 /// Returns the start of a task that can continue. An imported task cannot: its tools were another program's.
@@ -373,7 +434,7 @@ pub(crate) fn first_start<'r>(
     };
     if matches!(start.from, Some(TaskOrigin::Import { .. })) {
         return Err(SessionError::invalid(format!(
-            "the task {id} is another program's and cannot be resumed; `sabir fork {id} --model MODEL` goes on from it as a new task"
+            "the task {id} is another program's and cannot be resumed; `sabir fork {id} --model MODEL` continues it as a new task"
         )));
     }
     Ok(start)
@@ -434,6 +495,8 @@ fn recorded_model(
         ..told
     };
     let recorder =
+        // The recorder belongs to one client. Clients that replace it after a renewal of the key
+        // record into it too.
         recording::start_recording(&chosen.fixed_key_model(), file, &told, &config.notices)?;
     let recording = RecordingState::Record(recorder.clone());
     let model = |chosen: &ResolvedModel| {
@@ -467,7 +530,7 @@ pub(crate) fn replay_new(
     if !first.text.trim().is_empty() {
         told.start.prompt = first.text;
     }
-    replay(host, spec, cassette, told, hub)
+    replay_cassette(host, spec, cassette, told, hub)
 }
 
 /// Replays a recording as a new task with an id and a journal of its own.
@@ -486,7 +549,7 @@ pub(crate) fn replay_journaled(
         host.environment().journal_clock(),
     )
     .map_err(|error| SessionError::internal(error.to_string()))?;
-    let mut loaded = replay(host, spec, cassette, told, hub)?;
+    let mut loaded = replay_cassette(host, spec, cassette, told, hub)?;
     loaded.opened.store = Box::new(journal);
     Ok(loaded)
 }
@@ -513,11 +576,11 @@ pub(crate) fn replay_resumed(
         )));
     }
     told.words = message.or(told.words);
-    replay(host, spec, cassette, told, hub)
+    replay_cassette(host, spec, cassette, told, hub)
 }
 
 /// Replays a recording with the recorded settings of the task, except for those that the spec sets.
-fn replay(
+fn replay_cassette(
     host: &Host,
     spec: &SessionSpec,
     cassette: Cassette,
@@ -543,12 +606,14 @@ fn replay(
     let set_up = move |model| observe_retries(model, &retries_hub);
     let (model, recording) = recording::replay_model(cassette, told.renews, set_up)?;
     if let RecordingState::Replay { player, .. } = &recording
+        // Where the recorded task stopped reading, it was interrupted or out of time. With a time
+        // limit this task stops by itself.
         && setup.max_time.is_none()
     {
         let cancel = setup.cancel.clone();
         player.on_dropped(move || cancel.cancel());
     }
-    let settings = setup.task_settings(&told.model, spec.interactivity.attended());
+    let settings = setup.task_settings(&told.model, spec.interactivity.to_machine());
     let CassetteHeader {
         start,
         records,
@@ -556,6 +621,7 @@ fn replay(
         ..
     } = told;
     hub.set_history(start.clone(), records.clone());
+    // With earlier records the recording is one of a resumed task.
     let (task, first) = if records.is_empty() {
         let (task, first) = Task::new(start, settings);
         (task, Some(first))

@@ -84,7 +84,7 @@ pub fn parse_protocol(dialects: &DialectSet, name: &str) -> Result<ToolProtocol,
         ("native", _) => Ok(ToolProtocol::Native),
         (_, Some(dialect)) => Ok(ToolProtocol::Prompted(dialect.name.to_owned())),
         _ => {
-            let message = dialect_tables::unknown(dialects, name, "").to_string();
+            let message = dialect_tables::unknown_dialect(dialects, name, "").to_string();
             Err(SessionError::invalid(message.replacen(
                 "is no dialect",
                 "is no protocol, neither `native` nor a dialect",

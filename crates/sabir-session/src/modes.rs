@@ -26,7 +26,7 @@ pub(crate) use mode_switcher::{ModeRoutedModel, ModeSwitcher};
 pub(crate) const ORCHESTRATOR: &str = "orchestrator";
 
 /// The default names of ignore files. Files that match their patterns are hidden from tools.
-const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
+pub(crate) const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 
 /// Finds the mode with this name, or with the name that it is an alias of.
 ///
@@ -100,6 +100,7 @@ pub fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
 /// Returns the modes that the configuration defines. Its default mode must be one of them, or built in.
 pub(crate) fn own_modes(keys: &RuleKeys) -> Result<Vec<Mode>, ConfigProblem> {
     let own = keys.modes.iter().map(|(name, table)| {
+        // A table with nothing but `model` sets the model of the built-in mode.
         if is_builtin(name) && *table == (ModeTable { model: table.model.clone(), ..ModeTable::default() }) {
             return Ok(None);
         }
@@ -118,40 +119,74 @@ pub(crate) fn own_modes(keys: &RuleKeys) -> Result<Vec<Mode>, ConfigProblem> {
         Some(name) if !is_builtin(name) && !own.iter().any(|mode| mode.name == *name) => {
             Err(ConfigProblem::new(
                 &["mode"],
-                unknown_mode(name, Mode::builtin_modes().iter().chain(&own)),
+                unknown_mode(name, Mode::builtin_modes().iter().chain(&own)).to_string(),
             ))
         }
         _ => Ok(own),
     }
 }
 
-/// Formats the message for an unknown mode, with the most similar name of `all`.
-fn unknown_mode<'a>(name: &str, all: impl Iterator<Item = &'a Mode>) -> String {
-    no_such_mode(name, all.map(|mode| mode.name.as_str()))
+/// A word after `/mode` that names no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModeNameError {
+    /// There is no word; holds the known names.
+    #[error("write /mode with one of {}", .0.join(", "))]
+    Missing(Vec<String>),
+    /// The word is no name of a mode.
+    #[error(transparent)]
+    Unknown(#[from] UnknownMode),
+}
+
+/// A name that no mode has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no mode `{name}`: {}", mode_hint(.nearest.as_deref()))]
+pub struct UnknownMode {
+    /// The name.
+    pub name: String,
+    /// The most similar name that a mode has, if one is similar.
+    pub nearest: Option<String>,
+}
+
+impl UnknownMode {
+    /// Creates the error for `name`, where the modes have the names `all`.
+    fn among<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            name: name.to_owned(),
+            nearest: nearest_candidate(name, all).map(str::to_owned),
+        }
+    }
+}
+
+/// Returns the end of the message for an unknown mode.
+fn mode_hint(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`sabir modes` lists them".to_owned(),
+    }
+}
+
+/// Returns the error for an unknown mode, with the most similar name of `all`.
+fn unknown_mode<'a>(name: &str, all: impl Iterator<Item = &'a Mode>) -> UnknownMode {
+    UnknownMode::among(name, all.map(|mode| mode.name.as_str()))
 }
 
 /// Returns the mode that a user names with one word, if it is one of `names`.
 ///
 /// # Errors
-/// With a message for the user, for no word or an unknown mode.
-pub fn resolve_mode_name(word: &str, names: &[String]) -> Result<String, String> {
+/// When there is no word, or no such mode.
+pub fn resolve_mode_name(word: &str, names: &[String]) -> Result<String, ModeNameError> {
     let usual = Mode::canonical_name(word.trim());
     let found = names
         .iter()
         .find(|name| *name == word.trim() || *name == usual);
     match (found, word.trim()) {
         (Some(name), _) => Ok(name.clone()),
-        (None, "") => Err(format!("write /mode with one of {}", names.join(", "))),
-        (None, word) => Err(no_such_mode(word, names.iter().map(String::as_str))),
+        (None, "") => Err(ModeNameError::Missing(names.to_vec())),
+        (None, word) => {
+            let known = names.iter().map(String::as_str);
+            Err(UnknownMode::among(word, known).into())
+        }
     }
-}
-
-fn no_such_mode<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> String {
-    let hint = match nearest_candidate(name, all) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`sabir modes` lists them".to_owned(),
-    };
-    format!("there is no mode `{name}`: {hint}")
 }
 
 fn parse_mode(name: &str, table: &ModeTable) -> Result<Mode, ConfigProblem> {
@@ -283,6 +318,7 @@ pub fn wide_folder_warning(root: &Path, home: Option<&Path>) -> Option<&'static 
     if root.parent().is_none() {
         return Some("the folder is the whole machine");
     }
+    // The root of a workspace is canonical, so the home must be made so for the comparison.
     let home = home.and_then(|home| home.canonicalize().ok());
     (home.as_deref() == Some(root)).then_some("the folder is your whole home")
 }

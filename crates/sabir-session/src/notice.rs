@@ -1,4 +1,4 @@
-//! Notices: messages for the user besides the events of a task, such as the sandbox in force.
+//! Defines notices: messages for the user besides the events of a task, such as the sandbox in force.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub enum NoticeTopic {
     Trust,
     /// A task that was forked from another.
     Fork,
+    /// An MCP server.
+    Mcp,
 }
 
 /// Receives notices. Clones share the receiver; the default one discards them.

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_call::Image;
 use sabir_tools::MAX_PICTURE_BYTES;
@@ -22,6 +23,32 @@ pub enum ImageSupport {
     Unsupported(String),
 }
 
+/// The support for images of the model that a task asks now. It changes with the mode of the task; clones share it.
+#[derive(Debug, Clone)]
+pub struct CurrentImageSupport(Arc<Mutex<ImageSupport>>);
+
+impl Default for CurrentImageSupport {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(ImageSupport::Supported)))
+    }
+}
+
+impl CurrentImageSupport {
+    /// Returns the support of the present model.
+    #[must_use]
+    pub fn get(&self) -> ImageSupport {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Replaces it, because the model changed.
+    pub(crate) fn set(&self, support: ImageSupport) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = support;
+    }
+}
+
 /// An image in the JSON of a program: the path of a file, or the file in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
@@ -40,9 +67,52 @@ pub enum ImageInput {
     },
 }
 
+/// The reason why an image cannot go with a message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The model with this name reads no images.
+    #[error(
+        "the model {0} reads no pictures, as far as is known; `images = true` under [[models]] in config.toml says otherwise"
+    )]
+    Unsupported(String),
+    /// All images of the message are too large together; holds their size in base64, in bytes.
+    #[error(
+        "the pictures of one message may take {} MiB in base64, and these take {}: show fewer at a time",
+        MAX_TOTAL_BYTES >> 20,
+        .0 >> 20
+    )]
+    TooLarge(usize),
+    /// A file cannot be read, or is no supported image.
+    #[error("the picture {} cannot be shown: {reason}", .path.display())]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// The reason, for the user.
+        reason: String,
+    },
+    /// The text is no base64, or the bytes are no supported image.
+    #[error("a picture of the message cannot be shown: {0}")]
+    Data(String),
+    /// The content is of another type than was stated.
+    #[error("a picture of the message is {found}, not {stated}")]
+    OtherType {
+        /// The media type of the content.
+        found: String,
+        /// The stated media type.
+        stated: String,
+    },
+}
+
+impl From<ImageError> for SessionError {
+    fn from(error: ImageError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
 impl ImageSupport {
     /// Returns the support of a model, by the catalogue and the user's own entries.
-    pub fn of_model(chosen: &ResolvedModel) -> Self {
+    pub fn for_model(chosen: &ResolvedModel) -> Self {
         match chosen.entry.as_ref().and_then(|entry| entry.images) {
             Some(false) => Self::Unsupported(chosen.name.clone()),
             _ => Self::Supported,
@@ -52,19 +122,14 @@ impl ImageSupport {
     /// Returns the images, if the model can get them.
     ///
     /// # Errors
-    /// With a message for the user: the model reads no images, or they are too large together.
-    pub fn check_images(&self, images: Vec<Image>) -> Result<Vec<Image>, String> {
+    /// When the model reads no images, or they are too large together.
+    pub fn check_images(&self, images: Vec<Image>) -> Result<Vec<Image>, ImageError> {
+        // Base64 is what goes into the journal and the request, so that is what is measured.
         let size: usize = images.iter().map(|image| image.data.len()).sum();
         match self {
             _ if images.is_empty() => Ok(images),
-            Self::Unsupported(model) => Err(format!(
-                "the model {model} reads no pictures, as far as is known; `images = true` under [[models]] in config.toml says otherwise"
-            )),
-            Self::Supported if size > MAX_TOTAL_BYTES => Err(format!(
-                "the pictures of one message may take {} MiB in base64, and these take {}: show fewer at a time",
-                MAX_TOTAL_BYTES >> 20,
-                size >> 20
-            )),
+            Self::Unsupported(model) => Err(ImageError::Unsupported(model.clone())),
+            Self::Supported if size > MAX_TOTAL_BYTES => Err(ImageError::TooLarge(size)),
             Self::Supported => Ok(images),
         }
     }
@@ -75,9 +140,7 @@ impl ImageSupport {
     /// When a file is no usable image, or the model cannot get the images.
     pub fn load_images(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
         let images: Result<Vec<_>, _> = paths.iter().map(|path| load_image(path)).collect();
-        images
-            .and_then(|images| self.check_images(images))
-            .map_err(SessionError::invalid)
+        Ok(self.check_images(images?)?)
     }
 }
 
@@ -85,21 +148,21 @@ impl ImageInput {
     /// Loads the image. Its format is detected from the bytes, not from a file's name.
     ///
     /// # Errors
-    /// With a message for the user: the file cannot be read, is no supported image, or is not of the stated type.
-    pub fn decode_image(&self) -> Result<Image, String> {
+    /// When the file cannot be read, is no supported image, or is not of the stated type.
+    pub fn decode_image(&self) -> Result<Image, ImageError> {
         match self {
             Self::File { path } => load_image(path),
             Self::Data { media_type, data } => {
-                let image = sabir_tools::encoded_picture(data).map_err(|reason| {
-                    format!("a picture of the message cannot be shown: {reason}")
-                })?;
+                let image = sabir_tools::decode_picture(data)
+                    .map_err(|reason| ImageError::Data(reason.to_string()))?;
+                // A wrong type would be refused by the provider, in the middle of a task.
                 if image.media_type == *media_type {
                     return Ok(image);
                 }
-                Err(format!(
-                    "a picture of the message is {}, not {media_type}",
-                    image.media_type
-                ))
+                Err(ImageError::OtherType {
+                    found: image.media_type,
+                    stated: media_type.clone(),
+                })
             }
         }
     }
@@ -108,14 +171,17 @@ impl ImageInput {
 /// Loads the image in a file.
 ///
 /// # Errors
-/// With a message for the user: the file cannot be read, is too large, or is no supported image.
-pub fn load_image(path: &Path) -> Result<Image, String> {
-    let wrong =
-        |reason: String| format!("the picture {} cannot be shown: {reason}", path.display());
-    let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
+/// When the file cannot be read, is too large, or is no supported image.
+pub fn load_image(path: &Path) -> Result<Image, ImageError> {
+    let wrong = |reason: &dyn std::fmt::Display| ImageError::File {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    };
+    let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
+    let known = file.metadata().map_err(|error| wrong(&error))?;
+    // A pipe would block here, and a folder or a device has no content of a known length.
     if !known.is_file() {
-        return Err(wrong("it is no file".to_owned()));
+        return Err(wrong(&"it is no file"));
     }
     // Reads one byte more than allowed, to detect a file that is too long.
     let most = u64::try_from(MAX_PICTURE_BYTES)
@@ -124,13 +190,14 @@ pub fn load_image(path: &Path) -> Result<Image, String> {
     let mut bytes = Vec::new();
     file.take(most)
         .read_to_end(&mut bytes)
-        .map_err(|error| wrong(error.to_string()))?;
-    sabir_tools::load_picture(&bytes).map_err(wrong)
+        .map_err(|error| wrong(&error))?;
+    sabir_tools::load_picture(&bytes).map_err(|error| wrong(&error))
 }
 
 /// Appends a line about each image to a message's text, for display.
 pub fn with_image_notes(text: &str, images: &[Image]) -> String {
     let notes = images.iter().map(|image| {
+        // Padding is counted, so the number may be two too high.
         let bytes = image.data.len() / 4 * 3;
         format!(
             "[a picture: {}, {}]",
@@ -161,7 +228,10 @@ mod tests {
             let image = given.decode_image();
             match expected {
                 Ok(media_type) => assert_eq!(image.unwrap().media_type, media_type),
-                Err(words) => assert!(image.clone().unwrap_err().contains(words), "{image:?}"),
+                Err(words) => assert!(
+                    image.clone().unwrap_err().to_string().contains(words),
+                    "{image:?}"
+                ),
             }
         };
         let gif = "R0lGODlhAQABAAAAACw=";
@@ -203,6 +273,7 @@ mod tests {
             ImageSupport::Supported
                 .check_images(vec![image.clone(), image.clone()])
                 .unwrap_err()
+                .to_string()
                 .contains("20 MiB")
         );
         let blind = ImageSupport::Unsupported("m".to_owned());
@@ -210,6 +281,7 @@ mod tests {
             blind
                 .check_images(vec![image])
                 .unwrap_err()
+                .to_string()
                 .contains("the model m reads no pictures")
         );
         assert_eq!(blind.check_images(Vec::new()), Ok(Vec::new()));

@@ -10,10 +10,12 @@ use sabir_model::{
     Deadlines, KNOWN_PROVIDERS, KnownProvider, ProbeTarget, Provider, RetryPolicy, Secret,
     is_loopback, plain_address,
 };
+pub use sabir_model::{KeySource, ProviderRow};
 use sabir_wire::Wire;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::amazon;
+use crate::config::ConfigProblem;
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::key_command::KeyCommand;
@@ -33,8 +35,11 @@ pub struct ProviderConfig {
     key_env: Option<String>,
     api_key_command: Option<Vec<String>>,
     api_key_seconds: Option<u64>,
+    first_byte_seconds: Option<u64>,
     idle_seconds: Option<u64>,
     retries: Option<u32>,
+    retry_budget: Option<u32>,
+    retry_seconds: Option<u64>,
 }
 
 /// The tables of providers in the configuration, by name. Lookups also find the well-known providers.
@@ -55,90 +60,107 @@ pub struct ProviderConnection {
     pub(crate) command: Option<KeyCommand>,
 }
 
-/// The source of a provider's key, without the key itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "from", rename_all = "snake_case")]
-pub enum KeySource {
-    /// No source: the provider is not known to need a key.
-    Nowhere,
-    /// The configuration file.
-    File,
-    /// A command, which runs when the key is needed.
-    Command,
-    /// Environment variables; the first one that is set counts.
-    Environment {
-        /// Their names.
-        names: Vec<String>,
-        /// The first name that is set, if any is.
-        present: Option<String>,
-    },
-}
-
-/// A provider as `sabir models` lists it.
-#[derive(Debug, Serialize)]
-pub struct ProviderRow {
+/// A table `[providers.NAME]` that contradicts itself. It never shows a value, which may be a key in the wrong place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("[providers.{name}]: {problem}")]
+pub struct ProviderConfigError {
     /// The provider's name.
     pub name: String,
-    /// The API that it speaks, such as `openai-chat`.
-    pub wire: String,
-    /// Its base URL, without user name, password and query.
-    pub base_url: String,
-    /// The source of its key.
-    pub key: KeySource,
+    /// The contradiction.
+    pub problem: ProviderProblem,
+}
+
+/// A contradiction in the table of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProviderProblem {
+    /// The key has more than one source.
+    #[error("give one of key, key_env and api_key_command")]
+    TwoKeys,
+    /// The key is empty.
+    #[error("`key` is empty; leave it out where no key is wanted")]
+    EmptyKey,
+    /// The name of the variable cannot be one. It is probably the key itself.
+    #[error(
+        "`key_env` is the name of an environment variable, such as MY_KEY; a key itself is `key`"
+    )]
+    NoVariableName,
+    /// The command has no program.
+    #[error("api_key_command names no program: write [\"pass\", \"show\", \"x\"]")]
+    NoProgram,
+}
+
+impl ProviderConfig {
+    /// Returns the first contradiction in the table, if there is one.
+    fn find_problem(&self) -> Option<ProviderProblem> {
+        let sources = [
+            self.key.is_some(),
+            self.key_env.is_some(),
+            self.api_key_command.is_some(),
+        ];
+        if sources.iter().filter(|given| **given).count() > 1 {
+            return Some(ProviderProblem::TwoKeys);
+        }
+        if self.key.as_ref().is_some_and(Secret::is_empty) {
+            return Some(ProviderProblem::EmptyKey);
+        }
+        let first = |c: char| c.is_ascii_alphabetic() || c == '_';
+        let is_name = |text: &str| {
+            text.starts_with(first) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        if self.key_env.as_deref().is_some_and(|text| !is_name(text)) {
+            return Some(ProviderProblem::NoVariableName);
+        }
+        self.api_key_command
+            .as_ref()
+            .is_some_and(|words| words.first().is_none_or(String::is_empty))
+            .then_some(ProviderProblem::NoProgram)
+    }
 }
 
 impl ProviderConfigs {
+    /// Reports whether the user has set how often, or how long, requests to a provider are retried.
+    pub(crate) fn sets_retries(&self, name: &str) -> bool {
+        self.0
+            .get(name)
+            .is_some_and(|own| own.retries.is_some() || own.retry_seconds.is_some())
+    }
+
     /// Reports whether the file itself contains a key.
     pub fn has_key(&self) -> bool {
         self.0.values().any(|own| own.key.is_some())
     }
 
-    /// Checks the tables for contradictions.
-    ///
-    /// # Errors
-    /// With a message for the user. It never shows a value, which may be a key in the wrong place.
-    pub fn check_providers(&self) -> Result<(), String> {
-        for (name, own) in &self.0 {
-            let places = [
-                own.key.is_some(),
-                own.key_env.is_some(),
-                own.api_key_command.is_some(),
-            ];
-            if places.iter().filter(|given| **given).count() > 1 {
-                return Err(format!(
-                    "[providers.{name}]: give one of key, key_env and api_key_command"
-                ));
-            }
-            if own.key.as_ref().is_some_and(Secret::is_empty) {
-                return Err(format!(
-                    "[providers.{name}]: `key` is empty; leave it out where no key is wanted"
-                ));
-            }
-            let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-            let is_name = |text: &str| {
-                text.starts_with(first)
-                    && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    /// Finds the tables that contradict themselves.
+    pub(crate) fn find_problems(&self) -> Vec<ConfigProblem> {
+        let problem = |(name, own): (&String, &ProviderConfig)| {
+            let error = ProviderConfigError {
+                name: name.clone(),
+                problem: own.find_problem()?,
             };
-            if own.key_env.as_deref().is_some_and(|text| !is_name(text)) {
-                return Err(format!(
-                    "[providers.{name}]: `key_env` is the name of an environment variable, such as MY_KEY; a key itself is `key`"
-                ));
-            }
-            if own
-                .api_key_command
-                .as_ref()
-                .is_some_and(|words| words.first().is_none_or(String::is_empty))
-            {
-                return Err(format!(
-                    "[providers.{name}]: api_key_command names no program: write [\"pass\", \"show\", \"x\"]"
-                ));
-            }
-        }
-        Ok(())
+            Some(ConfigProblem::new(&["providers", name], error.to_string()))
+        };
+        self.0.iter().filter_map(problem).collect()
+    }
+
+    /// Finds the tables that no provider can be built from: an unknown wire, or no address.
+    pub(crate) fn find_incomplete(&self, environment: &Environment) -> Vec<ConfigProblem> {
+        let problem = |name: &String| {
+            let error = self.build_provider(name, environment).err()?;
+            Some(ConfigProblem::new(&["providers", name], error.to_string()))
+        };
+        self.0.keys().filter_map(problem).collect()
+    }
+
+    /// Returns the time that the command may take which prints a provider's key.
+    pub(crate) fn key_seconds(&self, name: &str) -> Duration {
+        let seconds = self.0.get(name).and_then(|own| own.api_key_seconds);
+        // A user may have to unlock a password manager first, so an hour is possible.
+        Duration::from_secs(seconds.unwrap_or(DEFAULT_KEY_SECONDS).clamp(1, 3600))
     }
 
     /// Reports whether a provider with this name is well known or configured.
-    pub fn contains(&self, name: &str) -> bool {
+    pub fn has_provider(&self, name: &str) -> bool {
         self.0.contains_key(name) || KnownProvider::from_name(name).is_some()
     }
 
@@ -168,21 +190,35 @@ impl ProviderConfigs {
         let own = self.0.get(name).unwrap_or(&default);
         let mut deadlines = Deadlines::default();
         let mut retries = RetryPolicy::default();
+        // At least a second and at most 30 days: 0 would end every response at once.
         if let Some(seconds) = own.idle_seconds {
             deadlines.idle = Duration::from_secs(seconds.clamp(1, MAX_SECONDS));
+        }
+        if let Some(seconds) = own.first_byte_seconds {
+            deadlines.first_byte = Duration::from_secs(seconds.clamp(1, MAX_SECONDS));
         }
         if let Some(limit) = own.retries {
             retries.limit = limit;
         }
+        if let Some(budget) = own.retry_budget {
+            retries.budget = budget;
+        }
+        if let Some(seconds) = own.retry_seconds {
+            retries.patience = Duration::from_secs(seconds.min(MAX_SECONDS));
+        }
         let command = own.api_key_command.as_ref().map(|words| KeyCommand {
             provider: name.to_owned(),
             words: words.clone(),
-            limit: Duration::from_secs(own.api_key_seconds.unwrap_or(30).clamp(1, 3600)),
+            limit: self.key_seconds(name),
             environment: Arc::clone(environment),
             notices: notices.clone(),
         });
         let key = match &command {
-            Some(command) => Some(command.cached_key().map_err(SessionError::invalid)?),
+            Some(command) => Some(
+                command
+                    .cached_key()
+                    .map_err(|error| SessionError::invalid(error.to_string()))?,
+            ),
             None => self.resolve_key(name, environment)?,
         };
         let mut provider = Provider { key, ..provider };
@@ -221,6 +257,7 @@ impl ProviderConfigs {
             let url = own
                 .and_then(|own| own.base_url.as_deref())
                 .or(known.map(|known| known.base_url));
+            // A variable wins over the file, as it does when the provider is connected.
             let moved = base_url_of(name, environment);
             let url = moved.as_deref().or(url).unwrap_or_default();
             ProviderRow {
@@ -238,6 +275,7 @@ impl ProviderConfigs {
     pub fn local_places(&self, environment: &Environment) -> Vec<ProbeTarget> {
         let wanted = |row: &ProviderRow| {
             let known = KnownProvider::from_name(&row.name);
+            // Only this machine is probed: asking another host would tell it that Sabir is here.
             is_loopback(&row.base_url) && known.is_none_or(KnownProvider::is_local)
         };
         let rows = self.provider_rows(environment).into_iter().filter(wanted);
@@ -293,10 +331,13 @@ impl ProviderConfigs {
         name: &str,
         environment: &Environment,
     ) -> Result<Option<Secret>, SessionError> {
+        // A key in the file goes before variables, which may be set for other programs.
         if let Some(key) = self.0.get(name).and_then(|own| own.key.clone()) {
             return Ok(Some(key));
         }
         for variable in self.key_variables(name) {
+            // An error, and no silent step to the next variable: that might hold the key of another
+            // account.
             if environment.is_undecodable(&variable) {
                 return Err(SessionError::invalid(format!(
                     "{variable} is no UTF-8 text"
@@ -350,8 +391,11 @@ impl ProviderConfigs {
     }
 }
 
+/// The time that a command which prints a key may take, in seconds.
+pub(crate) const DEFAULT_KEY_SECONDS: u64 = 30;
+
 /// The API of providers that name none.
-const DEFAULT_WIRE: &str = "openai-chat";
+pub(crate) const DEFAULT_WIRE: &str = "openai-chat";
 
 /// Returns a provider that is only an address, as in `--model http://127.0.0.1:8000/v1#NAME`. It never gets a key.
 ///
@@ -359,6 +403,7 @@ const DEFAULT_WIRE: &str = "openai-chat";
 /// When the URL has no host, or has a user name, password or query.
 pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
     let plain = url.trim().trim_end_matches('/');
+    // Looked at as text. A password in it would end up in journals, with the name of the model.
     let place = plain
         .split_once("://")
         .map_or("", |(_, rest)| rest)
@@ -400,17 +445,22 @@ fn wire_hint(provider: &str) -> String {
 
 /// Returns the base URL that a conventional variable sets for a provider: `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`.
 pub fn base_url_of(provider: &str, environment: &Environment) -> Option<String> {
-    let variable = match provider {
-        "openai" => "OPENAI_BASE_URL",
-        "anthropic" => "ANTHROPIC_BASE_URL",
-        _ => return None,
-    };
+    let variable = base_url_variable(provider)?;
     let url = environment.variable(variable)?.trim().trim_end_matches('/');
     (!url.is_empty()).then(|| url.to_owned())
 }
 
+/// Returns the conventional variable that sets the base URL of a provider.
+pub(crate) fn base_url_variable(provider: &str) -> Option<&'static str> {
+    match provider {
+        "openai" => Some("OPENAI_BASE_URL"),
+        "anthropic" => Some("ANTHROPIC_BASE_URL"),
+        _ => None,
+    }
+}
+
 /// Returns the trimmed value of a variable, if it is not empty.
-fn trimmed_variable(environment: &Environment, name: &str) -> Option<String> {
+pub(crate) fn trimmed_variable(environment: &Environment, name: &str) -> Option<String> {
     let value = environment.variable(name)?.trim();
     (!value.is_empty()).then(|| value.to_owned())
 }

@@ -16,7 +16,7 @@ use sabir_agent::{
     CommandQueue, DriverObserver, FrontEnd, Record, RecordStore, RequestContext, StoreError,
     TaskEvent, TaskStart, TransientEvent, UserNotice, UserQuestion, UserReply,
 };
-use sabir_call::{CallId, Dollars, TokenPrices};
+use sabir_call::{CallId, Dollars, ParallelCalls, TokenPrices};
 use sabir_model::{
     Cassette, CassettePlayer, CassetteRecorder, HttpModel, KeyFuture, KeyRefreshingModel, Secret,
 };
@@ -41,6 +41,12 @@ pub(crate) struct CassetteHeader {
     /// True if the task could not complete with open todos.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) require_todos: bool,
+    /// True if a plain answer could be the result. Absent in recordings of earlier versions, where only a call was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) takes_answers: bool,
+    /// True if denials that were never made good ended the task as denied. Absent in recordings of earlier versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) ends_denied: bool,
     #[serde(default)]
     pub(crate) max_cost: Option<Dollars>,
     /// The prices of the model.
@@ -49,6 +55,12 @@ pub(crate) struct CassetteHeader {
     /// True if a refused key was fetched again.
     #[serde(default)]
     pub(crate) renews: bool,
+    /// True if special tokens in foreign text were broken although the session was native. Absent in recordings of earlier versions.
+    #[serde(default)]
+    pub(crate) renders_template: bool,
+    /// The number of calls that a message might hold. Absent in recordings of earlier versions.
+    #[serde(default)]
+    pub(crate) parallel_calls: ParallelCalls,
     #[serde(default)]
     pub(crate) repairs_off: Vec<String>,
     /// The context fragments that the model got, and the size of its window.
@@ -161,6 +173,7 @@ pub(crate) fn start_recording(
         SessionError::invalid(format!("{shown} cannot be written: {error}"))
     };
     let file = File::options()
+        // Appending only, so that a file that grows in the meantime is not overwritten.
         .append(true)
         .create(true)
         .mode(0o600)
@@ -169,7 +182,7 @@ pub(crate) fn start_recording(
     // An empty file is accepted, such as one from `mktemp`.
     if file.metadata().map_err(fail)?.len() > 0 {
         return Err(SessionError::invalid(format!(
-            "{shown} is there already; a recording is not written behind another"
+            "{shown} exists already; a recording is not appended to another"
         )));
     }
     if path
@@ -178,7 +191,7 @@ pub(crate) fn start_recording(
     {
         notices.send(
             NoticeTopic::Recording,
-            format!("{shown} lies in the folder that the task works in: what the task sees of it, no replay will see"),
+            format!("{shown} is in the task's folder: the task can see it, and a replay cannot"),
         );
     }
     let task =
@@ -189,8 +202,8 @@ pub(crate) fn start_recording(
 }
 
 impl RecordingState {
-    /// Returns what records the output of commands, where the session is recorded.
-    pub(crate) fn observer(&self) -> Option<Arc<dyn DriverObserver>> {
+    /// Returns the recorder of command output, if the session is recorded.
+    pub(crate) fn output_observer(&self) -> Option<Arc<dyn DriverObserver>> {
         let Self::Record(recorder) = self else {
             return None;
         };
@@ -200,7 +213,7 @@ impl RecordingState {
         }))
     }
 
-    /// Returns what is wrong with the recording or the replay in the end.
+    /// Returns the failure of the recording or the replay at its end, if there is one.
     pub(crate) fn final_error(&self) -> Option<SessionError> {
         match self {
             Self::Off => None,
@@ -211,6 +224,7 @@ impl RecordingState {
                 )))
             }
             Self::Replay { player, .. } => {
+                // A replay that ends early has not shown what was recorded, whatever it reports.
                 let left = player.remaining_requests();
                 let were = if left == 1 {
                     "request was"
@@ -226,7 +240,7 @@ impl RecordingState {
 }
 
 impl OutputRecorder {
-    fn printed(&self) -> MutexGuard<'_, HashSet<CallId>> {
+    fn lock_printed(&self) -> MutexGuard<'_, HashSet<CallId>> {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -236,7 +250,9 @@ impl DriverObserver for OutputRecorder {
         let Record::Result(result) = record else {
             return;
         };
-        if self.printed().remove(&result.id) {
+        // Only results of commands that printed something: their lines may come in another order in
+        // a replay.
+        if self.lock_printed().remove(&result.id) {
             self.recorder
                 .record_result(result.id.as_str(), &result.content);
         }
@@ -247,7 +263,7 @@ impl DriverObserver for OutputRecorder {
             return;
         };
         self.recorder.record_output(call.as_str(), text);
-        self.printed().insert((*call).clone());
+        self.lock_printed().insert((*call).clone());
     }
 }
 
@@ -258,6 +274,7 @@ impl FrontEnd for ReplayFrontEnd<'_> {
             (RecordingState::Replay { .. }, TaskEvent::Moment(TransientEvent::Output { .. })) => {
                 return;
             }
+            // Shown right before the result, all at once: their times are not recorded.
             (RecordingState::Replay { outputs, .. }, TaskEvent::Record(Record::Result(result))) => {
                 while outputs
                     .front()

@@ -9,8 +9,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, Preconditions, PreparedCall, ProgressSink, Tool,
-    ToolOutput, ToolWork,
+    CallArguments, CallFailure, CallPermit, CancelToken, Preconditions, PreparedCall, ProgressSink,
+    Tool, ToolOutput, ToolWork,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -19,11 +19,11 @@ use serde_json::Value;
 /// A tool that seems to work in another folder than it does.
 pub(crate) struct RelocatedTool {
     tool: Arc<dyn Tool>,
-    relocation: Arc<Relocation>,
+    relocation: Arc<PathRelocation>,
 }
 
-/// What the relocated tools of a task share.
-struct Relocation {
+/// The state that the relocated tools of a task share.
+struct PathRelocation {
     recorded_folder: String,
     actual_folder: String,
     /// The recorded results that no call has reproduced yet.
@@ -33,11 +33,11 @@ struct Relocation {
 /// A call of a relocated tool, prepared with arguments for the actual folder.
 struct RelocatedCall {
     call: Box<dyn PreparedCall>,
-    relocation: Arc<Relocation>,
+    relocation: Arc<PathRelocation>,
 }
 
 impl RelocatedTool {
-    /// Wraps the tools so that they can be spoken to as if they worked in `recorded_folder` while they work in `actual_folder`, and
+    /// Wraps the tools so that they can be called as if they worked in `recorded_folder` while they work in `actual_folder`, and
     /// so that commands print in the order of `recorded_results`.
     pub(crate) fn wrap_all(
         tools: Vec<Arc<dyn Tool>>,
@@ -45,7 +45,7 @@ impl RelocatedTool {
         actual_folder: &str,
         recorded_results: Vec<String>,
     ) -> Vec<Arc<dyn Tool>> {
-        let relocation = Arc::new(Relocation {
+        let relocation = Arc::new(PathRelocation {
             recorded_folder: recorded_folder.to_owned(),
             actual_folder: actual_folder.to_owned(),
             recorded_results: Mutex::new(recorded_results),
@@ -60,7 +60,7 @@ impl RelocatedTool {
     }
 }
 
-impl Relocation {
+impl PathRelocation {
     /// Returns the first recorded result of the same lines, else the content as it is.
     fn in_recorded_order(&self, content: String) -> String {
         let mut recorded = self
@@ -72,6 +72,7 @@ impl Relocation {
             .iter()
             .position(|known| sorted_lines(known) == lines)
         {
+            // Removed, so that the next result with the same lines gets the next recording of them.
             Some(at) => recorded.remove(at),
             None => content,
         }
@@ -126,6 +127,7 @@ impl Relocation {
             Access::Several(all) => {
                 Access::Several(all.into_iter().map(|one| self.map_access(one)).collect())
             }
+            // The other kinds name no path of the workspace.
             other => other,
         }
     }
@@ -162,11 +164,16 @@ impl Tool for RelocatedTool {
 }
 
 impl PreparedCall for RelocatedCall {
+    fn note_wrapped_values(&mut self, names: &[String]) {
+        self.call.note_wrapped_values(names);
+    }
+
     fn access(&self) -> Access {
         self.relocation.map_access(self.call.access())
     }
 
     fn preconditions(&self) -> Preconditions {
+        // Compared with each other only, never shown: their paths may stay as they are.
         self.call.preconditions()
     }
 
@@ -174,6 +181,11 @@ impl PreparedCall for RelocatedCall {
         self.call
             .preview()
             .map(|preview| self.relocation.map_output(&preview))
+    }
+
+    fn try_call(&self) -> Result<(), CallFailure> {
+        let tried = self.call.try_call();
+        tried.map_err(|CallFailure(reason)| CallFailure(self.relocation.map_output(&reason)))
     }
 
     fn stop_token(&self) -> Option<CancelToken> {
@@ -187,6 +199,7 @@ impl PreparedCall for RelocatedCall {
     ) -> ToolWork<'a> {
         Box::pin(async move {
             let Self { call, relocation } = *self;
+            // Streamed output is not mapped. A replay shows the recorded output instead.
             let output = call.run(permit, progress).await;
             let content = relocation.in_recorded_order(relocation.map_output(&output.content));
             ToolOutput { content, ..output }
@@ -227,7 +240,7 @@ mod tests {
     use super::replace_path;
 
     #[test]
-    fn only_whole_paths_are_moved() {
+    fn only_whole_paths_are_relocated() {
         let check =
             |text: &str, expected: &str| assert_eq!(replace_path(text, "/w/a", "/new"), expected);
         check("/w/a", "/new");

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TomlError, value};
 
 use crate::config;
 use crate::environment::Environment;
@@ -41,17 +41,25 @@ pub fn store_protocol(
     Ok(path)
 }
 
+/// The reason why a configuration file is left as it is.
+#[derive(Debug, thiserror::Error)]
+enum EditError {
+    #[error("it is no TOML: {0}")]
+    NotToml(#[from] TomlError),
+    /// `models` is an inline array, or no array: there is no place for another table.
+    #[error("its `models` are not written as [[models]]")]
+    NoModelTables,
+}
+
 /// Returns the text of a configuration with the protocol in the model's entry, which is added if it is missing.
-fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, String> {
-    let mut document: DocumentMut = text
-        .parse()
-        .map_err(|error| format!("it is no TOML: {error}"))?;
+fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse()?;
     let models = document
         .entry("models")
         .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     let models = models
         .as_array_of_tables_mut()
-        .ok_or("its `models` are not written as [[models]]")?;
+        .ok_or(EditError::NoModelTables)?;
     let is = |table: &Table| table.get("pattern").and_then(Item::as_str) == Some(model);
     let position = models.iter().position(is);
     if position.is_none() {
@@ -102,6 +110,7 @@ pub fn replace_file(environment: &Environment, path: &Path, text: &str) -> std::
     // Writes through a symbolic link instead of replacing it, since many users link their configuration.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = std::fs::metadata(&path).map_or(0o600, |known| known.permissions().mode() & 0o777);
+    // In the same folder, because a rename works within one file system only.
     let beside = path.with_extension(format!("{}.tmp", environment.unique_id().simple()));
     let mut file = std::fs::OpenOptions::new()
         .write(true)
@@ -146,11 +155,13 @@ mod tests {
         assert!(
             with_protocol("models = 1", "m", "native")
                 .unwrap_err()
+                .to_string()
                 .contains("[[models]]")
         );
         assert!(
             with_protocol("x = ", "m", "native")
                 .unwrap_err()
+                .to_string()
                 .contains("TOML")
         );
     }

@@ -1,8 +1,10 @@
 //! Selects the sandbox for the commands of a task, and reports which one is in force.
 
 use sabir_workspace::{
-    NetworkAccess, Sandbox, SandboxLevel, SandboxReport, ShellCommand, Workspace, WorkspaceError,
+    NetworkAccess, RegistryHost, Sandbox, SandboxLevel, SandboxReport, SecurityReport,
+    ShellCommand, Workspace, WorkspaceError,
 };
+use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -10,12 +12,11 @@ use crate::error::SessionError;
 use crate::spec::SandboxSpec;
 
 /// Returns the sandbox of a task's commands: the level of the spec, else that of the configuration, else the best available.
-pub(crate) fn of_task(spec: &SandboxSpec, config: &Config) -> Result<Sandbox, SessionError> {
-    let sandbox = configured(spec.level.as_deref(), config)?;
-    Ok(if spec.network {
-        sandbox.with_network(NetworkAccess::Allowed)
-    } else {
-        sandbox
+pub(crate) fn task_sandbox(spec: &SandboxSpec, config: &Config) -> Result<Sandbox, SessionError> {
+    let sandbox = configured_sandbox(spec.level.as_deref(), config)?;
+    Ok(match spec.network {
+        Some(network) => sandbox.with_network(network.into()),
+        None => sandbox,
     })
 }
 
@@ -23,31 +24,74 @@ pub(crate) fn of_task(spec: &SandboxSpec, config: &Config) -> Result<Sandbox, Se
 ///
 /// # Errors
 /// When there is no such level.
-pub fn configured(level: Option<&str>, config: &Config) -> Result<Sandbox, SessionError> {
+pub fn configured_sandbox(level: Option<&str>, config: &Config) -> Result<Sandbox, SessionError> {
     let level = level
         .or(config.sandbox.as_deref())
         .map_or(Ok(SandboxLevel::Best), str::parse)
         .map_err(SessionError::invalid)?;
-    let network = if config.network == Some(true) {
-        NetworkAccess::Allowed
-    } else {
-        NetworkAccess::Denied
-    };
     Ok(with_secrets(Sandbox::new(level), &config.environment)
-        .with_network(network)
+        .with_network(config.network.unwrap_or_default().into())
+        .with_loopback(config.loopback != Some(false))
+        .with_registries(listed_registries(config)?)
+        // One temporary folder for all commands of a task, so that one can leave files for the
+        // next.
         .share_temp_dir())
+}
+
+/// Builds the command line for words: a single one is a line for the shell, several are a program and its arguments.
+pub fn exec_line(words: &[String]) -> String {
+    match words {
+        [line] => line.clone(),
+        words => {
+            let quoted = words
+                .iter()
+                .map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+            format!("exec {}", quoted.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// Parses the hosts that the configuration adds to package registries.
+///
+/// # Errors
+/// When an entry names no host.
+pub fn listed_registries(config: &Config) -> Result<Vec<RegistryHost>, SessionError> {
+    let parse = |text: &String| {
+        text.parse::<RegistryHost>()
+            .map_err(|error| SessionError::invalid(format!("config.toml: {error}")))
+    };
+    let private = config
+        .private_registries
+        .iter()
+        .map(|text| parse(text).map(RegistryHost::in_private_network));
+    config.registries.iter().map(parse).chain(private).collect()
+}
+
+/// The reason why no command can run in its sandbox.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// No runtime could be started for the command.
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(#[source] std::io::Error),
+    /// The sandbox cannot be set up; holds the reason, for the user.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The command cannot be run, for another reason than its sandbox.
+    #[error(transparent)]
+    Command(WorkspaceError),
 }
 
 /// Finds out which confinement is in force, by running `true` in the sandbox; `None` means that the sandbox is off. Blocks for some
 /// milliseconds, and must not be called on a thread of a tokio runtime.
 ///
 /// # Errors
-/// With the reason, for the user, why no command can run.
-pub fn in_force(
+/// When no command can run.
+pub fn probe_confinement(
     sandbox: &Sandbox,
     workspace: &Workspace,
     environment: &Environment,
-) -> Result<Option<SandboxReport>, String> {
+) -> Result<Option<SandboxReport>, SandboxError> {
     if !sandbox.is_on() {
         return Ok(None);
     }
@@ -57,32 +101,43 @@ pub fn in_force(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let outcome = runtime
-        .map_err(|error| format!("the runtime cannot be started: {error}"))?
-        .block_on(running);
+    let outcome = runtime.map_err(SandboxError::Runtime)?.block_on(running);
     outcome
         .map(|outcome| outcome.sandbox)
         .map_err(|error| match error {
-            WorkspaceError::Sandbox { reason } => reason,
-            error => error.to_string(),
+            WorkspaceError::Sandbox { reason } => SandboxError::Unavailable(reason),
+            error => SandboxError::Command(error),
         })
 }
 
-/// Formats the result of [`in_force`] as one sentence for the user.
-pub fn words(sandbox: &Sandbox, found: &Result<Option<SandboxReport>, String>) -> String {
-    let network = if sandbox.has_network() {
-        "with the network"
-    } else {
-        "without network"
+/// Formats the result of [`probe_confinement`] as one sentence for the user.
+pub fn describe_confinement(
+    sandbox: &Sandbox,
+    found: &Result<Option<SandboxReport>, SandboxError>,
+) -> String {
+    let network = match sandbox.network() {
+        NetworkAccess::Allowed => "with the network",
+        NetworkAccess::Registries => "with the network of package registries",
+        NetworkAccess::Denied => "without network",
     };
     match found {
         Ok(Some(confined)) => format!("commands run in a sandbox, {network} ({confined})"),
         Ok(None) => "commands run without a sandbox, with all your rights".to_owned(),
         Err(reason) => format!(
-            "commands cannot run, because their sandbox cannot be had: {reason}. `--sandbox off`, or `sandbox = \"off\"` in \
+            "commands cannot run, because their sandbox is not available: {reason}. `--sandbox off`, or `sandbox = \"off\"` in \
              config.toml, runs them without"
         ),
     }
+}
+
+/// Returns a report about the walls of the sandbox as a JSON object.
+pub fn security_json(report: &SecurityReport) -> Value {
+    let walls: Vec<_> = report
+        .walls
+        .iter()
+        .map(|wall| json!({"wall": wall.wall.description(), "state": wall.state.to_string()}))
+        .collect();
+    json!({"sandbox": report.sandbox.to_string(), "walls": walls})
 }
 
 /// Hides the secrets in the home folder, and Sabir's own folders, from commands.
@@ -96,5 +151,6 @@ pub fn with_secrets(sandbox: Sandbox, environment: &Environment) -> Sandbox {
         .into_iter()
         .flatten()
         .map(|folder| folder.join("sabir"));
-    sandbox.hide_home_secrets(home).hide_paths(ours)
+    let stores = sabir_policy::home_secret_paths().map(|path| home.join(path));
+    sandbox.hide_paths(stores.chain(ours))
 }

@@ -27,7 +27,7 @@ pub(crate) struct SandboxProbe<'a> {
 
 impl<'a> SandboxProbe<'a> {
     /// Starts to find out which sandbox is in force in the workspace.
-    pub(crate) fn start(
+    pub(crate) fn start_probe(
         user: &'a mut dyn FrontEnd,
         sandbox: &Sandbox,
         workspace: &Arc<Workspace>,
@@ -38,12 +38,12 @@ impl<'a> SandboxProbe<'a> {
         let workspace = Arc::clone(workspace);
         let environment = Arc::clone(environment);
         let probe = std::thread::Builder::new().spawn(move || {
-            let found = sandbox::in_force(&probed_sandbox, &workspace, &environment);
-            sandbox::words(&probed_sandbox, &found)
+            let found = sandbox::probe_confinement(&probed_sandbox, &workspace, &environment);
+            sandbox::describe_confinement(&probed_sandbox, &found)
         });
         if let Err(error) = &probe {
             let text = format!(
-                "it is not known whether commands can run in their sandbox: no thread is to be had ({error})"
+                "it is not known whether commands can run in their sandbox: no thread could be started ({error})"
             );
             notices.send(NoticeTopic::Sandbox, text);
         }
@@ -55,7 +55,7 @@ impl<'a> SandboxProbe<'a> {
     }
 
     /// Creates a front end whose notice was sent in an earlier run.
-    pub(crate) fn finished(user: &'a mut dyn FrontEnd, notices: &NoticeSink) -> Self {
+    pub(crate) fn without_probe(user: &'a mut dyn FrontEnd, notices: &NoticeSink) -> Self {
         Self {
             user,
             probe: None,
@@ -64,7 +64,7 @@ impl<'a> SandboxProbe<'a> {
     }
 
     /// Sends the notice, unless it was sent already. Waits for the probe if necessary.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn send_notice(&mut self) {
         if let Some(text) = self.probe.take().and_then(|probe| probe.join().ok()) {
             self.notices.send(NoticeTopic::Sandbox, text);
         }
@@ -78,8 +78,9 @@ impl FrontEnd for SandboxProbe<'_> {
             TaskEvent::Record(Record::Started(_) | Record::Context(_))
                 | TaskEvent::Moment(TransientEvent::Asking { .. })
         );
+        // The notice must precede every event that shows a call of the model.
         if !is_before_answer {
-            self.finish();
+            self.send_notice();
         }
         self.user.on_event(event);
     }

@@ -1,22 +1,25 @@
-//! A session: drives one task in the background, takes commands for it, and outlives its interruptions and completions.
+//! Implements a session: drives one task in the background, takes commands for it, and outlives its interruptions and completions.
 
 use std::sync::Arc;
 
 use sabir_agent::{
-    CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand,
-    UserMessage,
+    CancelToken, CompactionTiming, FrontEnd, Record, StoreError, SummaryAuthor, TaskDriver,
+    TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand, UserMessage,
 };
+use sabir_call::Event;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use crate::command::{Command, Decision, Rejected};
 use crate::error::SessionError;
-use crate::event::SessionState;
+use crate::event::{SessionEventKind, SessionState, WaitingEvent};
 use crate::host::Host;
 use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
 use crate::modes::ModeSwitcher;
 use crate::notice::NoticeTopic;
+use crate::pictures::CurrentImageSupport;
 use crate::recording::{RecordingState, ReplayFrontEnd};
 use crate::sandbox_probe::SandboxProbe;
 use crate::setup::TaskEnd;
@@ -28,11 +31,15 @@ use crate::spec::{Interactivity, RecordMode};
 /// kill would: the task can be resumed from its journal.
 #[derive(Debug)]
 pub struct Session {
+    /// The id of the task.
     task: TaskId,
+    /// The names of the modes that the task can switch to.
     modes: Vec<String>,
+    /// True if a recording is replayed.
     is_replay: bool,
     hub: HubHandle,
     control: Arc<SessionControl>,
+    /// The worker; `None` once it is being waited for.
     worker: Option<JoinHandle<SessionOutcome>>,
 }
 
@@ -61,10 +68,14 @@ struct SessionControl {
     cancel: CancelToken,
     /// Commands for a session that is idle.
     idle: UnboundedSender<IdleCommand>,
+    /// Locked before the hub, never after it: a command looks at the state and reaches an inbox in
+    /// one step.
     state: std::sync::Mutex<ControlState>,
 }
 
 #[derive(Debug, Default)]
+/// The state that decides where a command goes: to the worker between two runs, or to the inbox of
+/// the task.
 struct ControlState {
     /// True between two runs of the task.
     is_idle: bool,
@@ -74,21 +85,42 @@ struct ControlState {
     closes: bool,
     /// Counts the runs of the task, from 0.
     run: u64,
+    /// Stops the compaction that an idle session was asked for, until it is finished.
+    compaction: Option<Arc<Notify>>,
 }
 
 /// A command for an idle session.
 #[derive(Debug)]
 enum IdleCommand {
+    /// Continues the task with a message.
     Continue(UserMessage),
+    /// Loads the task again in another mode.
     SetMode(String),
+    /// Loads the task again with another model.
     SetModel(String),
+    /// Undoes this many changing calls, counted back from the last one.
     Undo(usize),
+    /// Compacts the context, unless the signal comes first.
+    Compact(Arc<Notify>),
+    /// Publishes the contents of the context.
+    ContextUsage,
     End,
+}
+
+impl ControlState {
+    /// Stops the compaction of an idle session; false if there is none.
+    fn stop_compaction(&self) -> bool {
+        // The signal is kept for a compaction that has not begun.
+        self.compaction
+            .as_ref()
+            .map(|stop| stop.notify_one())
+            .is_some()
+    }
 }
 
 impl Session {
     /// Starts to drive a loaded task.
-    pub(crate) fn spawn(host: Host, loaded: LoadedSession, hub: EventHub) -> Self {
+    pub(crate) fn start_worker(host: Host, loaded: LoadedSession, hub: EventHub) -> Self {
         let (idle, commands) = unbounded_channel();
         let control = Arc::new(SessionControl {
             cancel: loaded.setup.cancel.clone(),
@@ -106,9 +138,11 @@ impl Session {
             hub: hub.clone(),
             control: Arc::clone(&control),
             commands,
+            // The notice about the sandbox comes with the first run only: it does not change within
+            // a session.
             is_sandbox_known: false,
         };
-        let worker = tokio::spawn(worker.run());
+        let worker = tokio::spawn(worker.run_session());
         Self {
             task,
             modes,
@@ -127,6 +161,11 @@ impl Session {
     /// Returns the names of the modes that the task can switch to.
     pub fn modes(&self) -> &[String] {
         &self.modes
+    }
+
+    /// Returns the support for images of the model that the task asks. It follows the mode of the task.
+    pub fn image_support(&self) -> CurrentImageSupport {
+        self.hub.0.image_support()
     }
 
     /// Reports whether the session replays a recording.
@@ -162,7 +201,9 @@ impl Session {
     /// When the session's worker panicked or its runtime was shut down.
     pub async fn wait(mut self) -> Result<SessionOutcome, SessionError> {
         let Some(worker) = self.worker.take() else {
-            return Err(SessionError::internal("the session was waited for before"));
+            return Err(SessionError::internal(
+                "the end of the session was already awaited",
+            ));
         };
         worker
             .await
@@ -174,6 +215,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(worker) = &self.worker {
             worker.abort();
+            self.hub.0.set_servers(None);
         }
     }
 }
@@ -197,15 +239,16 @@ impl SessionHandle {
     /// # Errors
     /// When the session is over, or the command is not possible in its present state.
     pub fn submit(&self, command: Command) -> Result<(), Rejected> {
-        let mut state = self.control.lock();
+        let mut state = self.control.lock_state();
         if state.is_ended {
             return Err(Rejected::Ended);
         }
         let idle = state.is_idle;
+        self.check_images(&command)?;
         match command {
             Command::Send { message, delivery } if idle => {
                 if message.text.trim().is_empty() && message.images.is_empty() {
-                    return Err(Rejected::Invalid("the message says nothing".to_owned()));
+                    return Err(Rejected::Invalid("the message is empty".to_owned()));
                 }
                 // An idle session has nothing to queue behind or to interrupt.
                 _ = delivery;
@@ -214,26 +257,52 @@ impl SessionHandle {
                 state.run += 1;
                 self.control.send_idle(IdleCommand::Continue(message))
             }
+            // While the task works, the mode is switched by the task, since its rules must change
+            // with a record.
             Command::SetMode { mode } if idle => self.control.send_idle(IdleCommand::SetMode(mode)),
             Command::SetModel { model } if idle => {
                 self.control.send_idle(IdleCommand::SetModel(model))
             }
             Command::Undo { calls } if idle => self.control.send_idle(IdleCommand::Undo(calls)),
             Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
+            Command::Compact if idle => {
+                if state.compaction.is_some() {
+                    return Err(Rejected::Busy);
+                }
+                let stop = Arc::new(Notify::new());
+                state.compaction = Some(Arc::clone(&stop));
+                self.control.send_idle(IdleCommand::Compact(stop))
+            }
+            Command::ContextUsage if idle => self.control.send_idle(IdleCommand::ContextUsage),
             Command::End => {
                 state.closes = true;
+                state.stop_compaction();
                 if idle {
                     return self.control.send_idle(IdleCommand::End);
                 }
-                self.hub.0.tell(&self.task, UserCommand::Cancel)
+                self.hub.0.send_command(&self.task, UserCommand::Cancel)
             }
-            Command::Interrupt if idle => Ok(()),
-            Command::Compact | Command::ContextUsage if idle => Err(Rejected::Invalid(
-                "nothing is under way; `sabir context` shows and compacts the context of a task"
-                    .to_owned(),
-            )),
-            command => self.deliver(&self.task, command, &mut state),
+            // A message may wait behind the compaction. Its run has not begun, so it is not the work that the user sees.
+            Command::Interrupt if state.stop_compaction() || idle => Ok(()),
+            command => self.deliver_command(&self.task, command, &mut state),
         }
+    }
+
+    /// Refuses images that the present model of the task cannot read.
+    fn check_images(&self, command: &Command) -> Result<(), Rejected> {
+        let images = match command {
+            Command::Send { message, .. } => &message.images,
+            Command::Answer {
+                decision: Decision::Text { images, .. },
+                request,
+            } if request.task == self.task => images,
+            _ => return Ok(()),
+        };
+        let support = self.hub.0.image_support().get();
+        support
+            .check_images(images.clone())
+            .map(drop)
+            .map_err(|error| Rejected::Invalid(error.to_string()))
     }
 
     /// Returns the id of the session's task.
@@ -241,14 +310,15 @@ impl SessionHandle {
         &self.task
     }
 
-    /// Reports whether the session waits for a message.
+    /// Reports whether the session waits for a message and does nothing else.
     pub fn is_idle(&self) -> bool {
-        self.control.lock().is_idle
+        let state = self.control.lock_state();
+        state.is_idle && state.compaction.is_none()
     }
 
     /// Returns the number of the current run of the session's task, counted from 0. Each message after an end begins another run.
     pub fn run_number(&self) -> u64 {
-        self.control.lock().run
+        self.control.lock_state().run
     }
 
     /// Submits a command for a working task: the session's own, or a subtask.
@@ -259,18 +329,18 @@ impl SessionHandle {
         let is_own = *task == self.task;
         match command {
             Command::Interrupt | Command::End if !is_own => {
-                self.hub.0.tell(task, UserCommand::Cancel)
+                self.hub.0.send_command(task, UserCommand::Cancel)
             }
             Command::SetModel { .. } | Command::Undo { .. } if !is_own => Err(Rejected::Invalid(
                 "this is possible for the session's own task only".to_owned(),
             )),
             command if is_own => self.submit(command),
-            command => self.deliver(task, command, &mut self.control.lock()),
+            command => self.deliver_command(task, command, &mut self.control.lock_state()),
         }
     }
 
     /// Passes a command on to a working task. The caller holds the lock of the state, so that the run cannot end in between.
-    fn deliver(
+    fn deliver_command(
         &self,
         task: &TaskId,
         command: Command,
@@ -279,35 +349,37 @@ impl SessionHandle {
         let hub = &self.hub.0;
         match command {
             Command::Send { message, delivery } => {
-                hub.tell(task, UserCommand::Send { message, delivery })
+                hub.send_command(task, UserCommand::Send { message, delivery })
             }
             Command::Answer { request, decision } => {
                 // To leave a question is to leave the session, unless a subtask asked it.
                 if decision == Decision::Leave && request.task == self.task {
                     state.closes = true;
                 }
-                hub.answer(&request, decision.into())
+                hub.answer_request(&request, decision.into())
             }
-            Command::SetMode { mode } => hub.tell(task, UserCommand::SetMode(mode)),
-            Command::Compact => hub.tell(task, UserCommand::Compact),
-            Command::ContextUsage => hub.tell(task, UserCommand::ShowContextUsage),
+            Command::SetMode { mode } => hub.send_command(task, UserCommand::SetMode(mode)),
+            Command::Compact => hub.send_command(task, UserCommand::Compact),
+            Command::ContextUsage => hub.send_command(task, UserCommand::ShowContextUsage),
             Command::Detach => {
-                hub.detach();
+                hub.detach_user();
                 Ok(())
             }
-            Command::Interrupt | Command::End => hub.tell(task, UserCommand::Cancel),
+            Command::Interrupt | Command::End => hub.send_command(task, UserCommand::Cancel),
             Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
         }
     }
 }
 
 impl SessionControl {
-    fn lock(&self) -> std::sync::MutexGuard<'_, ControlState> {
+    /// Locks the state. It is held for moments only, and never across an `await`.
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, ControlState> {
         self.state
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Queues a command for the worker. It is carried out after the commands before it.
     fn send_idle(&self, command: IdleCommand) -> Result<(), Rejected> {
         self.idle.send(command).map_err(|_| Rejected::Ended)
     }
@@ -325,9 +397,10 @@ struct SessionWorker {
 }
 
 impl SessionWorker {
-    async fn run(mut self) -> SessionOutcome {
+    /// Drives the task, waits for a message, and drives it again, until the session is over.
+    async fn run_session(mut self) -> SessionOutcome {
         loop {
-            let end = self.drive().await;
+            let mut end = self.drive_run().await;
             // Without a working store or configuration, another run would fail in the same way. A recording holds one run.
             let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
                 && self.loaded.spec.record == RecordMode::Off
@@ -337,7 +410,7 @@ impl SessionWorker {
                 );
             let unread = {
                 // Messages are put into the inbox under this lock, so none can come between the last look and the idle state.
-                let mut state = self.control.lock();
+                let mut state = self.control.lock_state();
                 let unread = self.take_unread_messages();
                 if !stays_open || state.closes {
                     state.is_ended = true;
@@ -348,23 +421,25 @@ impl SessionWorker {
                 }
                 unread.filter(|_| !state.is_ended)
             };
+            // A message arrived after the run took its last one: the user expects an answer, not a prompt.
             if let Some(message) = unread {
                 self.continue_with(message);
                 continue;
             }
-            if self.control.lock().is_ended {
-                return self.finish(end);
+            if self.control.lock_state().is_ended {
+                return self.finish_session(end);
             }
             self.hub.set_state(SessionState::Idle(end.clone()));
-            if !self.wait_for_message(&end).await {
-                self.control.lock().is_ended = true;
-                return self.finish(end);
+            if !self.wait_for_message(&mut end).await {
+                self.control.lock_state().is_ended = true;
+                return self.finish_session(end);
             }
             self.hub.set_state(SessionState::Working);
         }
     }
 
-    fn finish(self, end: TaskEnd) -> SessionOutcome {
+    /// Publishes the end of the session and ends all subscriptions.
+    fn finish_session(self, end: TaskEnd) -> SessionOutcome {
         // A request that differs from the recorded one ends the task as misconfigured. That the later requests were not made either
         // is then no news.
         let complaint = self
@@ -373,7 +448,8 @@ impl SessionWorker {
             .final_error()
             .filter(|_| end.outcome != TaskOutcome::Misconfigured);
         self.hub.set_state(SessionState::Ended(end.clone()));
-        self.hub.close();
+        // After the last event, so that every subscriber gets it before its stream ends.
+        self.hub.close_subscriptions();
         SessionOutcome {
             end,
             recording_error: complaint,
@@ -381,7 +457,7 @@ impl SessionWorker {
     }
 
     /// Drives the task until its run ends.
-    async fn drive(&mut self) -> TaskEnd {
+    async fn drive_run(&mut self) -> TaskEnd {
         let LoadedSession {
             setup,
             opened,
@@ -396,13 +472,14 @@ impl SessionWorker {
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(&task_id);
         }
+        // It was parsed when the configuration was loaded, so it is no error here.
         let answer_limit = config.answer_limit().ok().flatten();
         let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
         let mut probe = if std::mem::replace(&mut self.is_sandbox_known, true) {
-            SandboxProbe::finished(&mut front_end, &config.notices)
+            SandboxProbe::without_probe(&mut front_end, &config.notices)
         } else {
             let sandbox = &setup.resources.sandbox;
-            SandboxProbe::start(
+            SandboxProbe::start_probe(
                 &mut front_end,
                 sandbox,
                 &setup.workspace,
@@ -411,15 +488,21 @@ impl SessionWorker {
             )
         };
         let history = opened.task.mode_history().clone();
-        let modes = ModeSwitcher::new(history, &setup.modes, &setup.workspace, &config.notices);
+        let modes = ModeSwitcher::new(history, &setup.modes, &setup.workspace, &config.notices)
+            .with_image_support(self.hub.image_support());
+        // In this order: telemetry sees a record before the mode changes, and checkpoints are taken
+        // last, right before a tool runs.
         let mut observers = opened.observers.clone();
         observers.push(Arc::new(modes));
-        observers.extend(recording.observer());
-        observers.extend(setup.observers());
+        observers.extend(recording.output_observer());
+        observers.extend(setup.common_observers());
+        let ledger = self.hub.ledger();
+        ledger.begin_run();
+        observers.push(ledger.follow_task(setup.resources.checkpointer.as_ref()));
         if !images.is_empty() {
-            opened.task.bring(std::mem::take(images));
+            opened.task.set_first_images(std::mem::take(images));
         }
-        let (outcome, message) = {
+        let driven = {
             let mut replayed = ReplayFrontEnd {
                 inner: &mut probe,
                 recording,
@@ -437,13 +520,18 @@ impl SessionWorker {
                 .run(&mut opened.task, opened.first.take(), words.take())
                 .await
         };
-        probe.finish();
+        // Every run begins with a paused task, so this error would be a mistake in this file.
+        let (outcome, message) =
+            driven.unwrap_or_else(|error| (TaskOutcome::Misconfigured, error.to_string()));
+        probe.send_notice();
+        // Nothing that the model started may outlive the run (law 11).
         setup.resources.jobs.stop_all().await;
         if outcome == TaskOutcome::StoreFailed {
             // The store could not keep this record, but subscribers still wait for it.
             let ended = Record::Ended {
                 outcome,
                 message: message.clone(),
+                used: Some(Box::new(opened.task.task_usage())),
             };
             front_end.on_event(TaskEvent::Record(&ended));
         }
@@ -452,11 +540,15 @@ impl SessionWorker {
             message,
             turns: opened.task.turn_count(),
             totals: opened.task.totals(),
+            summary: ledger.summarize(),
+            tools: opened.task.task_usage().tools,
         }
     }
 
     /// Waits for the message that continues the task. Returns false if the session is over.
-    async fn wait_for_message(&mut self, end: &TaskEnd) -> bool {
+    async fn wait_for_message(&mut self, end: &mut TaskEnd) -> bool {
+        // One after the other: a command sees the effects of those before it. No sender means that
+        // all handles and the session are gone.
         while let Some(command) = self.commands.recv().await {
             match command {
                 IdleCommand::Continue(message) => {
@@ -464,23 +556,38 @@ impl SessionWorker {
                     return true;
                 }
                 IdleCommand::SetMode(mode) => {
-                    if !self.reload(|spec| spec.mode = Some(mode), end) {
+                    if !self.reload_with(|spec| spec.mode = Some(mode), end) {
                         return false;
                     }
                 }
                 IdleCommand::SetModel(model) => {
-                    if !self.reload(|spec| spec.model = Some(model), end) {
+                    if !self.reload_with(|spec| spec.model = Some(model), end) {
                         return false;
                     }
                 }
-                IdleCommand::Undo(calls) => self.undo(calls),
+                IdleCommand::Undo(calls) => self.undo_calls(calls).await,
+                IdleCommand::Compact(stop) => {
+                    let continues = self.compact_while_idle(&stop, end).await;
+                    self.control.lock_state().compaction = None;
+                    if !continues {
+                        return false;
+                    }
+                }
+                IdleCommand::ContextUsage => {
+                    let usage = self.loaded.opened.task.context_usage();
+                    self.hub
+                        .publish_event(None, SessionEventKind::ContextUsage(usage));
+                }
                 IdleCommand::End => return false,
             }
         }
         false
     }
 
+    /// Prepares the next run, which begins with a message.
     fn continue_with(&mut self, message: UserMessage) {
+        // Counters of turns and mistakes restart: the limit that ended the last run must not end this one
+        // at once.
         self.loaded.opened.task.prepare_next_run();
         self.loaded.words = Some(message.text);
         self.loaded.images = message.images;
@@ -493,6 +600,7 @@ impl SessionWorker {
             .hub
             .open_inbox(&self.loaded.opened.task.start_record().task, None);
         let mut unread = UserMessage::default();
+        // In the order in which they were sent.
         while let Some(command) = inbox.pop() {
             let UserCommand::Send { message, .. } = command else {
                 continue;
@@ -507,9 +615,9 @@ impl SessionWorker {
         says_something.then_some(unread)
     }
 
-    /// Loads the task again with a changed spec. False: it could be loaded neither so nor as before, and nothing may run without a
+    /// Loads the task again with a changed spec. Returns false if it could be loaded neither with the new spec nor as before; nothing may run without a
     /// journal.
-    fn reload(
+    fn reload_with(
         &mut self,
         change: impl FnOnce(&mut crate::spec::SessionSpec),
         end: &TaskEnd,
@@ -519,7 +627,7 @@ impl SessionWorker {
         let task = self.loaded.opened.task.start_record().task.clone();
         // The open store holds the lock of the journal, so it must be dropped before the journal is opened again.
         self.loaded.opened.store = Box::new(crate::recording::NullStore);
-        match self.host.reload(&task, &spec, &self.hub) {
+        match self.host.reload_task(&task, &spec, &self.hub) {
             Ok(mut loaded) => {
                 loaded.setup.cancel = self.control.cancel.clone();
                 self.loaded = loaded;
@@ -531,7 +639,7 @@ impl SessionWorker {
                     .send(NoticeTopic::Mode, error.to_string());
                 // Back to the spec that worked. Its store was dropped above, so the task must be loaded again.
                 let old = self.loaded.spec.clone();
-                match self.host.reload(&task, &old, &self.hub) {
+                match self.host.reload_task(&task, &old, &self.hub) {
                     Ok(mut loaded) => {
                         loaded.setup.cancel = self.control.cancel.clone();
                         self.loaded = loaded;
@@ -551,25 +659,105 @@ impl SessionWorker {
     }
 
     /// Undoes the last changing calls, and sends a notice with the result. Nothing is undone if the files were changed since.
-    fn undo(&self, calls: usize) {
-        let Some(checkpointer) = &self.loaded.setup.resources.checkpointer else {
-            let text = "checkpoints are off: nothing can be undone";
-            return self
-                .loaded
-                .config
-                .notices
-                .send(NoticeTopic::Checkpoints, text);
-        };
-        let text = match checkpointer.undo(calls) {
-            Ok(done) => format!(
-                "{done} {} brought back",
-                if done == 1 { "path was" } else { "paths were" }
-            ),
-            Err(error) => format!("nothing was undone: {error}"),
+    async fn undo_calls(&mut self, calls: usize) {
+        let text = match &self.loaded.setup.resources.checkpointer {
+            None => "checkpoints are off: nothing can be undone".to_owned(),
+            Some(checkpointer) => {
+                let checkpointer = Arc::clone(checkpointer);
+                // It reads and writes files of the user. Awaited here, so that commands after it see the restored files.
+                let undone =
+                    tokio::task::spawn_blocking(move || checkpointer.undo_calls(calls)).await;
+                match undone {
+                    Ok(Ok(1)) => "1 path was restored".to_owned(),
+                    Ok(Ok(paths)) => format!("{paths} paths were restored"),
+                    Ok(Err(error)) => format!("nothing was undone: {error}"),
+                    Err(error) => {
+                        format!("the undo failed, and may be incomplete: {error}")
+                    }
+                }
+            }
         };
         self.loaded
             .config
             .notices
             .send(NoticeTopic::Checkpoints, text);
+    }
+
+    /// Compacts the context between two runs, with the model's summary. Returns false if the session is over, because the journal
+    /// cannot be written; `end` then says so.
+    async fn compact_while_idle(&mut self, stop: &Notify, end: &mut TaskEnd) -> bool {
+        let LoadedSession { opened, model, .. } = &mut self.loaded;
+        let task = &mut opened.task;
+        // Only a paused task compacts at once; one whose run is over ignores the input.
+        task.prepare_next_run();
+        let timing = task.compaction_timing();
+        self.hub
+            .publish_event(None, SessionEventKind::CompactionStatus(timing));
+        if timing == CompactionTiming::Nothing {
+            return true;
+        }
+        task.step(TaskInput::Compact(SummaryAuthor::Model));
+        let waiting = WaitingEvent {
+            reason: "the model is asked for a summary of what came before".to_owned(),
+            milliseconds: 0,
+            attempt: None,
+        };
+        self.hub
+            .publish_event(None, SessionEventKind::Waiting(waiting));
+        let request = task.model_request();
+        let mut sink = |event: Event<'_>| _ = task.step(TaskInput::ModelEvent(event));
+        let answer = tokio::select! {
+            biased;
+            () = stop.notified() => None,
+            answer = model.stream_response(&request, &mut sink) => Some(answer),
+        };
+        drop(request);
+        let Some(answer) = answer else {
+            // The task has a part of the summary in it. The journal has none, so the task is loaded again as it was.
+            return self.reload_with(|_| {}, end);
+        };
+        let input = answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished);
+        let mut records: Vec<_> = task
+            .step(input)
+            .into_iter()
+            .filter_map(|effect| match effect {
+                TaskEffect::PersistRecord(record) => Some(record),
+                _ => None,
+            })
+            .collect();
+        // Task lists read only the last record, so the end of the task is recorded again after the
+        // compaction.
+        records.push(Record::Ended {
+            outcome: end.outcome,
+            message: end.message.clone(),
+            used: Some(Box::new(task.task_usage())),
+        });
+        end.totals = task.totals();
+        match self.keep_records(records) {
+            Ok(()) => true,
+            Err(error) => {
+                end.outcome = TaskOutcome::StoreFailed;
+                end.message = error.to_string();
+                self.hub.publish_record(Record::Ended {
+                    outcome: end.outcome,
+                    message: end.message.clone(),
+                    used: None,
+                });
+                false
+            }
+        }
+    }
+
+    /// Appends records of an idle session to the journal, and publishes each one after it was kept.
+    ///
+    /// Observers are not notified. Telemetry measures a request from the record before it, and here
+    /// that is the end of a run that may be hours ago; the others follow tools and modes, which a
+    /// compaction does not touch.
+    fn keep_records(&mut self, records: Vec<Record>) -> Result<(), StoreError> {
+        for record in records {
+            self.loaded.opened.store.append(&record)?;
+            self.hub.publish_record(record);
+        }
+        Ok(())
     }
 }

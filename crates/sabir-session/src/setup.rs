@@ -1,24 +1,25 @@
-//! Puts a task together: its folder, tools, rules, limits, modes and context, from a [`SessionSpec`] and the configuration.
+//! Assembles a task: its folder, tools, rules, limits, modes and context, from a [`SessionSpec`] and the configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CancelToken, CompletionConditions, DriverObserver, InstructionTemplate, Interactivity,
-    ModeHistory, NewTaskTool, OpenTodos, Record, RecordStore, RequestContext, SubtaskSpawner, Task,
-    TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolRegistry,
-    UsageTotals,
+    CancelToken, CompletionConditions, CompletionForm, DriverObserver, InstructionTemplate,
+    Interactivity, ModeHistory, NewTaskTool, OpenTodos, Record, RecordStore, RequestContext,
+    SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart,
+    Tool, ToolRegistry, ToolUsageTable, UnresolvedDenials, UsageTotals,
 };
 use sabir_call::dialect::DialectSet;
-use sabir_call::{TokenPrices, ToolProtocol, ToolSet};
+use sabir_call::{ParallelCalls, TextRecovery, TokenPrices, ToolProtocol, ToolSet};
 use sabir_check::RepairSet;
 use sabir_journal::Journal;
+use sabir_model::ModelEntry;
 use sabir_policy::{Mode, PolicyRules, ToolGroup};
-use sabir_tools::EditTool;
+use sabir_tools::{EditTool, SeenFile};
 use sabir_workspace::{JobManager, OutputLifetime, Sandbox, Workspace};
 
-use crate::checkpointer::Checkpointer;
+use crate::checkpointer::TaskCheckpointer;
 use crate::config::{CompletionKeys, Config, LimitKeys, ResolvedModel};
 use crate::environment::Environment;
 use crate::error::SessionError;
@@ -26,24 +27,39 @@ use crate::locked::locked_edit_tool;
 use crate::notice::NoticeTopic;
 use crate::recording::CassetteHeader;
 use crate::relocated_tool::RelocatedTool;
-use crate::spec::SessionSpec;
+use crate::run_summary::RunSummary;
+use crate::spec::{ResultForm, SessionSpec};
 use crate::{ends, instructions, modes, repairs, sandbox, trust};
 
 /// Everything that a task needs besides its records.
 pub struct TaskSetup {
     /// The folder, with the limits on its paths.
     pub workspace: Arc<Workspace>,
+    /// The tools.
     pub(crate) registry: ToolRegistry,
+    /// The rules, with the mode that the task begins in.
     pub(crate) rules: PolicyRules,
+    /// The limits that end the task.
     pub(crate) limits: TaskLimits,
+    /// The conditions of a completion.
     pub(crate) completion: CompletionConditions,
+    /// The repairs of wrong calls that are on.
     pub(crate) repairs: RepairSet,
     /// The dialects that the session knows.
     pub(crate) dialects: DialectSet,
+    /// The most time of a run; `None` for no limit.
     pub(crate) max_time: Option<Duration>,
+    /// The prices of the model, which limits on cost are computed with.
     pub(crate) prices: TokenPrices,
+    /// The treatment of calls in the text of a native session.
+    pub(crate) recovery: RecoveryChoice,
+    /// The number of calls that a message may hold.
+    pub(crate) parallel_calls: ParallelCalls,
+    /// True if the server of the model renders a chat template.
+    pub(crate) renders_template: bool,
     /// Interrupts the task.
     pub(crate) cancel: CancelToken,
+    /// The resources of the tools.
     pub(crate) resources: ToolResources,
     /// The fragments that go into the model's context, and the size of its window.
     pub context: RequestContext,
@@ -64,6 +80,43 @@ pub(crate) struct PromptPlace {
     pub(crate) results: Vec<String>,
 }
 
+/// The treatment of calls in the text of a native session, as the user chose it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RecoveryChoice {
+    /// The choice for this session, which precedes that for a model.
+    session: Option<TextRecovery>,
+    /// The choice for the model that the task began with.
+    model: Option<TextRecovery>,
+    /// The choice for all models that have none of their own.
+    usual: Option<TextRecovery>,
+}
+
+impl RecoveryChoice {
+    pub(crate) fn new(spec: &SessionSpec, config: &Config) -> Self {
+        Self {
+            session: spec.recovery,
+            model: None,
+            usual: config.recovery,
+        }
+    }
+
+    /// Returns the same choice for another model.
+    pub(crate) fn for_model(self, entry: Option<&ModelEntry>) -> Self {
+        Self {
+            model: entry.and_then(|entry| entry.recovery),
+            ..self
+        }
+    }
+
+    /// Returns the treatment that follows.
+    pub(crate) fn resolve(self) -> TextRecovery {
+        self.session
+            .or(self.model)
+            .or(self.usual)
+            .unwrap_or_default()
+    }
+}
+
 /// The resources that the tools of a task use, besides its folder.
 pub(crate) struct ToolResources {
     /// The tool that the model edits files with.
@@ -71,21 +124,26 @@ pub(crate) struct ToolResources {
     /// The outputs and background jobs of commands.
     pub(crate) jobs: Arc<JobManager>,
     /// Takes checkpoints, unless they are off.
-    pub(crate) checkpointer: Option<Arc<Checkpointer>>,
+    pub(crate) checkpointer: Option<Arc<TaskCheckpointer>>,
     /// The sandbox of commands.
     pub(crate) sandbox: Sandbox,
     /// Starts subtasks, where they are offered.
     pub(crate) subtask_spawner: Option<Arc<dyn SubtaskSpawner>>,
+    /// The files that the model of a resumed task has seen.
+    pub(crate) seen_files: Vec<SeenFile>,
 }
 
 /// The identity of a new task: its prompt, its model and its origin.
 pub(crate) struct NewTaskPlan<'a> {
+    /// The id of the task.
     pub(crate) id: TaskId,
+    /// The first message.
     pub(crate) prompt: String,
     /// The model's name as the user gave it.
     pub(crate) model: &'a str,
     /// The model's name at its provider.
     pub(crate) model_id: &'a str,
+    /// The protocol for tool calls, to which the task is locked.
     pub(crate) protocol: ToolProtocol,
     /// The origin of a task that the user did not start, such as its parent.
     pub(crate) from: Option<TaskOrigin>,
@@ -93,11 +151,13 @@ pub(crate) struct NewTaskPlan<'a> {
 
 /// A task with the store that keeps its records.
 pub(crate) struct OpenedTask {
+    /// The task, paused.
     pub(crate) task: Task,
+    /// The store of its records. A journal in it is locked until it is dropped.
     pub(crate) store: Box<dyn RecordStore>,
     /// The record of the start, if it was not appended yet.
     pub(crate) first: Option<Record>,
-    /// Who follows the task, besides what every task has.
+    /// The observers of the task, besides those that every task has.
     pub(crate) observers: Vec<Arc<dyn DriverObserver>>,
 }
 
@@ -112,6 +172,10 @@ pub struct TaskEnd {
     pub turns: u32,
     /// The tokens and the money that the task used in its whole life.
     pub totals: UsageTotals,
+    /// The calls that were denied or failed in this run, and the files that it changed.
+    pub summary: RunSummary,
+    /// The use of each tool in the whole life of the task.
+    pub tools: ToolUsageTable,
 }
 
 /// Returns the built-in tools as models see them, independent of a folder.
@@ -125,11 +189,13 @@ pub fn built_in_tools() -> ToolSet {
         .chain(sabir_agent::control::mode_dependent_specs())
         .collect();
     // The built-in names are distinct and valid; a test holds that.
-    ToolSet::with_unoffered(offered, more).unwrap_or_default()
+    ToolSet::with_unoffered(offered, more)
+        .unwrap_or_default()
+        .with_foreign_tools()
 }
 
 impl TaskSetup {
-    /// Sets up the tools in the folder of the spec, or in `folder`. Sends notices about what a user would not expect there.
+    /// Sets up the tools in the folder of the spec, or in `folder`. Sends notices about unusual facts there.
     pub(crate) fn new(
         spec: &SessionSpec,
         config: &Config,
@@ -156,9 +222,10 @@ impl TaskSetup {
         let (workspace, rules) = open_folder(folder, spec, config)?;
         let limits = ends::task_limits(&spec.limits, &config.limits);
         let workspace = Arc::new(workspace);
-        let checkpointer = Checkpointer::from_options(spec, config, &workspace)?;
-        let sandbox = sandbox::of_task(&spec.sandbox, config)?;
+        let checkpointer = TaskCheckpointer::from_options(spec, config, &workspace)?;
+        let sandbox = sandbox::task_sandbox(&spec.sandbox, config)?;
         let mode = rules.mode().map(|mode| mode.name.as_str());
+        // Read through the workspace with its bounds: a hidden file is no instruction file.
         let (context, watch) = instructions::task_context(&workspace, config, mode);
         let resources = ToolResources {
             checkpointer,
@@ -178,6 +245,8 @@ impl TaskSetup {
             repairs: repairs::without_rules(&config.repairs_off)?,
             dialects: config.dialects.clone(),
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
+            recovery: RecoveryChoice::new(spec, config),
+            parallel_calls: config.parallel_calls(spec),
             completion: ends::completion_conditions(&spec.completion, &config.limits),
             context,
             registry,
@@ -195,20 +264,22 @@ impl TaskSetup {
         Self { registry, ..self }
     }
 
-    /// Sets what the model costs.
+    /// Sets the prices of the model.
     ///
     /// # Errors
     /// When there is a limit on cost and the prices are not known.
     pub(crate) fn with_prices(mut self, chosen: &ResolvedModel) -> Result<Self, SessionError> {
         if self.limits.cost.is_some() && !chosen.prices.is_known() {
             return Err(SessionError::invalid(format!(
-                "--max-cost cannot be kept: what {} costs at {} is not known; give its prices under [[models]] in config.toml \
+                "--max-cost cannot be enforced: the price of {} at {} is not known; give its prices under [[models]] in config.toml \
                  (see docs/models.md), or leave the limit out",
                 chosen.id,
                 chosen.provider_name()
             )));
         }
         self.prices = chosen.prices;
+        self.recovery = self.recovery.for_model(chosen.entry.as_ref());
+        self.renders_template = chosen.renders_template();
         // A configured window goes before that of the catalogue.
         let known = || chosen.entry.as_ref().and_then(|entry| entry.context);
         self.context.window = self.context.window.or_else(known);
@@ -230,8 +301,15 @@ impl TaskSetup {
             max_tokens: told.max_tokens,
             max_cost: told.max_cost,
             completion: CompletionKeys {
+                review: None,
                 todos: Some(told.require_todos),
                 check: None,
+                allow_denied: Some(!told.ends_denied),
+                by: Some(if told.takes_answers {
+                    ResultForm::Answer
+                } else {
+                    ResultForm::Call
+                }),
             },
             ..LimitKeys::default()
         };
@@ -245,9 +323,10 @@ impl TaskSetup {
         let resources = ToolResources {
             edit_tool: locked_edit_tool(&told.start, spec)?,
             jobs: temporary_jobs(&config.environment),
-            checkpointer: Checkpointer::from_options(spec, config, &workspace)?,
-            sandbox: sandbox::of_task(&spec.sandbox, config)?,
+            checkpointer: TaskCheckpointer::from_options(spec, config, &workspace)?,
+            sandbox: sandbox::task_sandbox(&spec.sandbox, config)?,
             subtask_spawner: None,
+            seen_files: Vec::new(),
         };
         let setup = Self::with_resources(
             &config.environment,
@@ -262,7 +341,10 @@ impl TaskSetup {
             repairs: repairs::without_rules(&told.repairs_off)?,
             dialects: config.dialects.clone(),
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
+            recovery: RecoveryChoice::new(spec, config),
+            parallel_calls: told.parallel_calls,
             prices: told.prices,
+            renders_template: told.renders_template,
             completion: ends::completion_conditions(&spec.completion, &recorded),
             context: told.context.clone(),
             ..setup
@@ -288,11 +370,14 @@ impl TaskSetup {
             reach: sabir_tools::NetworkScope::Public,
         };
         let here = workspace.root().display().to_string();
-        let mut tools = sabir_tools::builtin_tools(settings);
+        let mut tools = sabir_tools::resumed_tools(settings, &resources.seen_files);
         if let Some(place) = &place {
+            // The recorded requests name files of the recorded folder, and must be met byte for
+            // byte.
             tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
         }
         let spawner = resources.subtask_spawner.clone();
+        // Added after the wrapping: a replay has no subtasks, and their tool has no paths.
         tools.extend(spawner.map(|spawner| Arc::new(NewTaskTool::new(spawner)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(PromptPlace {
@@ -300,6 +385,8 @@ impl TaskSetup {
             system,
             results: Vec::new(),
         });
+        // Tools that the mode does not offer stay known, so that a call of one is refused with the
+        // reason.
         let fits = |group: Option<ToolGroup>| modes::is_offered(rules.mode(), group);
         let registry = ToolRegistry::with_filter(tools, &fits)
             .map_err(|error| SessionError::internal(error.to_string()))?;
@@ -313,6 +400,9 @@ impl TaskSetup {
             dialects: environment.dialects.clone(),
             max_time: None,
             prices: TokenPrices::default(),
+            recovery: RecoveryChoice::default(),
+            parallel_calls: ParallelCalls::default(),
+            renders_template: false,
             cancel: CancelToken::default(),
             context: RequestContext::default(),
             resources,
@@ -322,7 +412,7 @@ impl TaskSetup {
     }
 
     /// The observers that every task with this setup has.
-    pub(crate) fn observers(&self) -> Vec<Arc<dyn DriverObserver>> {
+    pub(crate) fn common_observers(&self) -> Vec<Arc<dyn DriverObserver>> {
         self.resources
             .checkpointer
             .iter()
@@ -337,7 +427,7 @@ impl TaskSetup {
         self
     }
 
-    /// Sends notices about what a user would not expect in the folder.
+    /// Sends notices about unusual facts in the folder.
     fn notify_of_folder(&self, config: &Config) {
         let home = config.environment.home_folder.as_deref();
         if let Some(why) = modes::wide_folder_warning(self.workspace.root(), home) {
@@ -375,6 +465,9 @@ impl TaskSetup {
             completion: self.completion.clone(),
             repairs: self.repairs,
             dialects: self.dialects.clone(),
+            recovery: self.recovery.resolve(),
+            parallel_calls: self.parallel_calls,
+            renders_template: self.renders_template,
             max_output: None,
             prices: self.prices,
         }
@@ -394,8 +487,15 @@ impl TaskSetup {
             max_turns: self.limits.turns,
             max_tokens: self.limits.tokens,
             require_todos: self.completion.open_todos == OpenTodos::Refused,
+            takes_answers: match self.completion.form {
+                CompletionForm::ByProtocol => start.protocol == ToolProtocol::Native,
+                form => form == CompletionForm::Answer,
+            },
+            ends_denied: self.completion.denials == UnresolvedDenials::EndDenied,
             max_cost: self.limits.cost,
             prices: self.prices,
+            renders_template: self.renders_template,
+            parallel_calls: self.parallel_calls,
             renews: false,
             repairs_off: config.repairs_off.clone(),
             context: self.context.clone(),
@@ -445,9 +545,11 @@ fn open_folder(
     if let Some(why) = modes::wide_folder_warning(workspace.root(), home) {
         rules = rules.ask_before_writes(why);
     }
+    // The bounds hold whatever is approved, so they are part of the workspace and not of the rules.
     let bounds = modes::bounds_of(&rules, config)?;
     // Trust is read from the user's data folder, never from the repository that it is about.
-    let trust = trust::load_trust(&config.environment, &config.notices);
+    let trust = trust::load_trust(&config.environment, &config.notices)
+        .with_builds(config.lets_trusted_builds_run());
     Ok((workspace.with_bounds(bounds).with_trust(trust), rules))
 }
 
@@ -532,7 +634,7 @@ pub(crate) fn begin_task(
 ///
 /// # Errors
 /// When there is none, or more than one.
-pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
+pub(crate) fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
     let all = sabir_journal::list_task_ids(folder)
         .map_err(|error| SessionError::internal(error.to_string()))?;
     let mut ids: Vec<_> = all

@@ -7,11 +7,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sabir_agent::control::{NEW_TASK_TOOL, SWITCH_MODE_TOOL, SubtaskRequest};
 use sabir_agent::{
     CompletedSubtask, Interactivity, ModeHistory, Record, ReplayError, SubtaskHandle, SubtaskRun,
-    SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskStart,
+    SubtaskSpawnError, SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskStart,
 };
 use sabir_call::{CallId, MessagePart};
 use sabir_journal::{Journal, JournalError};
@@ -25,7 +26,7 @@ use crate::hub::EventHub;
 use crate::locked;
 use crate::modes::{self, CurrentMode};
 use crate::notice::NoticeTopic;
-use crate::setup::{self, NewTaskPlan, TaskSetup, ToolResources};
+use crate::setup::{self, NewTaskPlan, OpenedTask, TaskSetup, ToolResources};
 use crate::spec::{CompletionSpec, LimitSpec, SessionSpec};
 
 /// Everything that a task and all its subtasks share.
@@ -52,8 +53,43 @@ pub(crate) struct SessionSubtaskSpawner {
     parent_depth: u32,
 }
 
-/// An open journal with its records.
-type OpenedJournal = (Journal, Vec<Record>);
+/// The journal of a subtask, opened for writing.
+struct SubtaskJournal {
+    journal: Journal,
+    /// The records so far; empty for a new subtask.
+    records: Vec<Record>,
+}
+
+/// A subtask to start.
+struct NewSubtask<'a> {
+    id: TaskId,
+    /// The call of the parent that requests it.
+    call: &'a CallId,
+    delegation: &'a SubtaskRequest,
+    mode: Mode,
+}
+
+/// The reason why a subtask was not started or resumed. The texts are for the model, in whole sentences.
+#[derive(Debug, thiserror::Error)]
+enum SubtaskError {
+    /// The journal with the id of the subtask belongs to a task that another call, or the user, started.
+    #[error("No subtask can be begun for this call: its name, {0}, is that of another task.")]
+    IdTaken(TaskId),
+    /// The requested mode, or that of the parent, is not possible.
+    #[error(transparent)]
+    Mode(SessionError),
+    /// The model, the tools or the folder cannot be set up.
+    #[error("{0}.")]
+    Setup(#[from] SessionError),
+    #[error("The subtask's journal cannot be made: {0}.")]
+    JournalCreation(JournalError),
+    /// The journal is there and cannot be opened: it is damaged, or another process works on it.
+    #[error("{0}.")]
+    JournalOpening(JournalError),
+    /// The records make no task.
+    #[error("{0}.")]
+    Replay(#[from] ReplayError),
+}
 
 impl SubtaskContext {
     /// Creates the spawner for the subtasks of `parent`, which has `depth` tasks above it.
@@ -71,20 +107,28 @@ impl SubtaskContext {
         })
     }
 
-    /// Returns who answers a subtask's questions. A subtask never converses, even in an interactive session.
-    fn attended(&self) -> Interactivity {
-        match self.spec.interactivity.attended() {
+    /// Opens the folder that all the tasks work in.
+    fn open_workspace(&self) -> Result<Workspace, SessionError> {
+        let folder = self.spec.workspace.as_deref().unwrap_or(&self.workspace);
+        Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))
+    }
+
+    /// Returns the kind of user that answers a subtask's questions. A subtask never converses, even in an interactive session.
+    fn child_interactivity(&self) -> Interactivity {
+        match self.spec.interactivity.to_machine() {
             Interactivity::Headless => Interactivity::Headless,
             _ => Interactivity::Controlled,
         }
     }
 
     /// Returns the spec of a subtask in a mode.
-    fn spec(&self, mode: &Mode) -> SessionSpec {
+    fn subtask_spec(&self, mode: &Mode) -> SessionSpec {
         let completion = CompletionSpec {
             // An empty check switches off the configured one: it applies to the finished work, not to a part of it.
             check: Some(String::new()),
             require_todos: self.spec.completion.require_todos,
+            review: Some(self.config.limits.subtasks.review == Some(true)),
+            ..self.spec.completion.clone()
         };
         // A model that the user named explicitly is for all tasks; otherwise each mode has its own.
         let own = modes::model_of(&self.config, &mode.name).filter(|_| self.spec.model.is_none());
@@ -92,6 +136,8 @@ impl SubtaskContext {
         SessionSpec {
             mode: Some(mode.name.clone()),
             completion,
+            // The limits of the spec are the parent's; a subtask gets what is left of them when it
+            // begins.
             limits: LimitSpec::default(),
             model,
             ..self.spec.clone()
@@ -105,48 +151,64 @@ impl SubtaskSpawner for SessionSubtaskSpawner {
         call: &CallId,
         delegation: &SubtaskRequest,
         left: TaskLimits,
-    ) -> Result<SubtaskHandle, String> {
+    ) -> Result<SubtaskHandle, SubtaskSpawnError> {
         let id = self.parent.child_id(call);
-        let mode = self
-            .resolve_mode(delegation)
-            .map_err(|failure| failure.to_string());
-        // A subtask that has already begun continues in its recorded mode, so an unusable mode matters for a new one only.
-        if mode.is_err() && !self.has_journal(&id) {
-            return Err(mode.err().unwrap_or_default());
-        }
-        let (journal, records) = self.open_journal(&id)?;
-        // The id follows from the parent and the call, so a resumed parent that repeats its call finds the same journal.
-        match records.first() {
-            Some(Record::Started(start)) if !self.is_start_of(start, call) => Err(format!(
-                "No subtask can be begun for this call: its name, {id}, is that of another task."
-            )),
-            Some(Record::Started(_)) => match CompletedSubtask::from_records(&records) {
-                Some(completed) => Ok(SubtaskHandle::Completed(completed)),
-                None => self.resume_subtask((journal, records), left),
-            },
-            _ => mode.and_then(|mode| {
-                self.start_subtask(&id, (call, delegation), &mode, (journal, left))
-            }),
-        }
-        .map_err(|words| format!("{words} The subtask was not started, or not resumed."))
+        let mode = match self.resolve_mode(delegation) {
+            // A subtask that has already begun continues in its recorded mode, so an unusable mode matters for a new one only.
+            Err(error) if !self.has_journal(&id) => {
+                return Err(SubtaskSpawnError::Mode(error.to_string()));
+            }
+            mode => mode,
+        };
+        let opened = self
+            .open_journal(&id)
+            .map_err(|error| SubtaskSpawnError::Journal(error.to_string()))?;
+        self.open_subtask(id, call, delegation, mode, opened, left)
+            .map_err(|error| {
+                SubtaskSpawnError::Setup(format!(
+                    "{error} The subtask was not started, or not resumed."
+                ))
+            })
     }
 }
 
 impl SessionSubtaskSpawner {
+    /// Starts the subtask of a call, resumes it, or returns its result if it is completed. `mode` is for a new one.
+    fn open_subtask(
+        &self,
+        id: TaskId,
+        call: &CallId,
+        delegation: &SubtaskRequest,
+        mode: Result<Mode, SessionError>,
+        opened: SubtaskJournal,
+        left: TaskLimits,
+    ) -> Result<SubtaskHandle, SubtaskError> {
+        // The id follows from the parent and the call, so a resumed parent that repeats its call finds the same journal.
+        let Some(Record::Started(start)) = opened.records.first() else {
+            let subtask = NewSubtask {
+                id,
+                call,
+                delegation,
+                mode: mode.map_err(SubtaskError::Mode)?,
+            };
+            return self.start_subtask(subtask, opened.journal, left);
+        };
+        if !self.is_start_of(start, call) {
+            return Err(SubtaskError::IdTaken(id));
+        }
+        match CompletedSubtask::from_records(&opened.records) {
+            Some(completed) => Ok(SubtaskHandle::Completed(completed)),
+            None => self.resume_subtask(&start.clone(), opened, left),
+        }
+    }
+
     /// Returns the mode of a new subtask: the requested one, else the parent's.
     ///
     /// A mode of the repository must have been named by the user, so a subtask gets one only from its parent. The parent's mode
     /// must allow subtasks at all.
     fn resolve_mode(&self, delegation: &SubtaskRequest) -> Result<Mode, SessionError> {
-        let SubtaskContext {
-            spec,
-            config,
-            workspace,
-            ..
-        } = &*self.context;
-        let folder = spec.workspace.as_deref().unwrap_or(workspace);
-        let workspace =
-            Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
+        let config = &self.context.config;
+        let workspace = self.context.open_workspace()?;
         let own = modes::find_mode(&modes::mode_name(&self.parent_mode), config, &workspace)?;
         if !own.has_group(ToolGroup::Delegate) {
             return Err(SessionError::invalid(format!(
@@ -174,15 +236,22 @@ impl SessionSubtaskSpawner {
 
     /// Opens the journal of a subtask, or creates it. It has no records if it is new, or if an earlier process died before the
     /// first one.
-    fn open_journal(&self, id: &TaskId) -> Result<OpenedJournal, String> {
+    fn open_journal(&self, id: &TaskId) -> Result<SubtaskJournal, SubtaskError> {
         let folder = &self.context.tasks_folder;
         match Journal::create(folder, id, self.context.config.environment.journal_clock()) {
-            Ok(journal) => return Ok((journal, Vec::new())),
+            Ok(journal) => {
+                return Ok(SubtaskJournal {
+                    journal,
+                    records: Vec::new(),
+                });
+            }
+            // Creating is tried first and fails if the file exists, so two calls cannot both create
+            // it.
             Err(JournalError::Exists { .. }) => {}
-            Err(error) => return Err(format!("The subtask's journal cannot be made: {error}.")),
+            Err(error) => return Err(SubtaskError::JournalCreation(error)),
         }
         let opened = Journal::open(folder, id, self.context.config.environment.journal_clock());
-        let (journal, entries, recovery) = opened.map_err(|error| format!("{error}."))?;
+        let (journal, entries, recovery) = opened.map_err(SubtaskError::JournalOpening)?;
         if !recovery.is_clean() {
             let text = format!("subtask {id}: {recovery}");
             self.context
@@ -190,10 +259,10 @@ impl SessionSubtaskSpawner {
                 .notices
                 .send_about(id, NoticeTopic::Recovery, text);
         }
-        Ok((
+        Ok(SubtaskJournal {
             journal,
-            entries.into_iter().map(|entry| entry.record).collect(),
-        ))
+            records: entries.into_iter().map(|entry| entry.record).collect(),
+        })
     }
 
     /// Reports whether `start` is the start of the subtask that this call of the parent requested.
@@ -203,25 +272,27 @@ impl SessionSubtaskSpawner {
 
     fn start_subtask(
         &self,
-        id: &TaskId,
-        (call, delegation): (&CallId, &SubtaskRequest),
-        mode: &Mode,
-        (journal, left): (Journal, TaskLimits),
-    ) -> Result<SubtaskHandle, String> {
+        subtask: NewSubtask<'_>,
+        journal: Journal,
+        left: TaskLimits,
+    ) -> Result<SubtaskHandle, SubtaskError> {
+        let NewSubtask {
+            id,
+            call,
+            delegation,
+            mode,
+        } = subtask;
         let SubtaskContext { config, .. } = &*self.context;
-        let spec = self.context.spec(mode);
-        let made = || -> Result<_, SessionError> {
-            let chosen = config.resolve_model(spec.model.as_deref())?;
-            let named = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
-            let edit_tool = locked::resolve_edit_tool(named, &chosen)?;
-            let setup = self
-                .setup(id, &spec, left, self.resources(id, edit_tool, mode, left))?
-                .with_prices(&chosen)?;
-            let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
-            let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
-            Ok((chosen, setup, protocol))
-        };
-        let (chosen, setup, protocol) = made().map_err(|error| format!("{error}."))?;
+        let spec = self.context.subtask_spec(&mode);
+        let chosen = config.resolve_model(spec.model.as_deref())?;
+        let named = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
+        let edit_tool = locked::resolve_edit_tool(named, &chosen)?;
+        let resources = self.tool_resources(&id, edit_tool, &mode, left);
+        let setup = self
+            .set_up_subtask(&id, &spec, left, resources)?
+            .with_prices(&chosen)?;
+        let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
+        let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
         let todos = delegation
             .todos
             .as_ref()
@@ -233,76 +304,73 @@ impl SessionSubtaskSpawner {
             todos,
         };
         let plan = NewTaskPlan {
-            id: id.clone(),
+            id,
             prompt: delegation.message.clone(),
             model: &chosen.name,
             model_id: &chosen.id,
             protocol,
             from: Some(from),
         };
-        let (task, first) = setup::begin_task(&setup, plan, self.context.attended());
-        Ok(self.to_handle(&setup, &chosen, (task, Some(first)), journal))
+        let (task, first) = setup::begin_task(&setup, plan, self.context.child_interactivity());
+        let opened = OpenedTask {
+            task,
+            store: Box::new(journal),
+            first: Some(first),
+            observers: setup.common_observers(),
+        };
+        Ok(self.to_handle(&setup, &chosen, opened))
     }
 
     /// Resumes a subtask from its journal.
     fn resume_subtask(
         &self,
-        (journal, records): OpenedJournal,
+        start: &TaskStart,
+        opened: SubtaskJournal,
         left: TaskLimits,
-    ) -> Result<SubtaskHandle, String> {
+    ) -> Result<SubtaskHandle, SubtaskError> {
+        let SubtaskJournal { journal, records } = opened;
         let SubtaskContext { config, .. } = &*self.context;
-        let Some(Record::Started(start)) = records.first().cloned() else {
-            return Err(String::new());
+        let workspace = self.context.open_workspace()?;
+        let mode = modes::find_mode(
+            ModeHistory::from_records(&records).current_mode(),
+            config,
+            &workspace,
+        )?;
+        let own = modes::find_mode(&modes::mode_name(&self.parent_mode), config, &workspace)?;
+        // The parent may have switched to a stricter mode since: its subtasks must not keep more rights.
+        if !own.can_delegate_to(&mode) {
+            let error = SessionError::invalid(format!(
+                "The subtask works in the mode `{}`, which allows more than `{}`",
+                mode.name, own.name
+            ));
+            return Err(error.into());
+        }
+        let spec = self.context.subtask_spec(&mode);
+        let chosen = config.resolve_model(Some(&start.model))?;
+        let edit_tool = locked::locked_edit_tool(start, &SessionSpec::default())?;
+        let resources = self.tool_resources(&start.task, edit_tool, &mode, left);
+        let setup = self
+            .set_up_subtask(&start.task, &spec, left, resources)?
+            .with_prices(&chosen)?;
+        let settings = setup.task_settings(&chosen.id, self.context.child_interactivity());
+        let opened = OpenedTask {
+            task: Task::replay(records, settings)?.with_context(setup.context.clone()),
+            store: Box::new(journal),
+            first: None,
+            observers: setup.common_observers(),
         };
-        let made = || -> Result<_, SessionError> {
-            let folder = self
-                .context
-                .spec
-                .workspace
-                .as_deref()
-                .unwrap_or(&self.context.workspace);
-            let workspace = Workspace::open(folder)
-                .map_err(|error| SessionError::invalid(error.to_string()))?;
-            let mode = modes::find_mode(
-                ModeHistory::from_records(&records).current_mode(),
-                config,
-                &workspace,
-            )?;
-            let own = modes::find_mode(&modes::mode_name(&self.parent_mode), config, &workspace)?;
-            // The parent may have switched to a stricter mode since: its subtasks must not keep more rights.
-            if !own.can_delegate_to(&mode) {
-                return Err(SessionError::invalid(format!(
-                    "The subtask works in the mode `{}`, which allows more than `{}`",
-                    mode.name, own.name
-                )));
-            }
-            let spec = self.context.spec(&mode);
-            let chosen = config.resolve_model(Some(&start.model))?;
-            let edit_tool = locked::locked_edit_tool(&start, &SessionSpec::default())?;
-            let resources = self.resources(&start.task, edit_tool, &mode, left);
-            Ok((
-                self.setup(&start.task, &spec, left, resources)?
-                    .with_prices(&chosen)?,
-                chosen,
-            ))
-        };
-        let (setup, chosen) = made().map_err(|error| format!("{error}."))?;
-        let settings = setup.task_settings(&chosen.id, self.context.attended());
-        let replayed = Task::replay(records, settings);
-        let task = replayed
-            .map_err(|error: ReplayError| format!("{error}."))?
-            .with_context(setup.context.clone());
-        Ok(self.to_handle(&setup, &chosen, (task, None), journal))
+        Ok(self.to_handle(&setup, &chosen, opened))
     }
 
     /// Returns the resources for the tools of a subtask. It gets a spawner of its own while the limit allows deeper levels.
-    fn resources(
+    fn tool_resources(
         &self,
         id: &TaskId,
         edit_tool: sabir_tools::EditTool,
         mode: &Mode,
         left: TaskLimits,
     ) -> ToolResources {
+        // The last level gets no spawner, and so no tool that would always be refused.
         let spawner = (left.subtasks.depth > 0).then(|| {
             self.context
                 .spawner_for(id, &modes::shared_mode(&mode.name), self.parent_depth + 1)
@@ -314,10 +382,11 @@ impl SessionSubtaskSpawner {
             checkpointer: None,
             sandbox: Sandbox::new(SandboxLevel::Off),
             subtask_spawner: spawner,
+            seen_files: Vec::new(),
         }
     }
 
-    fn setup(
+    fn set_up_subtask(
         &self,
         id: &TaskId,
         spec: &SessionSpec,
@@ -344,9 +413,16 @@ impl SessionSubtaskSpawner {
         &self,
         setup: &TaskSetup,
         chosen: &ResolvedModel,
-        (task, first): (Task, Option<Record>),
-        journal: Journal,
+        opened: OpenedTask,
     ) -> SubtaskHandle {
+        let OpenedTask {
+            task,
+            store,
+            first,
+            mut observers,
+        } = opened;
+        let checkpointer = setup.resources.checkpointer.as_ref();
+        observers.push(self.context.hub.ledger().follow_task(checkpointer));
         let id = task.start_record().task.clone();
         let mode = task.mode_history().current_mode().to_owned();
         let label = SubtaskLabel {
@@ -354,6 +430,7 @@ impl SessionSubtaskSpawner {
             mode,
             depth: self.parent_depth + 1,
         };
+        // It was parsed when the configuration was loaded, so it is no error here.
         let answer_limit = self.context.config.answer_limit().ok().flatten();
         let user = self
             .context
@@ -369,12 +446,13 @@ impl SessionSubtaskSpawner {
         SubtaskHandle::Working(Box::new(SubtaskRun {
             task,
             first,
-            store: Box::new(journal),
+            store,
             registry: setup.registry.clone(),
             model: Arc::new(model),
             front_end: Box::new(user),
+            // The parent's time holds for it: its work is dropped with the parent's.
             max_time: None,
-            observers: setup.observers(),
+            observers,
         }))
     }
 }
@@ -385,6 +463,7 @@ pub(crate) fn requests_subtask(record: &Record) -> bool {
     let Record::Answered(answered) = record else {
         return false;
     };
+    // A call that a gate stopped has started nothing.
     let passed = |id: &CallId| {
         answered
             .checks
@@ -403,13 +482,15 @@ pub(crate) fn publish_retry(
     subtask: Option<&Arc<SubtaskLabel>>,
     retry: &sabir_model::RetryNotice<'_>,
 ) {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let waiting = WaitingEvent {
         reason: retry.error.message.clone(),
-        milliseconds: u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX),
+        milliseconds: milliseconds(retry.wait),
         attempt: Some(RetryAttempt {
             number: retry.attempt,
             limit: retry.attempts,
+            milliseconds_left: retry.patience_left.map(milliseconds),
         }),
     };
-    hub.publish(subtask.cloned(), SessionEventKind::Waiting(waiting));
+    hub.publish_event(subtask.cloned(), SessionEventKind::Waiting(waiting));
 }

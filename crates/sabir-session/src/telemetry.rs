@@ -1,4 +1,4 @@
-//! Telemetry: sends spans of a task to the user's collector. It is off unless `[telemetry]` in `config.toml` names one.
+//! Sends spans of a task to the user's telemetry collector. It is off unless `[telemetry]` in `config.toml` names one.
 //!
 //! As records are appended, a pure function turns them into spans (`spans.rs`), and a separate thread sends them (`send.rs`). No
 //! failure there affects the task: a collector that is slow or gone loses spans and never delays a turn.
@@ -15,6 +15,7 @@ use crate::config::{Config, ResolvedModel};
 use crate::setup::{OpenedTask, TaskSetup};
 
 use send::SpanSender;
+pub(crate) use send::TelemetryError;
 pub(crate) use spans::AskedModel;
 use spans::{RunTracer, TraceIds};
 
@@ -46,18 +47,23 @@ impl TelemetryKeys {
         !self.headers.is_empty()
     }
 
+    /// Returns true if messages, arguments and results are sent too.
+    pub(crate) fn sends_content(&self) -> bool {
+        self.content
+    }
+
     /// Checks the settings. The message never shows the value of a header.
-    pub(crate) fn check_keys(&self) -> Result<(), String> {
+    pub(crate) fn check_keys(&self) -> Result<(), TelemetryError> {
         let Some(endpoint) = &self.endpoint else {
             let set = !self.headers.is_empty() || self.content;
             return if set {
-                Err("[telemetry] has no endpoint: nothing would be sent".to_owned())
+                Err(TelemetryError::NoEndpoint)
             } else {
                 Ok(())
             };
         };
-        let sent = send::traces_url(endpoint).and_then(|_| send::parse_headers(&self.headers));
-        sent.map(drop).map_err(|why| format!("[telemetry]: {why}"))
+        send::traces_url(endpoint)?;
+        send::parse_headers(&self.headers).map(drop)
     }
 }
 
@@ -73,6 +79,7 @@ pub(crate) fn task_observer(
         .endpoint
         .as_deref()
         .and_then(|endpoint| send::traces_url(endpoint).ok())?;
+    // Both were checked when the configuration was loaded. An error here only means no telemetry.
     let headers = send::parse_headers(&keys.headers).ok()?;
     let [trace, base] = [
         config.environment.unique_id(),
@@ -92,8 +99,8 @@ pub(crate) fn task_observer(
         ids,
         &open.task.start_record().task,
         (usual, setup.modes.asked_models()),
-        keys.content,
-        nanoseconds(config.environment.clock),
+        keys.sends_content(),
+        unix_nanoseconds(config.environment.clock),
     );
     let tracer = tracer.with_history(open.task.mode_history().clone());
     let clock = config.environment.clock;
@@ -104,15 +111,16 @@ pub(crate) fn task_observer(
 impl DriverObserver for TelemetryObserver {
     fn on_record_kept(&self, record: &Record) {
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        // One lock for both, so that spans are queued in the order of their records.
         let (tracer, sender) = &mut *trace;
-        for span in tracer.note_record(nanoseconds(self.clock), record) {
-            sender.send(span);
+        for span in tracer.note_record(unix_nanoseconds(self.clock), record) {
+            sender.queue_span(span);
         }
     }
 }
 
 /// Returns the nanoseconds since 1970; 0 for a clock before that.
-fn nanoseconds(clock: fn() -> SystemTime) -> u64 {
+fn unix_nanoseconds(clock: fn() -> SystemTime) -> u64 {
     let since = clock().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -4,9 +4,9 @@
 //! a repository.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use sabir_workspace::Trust;
+use sabir_workspace::{GitConfig, GitPrograms, Trust};
 use serde::{Deserialize, Serialize};
 
 use crate::config;
@@ -14,6 +14,8 @@ use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::remember;
+
+pub use sabir_workspace::TrustState;
 
 /// The trusted repositories, by the folder of their work tree.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -31,9 +33,132 @@ pub struct TrustEntry {
     pub things: BTreeMap<String, String>,
 }
 
+/// A repository whose own configuration makes git run or use something, for the user to look at before they trust it.
+#[derive(Debug)]
+pub struct TrustReview {
+    /// The state of the trust in it.
+    pub state: TrustState,
+    programs: GitPrograms,
+}
+
+/// A configuration key, hook or file that can make git run a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReviewedItem {
+    /// The name of the key or the path of the file.
+    pub name: String,
+    /// Its value, or the size of the file. Foreign text, which must be quoted before it reaches a terminal.
+    pub value: String,
+    /// The SHA-256 of it; `None` if it could not be read.
+    pub sha256: Option<String>,
+    /// True if it runs for commands that only read the repository, such as `git status`.
+    pub runs: bool,
+}
+
+impl TrustReview {
+    /// Reviews the repository that a folder belongs to. Nothing of it is run.
+    ///
+    /// # Errors
+    /// When the folder is in no repository, or what git would run there cannot be determined.
+    pub fn of_folder(
+        folder: &Path,
+        environment: &Environment,
+        notices: &NoticeSink,
+    ) -> Result<Self, SessionError> {
+        let shown = folder.display();
+        let programs = match GitConfig::of(folder, &environment.command_variables()) {
+            GitConfig::Repository(programs) => programs,
+            GitConfig::NoRepository => {
+                return Err(SessionError::invalid(format!(
+                    "{shown} is in no repository"
+                )));
+            }
+            GitConfig::Unknown(why) => {
+                return Err(SessionError::invalid(format!(
+                    "what git would run in {shown} cannot be found out: {why}"
+                )));
+            }
+        };
+        let state = load_trust(environment, notices).state_of(&programs);
+        Ok(Self { state, programs })
+    }
+
+    /// Returns the folder of the work tree.
+    pub fn top(&self) -> &Path {
+        &self.programs.top
+    }
+
+    /// Returns the SHA-256 over the hashes of all items.
+    pub fn digest(&self) -> String {
+        self.programs.digest()
+    }
+
+    /// Returns everything that can make git run a program, by name.
+    pub fn items(&self) -> impl Iterator<Item = ReviewedItem> {
+        let hashes = self.programs.hashes();
+        let runs = self.programs.running_keys();
+        self.programs
+            .hashed_items()
+            .map(move |(name, value)| ReviewedItem {
+                name: name.to_owned(),
+                value,
+                sha256: hashes.get(name).cloned(),
+                runs: runs.iter().any(|key| key == name),
+            })
+    }
+
+    /// Returns the names of the items that changed since the repository was trusted.
+    pub fn changed_items(&self) -> &[String] {
+        match &self.state {
+            TrustState::Changed(names) => names,
+            _ => &[],
+        }
+    }
+
+    /// Trusts the repository as it was reviewed. What changed in the meantime is not trusted, because the hashes of the review are kept.
+    ///
+    /// # Errors
+    /// When the file of trusted repositories cannot be read or written.
+    pub fn trust(self, environment: &Environment) -> Result<(), SessionError> {
+        // The lock covers reading and writing, so that two processes do not lose each other's entries.
+        let _alone = remember::lock_folder(&trust_path(environment)?)?;
+        let mut file = read_trust_file(environment)?;
+        let entry = TrustEntry {
+            sha256: self.programs.digest(),
+            things: self.programs.hashes(),
+        };
+        file.repositories.insert(self.programs.top, entry);
+        write_trust_file(environment, &file)
+    }
+}
+
+/// Revokes the trust in the repository of a folder, and returns its work tree. A repository that no longer exists is given by the path
+/// in the file of trusted repositories.
+///
+/// # Errors
+/// When the repository is not trusted, or the file cannot be read or written.
+pub fn revoke_trust(folder: &Path, environment: &Environment) -> Result<PathBuf, SessionError> {
+    let _alone = remember::lock_folder(&trust_path(environment)?)?;
+    let mut file = read_trust_file(environment)?;
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let trusted = real
+        .ancestors()
+        .find(|folder| file.repositories.contains_key(*folder))
+        .map(Path::to_owned);
+    let Some(top) = trusted else {
+        return Err(SessionError::invalid(format!(
+            "{} is not trusted; `sabir trust --list` lists what is",
+            real.display()
+        )));
+    };
+    file.repositories.remove(&top);
+    write_trust_file(environment, &file)?;
+    Ok(top)
+}
+
 /// Loads the trusted repositories. A file that cannot be read trusts nothing, and a notice says so.
 pub fn load_trust(environment: &Environment, notices: &NoticeSink) -> Trust {
     let mut trust = Trust::default();
+    // Fails closed: without the file nothing is trusted, and the task can still begin.
     let file = read_trust_file(environment).unwrap_or_else(|error| {
         notices.send(
             NoticeTopic::Trust,

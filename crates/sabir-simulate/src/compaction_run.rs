@@ -1,4 +1,10 @@
 //! Compaction runs: processes that do not continue the task but compact its context, or undo that.
+//!
+//! Between two runs a user can compact the context of a task and undo that. Here a whole process
+//! does nothing else: it opens the task, steps it once, answers the request for a summary if there
+//! is one, and ends. The next process continues with what the journal then holds.
+//! The laws about compaction (`Restores`, `Verbatim`) are mostly checked at the next request; only
+//! the preview is compared at once.
 
 use std::collections::VecDeque;
 
@@ -19,21 +25,28 @@ pub(crate) async fn run_compaction(
     store: &mut WatchedStore,
     model: &SimulatedModel,
 ) {
+    // Undoing is drawn more often while something is compacted, or it would mostly find nothing to
+    // undo.
     let input = simulation.with_state(|state| match state.rng.below(4) {
         0 => TaskInput::Restore,
         1 if state.witness.request_tracker.is_compacted() => TaskInput::Restore,
         1 | 2 => TaskInput::Compact(SummaryAuthor::Sabir),
         _ => TaskInput::Compact(SummaryAuthor::Model),
     });
+    // Taken before the step, as a user sees it before deciding.
     let promised = task.preview_compaction();
     let mut effects = VecDeque::from(task.step(input));
     while let Some(effect) = effects.pop_front() {
         match effect {
             TaskEffect::PersistRecord(record) => {
+                // Disk trouble. The next process opens the journal and compares it with the
+                // acknowledged records.
                 if store.append(&record).is_err() {
                     return;
                 }
                 if let Record::Context(ContextChange::Compacted(compacted)) = &record
+                    // A summary by the model cannot be known in advance, so its preview promises
+                    // only sizes.
                     && compacted.by == SummaryAuthor::Sabir
                 {
                     let lies = simulation
@@ -52,6 +65,7 @@ pub(crate) async fn run_compaction(
                     }
                 }
             }
+            // Only the summary is asked for: a task that is not driven has nothing else to ask.
             TaskEffect::RequestModel => {
                 let request = task.model_request();
                 let answer = model
@@ -64,6 +78,7 @@ pub(crate) async fn run_compaction(
                     answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished),
                 ));
             }
+            // A compaction runs no tool and asks nobody, so any other effect breaks law `Ends`.
             other => simulation.with_state(|state| {
                 state.report_violation(Law::Ends, format!("{other:?} while nothing goes on"))
             }),

@@ -1,4 +1,8 @@
-//! The simulated disk: implements the [`Disk`] of `sabir-journal` over a [`DiskState`], with possible failures at any operation.
+//! The simulated disk: implements the [`Disk`] of `sabir-journal` over a [`DiskState`](crate::disk_state::DiskState), with possible failures at any operation.
+//!
+//! This file decides when an operation fails; `disk_state.rs` decides what it leaves behind.
+//! Failures come from three sources: the machine has crashed, it crashes in this very
+//! operation, or the plan of the task includes disk failures. Sabotage can make a sync lie.
 
 use std::cell::Cell;
 use std::fs::TryLockError;
@@ -11,11 +15,14 @@ use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState};
 
 /// The disk of a simulated machine.
+/// Every operation is an event, so a crash can strike before or within each of them.
 pub(crate) struct SimulatedDisk(pub(crate) SimulationHandle);
 
 /// An open file of the simulated disk.
 struct SimulatedFile {
+    /// The state that holds the disk.
     simulation: SimulationHandle,
+    /// The index of the content. It stays valid when the name of the file is removed.
     file: usize,
     /// True if this handle holds the lock of the file.
     locked: Cell<bool>,
@@ -23,6 +30,7 @@ struct SimulatedFile {
 
 /// The outcome of an operation.
 enum DiskOutcome {
+    /// The operation succeeds.
     Done,
     /// The operation fails, and some of it may have been done.
     Fails(io::Error),
@@ -30,6 +38,9 @@ enum DiskOutcome {
 
 impl SimulatedDisk {
     /// Runs an operation, unless the machine crashed or the disk fails.
+    ///
+    /// Reads of the length and the content are no events, because a crash within one leaves nothing
+    /// behind.
     fn run_operation<T>(
         &self,
         what: &str,
@@ -47,9 +58,11 @@ impl SimulatedDisk {
 
 /// Draws whether an operation succeeds.
 fn draw_outcome(state: &mut SimulationState) -> DiskOutcome {
+    // A crashed process gets errors only, so that its code ends soon.
     if state.has_crashed() {
         return DiskOutcome::Fails(io::Error::other("the machine is gone"));
     }
+    // Rare, since one failed append ends the run of a task.
     if state.plan.disk_trouble && state.rng.hits_permille(2) {
         return DiskOutcome::Fails(io::Error::other("an input/output error"));
     }
@@ -57,6 +70,7 @@ fn draw_outcome(state: &mut SimulationState) -> DiskOutcome {
 }
 
 impl Disk for SimulatedDisk {
+    // It has no error to report, so it is no event either.
     fn exists(&self, path: &Path) -> bool {
         self.0.with_state(|state| state.disk_state.exists(path))
     }
@@ -106,12 +120,16 @@ impl SimulatedFile {
         let begun = bytes.get(..part).unwrap_or_default();
         state.on_event(|| format!("disk: write {} bytes at {at}", bytes.len()));
         if state.has_crashed() {
+            // Only the event of the crash itself leaves a part of the bytes; later writes leave
+            // nothing.
             if state.crashes_now() {
                 state.disk_state.write_bytes(self.file, begun, at);
                 state.counters.count_event("crashes inside an append");
             }
             return Err(io::Error::other("the machine is gone"));
         }
+        // A full disk and a broken one look different to the journal, and neither may lose a
+        // record.
         let trouble = state.plan.disk_trouble;
         if trouble && state.rng.hits_permille(5) {
             state.disk_state.write_bytes(self.file, begun, at);
@@ -140,6 +158,7 @@ impl SimulatedFile {
             }
             return Err(io::Error::other("the machine is gone"));
         }
+        // Without disk failures this is noticed only when the power is cut.
         if state.sabotage == Some(Sabotage::LieAboutSync) {
             return Ok(());
         }
@@ -164,6 +183,7 @@ impl DiskFile for SimulatedFile {
         let free = self
             .simulation
             .with_state(|state| state.disk_state.lock_file(self.file));
+        // Remembered by the handle: only the one that took the lock may release it.
         self.locked.set(free);
         if free {
             Ok(())
@@ -173,6 +193,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn unlock(&self) {
+        // A lock that this handle does not hold belongs to another one.
         if self.locked.take() {
             self.simulation
                 .with_state(|state| state.disk_state.unlock_file(self.file));
@@ -192,6 +213,14 @@ impl DiskFile for SimulatedFile {
             .with_state(|state| match draw_outcome(state) {
                 DiskOutcome::Fails(error) => Err(error),
                 DiskOutcome::Done => Ok(state.disk_state.is_named(self.file)),
+            })
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.simulation
+            .with_state(|state| match draw_outcome(state) {
+                DiskOutcome::Fails(error) => Err(error),
+                DiskOutcome::Done => Ok(state.disk_state.is_at(self.file, path)),
             })
     }
 

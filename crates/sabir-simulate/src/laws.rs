@@ -1,4 +1,7 @@
 //! The table of laws: what each says, its number in the design, and how the simulator checks it.
+//!
+//! A law has a number where the design gives it one; the others follow from several laws together.
+//! The first broken law ends a simulation, since what comes after it is mostly a consequence.
 
 use std::fmt;
 
@@ -6,52 +9,88 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
     /// Each call gets exactly one result.
+    /// A missing result leaves the model waiting and most providers refuse the request; a second
+    /// one would look like a new result.
     OneResult,
     /// Results go back in the order of their calls.
+    /// Some providers match results by position, so another order gives a call the result of its
+    /// neighbour.
     CallOrder,
     /// A cut or rejected call never runs.
+    /// A cut call may lack the half that limits what it does.
     NeverRuns,
     /// Only calls that were allowed run.
+    /// Allowed means: by the rules of the plan, by an approval of this very call, or by one that
+    /// the user extended to more calls.
     Allowed,
     /// Only the user answers for the user.
+    /// A message that was queued before the question is no answer to it, whatever it says.
     UserAnswers,
     /// A call is on record before it runs.
+    /// Without the record a resumed task would not know that the call may have happened.
     RecordFirst,
     /// Every acknowledged record survives any crash.
+    /// Acknowledged means that the append returned without an error, which the journal does only
+    /// after a sync.
     Survives,
     /// A side effect happens at most once.
+    /// It is counted over all processes of a task, since a resume is where a call would run again.
     OneEffect,
     /// Writes run alone and in order.
+    /// Calls that only read may run beside each other, and beside no write.
     WritesInOrder,
-    /// The outcome of a task is the true one.
+    /// The reported outcome of a task is true.
+    /// `completed` needs an accepted call of `attempt_completion` in the last turn, and no failed
+    /// call before it in that turn.
     HonestEnd,
     /// Replay gives the same task.
+    /// The records alone decide what a task is, so the same records must give the same history,
+    /// totals and next step.
     Replay,
     /// Everything ends, or waits for the user.
+    /// A process without any event is only allowed while a question is open or a tool hangs on
+    /// purpose.
     Ends,
     /// Totals are the sum of the records.
+    /// Usage that is lost would let a task spend more than its limits.
     Totals,
     /// The records that are shown are the records that were kept.
+    /// What is shown before it is kept could be gone after a crash, although the user has acted on
+    /// it.
     Shown,
     /// The user's messages are kept, and the model reads them.
+    /// Each message of a run is unique, so that a lost, doubled or moved one is found by its text.
     WordsKept,
     /// A user who went away is not asked.
+    /// A question that nobody reads would wait forever, and a default answer would not be the user's.
     NobodyAsked,
-    /// Each request begins with the content of the one before.
+    /// Each request begins with the content of the previous one.
+    /// Providers cache by prefix: a change at the front makes the whole request as expensive as the
+    /// first.
     Prefix,
     /// Instructions, messages of the user and open todos appear verbatim.
+    /// A paraphrase of a rule is another rule. This holds for requests after a compaction, too.
     Verbatim,
     /// A compaction equals its preview and can be undone.
+    /// The preview is what the user decides by, so what happens must be equal to it.
     Restores,
     /// No task is completed before its conditions are met.
+    /// The conditions are the user's: open todos, a check command, and messages that the model has
+    /// not read yet.
     Conditions,
     /// Limits hold.
+    /// The check adds up the records of the process by itself, and uses no counter of the task.
     Limits,
     /// Subtasks stay under the control of their parents.
+    /// A subtask that outlives its parent would spend without a budget and change files that nobody
+    /// watches.
     Family,
 }
 
 /// A row of the table: the law, its number in the design (0 if it has none), its text, and the way in which it is checked.
+///
+/// The table is the documentation of the simulator: `--laws` prints it, and each row says by which
+/// observation a broken law is noticed.
 pub type LawRow = (Law, u8, &'static str, &'static str);
 
 /// All laws.
@@ -195,6 +234,7 @@ pub const LAWS: [LawRow; 22] = [
 pub struct Violation {
     /// The broken law.
     pub law: Law,
+    // Free text for people. Nothing compares it, so a check may put whole messages into it.
     /// The observation that breaks it.
     pub seen: String,
 }

@@ -10,7 +10,7 @@
 //!
 //! The main design decision is that **the witness is not the machine**. Code that shares nothing with the parts under test records
 //! each event where it happens (a tool begins, a sync returns, the user approves), and compares the record with what those parts
-//! report. A machine that is only checked by its own replay would agree with its own mistakes.
+//! report. A machine that is only checked against its own replay would repeat its own mistakes.
 //!
 //! ```
 //! let report = sabir_simulate::simulate(7, None, true);
@@ -71,22 +71,29 @@ pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Simulati
         Ok(runtime) => runtime,
         Err(error) => return failed_report(seed, &error.to_string()),
     };
+    // Everything below runs on this thread. Two runs of a seed poll the same futures in the same
+    // order.
     runtime.block_on(async {
         let simulation = SimulationHandle::new(seed, sabotage, traced);
-        let start = simulation.with_state(|state| state.plan.start(seed));
+        let start = simulation.with_state(|state| state.plan.start_record(seed));
         match task_tree::build_registry(&simulation, &start) {
             Ok(registry) => {
                 ProcessRunner::new(simulation.clone(), registry, start)
                     .run_all()
                     .await
             }
+            // The fixed tool specs are invalid: a mistake in this crate, and no finding about the
+            // agent.
             Err(error) => return failed_report(seed, &error.to_string()),
         }
         simulation.with_state(|state| {
             state.counters.count_event("seeds");
+            // Each subtask counts for itself. The report is about the whole tree.
             let mut counters = state.counters.clone();
             let violation = state.violation().cloned();
             let mut trace = state.take_trace();
+            // Other states are locked while this one is. That is safe because there is one thread,
+            // and because no member ever locks its parent.
             for (id, simulation) in state.task_tree.all_members() {
                 simulation.with_state(|member| {
                     counters.merge(&member.counters);

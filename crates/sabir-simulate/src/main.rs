@@ -2,11 +2,14 @@
 //!
 //! Prints how often each event happened. Exits with 1 if a law was broken, and prints the command that reproduces it, or if an event
 //! that must happen never did.
+//!
+//! Seeds are independent, so they run on all processors. A failure is reproduced with its seed
+//! alone, on any machine, by the same version of the program.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a command talks to whoever called it"
+    reason = "a command prints for its caller"
 )]
 
 use std::process::ExitCode;
@@ -16,6 +19,7 @@ use std::thread::{available_parallelism, scope};
 
 use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate};
 
+/// The one line that follows an error in the command line.
 const USAGE: &str =
     "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
 
@@ -26,6 +30,7 @@ struct CliOptions {
     from: u64,
     /// The number of seeds.
     seeds: u64,
+    /// True to print every event.
     traced: bool,
     /// True to print the laws instead of simulating.
     laws: bool,
@@ -35,14 +40,17 @@ struct CliOptions {
 #[derive(Debug, thiserror::Error)]
 enum OptionError {
     #[error("{0} needs a number")]
+    /// The option is at the end, without its number.
     Missing(String),
     #[error("{option} {value}: {error}")]
+    /// The word after the option is no number of 64 bits.
     Number {
         option: String,
         value: String,
         error: std::num::ParseIntError,
     },
     #[error("unknown: {0}")]
+    /// There is no such option.
     Unknown(String),
 }
 
@@ -62,6 +70,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    // With `--seed` and `--trace` this prints every event; otherwise nothing before the end.
     let (counters, broken) = run_seeds(wanted);
     if let Some(report) = broken {
         println!(
@@ -80,6 +89,7 @@ fn main() -> ExitCode {
     }
     print!("{counters}");
     let missing = counters.missing_events();
+    // Fewer seeds need not reach every rare case.
     if wanted.seeds >= EventCounters::ENOUGH_SEEDS && !missing.is_empty() {
         println!("never happened: {}", missing.join(", "));
         return ExitCode::FAILURE;
@@ -91,6 +101,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Parses the command line. Without options, 1000 seeds from 0 are simulated.
+///
+/// # Errors When an option is unknown, or its number is missing or none.
 fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, OptionError> {
     let mut wanted = CliOptions {
         seeds: 1000,
@@ -126,6 +139,7 @@ fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, 
 /// Simulates all seeds on as many threads as there are processors. Stops at the first failure, and returns the failed report with the
 /// lowest seed among those that were found.
 fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
+    // Threads take seeds one by one, since some tasks take a hundred times as long as others.
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let all = Mutex::new((EventCounters::default(), None::<SimulationReport>));
@@ -140,13 +154,19 @@ fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
                 let mut counters = EventCounters::default();
                 let mut broken = None;
                 while !failed.load(Ordering::Relaxed) {
+                    // Relaxed is enough: the counter only hands out numbers, and nothing else is
+                    // published with it.
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     if at >= wanted.seeds {
                         break;
                     }
                     let report = simulate(wanted.from.wrapping_add(at), None, wanted.traced);
+                    // Empty without `--trace`. With several threads the lines of different seeds
+                    // would mix, so `--trace` belongs to a single `--seed`.
                     report.trace.iter().for_each(|line| println!("{line}"));
                     counters.merge(&report.counters);
+                    // The other threads finish the seed that they work on. One of them may find a
+                    // lower one.
                     if report.violation.is_some() {
                         failed.store(true, Ordering::Relaxed);
                         broken = Some(report);

@@ -1,4 +1,9 @@
 //! The simulated model: checks each request against the laws and a replay, and sends a random response.
+//!
+//! A request is checked in three ways: against the laws of histories, against what the witness
+//! knows (messages, todos, instructions, limits), and against the request that a replay of the
+//! records would make. The answer is drawn by `model_reply.rs` and sent either as the events of a
+//! wire or as text, which the real dialect parser then reads.
 
 use std::time::Duration;
 
@@ -16,8 +21,11 @@ use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState};
 
 /// The simulated model.
+/// It checks each request before it answers, which is where most laws about the history are seen.
 pub(crate) struct SimulatedModel {
+    /// The state of the task.
     pub(crate) simulation: SimulationHandle,
+    /// The tools, whose names a prompted answer is read with.
     pub(crate) registry: ToolRegistry,
 }
 
@@ -49,7 +57,9 @@ impl Model for SimulatedModel {
                 state.activity.answering = true;
                 draw_reply(state)
             });
+            // Held until the answer ends or is dropped.
             let _answering = AnswerGuard(self.simulation.clone());
+            // A sink that turns cut calls into closed ones, for the sabotage of that name.
             let closes = self
                 .simulation
                 .with_state(|state| state.sabotage == Some(Sabotage::CloseCutCalls));
@@ -59,6 +69,7 @@ impl Model for SimulatedModel {
                 }
                 event => sink.push_event(event),
             };
+            // An interruption or a crash may come here, before the first event.
             self.wait_random().await;
             if let ReplyEnd::FailedBefore(kind) = reply.end {
                 return Err(simulated_error(kind));
@@ -69,6 +80,7 @@ impl Model for SimulatedModel {
             {
                 let mut reading =
                     PromptedSink::new(request.dialects.all(), self.registry.tool_set(), &mut pass);
+                // The real parser of the dialect reads the text, in chunks of any size (law 1).
                 for chunk in random_chunks(&self.simulation, &render_text(&reply)) {
                     self.wait_random().await;
                     reading.push_event(Event::Text { text: &chunk });
@@ -106,13 +118,17 @@ impl SimulatedModel {
     async fn send_summary(&self, sink: &mut (dyn EventSink + Send)) -> Result<(), ModelError> {
         let fails = self.simulation.with_state(|state| {
             state.on_event(|| "a summary is asked for".to_owned());
+            // Requests for a summary are not checked: they are built from the history, and are no
+            // part of it.
             state.counters.count_event("summaries");
             state.activity.summarising = true;
+            // Messages during a summary are rare by chance and easy to lose.
             state.perhaps_tell(true);
             state.rng.below(3) == 0
         });
         let _answering = AnswerGuard(self.simulation.clone());
         self.wait_random().await;
+        // The machine must write a summary by itself then.
         if fails {
             return Err(simulated_error(ModelErrorKind::Broken));
         }
@@ -135,6 +151,8 @@ impl SimulatedModel {
     ) -> Result<(), ModelError> {
         sink(Event::Usage(reply.usage));
         match reply.end {
+            // Only now may the calls run: an answer that breaks off has no valid calls, even if some were closed
+            // in it.
             ReplyEnd::Whole(reason) => {
                 sink(Event::Stop { reason, raw: "" });
                 self.simulation.with_state(|state| {
@@ -158,7 +176,9 @@ impl SimulatedModel {
         }
         state.counters.count_event("requests");
         request_checks::check_request(state, request);
-        let settings = state.plan.settings(
+        // The settings that the machine got, sabotage included: a difference must come from the
+        // records.
+        let settings = state.plan.task_settings(
             self.registry.tool_set().clone(),
             self.registry.read_only_names(),
             state.sabotage,
@@ -181,6 +201,7 @@ impl SimulatedModel {
     }
 }
 
+/// Creates the error of a request that fails on purpose.
 fn simulated_error(kind: ModelErrorKind) -> ModelError {
     ModelError {
         kind,
@@ -214,6 +235,7 @@ fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn F
                 id: id.as_deref(),
                 name,
                 dialect: None,
+                // There is no text that the offsets could point into.
                 at: 0,
                 name_at: 0,
             });
@@ -237,6 +259,7 @@ fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn F
                     at: 2,
                 });
             }
+            // A cut at the end of a whole answer means that the limit of output tokens was reached.
             if *cut {
                 let why = if breaks {
                     Truncation::Broken
@@ -280,6 +303,7 @@ fn render_text(reply: &ModelReply) -> String {
 
 /// Splits a text into chunks of random length.
 fn random_chunks(simulation: &SimulationHandle, text: &str) -> Vec<String> {
+    // Cut between characters: an answer's text reaches the parser as `str`, decoded by the wire.
     let letters: Vec<char> = text.chars().collect();
     let mut rest = letters.as_slice();
     let mut chunks = Vec::new();
@@ -294,6 +318,7 @@ fn random_chunks(simulation: &SimulationHandle, text: &str) -> Vec<String> {
 
 /// Draws the token usage that the provider reports for a response. Each number may be missing.
 pub(crate) fn draw_usage(state: &mut SimulationState) -> Usage {
+    // In proportion to the request, so that a window fills as with a real provider.
     let asked = state.witness.request_tracker.asked;
     let count = |state: &mut SimulationState, most| {
         (state.rng.below(5) > 0).then(|| state.rng.in_range(most / 2, most))

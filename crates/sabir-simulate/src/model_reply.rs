@@ -1,4 +1,9 @@
 //! Draws the responses of the simulated model: text, good and bad calls, and the way in which the response ends.
+//!
+//! Each call that is written carries a unique token in its arguments. The witness records, for each
+//! token, how and how often it was written; the tool that receives the token looks up there what
+//! it may do.
+//! Flaws are drawn one at a time, so that a rejected call has one reason.
 
 use sabir_agent::{Record, control};
 use sabir_call::{ModelErrorKind, StopReason, Usage};
@@ -12,19 +17,28 @@ use crate::witness::{CallQuality, WrittenCall};
 /// A response before it is sent.
 #[derive(Debug)]
 pub(crate) struct ModelReply {
+    /// The parts, in the order in which they are sent.
     pub(crate) parts: Vec<ModelReplyPart>,
+    /// The way in which it ends.
     pub(crate) end: ReplyEnd,
+    /// The usage that the provider reports at the end.
     pub(crate) usage: Usage,
 }
 
 /// One part of a response.
 #[derive(Debug)]
 pub(crate) enum ModelReplyPart {
+    /// Text for the user.
     Text(String),
+    /// Reasoning. In a prompted answer it is written as text.
     Thought(String),
+    /// A call.
     Call {
+        /// The name of the tool, as the model writes it.
         name: String,
+        /// The provider's id; `None` if it gives none.
         id: Option<String>,
+        /// The arguments in order. The first one holds the token.
         arguments: Vec<(&'static str, String)>,
         /// True if the call is never closed.
         cut: bool,
@@ -45,20 +59,29 @@ pub(crate) enum ReplyEnd {
 /// A flaw of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallFlaw {
+    /// None: the call may run.
     None,
+    /// The required argument is missing.
     Missing,
+    /// A number is written as a word.
     WrongType,
+    /// There is no such tool.
     Unknown,
+    /// The name is in capital letters, which a repair understands.
     Misspelled,
+    /// The call is never closed.
     Cut,
+    /// The call is written twice, with the same id.
     Doubled,
 }
 
 impl ModelReply {
+    /// Reports whether the connection fails in the middle of the response.
     pub(crate) fn breaks_off(&self) -> bool {
         matches!(self.end, ReplyEnd::BrokenOff(_))
     }
 
+    /// Iterates over the tokens of the calls, one for each time that a call is written.
     pub(crate) fn call_tokens(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             ModelReplyPart::Call { arguments, .. } => {
@@ -75,6 +98,8 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
         state.counters.count_event("answers failed before");
         let kind = state.rng.pick_one(
             ModelErrorKind::Unavailable,
+            // `TooLong` may be cured by a compaction, and `Key` means that things are set up
+            // wrongly.
             &[
                 ModelErrorKind::RateLimited,
                 ModelErrorKind::Unreachable,
@@ -95,6 +120,7 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
     if state.rng.below(2) == 0 {
         parts.push(ModelReplyPart::Text("I shall do it.".to_owned()));
     }
+    // Rare, because an answer that refuses has no calls to test.
     if state.rng.below(300) == 0 {
         state.counters.count_event("answers refused");
         parts.push(ModelReplyPart::Text("I must not.".to_owned()));
@@ -111,10 +137,12 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
         .any(|part| matches!(part, ModelReplyPart::Call { cut: true, .. }));
     let end = if breaks {
         state.counters.count_event("answers broken off");
+        // At least one part is sent, or it would be a request that failed before its answer.
         parts.truncate(1 + state.rng.index(parts.len()));
         if let Some(ModelReplyPart::Call { cut: last, .. }) = parts.last_mut()
             && state.rng.below(2) == 0
         {
+            // The connection ended inside of the call, or right after it.
             *last = true;
         }
         let kinds = [ModelErrorKind::Unavailable, ModelErrorKind::Format];
@@ -136,6 +164,7 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
 
 /// Draws the calls of a response. A call that is cut must be the last one.
 fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
+    // Not at once and not for sure: a completion that is refused must not end every task.
     let wants_to_end = count_answers(state) as u64 >= u64::from(state.plan.model.length)
         && state.rng.below(10) < 7;
     let most = state.rng.pick_one(1, &[1, 1, 2, 3, 5, 0]);
@@ -143,6 +172,7 @@ fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     let alone = wants_to_end && state.rng.below(4) > 0;
     for _ in 0..if alone { 0 } else { most } {
         let cut_before = matches!(parts.last(), Some(ModelReplyPart::Call { cut: true, .. }));
+        // Nothing can follow a call that was never closed.
         if cut_before {
             break;
         }
@@ -162,6 +192,7 @@ fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     if !cut_before && state.rng.hits_permille(state.plan.model.todos) {
         draw_todos(state, wants_to_end, parts);
     }
+    // Sometimes too early, before anything was done.
     if !cut_before && (wants_to_end || state.rng.below(40) == 0) {
         draw_control_call(state, control::COMPLETION_TOOL, "result", parts);
         if state.rng.below(10) == 0 {
@@ -182,6 +213,7 @@ fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     }
 }
 
+/// Counts the answers on record, over all processes.
 fn count_answers(state: &SimulationState) -> usize {
     state
         .witness
@@ -191,6 +223,7 @@ fn count_answers(state: &SimulationState) -> usize {
         .count()
 }
 
+/// Adds a call of a control tool whose only argument is a new token.
 fn draw_control_call(
     state: &mut SimulationState,
     name: &str,
@@ -201,6 +234,7 @@ fn draw_control_call(
     push_control_call(state, name, argument, token, parts);
 }
 
+/// Adds a call of a control tool with this value. Control calls have no flaws.
 fn push_control_call(
     state: &mut SimulationState,
     name: &str,
@@ -221,6 +255,7 @@ fn push_control_call(
 /// Draws a list of todos, or text that is not a list. If `done`, all todos are finished, because the model wants to complete.
 fn draw_todos(state: &mut SimulationState, done: bool, parts: &mut Vec<ModelReplyPart>) {
     let token = new_token(state);
+    // The token is part of the list, so that the list can be found in later requests.
     let list = match state.rng.below(6) {
         0 => format!("{token} first this, then that"),
         1 | 2 if !done => format!("[x] one\n[x] {token}"),
@@ -246,6 +281,7 @@ fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
         .iter()
         .filter(|(_, written)| looks(written))
         .collect();
+    // The latest first: repeating an old call would be no cycle.
     all.sort_by_key(|(_, written)| std::cmp::Reverse(written.number));
     // Some models alternate between two calls.
     let back = if state.plan.model.length.is_multiple_of(2) {
@@ -262,6 +298,7 @@ fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     };
     state.counters.count_event("calls repeated");
     let id = new_id(state, parts);
+    // Written once more, so it may run once more.
     if let Some(written) = state.witness.written.get_mut(&token) {
         written.times += 1;
     }
@@ -287,6 +324,7 @@ fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) 
     let token = new_token(state);
     let id = new_id(state, parts);
     let flaw = draw_flaw(state);
+    // The token moves to an optional argument, since the call must stay recognizable.
     let argument = if flaw == CallFlaw::Missing {
         "note"
     } else {
@@ -312,6 +350,7 @@ fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) 
             quality = CallQuality::Bad;
             state.counters.count_event("calls of unknown tools");
         }
+        // Still good: a repair finds the tool, and the call runs.
         CallFlaw::Misspelled => {
             name = name.to_uppercase();
             state.counters.count_event("calls misspelled");
@@ -320,12 +359,14 @@ fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) 
             quality = CallQuality::Cut;
             state.counters.count_event("calls cut");
         }
+        // Good as well: some models repeat a call, and each of the two may run once.
         CallFlaw::Doubled => {
             times = 2;
             state.counters.count_event("calls doubled");
         }
     }
     record_written_call(state, &token, quality, times);
+    // Only flawless calls are repeated later; the name of any other stays empty.
     if flaw == CallFlaw::None
         && let Some((name, _)) = SIMULATED_TOOLS.get(at).filter(|(known, _)| *known == name)
         && let Some(written) = state.witness.written.get_mut(&token)
@@ -342,6 +383,8 @@ fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) 
     }
 }
 
+/// Draws the flaw of a call, as often as the plan says. Cut calls are drawn twice as often as
+/// others.
 fn draw_flaw(state: &mut SimulationState) -> CallFlaw {
     if !state.rng.hits_permille(state.plan.model.bad_calls) {
         return CallFlaw::None;

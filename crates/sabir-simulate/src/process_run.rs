@@ -1,4 +1,12 @@
 //! Runs the processes of a simulated task, one after the other. Each one continues from the disk that the last one left.
+//!
+//! One process opens the journal, compares it with what was acknowledged, replays the task and
+//! drives it until it ends or crashes. Between two processes the power may be cut, which takes a
+//! random part of what was not synced. After the last one, the journal is read once more, and
+//! prefixes of it are replayed as forks.
+//! A crash is simulated in two steps: all simulated parts stop having effects, then the driver's
+//! future is dropped. So the order of events is that of a kill, although the whole test runs in one
+//! thread.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,14 +41,19 @@ const MAX_PREFIXES: u64 = 5;
 
 /// The parts that all processes of a task share.
 pub(crate) struct ProcessRunner {
+    /// The state of the task.
     simulation: SimulationHandle,
+    /// The tools. They outlive processes, and hold no state but that of the simulation.
     registry: ToolRegistry,
+    /// The start of the task, for its journal.
     start: TaskStart,
 }
 
 /// A task that was opened or created.
 pub(crate) struct OpenedTask {
+    /// The task, paused.
     pub(crate) task: Task,
+    /// Its journal, which is locked until this is dropped.
     pub(crate) journal: Journal,
     /// The start record of a new task; `None` for a resumed one.
     pub(crate) first: Option<Record>,
@@ -57,6 +70,7 @@ pub(crate) enum OpenOutcome {
 }
 
 impl ProcessRunner {
+    /// Creates the runner of a task.
     pub(crate) fn new(
         simulation: SimulationHandle,
         registry: ToolRegistry,
@@ -69,15 +83,18 @@ impl ProcessRunner {
         }
     }
 
-    fn id(&self) -> &TaskId {
+    /// Returns the id of the task, which names its journal.
+    fn task_id(&self) -> &TaskId {
         &self.start.task
     }
 
-    fn disk(&self) -> SimulatedDisk {
+    /// Returns a handle of the disk. All handles share its content.
+    fn simulated_disk(&self) -> SimulatedDisk {
         SimulatedDisk(self.simulation.clone())
     }
 
-    fn clock(&self) -> impl Fn() -> u64 + Send + 'static {
+    /// Returns the clock of the journal, in milliseconds since the task began.
+    fn simulated_clock(&self) -> impl Fn() -> u64 + Send + 'static {
         let simulation = self.simulation.clone();
         move || simulation.with_state(|state| state.elapsed_millis())
     }
@@ -89,6 +106,8 @@ impl ProcessRunner {
             let cancel = self
                 .simulation
                 .with_state(|state| state.begin_process(number == lives));
+            // Violations of subtasks become this task's, or the next process would begin in spite
+            // of them.
             let over = self.run_process(cancel).await;
             self.adopt_violations();
             self.disturb_between_runs();
@@ -101,19 +120,21 @@ impl ProcessRunner {
             }
         }
         self.simulation.with_state(|state| {
+            // From here on nothing is tested but the content of the disk.
             state.plan.disk_trouble = false;
             for (name, times) in state.witness.count_endings() {
                 state.counters.add_events(name, u64::from(times));
             }
         });
         self.check_final_journal();
+        // Each subtask has a journal of its own, for which the same laws hold.
         for (id, simulation) in self
             .simulation
             .with_state(|state| state.task_tree.all_members())
         {
             let start = simulation.with_state(|state| TaskStart {
                 task: id,
-                ..state.plan.start(0)
+                ..state.plan.start_record(0)
             });
             simulation.with_state(|state| state.plan.disk_trouble = false);
             Self {
@@ -153,12 +174,12 @@ impl ProcessRunner {
         }
     }
 
-    /// Checks what each task knows of its subtasks.
+    /// Compares the records that each task has about its subtasks to their journals.
     fn check_subtask_results(&self) {
         let members = self
             .simulation
             .with_state(|state| state.task_tree.all_members());
-        let id = self.id().clone();
+        let id = self.task_id().clone();
         let all = members
             .iter()
             .map(|(id, simulation)| (id.clone(), simulation))
@@ -177,6 +198,8 @@ impl ProcessRunner {
     }
 
     /// Disturbs the machine after a process has ended: cuts the power, kills the process, or changes the instructions.
+    ///
+    /// Subtasks are on the same machine, so a power cut takes from their journals, too.
     fn disturb_between_runs(&self) {
         self.simulation.with_state(|state| {
             let crashed = state.has_crashed();
@@ -189,6 +212,8 @@ impl ProcessRunner {
                 ..
             } = state;
             match (crashed, power) {
+                // A power cut takes what was not synced; a kill takes only the process and its
+                // locks.
                 (_, true) => {
                     counters.count_event("power cuts");
                     if !crashed {
@@ -218,10 +243,12 @@ impl ProcessRunner {
                     } else if crashed {
                         disk_state.release_locks()
                     }
+                    // Subtasks run on the same machine, so its crash affects them too.
                     member.pause_disturbances();
                 });
             }
             state.pause_disturbances();
+            // Somebody edits the instruction file between two processes.
             if state.rng.below(8) == 0 {
                 state.counters.count_event("rules changed");
                 state.witness.request_tracker.version += 1;
@@ -230,6 +257,9 @@ impl ProcessRunner {
     }
 
     /// Runs one process. Returns true if the task is over.
+    ///
+    /// A crash, a broken law and a failed disk end it as well; the next process then begins from
+    /// the disk.
     async fn run_process(&self, cancel: CancelToken) -> bool {
         let OpenedTask {
             mut task,
@@ -251,6 +281,7 @@ impl ProcessRunner {
         };
         self.simulation.with_state(SimulationState::on_task_opened);
         // Some processes only compact the context, as a user can between two runs.
+        // Only a task that has begun has something to compact.
         if first.is_none() && self.simulation.with_state(|state| state.rng.below(3) == 0) {
             tokio::select! {
                 biased;
@@ -262,6 +293,7 @@ impl ProcessRunner {
         let (max_time, words) = self.simulation.with_state(|state| {
             let words = (first.is_none() && state.rng.below(3) == 0)
                 .then(|| state.user_script.unique_words("go on with it"));
+            // Registered before the message is sent, because its record is checked against it.
             state.witness.user.replied.extend(words.clone());
             let time = state
                 .plan
@@ -274,10 +306,10 @@ impl ProcessRunner {
             simulation: self.simulation.clone(),
             _at_work: None,
         };
-        let (registry, began) = (&self.registry, Instant::now());
+        let began = Instant::now();
         let driver = TaskDriver {
             model: &model,
-            registry,
+            registry: &self.registry,
             store: &mut store,
             front_end: &mut user,
             observers: Vec::new(),
@@ -285,6 +317,7 @@ impl ProcessRunner {
             max_time,
         };
         let end = {
+            // Dropping this future in the middle is what a kill is to the task.
             let mut run = std::pin::pin!(driver.run(&mut task, first, words));
             loop {
                 // Biased, so that the order of events does not depend on the runtime.
@@ -292,6 +325,8 @@ impl ProcessRunner {
                     biased;
                     () = self.simulation.wait_for_end() => break None,
                     end = &mut run => break Some(end),
+                    // The clock is paused and jumps when nothing can run. So this comes up when
+                    // everything waits, and after two hours of work.
                     () = sleep(IDLE_CHECK_INTERVAL) => self.with_all_scenes(|state| {
                         state.resolve_stuck();
                         if began.elapsed() > MAX_RUN_TIME {
@@ -306,6 +341,7 @@ impl ProcessRunner {
             tokio::task::yield_now().await;
         }
         self.simulation.with_state(|state| {
+            // A task that has ended must have ended its subtasks first.
             if let Some(left) = state
                 .task_tree
                 .any_active()
@@ -317,12 +353,18 @@ impl ProcessRunner {
                 );
             }
         });
+        // After a crash there is no end: the journal may lack records that the task already has.
         match end.filter(|_| {
             !self
                 .simulation
                 .with_state(|state| state.has_crashed() || state.violation().is_some())
         }) {
-            Some((outcome, message)) => self.check_end(&task, outcome, &message),
+            Some(Ok((outcome, message))) => self.check_end(&task, outcome, &message),
+            Some(Err(error)) => {
+                self.simulation
+                    .with_state(|state| state.report_violation(Law::Ends, error.to_string()));
+                false
+            }
             None => false,
         }
     }
@@ -330,19 +372,25 @@ impl ProcessRunner {
     /// Opens the journal, or creates one, and compares its records with those that were acknowledged.
     pub(crate) fn open_task(&self) -> OpenOutcome {
         let opened = Journal::open_on(
-            &self.disk(),
+            &self.simulated_disk(),
             Path::new(JOURNAL_FOLDER),
-            self.id(),
-            self.clock(),
+            self.task_id(),
+            self.simulated_clock(),
         );
         let acknowledged = self
             .simulation
             .with_state(|state| !state.witness.records.is_empty());
         let (journal, entries, recovery) = match opened {
+            // A journal without an acknowledged record may be missing, torn or empty; any other
+            // must be whole.
             Err(JournalError::Missing { .. }) if !acknowledged => return self.create_task(),
             Err(JournalError::Io { .. }) => return OpenOutcome::Nothing,
-            // The crash came before the header was acknowledged.
-            Err(JournalError::NotAJournal { .. }) if !acknowledged => return OpenOutcome::Over,
+            // The crash came before the header or the first record was acknowledged.
+            Err(JournalError::NotAJournal { .. } | JournalError::DamagedStart { .. })
+                if !acknowledged =>
+            {
+                return OpenOutcome::Over;
+            }
             Err(error) => {
                 self.simulation
                     .with_state(|state| state.report_violation(Law::Survives, error.to_string()));
@@ -354,8 +402,12 @@ impl ProcessRunner {
             if recovery.torn_bytes > 0 {
                 state.counters.count_event("journals with a torn end");
             }
+            if recovery.damaged_bytes > 0 {
+                state.counters.count_event("journals with a damaged end");
+            }
             state.trace_line(|| format!("opened with {} records, {recovery:?}", entries.len()));
         });
+        // Compared here, before anything new is appended.
         if self.check_survived(into_records(entries)) {
             self.replay_task(journal)
         } else {
@@ -363,12 +415,13 @@ impl ProcessRunner {
         }
     }
 
+    /// Creates the journal and the task. The start record is still to be appended.
     fn create_task(&self) -> OpenOutcome {
         let Ok(journal) = Journal::create_on(
-            &self.disk(),
+            &self.simulated_disk(),
             Path::new(JOURNAL_FOLDER),
-            self.id(),
-            self.clock(),
+            self.task_id(),
+            self.simulated_clock(),
         ) else {
             return OpenOutcome::Nothing;
         };
@@ -382,13 +435,14 @@ impl ProcessRunner {
 
     /// Returns a new task with its start record.
     pub(crate) fn new_task(&self) -> (Task, Record) {
-        let (task, first) = Task::new(self.start.clone(), self.settings());
-        (task.with_context(self.context()), first)
+        let (task, first) = Task::new(self.start.clone(), self.task_settings());
+        (task.with_context(self.request_context()), first)
     }
 
-    fn settings(&self) -> TaskSettings {
+    /// Returns the settings of the machine, with the tools of this task.
+    fn task_settings(&self) -> TaskSettings {
         self.simulation.with_state(|state| {
-            state.plan.settings(
+            state.plan.task_settings(
                 self.registry.tool_set().clone(),
                 self.registry.read_only_names(),
                 state.sabotage,
@@ -396,9 +450,13 @@ impl ProcessRunner {
         })
     }
 
-    fn context(&self) -> RequestContext {
-        self.simulation
-            .with_state(|state| state.plan.context(state.witness.request_tracker.version))
+    /// Returns the context of requests, with the present version of the instructions.
+    fn request_context(&self) -> RequestContext {
+        self.simulation.with_state(|state| {
+            state
+                .plan
+                .request_context(state.witness.request_tracker.version)
+        })
     }
 
     /// Checks that the found records are the acknowledged ones, with at most one more that was being written.
@@ -410,7 +468,10 @@ impl ProcessRunner {
                         state.counters.count_event("unacknowledged records found");
                         state.witness.shown = state.witness.records.len();
                     }
+                    // Decided now: the record was found, or it is lost.
                     state.witness.attempted = None;
+                    // Approvals and answers hold for the process in which they were given. A
+                    // resumed task asks again.
                     state.witness.user = UserActions {
                         cancelled: state.witness.user.cancelled,
                         ..UserActions::default()
@@ -424,6 +485,7 @@ impl ProcessRunner {
             })
     }
 
+    /// Replays the acknowledged records. A completed task is over.
     fn replay_task(&self, journal: Journal) -> OpenOutcome {
         let mut records = self
             .simulation
@@ -435,7 +497,7 @@ impl ProcessRunner {
             records.retain(|record| !matches!(record, Record::Running { .. }));
         }
         let completed = is_completed(&records);
-        match Task::replay(records, self.settings()) {
+        match Task::replay(records, self.task_settings()) {
             Ok(_) if completed => {
                 self.simulation.with_state(|state| {
                     state.report_violation(Law::Replay, "a completed task can be resumed")
@@ -443,7 +505,7 @@ impl ProcessRunner {
                 OpenOutcome::Over
             }
             Ok(task) => OpenOutcome::Task(Box::new(OpenedTask {
-                task: task.with_context(self.context()),
+                task: task.with_context(self.request_context()),
                 journal,
                 first: None,
             })),
@@ -460,8 +522,9 @@ impl ProcessRunner {
 
     /// Checks the end of a process that ended without a crash, and the task against its records. Returns true if the task is over.
     fn check_end(&self, task: &Task, outcome: TaskOutcome, message: &str) -> bool {
-        let settings = self.settings();
+        let settings = self.task_settings();
         self.simulation.with_state(|state| {
+            // Sabotage changes the outcome here, between the driver and the check.
             let claims = state.sabotage == Some(Sabotage::ClaimCompletion);
             let outcome = if claims {
                 TaskOutcome::Completed
@@ -478,13 +541,15 @@ impl ProcessRunner {
                 TaskOutcome::StoreFailed => "ended by the store",
                 _ => "ended unfinished",
             });
-            let reviewed = state.plan.user.attended.is_interactive() && !state.witness.user.gone;
+            let reviewed = state.plan.user.attended.can_answer() && !state.witness.user.gone;
             state.record_check(state.witness.check_end(outcome, reviewed));
             state.record_check(history::check_history(task.history()));
+            // After a failed append the task has applied a record that the journal lacks.
             if outcome != TaskOutcome::StoreFailed {
                 state.record_check(check_totals(state.witness.output_tokens(), task));
                 state.record_check(check_replay(&state.witness.records, task, settings));
             }
+            // Every other outcome can be resumed.
             outcome == TaskOutcome::Completed
         })
     }
@@ -497,21 +562,39 @@ impl ProcessRunner {
         {
             return;
         }
-        let read = read_journal_on(&self.disk(), Path::new(JOURNAL_FOLDER), self.id())
-            .map(|(entries, _)| into_records(entries));
-        let opened = Journal::open_on(
-            &self.disk(),
+        let read = read_journal_on(
+            &self.simulated_disk(),
             Path::new(JOURNAL_FOLDER),
-            self.id(),
-            self.clock(),
+            self.task_id(),
+        )
+        .map(|(entries, _)| into_records(entries));
+        let opened = Journal::open_on(
+            &self.simulated_disk(),
+            Path::new(JOURNAL_FOLDER),
+            self.task_id(),
+            self.simulated_clock(),
         );
-        let opened = opened.map(|(_, entries, _)| into_records(entries));
+        let opened = opened.map(|(_, entries, recovery)| {
+            let mut records = into_records(entries);
+            // Reading changes nothing, so it adds no record of the damage.
+            if recovery.damaged_bytes > 0 {
+                records.pop();
+            }
+            records
+        });
         let records = match (read, opened) {
+            // Reading repairs nothing and opening may cut a torn end; both must find the same
+            // records.
             (Ok(read), Ok(opened)) if read == opened => read,
             // The task crashed before its journal was acknowledged.
-            (Err(JournalError::Missing { .. } | JournalError::NotAJournal { .. }), Err(_)) => {
-                Vec::new()
-            }
+            (
+                Err(
+                    JournalError::Missing { .. }
+                    | JournalError::NotAJournal { .. }
+                    | JournalError::DamagedStart { .. },
+                ),
+                Err(_),
+            ) => Vec::new(),
             (read, opened) => {
                 let seen = format!("reading gives {read:?}, opening {opened:?}");
                 return self
@@ -527,6 +610,7 @@ impl ProcessRunner {
             let some = (0..MAX_PREFIXES)
                 .map(|_| state.rng.in_range(1, all))
                 .collect();
+            // Replaying every prefix of a long journal takes quadratic time, so a few are drawn.
             let lengths: Vec<u64> = if all <= MAX_PREFIXES {
                 (1..=all).collect()
             } else {
@@ -541,7 +625,7 @@ impl ProcessRunner {
             let prefix = records
                 .get(..usize::try_from(length).unwrap_or(0))
                 .unwrap_or_default();
-            let checked = check_fork(prefix, &self.settings(), &self.context());
+            let checked = check_fork(prefix, &self.task_settings(), &self.request_context());
             self.simulation
                 .with_state(|state| state.record_check(checked));
         }
@@ -561,10 +645,12 @@ fn limit_event_name(message: &str) -> &'static str {
         .map_or("ended by cost", |(_, name)| name)
 }
 
+/// Returns the records of entries, without their times.
 fn into_records(entries: Vec<JournalEntry>) -> Vec<Record> {
     entries.into_iter().map(|entry| entry.record).collect()
 }
 
+/// Reports whether the last record completes the task.
 fn is_completed(records: &[Record]) -> bool {
     matches!(
         records.last(),
@@ -614,6 +700,9 @@ fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Resu
 }
 
 /// Replays a prefix of a journal twice. Both tasks must be equal, have a complete history and have something to do.
+///
+/// That is what a fork at this record would begin from. Nothing is appended, so the journal stays
+/// as it is.
 fn check_fork(
     prefix: &[Record],
     settings: &TaskSettings,
@@ -641,6 +730,7 @@ fn check_fork(
         }
     };
     history::check_history(one.history())?;
+    // A resumed task must have something to do: at least a request, a question or its end.
     let first = one.step(TaskInput::Begin);
     let second = two.step(TaskInput::Begin);
     if first != second || one.history() != two.history() || one.totals() != two.totals() {
@@ -652,7 +742,7 @@ fn check_fork(
     if first.is_empty() {
         return Err(Violation {
             law: Law::Ends,
-            seen: format!("after {} records nothing is to be done", prefix.len()),
+            seen: format!("after {} records nothing is left to do", prefix.len()),
         });
     }
     history::check_history(one.history())

@@ -1,7 +1,12 @@
-//! Checks the laws of model requests against the messages and requests before.
+//! Checks model requests against the laws, by the earlier messages and requests.
 //!
 //! The checks do not ask the task machine. The required content of a request follows from the acknowledged records and from the
 //! requests that were sent.
+//!
+//! The tracker follows the user's messages from the record to the request: kept ones must be in the
+//! next request, late ones after the response during which they were sent. It also keeps the last request,
+//! because each request must begin with the content of the one before, and the last one before each
+//! compaction, to which undoing the compaction must return.
 
 use sabir_agent::{Delivery, Record, control};
 use sabir_call::{History, Message, MessagePart, Request, Role, ToolResultStatus};
@@ -35,6 +40,7 @@ pub(crate) struct RequestTracker {
     /// True if a compaction was undone since the last request.
     restored: bool,
     /// The version of the instructions in the folder.
+    /// It grows by one when the instructions change between two processes.
     pub(crate) version: u32,
     /// The estimated tokens of the last request.
     pub(crate) asked: u64,
@@ -44,13 +50,17 @@ pub(crate) struct RequestTracker {
 #[derive(Debug, Clone)]
 struct SentRequest {
     /// The instructions, unless they may have changed since.
+    /// `None` after a compaction, which builds the system prompt anew.
     system: Option<String>,
+    /// The messages as they were sent. The history is shared, so this is no copy.
     messages: History,
 }
 
 /// A request as the checks see it, after any sabotage.
 struct SeenRequest {
+    /// The system prompt.
     system: String,
+    /// A copy of the messages, since sabotage changes them.
     messages: Vec<Message>,
 }
 
@@ -65,6 +75,7 @@ fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
 impl RequestTracker {
     /// Adds a message that was recorded. It must be marked as late exactly if a request is waiting for its response.
     pub(crate) fn record_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
+        // A message sent while an answer streams must come after that answer.
         let list = if self.waits {
             &mut self.later
         } else {
@@ -74,6 +85,8 @@ impl RequestTracker {
         if !self.settled.iter().any(|settled| settled == text) {
             self.unread.push(text.to_owned());
         }
+        // Replay cannot know when the request was sent, so the record must say that the message
+        // came late.
         if self.waits == (when == Delivery::Later) {
             Ok(())
         } else {
@@ -83,6 +96,7 @@ impl RequestTracker {
 
     /// Notes that the response has arrived or failed.
     pub(crate) fn end_request(&mut self) {
+        // However the request ended, late messages follow its answer now.
         self.waits = false;
         self.kept.append(&mut self.later);
     }
@@ -93,6 +107,8 @@ impl RequestTracker {
         self.settled.extend(said.cloned());
     }
 
+    /// Notes a compaction: the next request may begin differently, and undoing it must bring this
+    /// one back.
     pub(crate) fn record_compaction(&mut self) {
         let mut sent = self.sent.take();
         // After a compaction the system prompt is built again, with the current instructions.
@@ -100,6 +116,8 @@ impl RequestTracker {
         self.before.push(sent);
     }
 
+    /// Notes that the last compaction was undone. The next request is compared with the one before
+    /// it.
     pub(crate) fn record_restore(&mut self) {
         self.sent = self.before.pop().flatten();
         self.restored = true;
@@ -110,13 +128,16 @@ impl RequestTracker {
         !self.before.is_empty()
     }
 
-    /// Checks that a request begins with the content of the one before.
+    /// Checks that a request begins with the content of the previous one.
+    ///
+    /// After an undone compaction, the previous one is the last request before that compaction.
     fn check_prefix(&self, seen: &SeenRequest) -> Result<(), Violation> {
         let law = if self.restored {
             Law::Restores
         } else {
             Law::Prefix
         };
+        // The first request, or the first one after a compaction: there is nothing to compare with.
         let Some(SentRequest { system, messages }) = &self.sent else {
             return Ok(());
         };
@@ -126,6 +147,7 @@ impl RequestTracker {
                 format!("the instructions were {system:?} and are {:?}", seen.system),
             );
         }
+        // All messages but the last must be equal; the last one may have grown.
         let Some((last, whole)) = messages.split_last() else {
             return Ok(());
         };
@@ -169,6 +191,7 @@ impl RequestTracker {
 
     /// Checks that the instructions, the prompt and open todos appear verbatim.
     fn check_verbatim(&self, seen: &SeenRequest, prompt: &str) -> Result<(), Violation> {
+        // The prompt stays the first part of the first message, also in a compacted history.
         let first = seen
             .messages
             .first()
@@ -179,6 +202,8 @@ impl RequestTracker {
                 format!("{:?} begins with {first:?}", seen.system),
             );
         }
+        // New instructions are either in the system prompt or appended at the end, in a message of the
+        // user's role.
         let rule = rule_text(self.version);
         if !seen.system.contains(&rule)
             && !user_texts(&seen.messages).any(|text| text.contains(&rule))
@@ -209,17 +234,22 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
         system: request.system.clone(),
         messages: request.messages.to_vec(),
     };
+    // Applied to the copy: the machine and the next comparison keep the real request.
     if let Some(sabotage) = sabotage {
         tamper_request(sabotage, &witness.request_tracker, &mut seen);
     }
     let reading = &witness.request_tracker;
+    // In the order of the laws, so that a request that breaks several is reported by the plainest
+    // one.
     let checked = history::check_history(&seen.messages)
         .and_then(|()| reading.check_prefix(&seen))
         .and_then(|()| reading.check_words(&seen))
         .and_then(|()| reading.check_verbatim(&seen, &state.plan.prompt))
         .and_then(|()| check_limits(witness));
     let reading = &mut witness.request_tracker;
+    // The simulated provider reports usage in proportion to it, so that contexts fill up.
     reading.asked = estimate_tokens(request);
+    // This request shows the model all messages but the late ones.
     reading.unread.retain(|words| reading.later.contains(words));
     reading.restored = false;
     reading.sent = Some(SentRequest {
@@ -233,12 +263,14 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
             .counters
             .count_event("requests of a shortened history");
     }
+    // The limit of turns holds for a task and its subtasks together.
     if let Some(turns) = state.task_tree.exhausted_turns() {
         state.report_violation(
             Law::Limits,
             format!("a model of the task tree is asked after {turns} turns"),
         );
     }
+    // The time runs from the opening of the task in this process, not from its first process.
     let late = state.plan.terms.time.is_some_and(|time| {
         let most = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         state
@@ -252,12 +284,16 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
 }
 
 /// Checks that the limits of the current process allow another turn.
+///
+/// The records of the process are added up by hand. Nothing is asked of the task, whose own
+/// counters are what this checks.
 fn check_limits(witness: &Witness) -> Result<(), Violation> {
     let limits = &witness.terms.limits;
     let records = witness
         .records
         .get(witness.process.from..)
         .unwrap_or_default();
+    // Summed up from the records of this process: a resumed task counts from zero again.
     let turns = |record: &Record| match record {
         Record::Answered(_) => 1,
         Record::Subtask {
@@ -274,6 +310,7 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
     }
     let mut tokens = 0;
     let mut nanos = 0;
+    // If the provider reported no usage, the estimate counts instead.
     for (usage, estimate, cost) in records.iter().filter_map(usage_charge) {
         tokens += estimate.input.or(usage.input).unwrap_or(0)
             + estimate.output.or(usage.output).unwrap_or(0);
@@ -291,6 +328,7 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
             format!("the model is asked again after {nanos} nanodollars"),
         );
     }
+    // From here on the machine must have asked the user, reminded the model or ended the task.
     let again = equal_calls(witness, records);
     if again >= limits.cycles {
         return new_violation(
@@ -304,6 +342,7 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
 /// The reported usage, the estimated usage and the cost of a record.
 type UsageCharge<'a> = (sabir_call::Usage, sabir_call::Usage, sabir_call::Cost);
 
+/// Returns what a record adds to the totals; `None` for a record without usage.
 fn usage_charge(record: &Record) -> Option<UsageCharge<'_>> {
     match record {
         Record::Answered(answered) => Some((answered.usage, answered.estimate, answered.cost)),
@@ -324,6 +363,7 @@ fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
     let mut times = 0;
     for record in records.iter().rev() {
         match record {
+            // A message of the user counts as progress: the count of equal calls restarts.
             Record::Said {
                 by: sabir_agent::MessageAuthor::User,
                 ..
@@ -334,6 +374,8 @@ fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
                     result.ending,
                     ToolResultStatus::Done | ToolResultStatus::Failed
                 );
+                // The text of a refusal may differ each time, and a refused call did nothing either
+                // way.
                 let told = if ran { result.content.as_str() } else { "" };
                 let this = call.map(|call| (&call.name, &call.arguments, result.ending, told));
                 if last.is_some_and(|last| last != this) {
@@ -348,6 +390,7 @@ fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
     times
 }
 
+/// Returns the texts in messages of the user's role, which include reminders by Sabir.
 fn user_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
     let told = messages
         .iter()
@@ -362,6 +405,8 @@ fn user_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Estimates the tokens of a request: one for four bytes, as the machine does where nothing is
+/// reported.
 fn estimate_tokens(request: &Request) -> u64 {
     let part = |part: &MessagePart| match part {
         MessagePart::Text { text } | MessagePart::Thought { text, .. } => text.len(),
@@ -381,6 +426,7 @@ fn estimate_tokens(request: &Request) -> u64 {
 fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenRequest) {
     let messages = &mut seen.messages;
     match sabotage {
+        // The first result of each message is enough: one missing result breaks the law.
         Sabotage::LoseResult => messages.iter_mut().for_each(|message| {
             if let Some(at) = message
                 .parts
@@ -391,6 +437,7 @@ fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenR
             }
         }),
         Sabotage::SwapResults => messages.iter_mut().for_each(|message| {
+            // Results stand before all other parts. One result alone has no order to break.
             let results = message
                 .parts
                 .iter()

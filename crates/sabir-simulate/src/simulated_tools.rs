@@ -1,4 +1,10 @@
 //! The simulated tools, which check the laws when a call begins and when it changes something.
+//!
+//! A tool run is where most laws about calls are checked, because that is where breaking one does
+//! harm: the tool asks the witness whether this very call was written whole, passed the gates, is
+//! on record, and was allowed. Its only effect is a counter, which shows a call that ran twice.
+//! Runs take simulated time, so that they overlap, are interrupted and survive each other in every
+//! order. A run may also fail, hang or panic, each as often as the plan says.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +26,8 @@ use crate::simulation_state::{KeyCounts, SimulationHandle, SimulationState, Stuc
 use crate::witness::{CallQuality, Witness, call_token};
 
 /// The tools: the name of each, and whether it only reads.
+/// `look` and `list` read. `touch` writes and needs an approval unless edits are approved; `fetch`
+/// needs one for its host; a rule forbids `forbid`.
 pub(crate) const SIMULATED_TOOLS: [(&str, bool); 5] = [
     ("look", true),
     ("list", true),
@@ -44,8 +52,11 @@ pub(crate) struct ToolActivity {
 /// A tool of the simulated world.
 #[derive(Clone)]
 struct SimulatedTool {
+    /// The state of the task.
     simulation: SimulationHandle,
+    /// The name, which decides the access of its calls.
     name: &'static str,
+    /// True if it only reads.
     reads: bool,
     /// True if it claims to only read.
     said_to_read: bool,
@@ -54,17 +65,24 @@ struct SimulatedTool {
 /// The behavior of a tool in one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToolBehavior {
+    /// It changes something and says so.
     Succeeds,
+    /// It changes nothing and says so.
     Fails,
+    /// It changes something and never returns.
     Hangs,
+    /// It changes something and panics.
     Breaks,
 }
 
 /// Marks the end of a run when it is dropped, also if the call was cancelled.
 struct RunGuard {
     simulation: SimulationHandle,
+    /// The call that runs.
     call: CallId,
+    /// True if the run came to its end. Otherwise it was dropped.
     ended: bool,
+    /// True if it has changed something.
     changed: bool,
     /// True if the run is the check of a completion.
     checks: bool,
@@ -98,6 +116,7 @@ pub(crate) fn base_registry(
 }
 
 impl ToolActivity {
+    /// Forgets what ran in the process before. Effects and passed checks stay.
     pub(crate) fn begin_process(&mut self) {
         self.running.clear();
         self.begun.clear();
@@ -136,7 +155,9 @@ impl Tool for SimulatedTool {
 
 /// A call of a simulated tool.
 struct SimulatedCall {
+    /// The tool.
     tool: SimulatedTool,
+    /// The token of the call.
     path: String,
 }
 
@@ -145,6 +166,7 @@ impl PreparedCall for SimulatedCall {
         let path = self.path.clone();
         self.tool.simulation.with_state(|state| {
             state.on_event(|| format!("weigh {} {path}", self.tool.name));
+            // A tool with unknown access must not run without a question.
             if state.rng.hits_permille(state.plan.tool_trouble / 20) {
                 state.counters.count_event("accesses invalid");
                 return Access::Invalid {
@@ -174,6 +196,8 @@ impl PreparedCall for SimulatedCall {
     fn preconditions(&self) -> Preconditions {
         let mut bound = Preconditions::default();
         self.tool.simulation.with_state(|state| {
+            // Asked twice, before the judgement and before the run; a difference must keep the call
+            // from running.
             let moved = state.rng.hits_permille(state.plan.tool_trouble / 20);
             if moved {
                 state.counters.count_event("things moved");
@@ -195,6 +219,8 @@ impl PreparedCall for SimulatedCall {
                 },
                 path,
             } = *self;
+            // All laws about the beginning of a run are checked here, while the driver waits for
+            // nothing else.
             let temper =
                 simulation.with_state(|state| begin_run(state, &permit.call, &path, reads));
             let mut work = RunGuard {
@@ -202,8 +228,10 @@ impl PreparedCall for SimulatedCall {
                 call: permit.call.clone(),
                 ended: false,
                 changed: false,
+                // No model writes this path, so the run is the machine's own check.
                 checks: path == CHECK_PATH,
             };
+            // Others may begin, end or be interrupted meanwhile.
             sleep(simulation.with_state(draw_pause)).await;
             progress("working\n");
             if temper != ToolBehavior::Fails {
@@ -211,6 +239,7 @@ impl PreparedCall for SimulatedCall {
                 work.changed = true;
             }
             sleep(simulation.with_state(draw_pause)).await;
+            // Set before the panic: a run that breaks down has ended, too.
             work.ended = temper != ToolBehavior::Hangs;
             match temper {
                 ToolBehavior::Hangs => std::future::pending().await,
@@ -230,9 +259,11 @@ fn finish_run(
     path: &str,
     behavior: ToolBehavior,
 ) -> ToolOutput {
+    // Noted under the completion's id, which the conditions are checked with.
     if work.checks && behavior != ToolBehavior::Fails && !state.has_crashed() {
         state.witness.tools.passed.insert(work.call.clone());
     }
+    // The number in the token, so that the same call always has the same output.
     let number: usize = path
         .trim_matches(|c: char| !c.is_ascii_digit())
         .parse()
@@ -254,12 +285,14 @@ fn finish_run(
 
 /// Draws the duration of a piece of work.
 fn draw_pause(state: &mut SimulationState) -> Duration {
+    // In milliseconds, from nothing to a minute, so that runs overlap in every way.
     let most = state.rng.pick_one(3, &[0, 50, 1_000, 60_000]);
     Duration::from_millis(state.rng.below(most))
 }
 
 /// Begins a run and draws its behavior.
 fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) -> ToolBehavior {
+    // Before the event, in which the user may speak: messages during a check are counted by this flag.
     state.activity.checking |= path == CHECK_PATH;
     state.perhaps_tell(path == CHECK_PATH);
     state.on_event(|| format!("run {id} {path}"));
@@ -267,6 +300,7 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
         return ToolBehavior::Hangs;
     }
     state.counters.count_event("calls run");
+    // Checked before this run is added.
     if state.witness.tools.is_any_running() && reads {
         state.counters.count_event("reads at once");
     }
@@ -275,6 +309,7 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
     state.witness.tools.running.push((id.clone(), reads));
     if path == CHECK_PATH {
         state.counters.count_event("checks");
+        // A check fails often, because a refused completion leads to more work.
         if state.rng.below(3) == 0 {
             state.counters.count_event("checks failed");
             return ToolBehavior::Fails;
@@ -296,6 +331,7 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
         ToolBehavior::Breaks => state.counters.count_event("tools broke down"),
         ToolBehavior::Hangs => {
             state.counters.count_event("tools hung");
+            // The simulation interrupts the task once nothing else happens.
             state.mark_stuck(StuckReason::Tool);
         }
         ToolBehavior::Succeeds => {}
@@ -304,6 +340,9 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
 }
 
 /// Checks that the laws allow a call to begin.
+///
+/// It counts the run, so it must be called once for each. The checks go from the plainest to the
+/// most special, since only the first failure is reported.
 fn check_may_begin(
     witness: &mut Witness,
     plan: &TaskPlan,
@@ -318,12 +357,14 @@ fn check_may_begin(
         })
     };
     // First the record of the call, then the way in which the model wrote it, and last the permission.
+    // The witness's own view of the call; the task is not asked.
     let Some(call) = witness.calls.get(id).cloned() else {
         return broken(
             Law::NeverRuns,
             "runs and no answer on record holds it".to_owned(),
         );
     };
+    // The record must be acknowledged before the tool is called, not only on its way.
     if !call.begun {
         return broken(Law::RecordFirst, "runs and no record says so".to_owned());
     }
@@ -332,11 +373,13 @@ fn check_may_begin(
     }
     // The check of a completion runs as the completion's call, with arguments that no model wrote.
     if call.name == control::COMPLETION_TOOL {
+        // A completion runs a tool for its check alone, and only where the plan has one.
         if path != CHECK_PATH || !plan.terms.check {
             return broken(Law::NeverRuns, "runs for a completion".to_owned());
         }
         return check_order(witness, id, reads);
     }
+    // The arguments on their way to the tool must be those on record.
     if call.token != path {
         return broken(Law::NeverRuns, format!("is on record with {}", call.token));
     }
@@ -349,6 +392,7 @@ fn check_may_begin(
                 format!("was written as {:?}", written.quality),
             );
         }
+        // By the token and over all processes, since providers use ids again.
         Some(written) if written.runs >= written.times => {
             return broken(
                 Law::OneEffect,
@@ -364,14 +408,17 @@ fn check_may_begin(
     if let Some(written) = witness.written.get_mut(path) {
         written.runs += 1;
     }
+    // Only what the user did in this process counts; earlier approvals ended with their process.
     let user = &witness.user;
     let held = |rule: &str| user.always.iter().any(|held| held == rule);
     let allowed = match call.name.as_str() {
+        // Denied by a rule, which no approval can lift.
         "forbid" => false,
         "touch" => plan.terms.edits || held("edits") || user.yes.contains(id),
         "fetch" => held(&format!("host={ALLOWED_HOST}")) || user.yes.contains(id),
         _ => true,
     };
+    // A denial wins over an approval, whichever came first.
     if !allowed || call.denied || user.no.contains(id) {
         return broken(Law::Allowed, "runs and nobody allowed it".to_owned());
     }
@@ -380,6 +427,7 @@ fn check_may_begin(
 
 /// Checks that a call runs once, that it does not run beside a write, and that a write waits for all calls before it.
 fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Violation> {
+    // Within one process even the same call may not begin twice.
     let begun = witness.tools.begun.entry(id.clone()).or_default();
     *begun += 1;
     if *begun > 1 {
@@ -395,9 +443,11 @@ fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Vi
         })
     };
     let running = &witness.tools.running;
+    // Two calls may overlap only if both read.
     if let Some((other, _)) = running.iter().find(|(_, other)| !other || !reads) {
         return broken(format!("runs beside {other}"));
     }
+    // A write sees the results of everything before it, as the model expects.
     match witness.open_before(id).find(|_| !reads) {
         Some(other) => broken(format!("writes before {other} has its result")),
         None => Ok(()),
@@ -405,6 +455,8 @@ fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Vi
 }
 
 /// Applies the side effect of a call, which must happen once and before its result.
+///
+/// The effect is a counter by call. A second effect, or one after the result, breaks the law.
 fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
     state.on_event(|| format!("change {id} {path}"));
     if state.has_crashed() {
@@ -417,6 +469,7 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
         1
     };
     state.counters.count_event("side effects");
+    // By id: a call that was written twice has two ids on record.
     let effects = state.witness.tools.effects.entry(id.clone()).or_default();
     *effects += times;
     let effects = *effects;
@@ -437,6 +490,7 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
 impl Drop for RunGuard {
     fn drop(&mut self) {
         self.simulation.with_state(|state| {
+            // Also after a drop: the check is over either way.
             state.activity.checking &= !self.checks;
             if !self.ended && !state.has_crashed() {
                 state.counters.count_event("tools dropped");
@@ -445,6 +499,7 @@ impl Drop for RunGuard {
                 }
             }
             let running = &mut state.witness.tools.running;
+            // It is missing where the next process has cleared the list.
             let at = running.iter().position(|(call, _)| *call == self.call);
             // Calls that began earlier are still running.
             if self.ended && at.is_some_and(|at| at > 0) {

@@ -1,6 +1,10 @@
 //! The state that all parts of one simulated task share, behind one lock.
 //!
 //! Everything runs on one thread, so the order of all accesses follows from the simulated clock and the seed alone.
+//!
+//! Events are numbered. A process plans its disturbances (crash, interruption, unasked message) as
+//! event numbers before it begins, and each happens at that number, whatever the task is doing
+//! then. In this way disturbances reach every place in the code.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,36 +26,55 @@ use crate::witness::Witness;
 const MAX_EVENTS: u64 = 30_000;
 
 /// A handle to the shared state.
+///
+/// The lock is held for a moment at a time and never across an `await`, so the single thread cannot
+/// block itself.
 #[derive(Clone)]
 pub(crate) struct SimulationHandle(Arc<Mutex<SimulationState>>);
 
 /// The shared state of one simulated task.
 pub(crate) struct SimulationState {
+    /// The settings that the seed has drawn. Only the state of a subtask changes them, when it is
+    /// opened.
     pub(crate) plan: TaskPlan,
+    /// The source of all chance. A draw more or less changes everything after it.
     pub(crate) rng: SeededRng,
+    /// The events of this task; those of its subtasks are in their own states.
     pub(crate) counters: EventCounters,
+    /// The disk, which survives processes.
     pub(crate) disk_state: DiskState,
+    /// The record of what happened, and the checks against it.
     pub(crate) witness: Witness,
+    /// The law that is broken on purpose, if one is.
     pub(crate) sabotage: Option<Sabotage>,
+    /// The current activities, which decide what is counted.
     pub(crate) activity: ActivityFlags,
+    /// The channel from the user, and the time of their next message.
     pub(crate) user_script: UserScript,
+    /// The part that all tasks of the tree share.
     pub(crate) task_tree: TaskTree,
     trace: TraceLog,
+    /// The first broken law.
     violation: Option<Violation>,
-    disturbances: Disturbances,
+    disturbances: PlannedDisturbances,
 }
 
 /// The log of all events, if tracing is on.
 struct TraceLog {
+    /// The lines so far; `None` if tracing is off, so that no line is even formatted.
     lines: Option<Vec<String>>,
+    /// The time at which the task began, on the simulated clock.
     began: Instant,
 }
 
 /// The current activities, which decide what is counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ActivityFlags {
+    /// The user is being asked.
     pub(crate) asking: bool,
+    /// The model is answering.
     pub(crate) answering: bool,
+    /// The model is writing a summary.
     pub(crate) summarising: bool,
     /// A completion is being checked.
     pub(crate) checking: bool,
@@ -59,11 +82,16 @@ pub(crate) struct ActivityFlags {
 
 /// The planned disturbances of a process, as event numbers.
 #[derive(Default)]
-struct Disturbances {
+struct PlannedDisturbances {
+    /// The number of events so far, over all processes.
     events: u64,
+    /// The event at which the process crashes.
     crash_at: Option<u64>,
+    /// The event at which it has crashed.
     crashed_at: Option<u64>,
+    /// The event at which the user interrupts.
     cancel_at: Option<u64>,
+    /// Interrupts the task that is being driven. Each process has its own.
     cancel: CancelToken,
     /// The reason why the process waits forever, if it does.
     stuck: Option<StuckReason>,
@@ -79,6 +107,7 @@ pub(crate) enum StuckReason {
 }
 
 impl SimulationHandle {
+    /// Creates the state of a task that the user starts, with a plan drawn from the seed.
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
         Self::with_tree(TaskTree::default(), seed, sabotage, traced)
     }
@@ -111,10 +140,11 @@ impl SimulationHandle {
             activity: ActivityFlags::default(),
             user_script: UserScript::default(),
             violation: None,
-            disturbances: Disturbances::default(),
+            disturbances: PlannedDisturbances::default(),
         })))
     }
 
+    /// Calls a function with the state.
     pub(crate) fn with_state<T>(&self, work: impl FnOnce(&mut SimulationState) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -128,7 +158,13 @@ impl SimulationHandle {
 
 impl SimulationState {
     /// Counts an event. Crashes, interruptions and unasked messages strike here.
+    ///
+    /// An event is anything that a simulated part does: an operation of the disk, a step of a tool,
+    /// a record that is shown. The checks of the laws that belong to it follow, unless the process
+    /// has crashed in it.
     pub(crate) fn on_event(&mut self, what: impl FnOnce() -> String) {
+        // Counted even after a crash: the numbers must not depend on what a crashed process
+        // still does.
         self.disturbances.events += 1;
         if self.has_crashed() {
             return;
@@ -138,6 +174,8 @@ impl SimulationState {
         if self.disturbances.events > MAX_EVENTS {
             self.report_violation(Law::Ends, format!("{MAX_EVENTS} happenings without an end"));
         }
+        // The crash comes last, so that an interruption or a message in the same event is on its
+        // way first.
         if self.disturbances.cancel_at == Some(self.disturbances.events) {
             self.cancel();
         }
@@ -170,16 +208,20 @@ impl SimulationState {
         }));
     }
 
+    /// Keeps the violation of a failed check, if it is the first one, and ends the process.
     pub(crate) fn record_check(&mut self, checked: Result<(), Violation>) {
         if let Err(violation) = checked
             && self.violation.is_none()
         {
             self.trace_line(|| format!("BROKEN {violation}"));
             self.violation = Some(violation);
+            // Nothing after a broken law is worth looking at: later violations are mostly its
+            // consequences.
             self.task_tree.end_process();
         }
     }
 
+    /// Returns the first broken law, if any.
     pub(crate) fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
@@ -187,6 +229,7 @@ impl SimulationState {
     /// Crashes the process or the machine. Its code may still run until it is dropped, but has no effect any more.
     pub(crate) fn crash(&mut self) {
         self.trace_line(|| "CRASH".to_owned());
+        // The interesting case: the next process does not know if those calls happened.
         if self.witness.tools.is_any_running() {
             self.counters.count_event("crashes with calls running");
         }
@@ -194,6 +237,7 @@ impl SimulationState {
         self.task_tree.crash();
     }
 
+    /// Reports whether the process has crashed. Whatever its code still does has no effect.
     pub(crate) fn has_crashed(&self) -> bool {
         self.task_tree.is_gone()
     }
@@ -203,10 +247,12 @@ impl SimulationState {
         self.disturbances.crashed_at == Some(self.disturbances.events)
     }
 
+    /// Interrupts the task: a subtask through its command channel, the main task by its token.
     fn cancel(&mut self) {
         if self.sabotage == Some(Sabotage::NeverStop) {
             return;
         }
+        // Before the signal, since the task may end at once and the check of its end asks for this.
         self.note_cancel();
         if self.is_subtask() {
             self.send_to_driver(UserCommand::Cancel);
@@ -231,34 +277,44 @@ impl SimulationState {
         self.witness.user.cancelled = true;
     }
 
+    /// Notes that the process waits for something that never comes by itself.
     pub(crate) fn mark_stuck(&mut self, stuck: StuckReason) {
         self.disturbances.stuck = Some(stuck);
     }
 
     /// Ends a stuck process as a user would: interrupts a tool that hangs, or closes the terminal.
+    ///
+    /// It is called when nothing has happened for two hours of the simulated clock.
     pub(crate) fn resolve_stuck(&mut self) {
         match self.disturbances.stuck.take() {
             Some(StuckReason::Tool) => self.cancel(),
+            // An open question never ends by itself. The user closes the terminal, which kills the
+            // process.
             Some(StuckReason::User) => self.crash(),
             None => {}
         }
     }
 
     /// Begins a new process and plans its disturbances. The last process never crashes, so that tasks can end.
+    ///
+    /// Returns the token that interrupts it.
     pub(crate) fn begin_process(&mut self, last: bool) -> CancelToken {
         self.counters.count_event("lives");
+        // The tree is reset by the main task alone; its subtasks live in its process.
         if !self.is_subtask() {
             self.task_tree.begin_process(self.plan.terms.limits.turns);
         }
         self.activity = ActivityFlags::default();
-        let mut upcoming = Disturbances {
+        let mut upcoming = PlannedDisturbances {
             events: self.disturbances.events,
-            ..Disturbances::default()
+            ..PlannedDisturbances::default()
         };
+        // Early crashes are more frequent than late ones, because most processes are short.
         if !last && self.plan.crashes > 0 && self.rng.below(self.plan.crashes) == 0 {
             let within = self.rng.pick_one(10, &[40, 150, 600]);
             upcoming.crash_at = Some(upcoming.events + 1 + self.rng.below(within));
         }
+        // One process in six is interrupted at some event, if it lives that long.
         if self.rng.below(6) == 0 {
             let within = self.rng.pick_one(20, &[100, 400]);
             upcoming.cancel_at = Some(upcoming.events + 1 + self.rng.below(within));
@@ -276,13 +332,14 @@ impl SimulationState {
         if !self.is_subtask() {
             self.task_tree.begin_process(None);
         }
-        self.disturbances = Disturbances {
+        self.disturbances = PlannedDisturbances {
             events: self.disturbances.events,
-            ..Disturbances::default()
+            ..PlannedDisturbances::default()
         };
         self.user_script.disconnect(None);
     }
 
+    /// Takes the lines of the trace. Nothing is traced afterwards.
     pub(crate) fn take_trace(&mut self) -> Vec<String> {
         self.trace.lines.take().unwrap_or_default()
     }

@@ -1,4 +1,8 @@
 //! The record store: the real journal, with the witness watching every append.
+//!
+//! The real journal is below it and the simulated disk below that, so an append can fail, tear or
+//! be lost in any of the ways of a disk. The witness adopts a record when the journal acknowledges
+//! it, and compares all later events with the adopted records.
 
 use sabir_agent::{
     AssistantTurn, CompactionReason, ContextChange, Delivery, Interactivity, MessageAuthor, Record,
@@ -13,11 +17,13 @@ use crate::simulation_state::SimulationHandle;
 /// A journal that reports every append to the witness.
 pub(crate) struct WatchedStore {
     pub(crate) simulation: SimulationHandle,
+    /// The real journal, on the simulated disk.
     pub(crate) journal: Journal,
     /// A record that was acknowledged and not written (sabotage).
     pub(crate) held: Option<Record>,
 }
 
+// Sabotage strikes here, between driver and journal. Without it every append goes straight through.
 impl RecordStore for WatchedStore {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         // A record that was acknowledged too early is written before the next one.
@@ -43,6 +49,8 @@ impl RecordStore for WatchedStore {
                 Ok(())
             }
             (Some(Sabotage::RepeatResult), Record::Result(_)) => {
+                // The second append is not what the driver asked for, so the next shown record is
+                // not compared.
                 self.append_record(record)?;
                 self.mark_tampered();
                 self.append_record(record)
@@ -85,6 +93,7 @@ impl RecordStore for WatchedStore {
 impl WatchedStore {
     /// Reports whether a response holds only a completion in a task without a user, so that nobody has to accept it.
     fn is_completion_only(&self, answered: &AssistantTurn) -> bool {
+        // A message after any other answer would be read with the next request, and break no law.
         let mut calls = answered.parts.iter().filter_map(|part| {
             if let MessagePart::Call(call) = part {
                 Some(call)
@@ -117,10 +126,13 @@ impl WatchedStore {
                     serde_json::to_string(record).unwrap_or_default()
                 )
             });
+            // What the process still appends after a crash never reaches the disk.
             if !state.has_crashed() {
                 state.witness.attempted = Some(record.clone());
             }
         });
+        // Outside of the lock on the state: the journal calls the simulated disk, which takes that
+        // lock.
         let written = self.journal.append(record);
         self.simulation.with_state(|state| {
             if state.has_crashed() {
@@ -129,6 +141,7 @@ impl WatchedStore {
             match &written {
                 Ok(()) => {
                     state.counters.count_event("records");
+                    // Counted when it is acknowledged, since only then the machine counts it too.
                     if matches!(record, Record::Answered(_)) {
                         state.task_tree.count_turn();
                     }
@@ -141,6 +154,7 @@ impl WatchedStore {
                 }
                 Err(error) => {
                     state.trace_line(|| format!("not kept: {error}"));
+                    // The law of honest ends allows the outcome `StoreFailed` only after this.
                     state.witness.process.store_failed = true;
                 }
             }

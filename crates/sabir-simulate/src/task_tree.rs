@@ -2,6 +2,11 @@
 //!
 //! Each member has its own simulation state with its own journal, model, tools and witness. This module holds the shared part: whether
 //! the process is gone, which tasks are running, and how many turns they made.
+//!
+//! A subtask keeps its state over all processes of its parent, as its journal does. This module
+//! checks the laws of subtasks: no subtask is started twice in a process, too deep, or beside too
+//! many others; none runs after its parent has ended; and its parent has the result and the totals
+//! of its journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
     CallArguments, CallPermit, CompletedSubtask, Interactivity, NewTaskTool, PreparedCall,
-    ProgressSink, Record, SubtaskHandle, SubtaskRun, SubtaskSpawner, TaskId, TaskLimits,
-    TaskOrigin, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
+    ProgressSink, Record, SubtaskHandle, SubtaskRun, SubtaskSpawnError, SubtaskSpawner, TaskId,
+    TaskLimits, TaskOrigin, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use tokio::sync::Notify;
@@ -31,9 +36,11 @@ pub(crate) struct TaskTree(Arc<TreeState>);
 
 #[derive(Default)]
 struct TreeState {
+    /// True after a crash, until the next process begins. Code that still runs has no effect then.
     gone: AtomicBool,
     /// The number of turns in the current process.
     turns: AtomicU32,
+    /// It is locked after the state of a task, never before it.
     process: Mutex<ProcessState>,
     /// All subtasks of all processes.
     members: Mutex<BTreeMap<TaskId, SimulationHandle>>,
@@ -42,6 +49,7 @@ struct TreeState {
 /// The state of the current process.
 #[derive(Default)]
 struct ProcessState {
+    /// Wakes the simulation, which then drops the process.
     over: Arc<Notify>,
     /// The subtasks that were opened.
     opened: BTreeSet<TaskId>,
@@ -61,6 +69,7 @@ impl Drop for ActiveGuard {
 }
 
 impl TaskTree {
+    /// Locks the state of the current process. A panic of another holder leaves it usable.
     fn lock_process(&self) -> MutexGuard<'_, ProcessState> {
         self.0
             .process
@@ -70,8 +79,10 @@ impl TaskTree {
 
     /// Begins a new process with a limit on the turns of all tasks together.
     pub(crate) fn begin_process(&self, most: Option<u32>) {
+        // Relaxed, here and below: all of it runs on one thread.
         self.0.gone.store(false, Ordering::Relaxed);
         self.0.turns.store(0, Ordering::Relaxed);
+        // A new `over` as well: a signal to the process before must not end this one.
         *self.lock_process() = ProcessState {
             most,
             ..ProcessState::default()
@@ -84,6 +95,7 @@ impl TaskTree {
         self.end_process();
     }
 
+    /// Reports whether the process has crashed.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.gone.load(Ordering::Relaxed)
     }
@@ -93,10 +105,12 @@ impl TaskTree {
         self.lock_process().over.notify_one();
     }
 
+    /// Returns the signal of the current process. The next process has another one.
     pub(crate) fn end_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.lock_process().over)
     }
 
+    /// Counts an answer of any task of the tree.
     pub(crate) fn count_turn(&self) {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
     }
@@ -136,6 +150,8 @@ impl TaskTree {
         )
     }
 
+    /// Returns the state of a subtask, and whether it existed before. A subtask keeps its state,
+    /// with journal and witness, over all processes.
     fn get_or_insert(
         &self,
         task: &TaskId,
@@ -156,21 +172,28 @@ impl TaskTree {
 
 /// Spawns the subtasks of one task.
 pub(crate) struct SimulatedSpawner {
+    /// The state of the parent.
     simulation: SimulationHandle,
+    /// The start of the parent, which the ids and depths of subtasks follow from.
     start: TaskStart,
 }
 
 /// A tool that continues to run when its caller is dropped (sabotage).
+///
+/// The real driver drops the work of a parent that ends. Here the work is on its own task of the
+/// runtime, so that nothing ends it.
 struct DetachedTool(Arc<NewTaskTool>);
 
 /// Builds the tools of a task, including the one for subtasks if the task may have them.
 ///
 /// # Errors
 /// Returns an error only if one of the fixed specs is invalid.
+// One registry for each task, because the tool for subtasks knows its parent.
 pub(crate) fn build_registry(
     simulation: &SimulationHandle,
     start: &TaskStart,
 ) -> Result<ToolRegistry, ToolError> {
+    // Without levels left the tool is not offered at all, as in the real setup.
     let (depth, sabotage) =
         simulation.with_state(|state| (state.plan.terms.limits.subtasks.depth, state.sabotage));
     let parent = SimulatedSpawner {
@@ -191,7 +214,7 @@ impl SubtaskSpawner for SimulatedSpawner {
         call: &CallId,
         delegation: &SubtaskRequest,
         left: TaskLimits,
-    ) -> Result<SubtaskHandle, String> {
+    ) -> Result<SubtaskHandle, SubtaskSpawnError> {
         let id = self.start.task.child_id(call);
         let depth = self.start.depth() + 1;
         let todos = delegation
@@ -204,20 +227,28 @@ impl SubtaskSpawner for SimulatedSpawner {
             depth,
             todos,
         });
+        // The child's state is prepared under the parent's lock, so that no other event comes in
+        // between.
         let opened = self
             .simulation
             .with_state(|state| open_subtask(state, &id, &self.start.task, delegation, left));
-        let (simulation, guard) = opened.ok_or_else(|| "The machine is gone.".to_owned())?;
+        let (simulation, guard) =
+            opened.ok_or_else(|| SubtaskSpawnError::Journal("The machine is gone.".to_owned()))?;
         let start = simulation.with_state(|state| TaskStart {
             task: id,
             from,
-            ..state.plan.start(0)
+            ..state.plan.start_record(0)
         });
-        let registry = build_registry(&simulation, &start).map_err(|error| error.to_string())?;
+        let registry = build_registry(&simulation, &start)
+            .map_err(|error| SubtaskSpawnError::Setup(error.to_string()))?;
         let runner = ProcessRunner::new(simulation.clone(), registry.clone(), start);
         let mut opened_task = match runner.open_task() {
             OpenOutcome::Task(opened_task) => *opened_task,
-            OpenOutcome::Nothing => return Err("Its journal cannot be opened.".to_owned()),
+            OpenOutcome::Nothing => {
+                return Err(SubtaskSpawnError::Journal(
+                    "Its journal cannot be opened.".to_owned(),
+                ));
+            }
             OpenOutcome::Over => {
                 let completed = simulation
                     .with_state(|state| CompletedSubtask::from_records(&state.witness.records));
@@ -225,9 +256,11 @@ impl SubtaskSpawner for SimulatedSpawner {
                     .with_state(|state| state.counters.count_event("subtasks found completed"));
                 return completed
                     .map(SubtaskHandle::Completed)
-                    .ok_or_else(|| "It has no journal.".to_owned());
+                    .ok_or_else(|| SubtaskSpawnError::Journal("It has no journal.".to_owned()));
             }
         };
+        // After the journal was opened: from here on the records of this process count against the
+        // limits.
         simulation.with_state(SimulationState::on_task_opened);
         if opened_task.first.is_none()
             && simulation.with_state(|state| state.sabotage == Some(Sabotage::BeginSubtasksAnew))
@@ -260,6 +293,8 @@ impl SubtaskSpawner for SimulatedSpawner {
 }
 
 /// Prepares the simulation state of a subtask: a new one, or the one from earlier processes. Returns `None` if the machine crashed.
+///
+/// Also checks the laws of subtasks: none is started twice, too deep, or beside too many others.
 fn open_subtask(
     state: &mut SimulationState,
     id: &TaskId,
@@ -271,12 +306,15 @@ fn open_subtask(
     if state.has_crashed() {
         return None;
     }
+    // A real spawner does not notice that it is called twice. This one does, for the law of
+    // subtasks.
     let tree = state.task_tree.clone();
     let (new, together) = tree.open_member(id, parent);
     if !new {
         state.report_violation(Law::Family, format!("{id} is begun twice"));
     }
     let limits = state.plan.terms.limits.subtasks;
+    // What is left for the child must be less than what the parent has.
     if limits.depth == 0 || left.subtasks.depth >= limits.depth {
         state.report_violation(Law::Family, format!("{id} is nested too deeply"));
     }
@@ -289,6 +327,7 @@ fn open_subtask(
     if together > 1 {
         state.counters.count_event("subtasks at once");
     }
+    // Drawn also for a known subtask, so that the draws of the parent do not depend on it.
     let seed = state.rng.below(u64::MAX);
     let plan = state.plan.clone();
     let sabotage = state.sabotage;
@@ -305,6 +344,7 @@ fn open_subtask(
         let own = &mut child.plan;
         own.is_subtask = true;
         own.prompt.clone_from(&delegation.message);
+        // All tasks share one machine, so its disk fails for all of them or for none.
         own.disk_trouble = plan.disk_trouble;
         // The users of subtasks answer through the command channel.
         own.user.by_channel = true;
@@ -316,13 +356,17 @@ fn open_subtask(
         own.terms.time = None;
         own.terms.limits = strictest_limits(own.terms.limits, left);
         child.witness.terms = child.plan.terms.clone();
+        // As the last process of its own: only the crash of the whole process ends a subtask early.
         child.begin_process(true);
     });
     Some((simulation, ActiveGuard(tree, id.clone())))
 }
 
 /// Returns the stricter one of each limit.
+///
+/// Mistakes and cycles are the subtask's own, since they count what one model does.
 fn strictest_limits(own: TaskLimits, left: TaskLimits) -> TaskLimits {
+    // `None` means no limit, so it must not win as the smallest value would.
     fn min_option<T: Ord>(one: Option<T>, two: Option<T>) -> Option<T> {
         one.into_iter().chain(two).min()
     }
@@ -353,11 +397,17 @@ impl Tool for DetachedTool {
 struct DetachedCall(Box<dyn PreparedCall>);
 
 impl PreparedCall for DetachedCall {
+    fn note_wrapped_values(&mut self, names: &[String]) {
+        self.0.note_wrapped_values(names);
+    }
+
     fn access(&self) -> sabir_policy::Access {
         self.0.access()
     }
 
     fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+        // The work owns everything, so it survives the future that waits for it. That is the
+        // sabotage.
         let permit = permit.clone();
         let work = tokio::spawn(async move { self.0.run(&permit, &mut |_| {}).await });
         Box::pin(async move {
@@ -383,6 +433,7 @@ pub(crate) fn check_results(
         let Record::Result(result) = record else {
             continue;
         };
+        // A failed subtask may have ended in any way; its parent has a failed result.
         if result.name != sabir_agent::control::NEW_TASK_TOOL || result.ending.is_error() {
             continue;
         }
@@ -390,6 +441,7 @@ pub(crate) fn check_results(
         let Some(member) = members.get(&id) else {
             return broken(format!("{id} has a result and was never opened"));
         };
+        // Compared with the child's own journal, not with what the child reported.
         let told = parent.witness.reported_tokens(&result.id);
         member.with_state(|state| match state.witness.records.last() {
             Some(Record::Ended { message, .. }) if *message == result.content => {

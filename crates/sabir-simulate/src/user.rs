@@ -1,12 +1,15 @@
 //! The simulated user: a front end that sees the events and answers questions, hesitates, leaves or never answers.
+//!
+//! Each decision is recorded in the witness before the driver gets it. So a record in which the
+//! user allows, denies or accepts something can be compared with what they really did.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use sabir_agent::{
-    CommandQueue, FrontEnd, MessageDelivery, TaskEvent, TransientEvent, UserCommand, UserQuestion,
-    UserReply,
+    CommandQueue, FrontEnd, MessageDelivery, TaskEvent, TransientEvent, UserCommand, UserMessage,
+    UserQuestion, UserReply,
 };
 use sabir_call::CallId;
 use tokio::time::sleep;
@@ -18,6 +21,7 @@ use crate::task_tree::ActiveGuard;
 
 /// The simulated user.
 pub(crate) struct SimulatedUser {
+    /// The state of the task.
     pub(crate) simulation: SimulationHandle,
     /// The guard of a subtask, which counts as running as long as its front end exists.
     pub(crate) _at_work: Option<ActiveGuard>,
@@ -35,6 +39,7 @@ impl Drop for QuestionGuard {
 impl FrontEnd for SimulatedUser {
     fn commands(&mut self) -> Option<CommandQueue> {
         self.simulation.with_state(|state| {
+            // Without a channel the driver gets no commands, as with a plain front end.
             let speaks = state.plan.user.talks > 0 || state.plan.user.by_channel;
             speaks.then(|| state.open_channel())
         })
@@ -49,6 +54,7 @@ impl FrontEnd for SimulatedUser {
                     state.record_check(checked);
                 }
             }
+            // No event of its own: there are many, and the waits of the model are events already.
             TaskEvent::Moment(TransientEvent::Delta(_)) => {}
             TaskEvent::Moment(moment) => {
                 if let TransientEvent::Question(question) = moment {
@@ -57,6 +63,7 @@ impl FrontEnd for SimulatedUser {
                         state.counters.count_event("cycles stopped");
                     }
                 }
+                // From here until the answer is on record, messages are late.
                 state.witness.request_tracker.waits |= matches!(moment, TransientEvent::Asking { .. });
                 state.on_event(|| format!("shown: {}", serde_json::to_string(&moment).unwrap_or_default()));
             }
@@ -77,9 +84,11 @@ impl FrontEnd for SimulatedUser {
                     );
                 }
                 state.activity.asking = true;
+                // In milliseconds: at once, after two seconds, or after up to ten minutes.
                 let most = state.rng.pick_one(5, &[0, 2_000, 600_000]);
                 (state.rng.below(most), decide_reply(state, question))
             });
+            // The question stays unanswered. The simulation closes the terminal once nothing else happens.
             let Some(reply) = reply else {
                 self.simulation.with_state(|state| {
                     state.counters.count_event("user never answered");
@@ -101,7 +110,11 @@ impl FrontEnd for SimulatedUser {
 }
 
 /// Draws the user's answer to a question; `None` if they never answer.
+///
+/// A user in a good mood approves, accepts, and answers questions in words. The mood of the plan
+/// says how often another answer is drawn.
 fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<UserReply> {
+    // Completions are sent back less often, or tasks would not end.
     let moody = match question {
         UserQuestion::Completion { .. } => state.plan.user.moody / 2,
         _ => state.plan.user.moody,
@@ -109,11 +122,12 @@ fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<
     if !state.rng.hits_permille(moody) {
         return Some(match question {
             UserQuestion::Followup { .. } | UserQuestion::Next { .. } => {
-                UserReply::Text(state.user_script.unique_words("like this"))
+                UserReply::Text(state.user_script.unique_words("like this").into())
             }
             _ => UserReply::Yes,
         });
     }
+    // Only proposed rules can be accepted for more than this call.
     let rules: Vec<_> = match question {
         UserQuestion::Approval { proposals, .. } => proposals
             .iter()
@@ -121,12 +135,18 @@ fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<
             .collect(),
         _ => Vec::new(),
     };
+    // Words that begin with "yes" are the hardest case: they must not count as an approval.
     Some(match state.rng.below(12) {
         0 => return None,
         1 => UserReply::Leave,
         2 | 3 if question.call_id().is_some() => UserReply::No(String::new()),
         4 | 5 => UserReply::No(state.user_script.unique_words("not this")),
-        6 | 7 => UserReply::Text(state.user_script.unique_words("yes, but look at it first")),
+        6 | 7 => UserReply::Text(
+            state
+                .user_script
+                .unique_words("yes, but look at it first")
+                .into(),
+        ),
         8 | 9 if !rules.is_empty() => UserReply::YesWithRules(rules),
         _ => UserReply::Yes,
     })
@@ -139,6 +159,7 @@ fn deliver_reply(
     reply: UserReply,
 ) -> Option<UserReply> {
     state.on_event(|| format!("the user answers {reply:?}"));
+    // The answer never arrives, so it must not count as given either.
     if state.has_crashed() || state.witness.user.gone {
         return None;
     }
@@ -151,6 +172,8 @@ fn deliver_reply(
     });
     match question.call_id() {
         Some(call) => record_decision(state, question, call, &reply),
+        // A question for words is answered by a message. It arrives in the order in which it was
+        // sent.
         None if state.plan.user.by_channel => {
             if reply == UserReply::Leave {
                 state.note_cancel();
@@ -160,12 +183,17 @@ fn deliver_reply(
             }
             return None;
         }
+        // The machine writes this text into the record of a plain yes to the question for the next
+        // message.
         None => state.witness.user.replied.extend(match &reply {
             UserReply::Yes | UserReply::YesWithRules(_) => Some("Go on.".to_owned()),
-            UserReply::No(words) | UserReply::Text(words) => Some(words.clone()),
+            UserReply::No(words) | UserReply::Text(UserMessage { text: words, .. }) => {
+                Some(words.clone())
+            }
             _ => None,
         }),
     }
+    // After the decision was recorded, so that the witness knows the true one.
     let reply = match (state.sabotage, &reply) {
         (Some(Sabotage::TurnNoIntoYes), UserReply::No(_))
         | (Some(Sabotage::TakeWordsForYes), UserReply::Text(_)) => UserReply::Yes,
@@ -184,6 +212,8 @@ fn deliver_reply(
 }
 
 /// Records the user's decision about a call.
+///
+/// Later records that speak for the user are compared with it.
 fn record_decision(
     state: &mut SimulationState,
     question: &UserQuestion,
@@ -193,6 +223,7 @@ fn record_decision(
     let yes = matches!(reply, UserReply::Yes | UserReply::YesWithRules(_));
     let actions = &mut state.witness.user;
     match question {
+        // Leaving decides nothing about the call.
         _ if *reply == UserReply::Leave => actions.left = true,
         UserQuestion::Approval { .. } => {
             if let UserReply::YesWithRules(rules) = reply {
@@ -206,6 +237,7 @@ fn record_decision(
             .push(call.clone());
         }
         UserQuestion::Followup { .. } => actions.answered.push(call.clone()),
+        // A user who accepts a completion no longer waits for answers to earlier messages.
         UserQuestion::Completion { .. } if yes => {
             actions.accepted = Some(call.clone());
             state.witness.accept_words();

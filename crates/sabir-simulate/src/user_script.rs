@@ -1,6 +1,10 @@
 //! The messages that the simulated user sends without a question, at any event.
 //!
 //! Each message is unique, so that it can be recognized wherever it turns up.
+//!
+//! They may come at any event: during an answer, a tool run, a question or a summary. A message
+//! waits in the queue or interrupts. Now and then it is blank, answers a question that is over, or
+//! says that the user goes away.
 
 use sabir_agent::{CommandQueue, MessageDelivery, UserCommand, UserReply};
 use sabir_call::CallId;
@@ -11,6 +15,7 @@ use crate::simulation_state::SimulationState;
 /// The channel from the user to the driver, and the time of the next message.
 #[derive(Debug, Default)]
 pub(crate) struct UserScript {
+    /// The queue of the driver; `None` while no driver has asked for it.
     sender: Option<CommandQueue>,
     /// The event number of the next message.
     at: Option<u64>,
@@ -23,6 +28,8 @@ pub(crate) struct UserScript {
 impl UserScript {
     /// Disconnects the user when a process begins or ends. `at` is the event number of the next message.
     pub(crate) fn disconnect(&mut self, at: Option<u64>) {
+        // The queue belongs to one process. What is still in it is lost, as typed text is in a
+        // kill.
         self.sender = None;
         self.asked = None;
         self.at = at;
@@ -35,6 +42,7 @@ impl UserScript {
 
     /// Returns a text that was not used before.
     pub(crate) fn unique_words(&mut self, what: &str) -> String {
+        // The number and the dot make each text unique, and none the beginning of another.
         self.spoken += 1;
         format!("{what} ({}.)", self.spoken)
     }
@@ -44,6 +52,7 @@ impl SimulationState {
     /// Connects the driver to the user.
     pub(crate) fn open_channel(&mut self) -> CommandQueue {
         let queue = CommandQueue::default();
+        // A later run of the same task gets a new queue.
         self.user_script.sender = Some(queue.clone());
         queue
     }
@@ -59,11 +68,13 @@ impl SimulationState {
         if self.witness.user.gone {
             return;
         }
+        // Mostly messages; the rare cases are those that break something.
         match self.rng.below(20) {
             0 => {
                 self.counters.count_event("blank words");
                 self.send_to_driver(UserCommand::queue(" \n"));
             }
+            // An approval for a call that is over must change nothing.
             1 | 2 => self.answer_late(),
             3 => {
                 self.counters.count_event("user went away");
@@ -87,7 +98,7 @@ impl SimulationState {
         }
     }
 
-    /// Words that wait for nothing.
+    /// A message while the task waits for nothing.
     pub(crate) fn tell_words(&mut self, delivery: MessageDelivery) {
         let text = self.user_script.unique_words("yes, go on like this");
         let heard = UserCommand::Send {
@@ -103,6 +114,7 @@ impl SimulationState {
         self.send_to_driver(heard);
     }
 
+    /// Counts the moments in which a message is sent. Several can be true at once.
     fn count_moment(&mut self) {
         let moments = [
             (self.activity.asking, "words in a question"),
@@ -118,6 +130,8 @@ impl SimulationState {
     }
 
     /// Answers a question that is over or never existed.
+    ///
+    /// The machine must take it neither for an answer to the open question nor for a message.
     fn answer_late(&mut self) {
         let calls = self.witness.calls.iter();
         let over: Vec<_> = calls

@@ -2,6 +2,10 @@
 //!
 //! It sees every record that the journal acknowledged, every token that the model wrote, every action of the user and every running
 //! tool, and checks for each of them whether the laws allow it.
+//!
+//! Facts come from the places where things happen, never from the task machine. A check compares
+//! two of them: the record of a call with the way in which it was written, the verdict in a record
+//! with the user's own action, the end of a run with the last record.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,17 +28,25 @@ pub(crate) struct Witness {
     /// The records that the journal acknowledged, over all processes.
     pub(crate) records: Vec<Record>,
     /// The record that is being appended.
+    /// A crash may leave it on the disk although it was never acknowledged.
     pub(crate) attempted: Option<Record>,
     /// The number of records that were shown, counted from the beginning of the journal.
     pub(crate) shown: usize,
+    /// Facts about the current process.
     pub(crate) process: ProcessFacts,
+    /// All calls of all processes, as the records describe them.
     pub(crate) calls: BTreeMap<CallId, RecordedCall>,
     /// The calls of the last answer, in order.
     pub(crate) turn: Vec<CallId>,
+    /// All calls of all processes, as the model wrote them, by their token.
     pub(crate) written: BTreeMap<String, WrittenCall>,
+    /// The user's actions in the current process, which records that speak for the user must match.
     pub(crate) user: UserActions,
+    /// The running calls, and all effects so far.
     pub(crate) tools: ToolActivity,
+    /// The requests and the user's messages so far.
     pub(crate) request_tracker: RequestTracker,
+    /// The terms of the plan, even if sabotage gives the machine different ones.
     pub(crate) terms: TaskTerms,
 }
 
@@ -54,18 +66,26 @@ pub(crate) struct ProcessFacts {
 /// A call as the records describe it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordedCall {
+    /// The name of the tool.
     pub(crate) name: String,
+    /// The unique text in the arguments, by which the written call is found.
     pub(crate) token: String,
+    /// The arguments after any repair.
     pub(crate) arguments: CallArguments,
+    /// True if the gates let it through.
     pub(crate) passed: bool,
+    /// True if a record says that it began to run.
     pub(crate) begun: bool,
+    /// True if a record says that it was denied.
     pub(crate) denied: bool,
+    /// The status of its result; `None` while it is open.
     pub(crate) result: Option<ToolResultStatus>,
 }
 
 /// A call as the model wrote it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WrittenCall {
+    /// The way in which it was written, which decides if it may run.
     pub(crate) quality: CallQuality,
     /// The number of times that it was written.
     pub(crate) times: u32,
@@ -108,7 +128,9 @@ pub(crate) struct UserActions {
     pub(crate) said: VecDeque<String>,
     /// Messages that they sent as the answer to what to do next.
     pub(crate) replied: Vec<String>,
+    /// True if they interrupted the task.
     pub(crate) cancelled: bool,
+    /// True if they left at a question.
     pub(crate) left: bool,
     /// True if they went away, so that nobody can be asked.
     pub(crate) gone: bool,
@@ -123,34 +145,45 @@ fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
 }
 
 impl Witness {
+    /// Clears the state of the previous process: the user's actions, the running tools, the
+    /// facts.
     pub(crate) fn begin_process(&mut self) {
+        // The other actions stay until the journal was compared: a record that was being written
+        // may still need them.
         self.user.cancelled = false;
         self.user.gone = false;
         self.tools.begin_process();
         self.process = ProcessFacts::default();
+        // Records of earlier processes are not shown again.
         self.shown = self.records.len();
     }
 
-    /// Forgets the work of the process before: no request waits for a response, and its subtasks may run again.
+    /// Clears the work of the previous process: no request waits for a response, and its subtasks may run again.
     pub(crate) fn on_task_opened(&mut self) {
         self.request_tracker.waits = false;
         let subtasks = self
             .calls
             .values_mut()
             .filter(|call| call.name == control::NEW_TASK_TOOL && call.result.is_none());
+        // `new_task` is the one call that runs again after a resume, because it finds its own
+        // journal.
         subtasks.for_each(|call| call.begun = false);
     }
 
     /// Adds a record that the journal acknowledged, and checks it.
     pub(crate) fn record_acknowledged(&mut self, record: Record) -> Result<(), Violation> {
+        // Checked against what came before, so the record is added afterwards.
         let checked = self.check_record(&record);
         self.records.push(record);
         checked
     }
 
     /// Checks a record that is shown to the user.
+    ///
+    /// Records are shown once, in the order of the journal, and not before they are in it.
     pub(crate) fn check_shown(&mut self, record: &Record) -> Result<(), Violation> {
         // Sabotage changed what is on record, so a difference proves nothing about the machine.
+        // One comparison is excused for one tampered record.
         if std::mem::take(&mut self.process.tampered) {
             self.shown = self.records.len();
             return Ok(());
@@ -213,6 +246,8 @@ impl Witness {
 
     /// Checks that a message of the user is recorded once and in order.
     fn note_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
+        // First the answers to questions about what to do next, then what was said without a
+        // question.
         self.request_tracker.record_words(text, when)?;
         if let Some(at) = self.user.replied.iter().position(|words| words == text) {
             self.user.replied.remove(at);
@@ -237,7 +272,7 @@ impl Witness {
         self.request_tracker.accept_words(self.user.said.iter());
     }
 
-    /// Checks a response: all calls of the turn before must have results, and ids must be new.
+    /// Checks a response: all calls of the previous turn must have results, and ids must be new.
     fn note_answer(&mut self, answered: &AssistantTurn) -> Result<(), Violation> {
         if let Some(open) = self.turn.iter().find(|id| self.call_result(id).is_none()) {
             return new_violation(
@@ -245,11 +280,13 @@ impl Witness {
                 format!("the model answered while {open} had no result"),
             );
         }
+        // From here on the new calls are the open turn.
         self.turn.clear();
         for part in &answered.parts {
             let MessagePart::Call(call) = part else {
                 continue;
             };
+            // A call without a check on record did not pass: the gates fail closed.
             let passed = answered
                 .checks
                 .iter()
@@ -280,6 +317,8 @@ impl Witness {
         verdict: Verdict,
         by: DecisionMaker,
     ) -> Result<(), Violation> {
+        // A denial counts, no matter who gave it. An approval counts only where the user's own list
+        // has it.
         if verdict == Verdict::Deny
             && let Some(call) = self.calls.get_mut(id)
         {
@@ -297,10 +336,14 @@ impl Witness {
     }
 
     /// Checks that a call may begin to run.
+    ///
+    /// It is the first of two checks: this one when the record is acknowledged, and the tool's own
+    /// when it is called.
     fn note_running(&mut self, id: &CallId) -> Result<(), Violation> {
         let Some(call) = self.calls.get_mut(id) else {
             return new_violation(Law::NeverRuns, format!("{id} runs and no answer holds it"));
         };
+        // Marked before the checks, so that a second record is found whatever the first one was.
         let begun = std::mem::replace(&mut call.begun, true);
         let call = call.clone();
         match call {
@@ -328,15 +371,18 @@ impl Witness {
                 format!("{id} has a second result, or is no call"),
             );
         };
+        // Kept even if the check below fails, so that one mistake is not reported twice.
         call.result = Some(result.ending);
         let call = call.clone();
         let ran = matches!(result.ending, ToolResultStatus::Done);
         match call.name.as_str() {
+            // Only an accepted list replaces the one before.
             control::TODO_LIST_TOOL if ran => {
                 let open = has_open_todos(&call.name, &call.token);
                 self.request_tracker.todos = if open { call.token } else { String::new() };
                 Ok(())
             }
+            // A follow-up question is answered by the user alone; no tool runs for it.
             control::FOLLOWUP_TOOL if ran && !self.user.answered.contains(id) => {
                 new_violation(Law::UserAnswers, format!("the user never answered {id}"))
             }
@@ -350,6 +396,9 @@ impl Witness {
 
     /// Checks a completed task: the completion must be a call of the last turn, no call of that turn may have failed before it, and the
     /// conditions of the task must be met.
+    ///
+    /// This is the law of honest ends, and that of conditions. It looks at the calls and results on
+    /// record, at the check's own tool, and at the messages that no request has contained yet.
     fn note_completion(&self) -> Result<(), Violation> {
         let done = |id: &&CallId| {
             let call = self.calls.get(*id);
@@ -357,6 +406,7 @@ impl Witness {
                 call.name == control::COMPLETION_TOOL && call.result == Some(ToolResultStatus::Done)
             })
         };
+        // The last one counts: an earlier completion of the turn may have been refused.
         let Some(at) = self.turn.iter().rposition(|id| done(&id)) else {
             return new_violation(
                 Law::HonestEnd,
@@ -401,6 +451,8 @@ impl Witness {
     }
 
     /// Checks the outcome of a process that ended without a crash.
+    ///
+    /// `attended` says that a user reviews completions in this process.
     pub(crate) fn check_end(&self, outcome: TaskOutcome, attended: bool) -> Result<(), Violation> {
         // A failed store cannot record the outcome, so there is no end record to compare.
         if outcome == TaskOutcome::StoreFailed {
@@ -425,6 +477,7 @@ impl Witness {
             .as_ref()
             .is_some_and(|id| self.turn.contains(id));
         match outcome {
+            // Nobody reviews a completion without a user; then the conditions alone decide.
             TaskOutcome::Completed if attended && !accepted => {
                 new_violation(Law::HonestEnd, "completed, and the user did not accept")
             }
@@ -436,8 +489,13 @@ impl Witness {
     }
 
     /// Checks the records that were found after a crash. Returns true if they include one that was not acknowledged.
+    ///
+    /// All acknowledged records must be there, in order and unchanged. One more is allowed if it
+    /// was being appended when the crash struck: it may have reached the disk before its
+    /// acknowledgement.
     pub(crate) fn check_recovered(&mut self, found: Vec<Record>) -> Result<bool, Violation> {
         let kept = self.records.len();
+        // Every acknowledged record must be there, in order, with nothing changed.
         if found.get(..kept) != Some(self.records.as_slice()) {
             let at = found
                 .iter()
@@ -451,22 +509,26 @@ impl Witness {
             return new_violation(Law::Survives, seen).map(|()| false);
         }
         // A crash may strike after a record reached the disk and before its acknowledgement, so one more record is allowed.
-        let mut extra = found.into_iter().skip(kept);
-        let Some(record) = extra.next() else {
-            return Ok(false);
-        };
-        if Some(&record) != self.attempted.as_ref() || extra.next().is_some() {
-            return new_violation(
-                Law::Survives,
-                format!("{record:?} came back and was not being written"),
-            )
-            .map(|()| false);
+        let mut has_more = false;
+        for record in found.into_iter().skip(kept) {
+            // The driver appends one record at a time, so there can be one at most, and it is known.
+            // A power cut may leave any part of that record, in which case the journal notes the damage.
+            let is_damage = matches!(record, Record::Damaged { .. });
+            if !is_damage && (has_more || Some(&record) != self.attempted.as_ref()) {
+                return new_violation(
+                    Law::Survives,
+                    format!("{record:?} came back and was not being written"),
+                )
+                .map(|()| false);
+            }
+            // It belongs to the process before the crash, and so do the recorded actions of the user.
+            self.record_acknowledged(record)?;
+            has_more = true;
         }
-        // It belongs to the process before the crash, and so do the recorded actions of the user.
-        self.record_acknowledged(record)?;
-        Ok(true)
+        Ok(has_more)
     }
 
+    /// Returns the status of a call's result; `None` while the call is open or unknown.
     pub(crate) fn call_result(&self, id: &CallId) -> Option<ToolResultStatus> {
         self.calls.get(id).and_then(|call| call.result)
     }
@@ -506,6 +568,7 @@ impl Witness {
         self.records.iter().filter_map(output).sum()
     }
 
+    /// Counts the calls by the way in which they ended without running to their end.
     pub(crate) fn count_endings(&self) -> KeyCounts<&'static str> {
         let mut counts = KeyCounts::default();
         for call in self.calls.values() {
@@ -524,6 +587,7 @@ impl Witness {
 /// Returns the token that identifies a call, from whichever argument holds it.
 pub(crate) fn call_token(arguments: &sabir_agent::CallArguments) -> String {
     let text = |name| arguments.get(name).and_then(serde_json::Value::as_str);
+    // `note` comes after `path`: a call that lacks its required path carries its token there.
     ["path", "note", "result", "question", "message", "todos"]
         .into_iter()
         .find_map(text)

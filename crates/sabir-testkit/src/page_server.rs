@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A page: its path, its status, its body. With a body of `None`, no response comes.
+/// A page: its path, its status, its body. With a body of `None`, no response is sent.
 pub type StaticPage = (&'static str, u16, Option<String>);
 
 /// Serves pages until it is dropped. A path without a page gets 404.
 #[derive(Debug)]
 pub struct PageServer {
+    /// The address that it listens on.
     address: SocketAddr,
+    /// True once it was dropped. The listening thread looks at it after each connection.
     stopped: Arc<AtomicBool>,
 }
 
@@ -33,6 +35,7 @@ impl PageServer {
                     return;
                 }
                 let pages = Arc::clone(&pages);
+                // A thread for each connection, because a page without a response blocks its own.
                 std::thread::spawn(move || _ = serve_page(&stream, &pages));
             }
         });

@@ -1,4 +1,4 @@
-//! Scripts of a scripted provider: its replies and its faults, also as JSON files.
+//! Defines the scripts of a scripted provider: its replies and its faults, also as JSON files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct ProviderReply {
     /// The dialect in which calls are written as text; with `None` they are native calls of the
     /// wire.
     pub dialect: Option<String>,
-    /// The fault that is played.
+    /// The fault to simulate.
     pub trouble: Option<ScriptedFault>,
 }
 
@@ -289,6 +289,7 @@ impl ProviderReply {
                         let data = json!({"type": "thinking", "signature": signature});
                         draft.push_event(Event::Opaque(&OpaqueState {
                             wire: Wire::Anthropic.name().to_owned(),
+                            origin: None,
                             data,
                         }));
                     }
@@ -480,7 +481,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_are_read_from_json() {
+    fn scripts_are_parsed_from_json() {
         let file = include_str!("../sdk/script.json");
         let lists: std::collections::HashMap<String, Vec<ProviderReply>> =
             serde_json::from_str(file).unwrap();

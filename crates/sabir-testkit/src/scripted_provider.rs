@@ -24,10 +24,12 @@ const MAX_BODY: usize = 64 << 20;
 /// A provider that follows a script. Dropping it ends it.
 #[derive(Debug)]
 pub struct ScriptedProvider {
+    /// The address that it listens on.
     address: SocketAddr,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     flooded_bytes: Arc<AtomicU64>,
     abandoned: AbandonedRequests,
+    /// The task that accepts connections, which ends with this value.
     accepting: JoinHandle<()>,
 }
 
@@ -192,7 +194,9 @@ impl Drop for ScriptedProvider {
 /// One connection of a client.
 struct ClientConnection {
     stream: TcpStream,
+    /// Counts the connections from 0.
     number: usize,
+    /// Bytes that were received and not used yet.
     buffer: Vec<u8>,
     script: ReplyScript,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -203,7 +207,9 @@ struct ClientConnection {
 /// The state of the connection after a response.
 #[derive(PartialEq, Eq)]
 enum AfterResponse {
+    /// The client may send another request.
     Request,
+    /// The connection is closed without an orderly end of the response.
     Close,
 }
 
@@ -212,6 +218,7 @@ impl ClientConnection {
     async fn serve_requests(mut self) -> io::Result<()> {
         // Without this, small chunks would be merged on the network.
         self.stream.set_nodelay(true)?;
+        // Recorded before the reply is chosen: a script may look at all requests so far.
         while let Some(request) = self.read_request().await? {
             let turn = {
                 let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);

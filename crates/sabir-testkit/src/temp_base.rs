@@ -1,15 +1,15 @@
-//! A place for the temporary folders of tests that look at what lies above a workspace.
+//! Finds a place for the temporary folders of tests that depend on the folders above a workspace.
 
 use std::path::{Path, PathBuf};
 
-/// Finds a folder for temporary folders that lies in no git repository: `TMPDIR` where it does not, or else a usual one.
+/// Finds a folder for temporary folders outside of any git repository: `TMPDIR` if it is, else a usual one.
 ///
-/// Ignore files and instructions count up to the top of the repository that a workspace lies in, so that a `.git` in the temporary
-/// folder would let whatever lies there into every test.
+/// Ignore files and instructions count up to the top of the repository that a workspace lies in, so a `.git` in the temporary
+/// folder would make the files beside it affect every test.
 ///
 /// # Panics
 ///
-/// If every one of them lies in a repository.
+/// If each of them is in a repository.
 #[must_use]
 #[expect(
     clippy::expect_used,
@@ -22,6 +22,8 @@ pub fn find_temp_base() -> PathBuf {
     base.expect("every temporary folder lies in a git repository: set TMPDIR to one that does not")
 }
 
+/// Returns true if the folder or one above it has a `.git`. A folder that cannot be resolved counts
+/// as if it had.
 fn has_git_above(folder: &Path) -> bool {
     let Ok(folder) = folder.canonicalize() else {
         return true;
@@ -31,7 +33,9 @@ fn has_git_above(folder: &Path) -> bool {
         .any(|above| above.join(".git").symlink_metadata().is_ok())
 }
 
+/// Returns true if a folder can be created inside. The probe is removed at once.
 fn is_writable(folder: &Path) -> bool {
+    // Process and thread in the name keep tests that run at the same time apart.
     let probe = folder.join(format!(
         ".sabir-test-{}-{:?}",
         std::process::id(),

@@ -1,4 +1,10 @@
 //! Checks that only certain crates use files, processes, the environment, printing and `unsafe`.
+//!
+//! Law 12 says that libraries neither print nor read environment, home directory or clock; this is
+//! its test. The same holds for files and processes: a tool that could open a file by itself would
+//! go around the workspace, and with it around ignore files, bounds and checkpoints.
+//! A use is a path such as `std::fs` or `tokio::process`, alone or in a group, or the name of a
+//! macro or keyword. A module that is imported under another name is found at its import.
 
 use crate::source::{leading_word, without_tests};
 use crate::{SourceFile, Violation};
@@ -19,12 +25,14 @@ struct RestrictedItem {
 const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
     RestrictedItem {
         name: "fs",
-        // The session layer reads what the user names or keeps in their home: configuration, pictures, recordings, trust.
+        // The session layer reads what the user names or keeps in their home: configuration, pictures, recordings, trust. The
+        // toolbox reads the histories of other programs, in one module (`import/source_files.rs`).
         crates: &[
             "sabir-workspace",
             "sabir-checkpoint",
             "sabir-journal",
             "sabir-session",
+            "sabir-toolbox",
             "sabir-testkit",
             "sabir-tidy",
             "sabir",
@@ -86,7 +94,7 @@ const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
     },
 ];
 
-/// The advice for printing macros.
+/// The advice for printing macros. `sabir-terminal` prints without them: they panic on a closed pipe.
 const PRINT: &str = "libraries do not print; return the words";
 
 /// Checks one file for restricted items. `code` is its text without comments and literals.
@@ -94,6 +102,7 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
     let Some(owner) = file.owning_crate() else {
         return;
     };
+    // The number of the last line before the inline tests.
     let lines = without_tests(&file.text)
         .map(|(line, _)| line)
         .last()
@@ -107,6 +116,7 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
         if file.is_test() && !includes_tests {
             continue;
         }
+        // Lines of the blanked code are those of the file, because its line breaks stay.
         for (at, what) in find_uses(code, item, owner) {
             let line = code.get(..at).unwrap_or_default().matches('\n').count() + 1;
             if includes_tests || line <= lines {
@@ -120,6 +130,8 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
 }
 
 /// Finds the uses of a restricted item: the offset of each, and the name as it is shown.
+///
+/// An offset is where the path, the macro or the keyword begins.
 fn find_uses(code: &str, item: &RestrictedItem, owner: &str) -> Vec<(usize, String)> {
     let name = item.name;
     // A match inside of a longer identifier does not count.
@@ -149,6 +161,7 @@ fn find_uses(code: &str, item: &RestrictedItem, owner: &str) -> Vec<(usize, Stri
             .collect();
     }
     let mut places = Vec::new();
+    // tokio has modules of the same names that do the same.
     for library in ["std::", "tokio::"] {
         for (at, _) in code
             .match_indices(library)
@@ -223,6 +236,7 @@ fn is_excepted(items: &str, restricted: &RestrictedItem, owner: &str) -> bool {
                 None => *except == item,
             })
     };
+    // A module without items, as in `use std::fs;`, gives access to all of them.
     !items.is_empty()
         && items
             .split(',')

@@ -1,4 +1,7 @@
 //! Checks the dependencies of every crate against a table of allowed dependencies.
+//!
+//! The arrows between crates are the design: a crate that may not depend on the driver cannot grow
+//! a driver inside. Cargo forbids cycles only, so the table forbids the rest.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +9,7 @@ use crate::{SourceFile, SourceTree, Violation};
 
 /// Each crate with the crates of this workspace that it may list under `[dependencies]`; `*` means all. Some rows are for crates that
 /// do not exist yet.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
     ("sabir-call", &[]),
     ("sabir-check", &["sabir-call"]),
     ("sabir-edit", &[]),
@@ -50,7 +53,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
             "sabir-workspace",
             "sabir-journal",
             "sabir-agent",
-            // For the types of the `[gateway]` section of the configuration.
+            // For the `[gateway]` section of the configuration, from which it sets up gateways.
             "sabir-gateway",
             "sabir-model",
             "sabir-wire",
@@ -60,11 +63,28 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
             "sabir-call",
         ],
     ),
-    ("sabir-tui", &["sabir-session"]),
+    // The toolbox for the text helpers that both render with.
+    ("sabir-terminal", &["sabir-session", "sabir-toolbox"]),
+    ("sabir-tui", &["sabir-session", "sabir-terminal"]),
     ("sabir-acp", &["sabir-session"]),
     (
         "sabir-gateway",
         &["sabir-model", "sabir-wire", "sabir-check", "sabir-call"],
+    ),
+    (
+        // No session: a server of tools, which sessions use, may offer the toolbox.
+        "sabir-toolbox",
+        &[
+            "sabir-workspace",
+            "sabir-journal",
+            "sabir-agent",
+            "sabir-model",
+            "sabir-wire",
+            "sabir-policy",
+            "sabir-edit",
+            "sabir-check",
+            "sabir-call",
+        ],
     ),
     ("sabir", &["*"]),
     (
@@ -88,6 +108,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
 const TESTS_ONLY: [&str; 3] = ["sabir-testkit", "sabir-simulate", "sabir-tidy"];
 
 /// A crate with the most packages that its dependencies may lock, itself included.
+///
+/// `sabir-call` is for embedding in other people's programs, so what it brings along is kept small.
 const MAX_LOCKED_PACKAGES: (&str, usize) = ("sabir-call", 20);
 
 /// Packages that the lock file lists for features that only other crates enable, since the workspace has one lock file. Run
@@ -107,6 +129,7 @@ pub(crate) fn check_dependencies(tree: &SourceTree, found: &mut Vec<Violation>) 
     check_lock_size(tree, found);
 }
 
+/// Checks the dependencies in the manifest of a crate.
 fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
     let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == owner) else {
         let message = format!(
@@ -117,6 +140,7 @@ fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
     };
     for dependency in parse_dependencies(&file.text).filter(|dependency| is_ours(dependency.name)) {
         let ManifestDependency { name, line, is_dev } = dependency;
+        // The binary may use everything but the crates for tests.
         let listed =
             allowed.contains(&name) || allowed.contains(&"*") && !TESTS_ONLY.contains(&name);
         // Tests may use any crate that does not depend on theirs, because that would be a cycle.
@@ -145,21 +169,29 @@ fn allowed_for(owner: &str) -> &'static [&'static str] {
 fn depends_on(from: &str, to: &str) -> bool {
     allowed_for(from)
         .iter()
+        // The table has no cycles, since Cargo would not build them, so this ends.
         .any(|next| *next == "*" || *next == to || depends_on(next, to))
 }
 
+/// Reports whether a package is a crate of this workspace.
 fn is_ours(name: &str) -> bool {
     name == "sabir" || name.starts_with("sabir-")
 }
 
 /// One dependency in a manifest.
 struct ManifestDependency<'a> {
+    /// The name of the package.
     name: &'a str,
+    /// The line in the manifest, counted from 1.
     line: usize,
+    /// True for a dev-dependency.
     is_dev: bool,
 }
 
 /// Iterates over the dependencies of a manifest, of any kind and target.
+///
+/// The text is scanned line by line. Manifests of this tree have one dependency on a line, which
+/// keeps the line number simple.
 fn parse_dependencies(text: &str) -> impl Iterator<Item = ManifestDependency<'_>> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -174,6 +206,7 @@ fn parse_dependencies(text: &str) -> impl Iterator<Item = ManifestDependency<'_>
                 is_dev,
             });
         }
+        // `name.workspace = true` and `name = "1"` both begin with the name.
         let end = line.find(|c: char| c.is_whitespace() || matches!(c, '.' | '='))?;
         let name = line.get(..end)?.trim_matches('"');
         let is_dev =
@@ -226,6 +259,8 @@ fn check_lock_size(tree: &SourceTree, found: &mut Vec<Violation>) {
 }
 
 /// Parses the packages of a lock file, each with the names of its dependencies.
+///
+/// A package that is locked in two versions comes twice, with the dependencies of each.
 fn parse_packages(text: &str) -> Vec<(&str, Vec<&str>)> {
     let mut packages: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in text.lines() {

@@ -1,4 +1,7 @@
 //! Checks that every file has a module doc, and that names of crates and modules say what is inside.
+//!
+//! A name such as `utils` attracts whatever has no place yet, until nobody can say what the file is
+//! for. A module doc forces that question when the file is made.
 
 use crate::source::leading_word;
 use crate::{SourceFile, Violation};
@@ -9,6 +12,8 @@ const BANNED_NAMES: [&str; 9] = [
 ];
 
 /// Checks one file.
+///
+/// It looks at the text and the path, not at the lexed code: docs are comments.
 pub(crate) fn check_shape(file: &SourceFile, found: &mut Vec<Violation>) {
     if !has_module_doc(&file.text) {
         found.push(file.violation_at(
@@ -22,6 +27,7 @@ pub(crate) fn check_shape(file: &SourceFile, found: &mut Vec<Violation>) {
 /// Reports whether the first line of a file, after attributes and comments, is its doc.
 fn has_module_doc(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    // Inner attributes and plain comments, such as a license, may precede the doc.
     let aside = |line: &&str| {
         (line.starts_with("//") && !line.starts_with("//!")) || line.starts_with("#!")
     };
@@ -60,6 +66,7 @@ fn check_names(file: &SourceFile, found: &mut Vec<Violation>) {
             .strip_prefix("mod ")
             .map(leading_word)
             .filter(|name| BANNED_NAMES.contains(name));
+        // Only inline modules: a module in a file of its own was judged by the path of that file.
         if let Some(name) = name.filter(|_| line.ends_with('{')) {
             found.push(file.violation_at(
                 index + 1,

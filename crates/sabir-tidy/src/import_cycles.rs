@@ -3,6 +3,10 @@
 //! A file imports another one if one of its `use` declarations names an item of it. Paths that pass through a re-export lead to the
 //! file that is re-exported: with `pub use verdict::Verdict` in `lib.rs`, `use crate::Verdict` imports `verdict.rs`. For that reason
 //! `pub use` declarations are no imports themselves. Paths outside of `use` declarations are not considered.
+//!
+//! Files in one cycle can only be understood together. The figure is the size of the largest cycle,
+//! which a refactoring should not increase; it is no rule, because small cycles between a type and
+//! its parts are natural.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +20,12 @@ type ModulePath = Vec<String>;
 
 /// One `use` declaration for one item.
 #[derive(Debug, PartialEq, Eq)]
-struct Import {
+struct ModuleImport {
     /// The path as it is written.
     path: Vec<String>,
     /// The name in the importing file; `*` for a glob.
     name: String,
+    /// True for a re-export, of any visibility.
     is_public: bool,
 }
 
@@ -28,7 +33,8 @@ struct Import {
 ///
 /// `sources` holds pairs of a path and its text; only files in `source_folder` count.
 pub(crate) fn largest_import_cycle(source_folder: &str, sources: &[(&str, &str)]) -> Vec<String> {
-    let mut modules: BTreeMap<ModulePath, (&str, Vec<Import>)> = BTreeMap::new();
+    // Sorted, so that the result does not depend on the order of the files.
+    let mut modules: BTreeMap<ModulePath, (&str, Vec<ModuleImport>)> = BTreeMap::new();
     for (path, text) in sources {
         if let Some(module) = module_of(source_folder, path) {
             let entry = (*path, parse_imports(text));
@@ -39,6 +45,7 @@ pub(crate) fn largest_import_cycle(source_folder: &str, sources: &[(&str, &str)]
         }
     }
     let edges = modules.iter().map(|(module, (_, imports))| {
+        // A re-export uses nothing of the other file. A file that imports through it does.
         let imports = imports.iter().filter(|import| !import.is_public);
         let targets = imports
             .filter_map(|import| resolve_import(module, &import.path, &modules, MAX_REEXPORTS));
@@ -75,7 +82,7 @@ fn module_of(source_folder: &str, path: &str) -> Option<ModulePath> {
 }
 
 /// Parses the `use` declarations of a file.
-fn parse_imports(text: &str) -> Vec<Import> {
+fn parse_imports(text: &str) -> Vec<ModuleImport> {
     let code = blank_non_code(text);
     let mut imports = Vec::new();
     let mut offset = 0;
@@ -83,6 +90,7 @@ fn parse_imports(text: &str) -> Vec<Import> {
         let declaration = code.get(offset..).unwrap_or_default().trim_start();
         offset += line.len();
         let is_public = declaration.starts_with("pub");
+        // The rest of the file from this line on, because a declaration may span lines.
         let visible = strip_visibility(declaration);
         let Some((tree, _)) = visible
             .strip_prefix("use ")
@@ -111,7 +119,12 @@ fn strip_visibility(declaration: &str) -> &str {
 }
 
 /// Expands a `use` tree such as `a::{b, c::{self, D as E}}` into one import for each item.
-fn expand_use_tree(tree: &str, prefix: &[String], is_public: bool, imports: &mut Vec<Import>) {
+fn expand_use_tree(
+    tree: &str,
+    prefix: &[String],
+    is_public: bool,
+    imports: &mut Vec<ModuleImport>,
+) {
     let tree = tree.trim();
     if let Some((head, group)) = tree.split_once('{') {
         let mut path = prefix.to_vec();
@@ -143,7 +156,7 @@ fn expand_use_tree(tree: &str, prefix: &[String], is_public: bool, imports: &mut
         .map(|alias| alias.trim().to_owned())
         .or_else(|| path.last().cloned())
         .unwrap_or_default();
-    imports.push(Import {
+    imports.push(ModuleImport {
         path,
         name,
         is_public,
@@ -168,7 +181,7 @@ fn split_group(group: &str) -> Vec<&str> {
 fn resolve_import(
     from: &ModulePath,
     path: &[String],
-    modules: &BTreeMap<ModulePath, (&str, Vec<Import>)>,
+    modules: &BTreeMap<ModulePath, (&str, Vec<ModuleImport>)>,
     reexports_left: usize,
 ) -> Option<ModulePath> {
     let mut names = path.iter();
@@ -207,6 +220,7 @@ fn resolve_import(
     while let Some(name) = names.next() {
         let mut child = module.clone();
         child.push(name.clone());
+        // Modules first: their items are looked for behind the last one.
         if modules.contains_key(&child) {
             module = child;
             continue;
@@ -222,6 +236,7 @@ fn resolve_import(
         target.extend(names.as_slice().iter().cloned());
         return resolve_import(&module, &target, modules, reexports_left - 1);
     }
+    // The names that are left are items inside of the module's file.
     modules.contains_key(&module).then_some(module)
 }
 

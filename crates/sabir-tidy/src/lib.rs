@@ -12,8 +12,8 @@
 //! | `file_shape.rs` | module docs, names of crates and modules |
 //!
 //! The crate also measures the tree: `cargo run -p sabir-tidy --bin figures` prints how names, docs, comments and imports look, for
-//! one tree or for two versions of it side by side. These figures ([`measure_tree`], [`measure_crates`]) are not rules: no test
-//! depends on them.
+//! one tree or for two versions of it side by side. The figures of the whole tree ([`measure_tree`]) have aims, which a test checks
+//! ([`TreeFigures::missed_aims`]); those of single crates ([`measure_crates`]) are for comparison only.
 //!
 //! ```
 //! use sabir_tidy::{SourceTree, check_tree};
@@ -37,8 +37,12 @@ pub use figures::{CrateFigures, TreeFigures, measure_crates, measure_tree};
 pub use tree_reader::read_tree;
 
 /// The texts of a tree that the rules read: `.rs` files, manifests, the lock file and the table of processes.
+///
+/// A tree is a value: tests build small ones by hand, and [`read_tree`] reads the real one. So
+/// every rule can be tested without files.
 #[derive(Debug, Default)]
 pub struct SourceTree {
+    /// The files, in the order in which they were read. No rule depends on it.
     files: Vec<SourceFile>,
 }
 
@@ -47,10 +51,13 @@ pub struct SourceTree {
 struct SourceFile {
     /// The path, relative to the root of the tree, with `/` between its parts.
     path: String,
+    /// The content, as it is on the disk.
     text: String,
 }
 
 /// One place where a rule is broken.
+///
+/// Its `Display` is `PATH:LINE: MESSAGE`, which editors can jump to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The path of the file, relative to the root of the tree.
@@ -63,6 +70,8 @@ pub struct Violation {
 
 impl SourceTree {
     /// Adds a file; `path` is relative to the root, with `/` between its parts.
+    ///
+    /// The rules find manifests, the lock file and the table of processes by their paths.
     pub fn add_file(&mut self, path: impl Into<String>, text: impl Into<String>) {
         self.files.push(SourceFile {
             path: path.into(),
@@ -75,12 +84,14 @@ impl SourceTree {
         self.files.iter().filter(|file| file.is_rust()).count()
     }
 
+    /// Returns the file with this path.
     fn find_file(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
     }
 }
 
 impl SourceFile {
+    /// Reports whether the file is Rust code.
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
@@ -92,6 +103,7 @@ impl SourceFile {
 
     /// Reports whether the whole file is test code.
     fn is_test(&self) -> bool {
+        // The last part of the path is the file itself, so it is skipped.
         let aside = ["tests", "benches", "examples", "fuzz"];
         let inside = self
             .path
@@ -102,6 +114,7 @@ impl SourceFile {
         inside || self.path.ends_with("/tests.rs")
     }
 
+    /// Creates a violation at a line of the file, counted from 1.
     fn violation_at(&self, line: usize, message: impl Into<String>) -> Violation {
         Violation {
             path: self.path.clone(),
@@ -118,15 +131,20 @@ impl std::fmt::Display for Violation {
 }
 
 /// Returns every broken rule, sorted by file and line.
+///
+/// An empty list means that the tree is tidy. A tree without Rust code breaks no rule either, so
+/// callers should look at [`SourceTree::rust_file_count`] first.
 pub fn check_tree(tree: &SourceTree) -> Vec<Violation> {
     let mut found = Vec::new();
     dependency_rules::check_dependencies(tree, &mut found);
     processes::check_processes(tree, &mut found);
     for file in tree.files.iter().filter(|file| file.is_rust()) {
+        // Lexed once for each file: a word in a comment or a string is no use of anything.
         let code = source::blank_non_code(&file.text);
         file_shape::check_shape(file, &mut found);
         crate_boundaries::check_boundaries(file, &code, &mut found);
     }
+    // Files come in the order of the file system, which differs from machine to machine.
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     found
 }

@@ -2,6 +2,9 @@
 //!
 //! A program that is started unnoticed is a way for a repository to run code. The row for a process says what it reads, who controls
 //! that, and whether it is confined.
+//!
+//! The count is by file: a file with two rows must have two places. Where a process is started
+//! through a helper, the place is in the helper, so the row describes all its callers.
 
 use crate::source::without_tests;
 use crate::{SourceFile, SourceTree, Violation};
@@ -12,10 +15,12 @@ const TABLE: &str = "docs/processes.md";
 const COLUMNS: usize = 6;
 
 /// Code that starts a process or prepares one.
-const STARTS: [&str; 21] = [
+const STARTS: [&str; 22] = [
     // The type of `sabir-workspace` for a command in the sandbox.
     "ShellCommand::new",
     "ShellCommand as ",
+    // The type of `sabir-workspace` for a server.
+    "ServerCommand::new",
     // The type of `std` and `tokio`.
     "Command::new",
     "Command::from",
@@ -39,6 +44,8 @@ const STARTS: [&str; 21] = [
 ];
 
 /// Packages that start programs, which must not be dependencies.
+///
+/// The list cannot be complete; it stops the well-known ones.
 const STARTERS: [&str; 24] = [
     "arboard",
     "async-process",
@@ -67,6 +74,8 @@ const STARTERS: [&str; 24] = [
 ];
 
 /// Checks all files against the table.
+///
+/// A row whose file is gone is reported in the table, a place without a row in the source.
 pub(crate) fn check_processes(tree: &SourceTree, found: &mut Vec<Violation>) {
     let rows = parse_table(tree, found);
     let sources = tree
@@ -76,6 +85,7 @@ pub(crate) fn check_processes(tree: &SourceTree, found: &mut Vec<Violation>) {
     for file in sources.filter(|file| file.path.contains("/src/")) {
         let lines = process_start_lines(file);
         let known = rows.iter().filter(|row| row.path == file.path).count();
+        // Reported at the last place, which is the new one more often than not.
         if lines.len() > known {
             let message = format!(
                 "{} processes are started here, and {TABLE} knows {known}; add a row",
@@ -110,7 +120,9 @@ pub(crate) fn check_processes(tree: &SourceTree, found: &mut Vec<Violation>) {
 
 /// A row of the table.
 struct ProcessRow<'a> {
+    /// The line in the table, counted from 1.
     line: usize,
+    /// The path of the file that starts the process.
     path: &'a str,
 }
 
@@ -121,6 +133,7 @@ fn parse_table<'a>(tree: &'a SourceTree, found: &mut Vec<Violation>) -> Vec<Proc
     };
     let mut rows = Vec::new();
     for (index, line) in table.text.lines().enumerate() {
+        // The heading, the ruler and the text around the table begin with something else.
         let Some(inside) = line
             .strip_prefix("| `crates/")
             .and_then(|_| line.strip_prefix('|')?.strip_suffix('|'))

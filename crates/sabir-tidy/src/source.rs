@@ -1,6 +1,12 @@
 //! Lexes Rust far enough to tell code from comments, strings and tests.
+//!
+//! The rules look for words, so they only need to know which words are code. A full parser would
+//! tell more, but would have to follow each edition of the language, and could not read a file that
+//! does not compile.
 
 /// Returns the text with comments, strings and character literals replaced by blanks. Line breaks stay, so line numbers are the same.
+///
+/// Lexing never fails: an unclosed comment or string reaches to the end of the text.
 pub(crate) fn blank_non_code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -14,6 +20,7 @@ pub(crate) fn blank_non_code(text: &str) -> String {
             Some(_) => out.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
             None => out.push_str(piece),
         }
+        // Needed for raw strings: the `r` of `for"x"` belongs to a word.
         before = c;
         rest = after;
     }
@@ -44,8 +51,11 @@ pub(crate) fn leading_word(text: &str) -> &str {
 fn skip_length(rest: &str, c: char, before: char) -> Option<usize> {
     match c {
         '/' if rest.starts_with("//") => Some(rest.find('\n').unwrap_or(rest.len())),
+        // Nested block comments end too early here. This tree has none.
         '/' if rest.starts_with("/*") => Some(rest.find("*/").map_or(rest.len(), |at| at + 2)),
         '"' => Some(string_length(rest)),
+        // `br"…"` begins with a byte prefix, whose `b` stays as code; its string is found by its
+        // quote.
         'r' if !before.is_alphanumeric() && before != '_' => raw_string_length(rest),
         '\'' => char_literal_length(rest),
         _ => None,
@@ -75,6 +85,7 @@ fn raw_string_length(rest: &str) -> Option<usize> {
         .count();
     rest.get(1 + hashes..)?.strip_prefix('"')?;
     let close = format!("\"{}", "#".repeat(hashes));
+    // Behind the `r`, the hashes and the quote.
     let from = hashes + 2;
     Some(
         rest.get(from..)?

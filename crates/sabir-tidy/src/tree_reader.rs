@@ -1,4 +1,7 @@
 //! Reads a source tree from the disk.
+//!
+//! This is the only file of the crate that touches the disk. It reads everything that a rule could
+//! ask for, so that the rules themselves are pure.
 
 use std::fs;
 use std::io;
@@ -22,6 +25,8 @@ pub fn read_tree(root: &Path) -> io::Result<SourceTree> {
     Ok(tree)
 }
 
+/// Reads a folder and all below it. Symbolic links are followed; the tree has none that lead
+/// upwards.
 fn read_folder(root: &Path, folder: &Path, tree: &mut SourceTree) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -30,6 +35,7 @@ fn read_folder(root: &Path, folder: &Path, tree: &mut SourceTree) -> io::Result<
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
+        // A skipped folder falls through to the second branch, whose names it does not have.
         if path.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
             read_folder(root, &path, tree)?;
         } else if name.ends_with(".rs") || READ_FILES.contains(&name.as_str()) {
@@ -37,6 +43,7 @@ fn read_folder(root: &Path, folder: &Path, tree: &mut SourceTree) -> io::Result<
                 .strip_prefix(root)
                 .unwrap_or(&path)
                 .to_string_lossy()
+                // The tables of the rules are written with `/`, whatever the machine uses.
                 .replace('\\', "/");
             tree.add_file(relative, fs::read_to_string(&path)?);
         }

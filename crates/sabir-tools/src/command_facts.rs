@@ -1,81 +1,340 @@
-//! What the policy has to know of the place where a command would run.
+//! Gathers the facts about a command's environment that the policy needs in order to judge it.
 
 use std::path::Path;
 
-use sabir_policy::{
-    CommandFacts, RepositoryState, RequiredFacts, ShellKind, SymlinkTraversal, required_facts,
-};
-use sabir_workspace::{GitConfig, Trust, TrustState, Workspace, default_shell};
+use std::cell::RefCell;
 
-/// More paths than these are not looked at: a line that names more is asked about.
+use sabir_policy::{
+    BuildTrust, CommandFacts, FileNames, RepositoryState, RequiredFacts, SecretFile, SecretFiles,
+    ShellKind, SymlinkTraversal, TrackedSecrets, is_plain_name, may_end_secret_path,
+    names_secret_file, required_facts,
+};
+use sabir_workspace::{
+    FileSurvey, GitConfig, HistorySearch, NetworkAccess, PathFilter, Sandbox, SandboxTier, Trust,
+    TrustState, Unreadable, WorkPath, Workspace, default_shell, find_index_name,
+    list_push_addresses, protection_reason,
+};
+
+/// The number of paths that are examined. The links of further ones stay unknown, so the policy asks
+/// about a command that names more.
 const MAX_PATHS: usize = 500;
 
-/// Gathers the facts for a command line: the search path of the environment it gets, where links lead the paths that it names, and
-/// the configuration of the repositories that git would read, if it is a line that needs them. Blocks for some milliseconds for
-/// each of those, and for a look at every file of the workspace where a program follows links that it meets.
+/// The number of files with secrets that are masked one by one. Each is a mount.
+pub(crate) const MAX_MASKED: usize = 200;
+
+/// The surroundings that a command would run in.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandSurroundings<'a> {
+    /// The folder.
+    pub workspace: &'a Workspace,
+    /// The environment variables.
+    pub environment: &'a [(String, String)],
+    /// The sandbox, without what a call asks for beyond it.
+    pub sandbox: &'a Sandbox,
+    /// The program that supervises commands.
+    pub helper: &'a Path,
+}
+
+impl CommandSurroundings<'_> {
+    /// Returns true if the sandbox is really at level 2 here.
+    fn is_at_level_2(&self) -> bool {
+        let tier = self
+            .sandbox
+            .effective_tier(self.workspace, self.helper, self.environment);
+        tier == Some(SandboxTier::Two)
+    }
+}
+
+/// Gathers the facts for a command line.
+///
+/// These are the search path of the command's environment, the targets of the links that its paths
+/// pass, and the configuration of the repositories that git would read. Each is examined only if the
+/// command needs it. Blocks for some milliseconds for each, and lists the whole workspace if a program
+/// follows the links that it meets.
 #[must_use]
-pub fn gather_facts(
-    workspace: &Workspace,
-    environment: &[(String, String)],
-    command: &str,
-) -> CommandFacts {
+pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> CommandFacts {
+    let CommandSurroundings {
+        workspace,
+        environment,
+        ..
+    } = *surroundings;
     let root = workspace.root();
-    let path = environment.iter().rev().find(|(name, _)| name == "PATH");
-    let clean_path = path.is_some_and(|(_, path)| is_clean_search_path(path, root));
-    let name = root
-        .to_str()
-        .map(|root| root.trim_end_matches('/').to_owned())
-        .unwrap_or_default();
-    let bash = default_shell()
-        .file_name()
-        .is_some_and(|name| name == "bash");
-    let shell = if bash {
-        ShellKind::Bash
-    } else {
-        ShellKind::Plain
-    };
-    let facts = CommandFacts {
-        shell,
-        clean_path,
-        root: name,
-        ..CommandFacts::default()
-    };
+    let facts = plain_facts(surroundings);
+    let clean_path = facts.clean_path;
     let RequiredFacts {
         repositories,
         paths,
-        follows_symlinks: roams,
+        follows_symlinks,
+        could_match_secret,
+        file_names: needs_file_names,
+        index_names: needs_index_names,
+        absent_files,
+        build_folders,
+        tracked_secrets: needs_tracked_secrets,
+        history_secrets: needs_history_secrets,
+        object_ids,
+        push_folder,
     } = required_facts(command, &facts);
+    let protected_paths = protected_among(&paths, root);
     let mut links = Vec::new();
-    for (at, (path, pattern)) in paths.into_iter().enumerate() {
-        let leads = if at < MAX_PATHS {
+    for (index, (path, pattern)) in paths.into_iter().enumerate() {
+        // A target of `None` means that it is not known.
+        let targets = if index < MAX_PATHS {
             workspace.link_targets(&path, pattern)
         } else {
             vec![None]
         };
-        links.extend(leads.into_iter().map(|leads| (path.clone(), leads)));
+        links.extend(targets.into_iter().map(|target| (path.clone(), target)));
     }
-    let known = repositories
+    let survey = (could_match_secret || needs_file_names)
+        .then(|| {
+            workspace
+                .survey_files(&names_secret_file, &is_plain_name)
+                .ok()
+        })
+        .flatten();
+    let index_names = match needs_index_names {
+        true => index_names_of(&repositories, root, environment),
+        false => FileNames::Unknown,
+    };
+    let tracked_secrets = match needs_tracked_secrets {
+        true => tracked_secrets_of(&repositories, root, environment),
+        false => TrackedSecrets::Unknown,
+    };
+    let mut history_secrets = TrackedSecrets::Unknown;
+    let mut harmless_ids = Vec::new();
+    if (needs_history_secrets || !object_ids.is_empty())
+        && let Ok(searches) = search_histories(workspace, &repositories, environment, &object_ids)
+    {
+        let is_blob = |id: &String| searches.iter().any(|one| one.blob_ids.contains(id));
+        harmless_ids = object_ids.into_iter().filter(|id| !is_blob(id)).collect();
+        let paths = searches.into_iter().flat_map(|one| one.paths);
+        history_secrets = TrackedSecrets::Found(paths.collect());
+    }
+    let repositories = repositories
         .into_iter()
+        // Without a clean search path `git` may be any program, and its configuration decides nothing.
         .filter(|_| clean_path)
         .map(|folder| {
-            let found = GitConfig::of(&root.join(&folder), environment);
-            (folder, repository_facts(found, workspace.trust()))
+            let config = GitConfig::of(&root.join(&folder), environment);
+            (folder, repository_state(config, workspace.trust()))
         });
-    let roaming = match roams.then(|| workspace.find_escaping_link()) {
+    let escaping_link = follows_symlinks.then(|| workspace.find_escaping_link());
+    let symlink_traversal = match escaping_link {
         Some(Ok(Some(link))) => SymlinkTraversal::Outside(link),
         Some(Ok(None)) => SymlinkTraversal::Inside,
         Some(Err(_)) | None => SymlinkTraversal::Unknown,
     };
     CommandFacts {
-        repositories: known.collect(),
+        repositories: repositories.collect(),
         links,
-        symlink_traversal: roaming,
+        symlink_traversal,
+        secret_files: match secret_files_of(survey.as_ref(), environment) {
+            SecretFiles::Found(files)
+                if could_match_secret && !files.is_empty() && masks_hold(surroundings, &files) =>
+            {
+                SecretFiles::Masked(files)
+            }
+            known => known,
+        },
+        file_names: survey.map_or(FileNames::Unknown, |survey| named_by(survey.odd_name)),
+        index_names,
+        absent_files: keep_absent(absent_files, root),
+        build_folders: judge_builds(surroundings, build_folders),
+        protected_paths,
+        tracked_secrets,
+        history_secrets,
+        harmless_ids,
+        // Only shown, so what cannot be read is left out.
+        push_addresses: push_folder
+            .and_then(|folder| list_push_addresses(&root.join(folder), environment).ok())
+            .unwrap_or_default(),
         ..facts
     }
 }
 
-fn repository_facts(found: GitConfig, trust: &Trust) -> RepositoryState {
-    match found {
+/// Gathers what is known without looking at the disk for a line.
+fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
+    let CommandSurroundings {
+        workspace,
+        environment,
+        sandbox,
+        ..
+    } = *surroundings;
+    let root = workspace.root();
+    // The last of several equal names is the one that the command gets.
+    let path = environment.iter().rev().find(|(name, _)| name == "PATH");
+    let clean_path = path.is_some_and(|(_, path)| is_clean_search_path(path, root));
+    let root_name = root
+        .to_str()
+        .map(|root| root.trim_end_matches('/').to_owned())
+        .unwrap_or_default();
+    let is_bash = default_shell()
+        .file_name()
+        .is_some_and(|name| name == "bash");
+    // Bash expands more than other shells, which changes what a line can do.
+    let shell = if is_bash {
+        ShellKind::Bash
+    } else {
+        ShellKind::Plain
+    };
+    CommandFacts {
+        shell,
+        clean_path,
+        root: root_name,
+        // If the sandbox is not available, the command does not run at all.
+        confined: sandbox.is_on() && !sandbox.has_network(),
+        ..CommandFacts::default()
+    }
+}
+
+/// Reports whether commands that run unasked see an empty file in the place of each of these: only mounts can do that.
+fn masks_hold(surroundings: &CommandSurroundings<'_>, files: &[SecretFile]) -> bool {
+    files.len() <= MAX_MASKED && surroundings.is_at_level_2()
+}
+
+/// Reports whether a command could read a file with secrets that it does not name.
+pub(crate) fn could_read_secrets(surroundings: &CommandSurroundings<'_>, command: &str) -> bool {
+    let facts = plain_facts(surroundings);
+    required_facts(command, &facts).could_match_secret
+}
+
+/// Finds out in which folders builds and tests may run unasked: where the sandbox is really at level 2 and without network, and
+/// the user trusts the repository.
+fn judge_builds(
+    surroundings: &CommandSurroundings<'_>,
+    folders: Vec<String>,
+) -> Vec<(String, BuildTrust)> {
+    let CommandSurroundings {
+        workspace,
+        environment,
+        sandbox,
+        ..
+    } = *surroundings;
+    if folders.is_empty()
+        || !workspace.trust().covers_builds()
+        // A package registry takes uploads, too.
+        || sandbox.network() != NetworkAccess::Denied
+        || !surroundings.is_at_level_2()
+    {
+        return Vec::new();
+    }
+    let judge = |folder: String| {
+        let trust = match GitConfig::of(&workspace.root().join(&folder), environment) {
+            GitConfig::Repository(programs) => match workspace.trust().state_of(&programs) {
+                TrustState::Trusted => BuildTrust::Trusted,
+                TrustState::Changed(_) | TrustState::Unknown => BuildTrust::Untrusted,
+            },
+            // `sabir trust` would not help.
+            GitConfig::NoRepository | GitConfig::Unknown(_) => BuildTrust::Unconfined,
+        };
+        (folder, trust)
+    };
+    folders.into_iter().map(judge).collect()
+}
+
+/// Returns the protected ones among the paths that a line names, with the reason.
+fn protected_among(paths: &[(String, bool)], root: &Path) -> Vec<(String, String)> {
+    let reason = |(path, is_pattern): &(String, bool)| {
+        // Only a pattern whose part begins with a dot matches hidden names, and most protected names are hidden.
+        let is_wild = |part: &str| part.starts_with('.') && part.contains(['*', '?', '[']);
+        if *is_pattern && path.split('/').any(is_wild) {
+            return Some((path.clone(), "it may be one".to_owned()));
+        }
+        let parsed = WorkPath::parse(path, root).ok()?;
+        Some((path.clone(), protection_reason(&parsed)?.to_owned()))
+    };
+    paths.iter().filter_map(reason).collect()
+}
+
+/// Lists the files with secrets in the indexes of the repositories that git would read.
+fn tracked_secrets_of(
+    folders: &[String],
+    root: &Path,
+    environment: &[(String, String)],
+) -> TrackedSecrets {
+    let found = RefCell::new(Vec::new());
+    let note_secret = |path: &str| {
+        if names_secret_file(path) {
+            found.borrow_mut().push(path.to_owned());
+        }
+        true
+    };
+    for folder in folders {
+        // A name that is not UTF-8 ends the walk too early.
+        if !matches!(
+            find_index_name(&root.join(folder), environment, &note_secret),
+            Ok(None)
+        ) {
+            return TrackedSecrets::Unknown;
+        }
+    }
+    TrackedSecrets::Found(found.into_inner())
+}
+
+/// Looks through the commits of the repositories that git would read.
+fn search_histories(
+    workspace: &Workspace,
+    folders: &[String],
+    environment: &[(String, String)],
+    ids: &[String],
+) -> Result<Vec<HistorySearch>, Unreadable> {
+    let filter = PathFilter {
+        may_end_with: may_end_secret_path,
+        is_wanted: names_secret_file,
+    };
+    let root = workspace.root();
+    let searches = folders
+        .iter()
+        .map(|folder| workspace.search_history(&root.join(folder), environment, &filter, ids));
+    searches.collect()
+}
+
+/// Returns the files with secrets that a survey found.
+fn secret_files_of(survey: Option<&FileSurvey>, environment: &[(String, String)]) -> SecretFiles {
+    let Some(survey) = survey else {
+        return SecretFiles::Unknown;
+    };
+    // A configuration file may make `rg` search hidden files, too.
+    let configured = environment
+        .iter()
+        .any(|(name, _)| name == "RIPGREP_CONFIG_PATH");
+    let files = survey.secret_files.iter().map(|secret| SecretFile {
+        path: secret.path.clone(),
+        ignored: secret.ignored && !configured,
+    });
+    SecretFiles::Found(files.collect())
+}
+
+/// Looks for names that would be split in the indexes of the repositories that git would read.
+fn index_names_of(folders: &[String], root: &Path, environment: &[(String, String)]) -> FileNames {
+    for folder in folders {
+        match find_index_name(&root.join(folder), environment, &is_plain_name) {
+            Ok(None) => {}
+            Ok(Some(name)) => return FileNames::Odd(name),
+            Err(_) => return FileNames::Unknown,
+        }
+    }
+    FileNames::Plain
+}
+
+/// Keeps the files that are not there. One that cannot be looked at may be there.
+fn keep_absent(files: Vec<String>, root: &Path) -> Vec<String> {
+    let is_absent = |file: &String| {
+        root.join(file)
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    };
+    files.into_iter().filter(is_absent).collect()
+}
+
+fn named_by(odd_name: Option<String>) -> FileNames {
+    odd_name.map_or(FileNames::Plain, FileNames::Odd)
+}
+
+/// Judges the configuration of a repository. Programs that the user trusts count as none.
+fn repository_state(config: GitConfig, trust: &Trust) -> RepositoryState {
+    match config {
         GitConfig::Unknown(_) => RepositoryState::Unknown,
         GitConfig::NoRepository => RepositoryState::None,
         GitConfig::Repository(programs) if programs.is_empty() => RepositoryState::Clean,
@@ -87,17 +346,19 @@ fn repository_facts(found: GitConfig, trust: &Trust) -> RepositoryState {
     }
 }
 
-/// Whether every folder of a search path is absolute and outside of the workspace.
-pub(crate) fn is_clean_search_path(path: &str, root: &Path) -> bool {
-    let outside = |folder: &str| {
+/// Reports whether every folder of a search path is absolute and outside of the workspace, so that
+/// the workspace cannot put its own programs in front of others.
+#[must_use]
+pub fn is_clean_search_path(path: &str, root: &Path) -> bool {
+    let is_outside = |folder: &str| {
         let folder = Path::new(folder);
-        // What a link leads to is what counts; a folder that is not there holds no programs.
+        // The resolved location of the folder counts. A missing folder holds no programs.
         let real = folder.canonicalize();
         folder.is_absolute()
             && !folder.starts_with(root)
             && !real.is_ok_and(|real| real.starts_with(root))
     };
-    path.split(':').all(outside)
+    path.split(':').all(is_outside)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The definitions in a source file, as an outline.
+//! Extracts the definitions of a source file as an outline.
 //!
-//! A grammar gives a tree whatever is wrong with the file; the outline is one walk through it that keeps the nodes which the
-//! language's row names ([`language`]). What stands inside of a function is its own affair and left out.
+//! A tree-sitter grammar gives a tree even if the file has errors. The outline is one walk through
+//! that tree, which keeps the nodes that the rules of the language select ([`language`]).
+//! Definitions inside of functions are left out.
 
 mod language;
 
@@ -12,31 +13,35 @@ use tree_sitter::{Node, ParseOptions, Parser, TreeCursor};
 
 pub(crate) use language::{Language, known_languages};
 
-/// The most bytes of a definition's first line.
+/// The size above which a signature is cut.
 const MAX_SIGNATURE_BYTES: usize = 200;
 
-/// What is defined in a file.
+/// The definitions of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileOutline {
-    /// In the order of the file.
+    /// The definitions, in the order of the file.
     pub(crate) definitions: Vec<CodeDefinition>,
-    /// Whether parts of the file do not follow the grammar; what they define may be missing.
-    pub(crate) errors: bool,
+    /// True if parts of the file do not follow the grammar; their definitions may be missing.
+    pub(crate) has_errors: bool,
 }
 
 /// One definition.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CodeDefinition {
-    /// How many definitions it stands in.
+    /// The number of definitions around it.
     pub(crate) depth: usize,
-    /// First and last line, counted from 1.
-    pub(crate) lines: (usize, usize),
-    /// What stands before its body, on one line.
+    /// The number of its first line, from 1.
+    pub(crate) first_line: usize,
+    /// The number of its last line, from 1.
+    pub(crate) last_line: usize,
+    /// The text before its body, on one line.
     pub(crate) signature: String,
 }
 
-/// The outline of a text. `None`: it could not be parsed before the deadline. A count of the parser's actions would not do, for
-/// in a text that is made to be slow (an unclosed quote, a hundred thousand times) each action goes through the rest of it.
+/// Parses a text, and returns its outline; `None` if the deadline came first.
+///
+/// The limit is a time and not a number of parser actions: in a text made to be slow, such as an
+/// unclosed quote repeated a hundred thousand times, each action scans the rest of the text.
 pub(crate) fn parse_outline(
     text: &str,
     language: &Language,
@@ -57,29 +62,31 @@ pub(crate) fn parse_outline(
         None,
         Some(options),
     )?;
-    let mut walk = OutlineBuilder {
+    let mut builder = OutlineBuilder {
         text,
         language,
-        open: Vec::new(),
+        open_nodes: Vec::new(),
         definitions: Vec::new(),
     };
-    walk.visit_tree(&mut tree.walk());
+    builder.visit_tree(&mut tree.walk());
     Some(FileOutline {
-        definitions: walk.definitions,
-        errors: tree.root_node().has_error(),
+        definitions: builder.definitions,
+        has_errors: tree.root_node().has_error(),
     })
 }
 
+/// Walks through a syntax tree and collects its definitions.
 struct OutlineBuilder<'a> {
     text: &'a str,
     language: &'a Language,
-    /// For each node above: whether it is a definition.
-    open: Vec<bool>,
+    /// One entry for each ancestor of the present node; true if it is a definition.
+    open_nodes: Vec<bool>,
     definitions: Vec<CodeDefinition>,
 }
 
 impl OutlineBuilder<'_> {
-    /// Goes through the tree without recursion, since a file may nest as deeply as it is long.
+    /// Visits all nodes, without recursion: a file may nest as deeply as it is long, and would
+    /// overflow the stack.
     fn visit_tree(&mut self, cursor: &mut TreeCursor<'_>) {
         loop {
             let node = cursor.node();
@@ -88,67 +95,75 @@ impl OutlineBuilder<'_> {
                 let definition = self.to_definition(&node);
                 self.definitions.push(definition);
             }
+            // Other nodes are entered too, since definitions may be inside of any of them.
             if rule.is_none_or(|rule| rule.holds_others) && cursor.goto_first_child() {
-                self.open.push(rule.is_some());
+                self.open_nodes.push(rule.is_some());
                 continue;
             }
             while !cursor.goto_next_sibling() {
                 if !cursor.goto_parent() {
                     return;
                 }
-                self.open.pop();
+                self.open_nodes.pop();
             }
         }
     }
 
+    /// Describes the definition that a node is.
     fn to_definition(&self, node: &Node<'_>) -> CodeDefinition {
-        let depth = self.open.iter().filter(|defines| **defines).count();
-        // A node that takes in the line's end does not reach into the next line.
-        let last = node.end_position();
-        let last = if last.column == 0 && last.row > node.start_position().row {
-            last.row
+        let depth = self.open_nodes.iter().filter(|defines| **defines).count();
+        let start = node.start_position();
+        let end = node.end_position();
+        // The end is exclusive. A node that includes its line ending ends in column 0 of the next
+        // line, which does not belong to it.
+        let last_line = if end.column == 0 && end.row > start.row {
+            end.row
         } else {
-            last.row + 1
+            end.row + 1
         };
         CodeDefinition {
             depth,
-            lines: (node.start_position().row + 1, last),
+            first_line: start.row + 1,
+            last_line,
             signature: self.definition_signature(node),
         }
     }
 
-    /// The text from the start of the line, so that `export` and the like are seen, to the body.
+    /// Returns the text from the start of the line, so that `export` and the like are included, to
+    /// the body of the definition. White space becomes single blanks.
     fn definition_signature(&self, node: &Node<'_>) -> String {
         let start = node.start_byte();
         let before = self.text.get(..start).unwrap_or_default();
         let line = before.rfind('\n').map_or(0, |at| at + 1);
-        let shared = before
+        // A line that begins with other code is not included.
+        let is_shared = before
             .get(line..)
             .is_some_and(|prefix| prefix.contains(['{', '}', ';']));
-        let start = if shared { start } else { line };
+        let start = if is_shared { start } else { line };
         let rest = self.text.get(start..node.end_byte()).unwrap_or_default();
-        let held = ["value", "right"]
+        // The body of `const f = () => {}` belongs to the value, not to the declaration.
+        let value = ["value", "right"]
             .iter()
             .find_map(|field| node.child_by_field_name(field));
         let body = node
             .child_by_field_name("body")
-            .or_else(|| held?.child_by_field_name("body"));
+            .or_else(|| value?.child_by_field_name("body"));
         let text = match body.and_then(|body| rest.get(..body.start_byte().checked_sub(start)?)) {
             Some(head) => head,
             None => rest.lines().next().unwrap_or_default(),
         };
-        let mut words = String::new();
+        let mut signature = String::new();
         for word in text.split_whitespace() {
-            if words.len() > MAX_SIGNATURE_BYTES {
+            if signature.len() > MAX_SIGNATURE_BYTES {
                 break;
             }
-            words.push_str(if words.is_empty() { "" } else { " " });
-            words.push_str(word);
+            signature.push_str(if signature.is_empty() { "" } else { " " });
+            signature.push_str(word);
         }
-        let words = words.trim_end_matches(['{', ':', ' ']);
-        match words.get(..words.floor_char_boundary(MAX_SIGNATURE_BYTES)) {
-            Some(cut) if cut.len() < words.len() => format!("{cut}…"),
-            _ => words.to_owned(),
+        let signature = signature.trim_end_matches(['{', ':', ' ']);
+        match signature.get(..signature.floor_char_boundary(MAX_SIGNATURE_BYTES)) {
+            Some(cut) if cut.len() < signature.len() => format!("{cut}…"),
+            _ => signature.to_owned(),
         }
     }
 }

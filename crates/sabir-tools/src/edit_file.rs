@@ -1,4 +1,4 @@
-//! `edit_file`: one text in place of another.
+//! `edit_file`: replaces one text in a file by another.
 
 use std::sync::Arc;
 
@@ -10,24 +10,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::blocking::run_blocking;
+use crate::edit_error::EditError;
 use crate::edits::{self, EditOutcome, FileEdit};
 use crate::file_tracker::FileTracker;
 use crate::preconditions;
 use crate::preview;
-use crate::text;
 use crate::text_file::TextFile;
 use crate::typed_tool::TypedTool;
+use crate::write_target::WriteTarget;
 
-/// The tool.
+/// The tool, over the files of a task.
 pub(crate) struct EditFile(pub(crate) Arc<FileTracker>);
 
 /// Change a part of a file: replace a text by another.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct EditFileArguments {
     /// The file, relative to the workspace.
     path: String,
-    /// The text to replace, exactly as it stands in the file, indentation included and enough of it to be found only
+    /// The text to replace, exactly as it is in the file, indentation included and enough of it to be found only
     /// once. Empty to make a new file.
     old_string: String,
     /// The text instead.
@@ -37,15 +39,23 @@ pub(crate) struct Input {
     replace_all: bool,
 }
 
+/// A prepared call.
+pub(crate) struct EditFileCall {
+    target: WriteTarget,
+    replacement: StringReplacement,
+}
+
 impl TypedTool for EditFile {
-    type Input = Input;
+    type Arguments = EditFileArguments;
+    type Call = EditFileCall;
     type Output = EditOutcome;
+    type Error = EditError;
     const NAME: &'static str = "edit_file";
     const MANUAL: &'static str = include_str!("specs/edit_file.md");
     const GROUP: ToolGroup = ToolGroup::Edit;
     const READS_ONLY: bool = false;
 
-    fn example() -> Value {
+    fn example_arguments() -> Value {
         json!({
             "path": "src/server.rs",
             "old_string": "    let port = 80;\n",
@@ -53,67 +63,82 @@ impl TypedTool for EditFile {
         })
     }
 
-    fn access(&self, input: &Input) -> Access {
-        self.0.write_access(&input.path)
+    fn prepare_call(&self, arguments: EditFileArguments) -> EditFileCall {
+        EditFileCall {
+            target: WriteTarget::resolve(&self.0, arguments.path),
+            replacement: StringReplacement {
+                old: arguments.old_string,
+                new: arguments.new_string,
+                count: (!arguments.replace_all).then_some(1),
+            },
+        }
     }
 
-    fn preconditions(&self, input: &Input) -> Preconditions {
-        preconditions::write_preconditions(&self.0, [input.path.as_str()])
+    fn call_access(&self, call: &EditFileCall) -> Access {
+        call.target.write_access()
     }
 
-    fn preview(&self, input: &Input) -> Option<String> {
-        preview::preview_edit(&self.0, &input.path, |old| {
+    fn call_preconditions(&self, call: &EditFileCall) -> Preconditions {
+        preconditions::write_preconditions(&self.0, [call.target.written_path()])
+    }
+
+    fn preview_call(&self, call: &EditFileCall) -> Option<String> {
+        preview::preview_edit(&self.0, call.target.written_path(), |old| {
             Some(
-                sabir_edit::apply_string(old, &input.replacement())
+                sabir_edit::apply_string(old, &call.replacement)
                     .ok()?
                     .content,
             )
         })
     }
 
-    async fn run(
+    fn try_call(&self, call: &EditFileCall) -> Result<(), EditError> {
+        let path = call.target.resolve_again(&self.0).confirm_file(&self.0)?;
+        if call.replacement.old.is_empty() && !self.0.path_exists(&path)? {
+            return Ok(());
+        }
+        let file = TextFile::open_known(&self.0, path)?;
+        let edited = sabir_edit::apply_string(&file.content, &call.replacement);
+        edits::check_edited(&file, edited).map(drop)
+    }
+
+    async fn run_call(
         self: Arc<Self>,
         _: &CallPermit,
-        input: Input,
+        call: EditFileCall,
         _: ProgressSink<'_>,
-    ) -> Result<EditOutcome, String> {
-        text::run_blocking(move || replace_text(&self.0, &input)).await
+    ) -> Result<EditOutcome, EditError> {
+        run_blocking(move || replace_text(&self.0, call)).await
     }
 }
 
-impl Input {
-    fn replacement(&self) -> StringReplacement {
-        let count = (!self.replace_all).then_some(1);
-        StringReplacement {
-            old: self.old_string.clone(),
-            new: self.new_string.clone(),
-            count,
-        }
+/// Replaces the text, or creates the file if there is no text to replace and no file.
+fn replace_text(tracker: &FileTracker, call: EditFileCall) -> Result<EditOutcome, EditError> {
+    let EditFileCall {
+        target,
+        replacement,
+    } = call;
+    let path = target.confirm_file(tracker)?;
+    if replacement.old.is_empty() && !tracker.path_exists(&path)? {
+        return create_file(tracker, path, &replacement.new);
     }
+    let file = TextFile::open_known(tracker, path)?;
+    let edited = sabir_edit::apply_string(&file.content, &replacement);
+    edits::write_edited(tracker, file, edited, "place")
 }
 
-fn replace_text(ground: &FileTracker, input: &Input) -> Result<EditOutcome, String> {
-    let path = ground.write_target(&input.path)?;
-    if input.old_string.is_empty()
-        && !ground
-            .workspace()
-            .exists(&path)
-            .map_err(|error| ground.explain_error(&error))?
-    {
-        return create_file(ground, path, &input.new_string);
-    }
-    let file = TextFile::open(ground, path)?;
-    let edited = sabir_edit::apply_string(&file.content, &input.replacement());
-    edits::apply_edit(ground, file, edited, "place")
-}
-
-fn create_file(ground: &FileTracker, path: WorkPath, content: &str) -> Result<EditOutcome, String> {
+/// Writes a new file, which fails if one has appeared since.
+fn create_file(
+    tracker: &FileTracker,
+    path: WorkPath,
+    content: &str,
+) -> Result<EditOutcome, EditError> {
     let change = FileChange::write(
         path.clone(),
         content.as_bytes().to_vec(),
         WritePrecondition::Missing,
     );
-    ground.apply_changes(&[change], &[content])?;
+    tracker.apply_changes(&[change], &[content])?;
     Ok(EditOutcome(vec![FileEdit::Added {
         path,
         lines: content.lines().count(),

@@ -1,6 +1,5 @@
-//! The tools that change parts of files, of which a model is offered one.
+//! Chooses the tool that a model is offered to change parts of files.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::apply_patch::ApplyPatch;
@@ -21,15 +20,18 @@ pub enum EditTool {
     ApplyPatch,
 }
 
-/// A name that no edit tool has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EditToolError(String);
+/// The error for a name that no edit tool has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is no edit tool: the edit tools are {}", list_names())]
+pub struct EditToolError {
+    name: String,
+}
 
 impl EditTool {
-    /// All of them.
+    /// All edit tools.
     pub const ALL: [Self; 3] = [Self::ReplaceInFile, Self::EditFile, Self::ApplyPatch];
 
-    /// The tool's name.
+    /// Returns the name that models write.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,21 +49,15 @@ impl FromStr for EditTool {
         Self::ALL
             .into_iter()
             .find(|tool| tool.name() == name)
-            .ok_or_else(|| EditToolError(name.to_owned()))
+            .ok_or_else(|| EditToolError {
+                name: name.to_owned(),
+            })
     }
 }
 
-impl fmt::Display for EditToolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = EditTool::ALL
-            .map(|tool| format!("`{}`", tool.name()))
-            .join(", ");
-        write!(
-            f,
-            "`{}` is no edit tool: the edit tools are {names}",
-            self.0
-        )
-    }
+/// Lists the names of all edit tools.
+fn list_names() -> String {
+    EditTool::ALL
+        .map(|tool| format!("`{}`", tool.name()))
+        .join(", ")
 }
-
-impl std::error::Error for EditToolError {}

@@ -1,4 +1,4 @@
-//! What became of the files that an edit tool changed, and how it is told.
+//! Applies the edit of one file, and reports changed files to the model.
 
 use std::collections::BTreeSet;
 
@@ -6,83 +6,89 @@ use sabir_agent::ToolOutput;
 use sabir_edit::{EditFault, EditedText, MatchLevel};
 use sabir_workspace::WorkPath;
 
+use crate::edit_error::{EditError, FaultList};
 use crate::file_tracker::FileTracker;
 use crate::text::{self, count_noun};
 use crate::text_file::TextFile;
 
-const MAX_FAULTS: usize = 10;
-/// Of all diffs of one result together; beyond that files are only named.
+/// The size of all diffs of one result together. Beyond it, files are only named.
 const MAX_DIFF_BYTES: usize = 16 << 10;
 
-/// What was done, in the order in which the model asked for it.
+/// The changes that a call made, in the order in which the model asked for them.
 pub(crate) struct EditOutcome(pub(crate) Vec<FileEdit>);
 
-/// What was done to one file.
+/// The change of one file.
 pub(crate) enum FileEdit {
-    /// It is new.
+    /// The file is new.
     Added {
+        /// The file.
         path: WorkPath,
+        /// The number of its lines.
         lines: usize,
     },
+    /// The file is gone.
     Deleted {
+        /// The path that it had.
         path: WorkPath,
     },
+    /// The file has another content, or another path.
     Changed(ChangedFile),
 }
 
-/// A file that holds something else now, or is elsewhere.
+/// A file with a new content, a new path, or both.
 pub(crate) struct ChangedFile {
+    /// The file; its old path if it was moved.
     pub(crate) path: WorkPath,
+    /// The new path, if the file was moved.
     pub(crate) moved_to: Option<WorkPath>,
-    /// What was changed: so many `block`s, `place`s, `hunk`s.
-    pub(crate) count: usize,
-    pub(crate) noun: &'static str,
+    /// The number of changes in the file.
+    count: usize,
+    /// The unit of `count`: `block`, `place` or `hunk`.
+    noun: &'static str,
     /// The changed lines, with the new line numbers.
-    pub(crate) diff: String,
-    /// What the model should know of how it was understood.
-    pub(crate) notes: Vec<String>,
+    diff: String,
+    /// Remarks on parts that were found only after their text was normalised or shifted.
+    notes: Vec<String>,
 }
 
 impl ChangedFile {
-    /// A text before and after its change.
-    pub(crate) fn new(path: WorkPath, old: &str, edited: &EditedText, noun: &'static str) -> Self {
-        let diff = text::render_diff(old, &edited.content);
+    /// Describes the difference between a text and its edited form. `noun` names a part of the edit.
+    pub(crate) fn from_edit(
+        path: WorkPath,
+        old: &str,
+        edited: &EditedText,
+        noun: &'static str,
+    ) -> Self {
         Self {
             path,
             moved_to: None,
             count: edited.hunks.len(),
             noun,
-            diff,
+            diff: text::render_diff(old, &edited.content),
             notes: match_notes(edited, noun),
         }
     }
 
+    /// Describes the change, with its diff if that has at most `room` bytes.
     fn describe_change(&self, room: usize) -> String {
-        let Self {
-            path,
-            moved_to,
-            count: times,
-            noun,
-            diff,
-            notes,
-        } = self;
-        let times = count_noun(*times, noun);
-        let mut words = match moved_to {
+        let Self { path, moved_to, .. } = self;
+        let times = count_noun(self.count, self.noun);
+        let mut message = match moved_to {
             None => format!("Changed `{path}`, {times}"),
-            Some(to) if diff.is_empty() => format!("Moved `{path}` to `{to}`, unchanged"),
+            Some(to) if self.diff.is_empty() => format!("Moved `{path}` to `{to}`, unchanged"),
             Some(to) => format!("Moved `{path}` to `{to}`, and changed it, {times}"),
         };
-        match diff.len() {
-            0 => words.push('.'),
-            length if length > room => words.push_str(". [No room for its diff.]"),
-            _ => words.push_str(&format!(":\n{diff}")),
+        match self.diff.len() {
+            0 => message.push('.'),
+            length if length > room => message.push_str(". [No room for its diff.]"),
+            _ => message.push_str(&format!(":\n{}", self.diff)),
         }
-        words.extend(notes.iter().map(|note| format!("\n[{note}]")));
-        words
+        message.extend(self.notes.iter().map(|note| format!("\n[{note}]")));
+        message
     }
 }
 
-/// What is to be said of parts that were not found exactly as the model wrote them.
+/// Returns remarks on the parts that were not found exactly as the model wrote them.
 fn match_notes(edited: &EditedText, noun: &str) -> Vec<String> {
     let inexact = [
         (
@@ -100,6 +106,7 @@ fn match_notes(edited: &EditedText, noun: &str) -> Vec<String> {
             .iter()
             .filter(|hunk| hunk.level == level)
             .map(|hunk| hunk.block);
+        // A block that replaces several places has a hunk for each, and is named once.
         let numbers: BTreeSet<_> = found.collect();
         let numbers: Vec<_> = numbers.iter().map(usize::to_string).collect();
         match numbers.as_slice() {
@@ -117,68 +124,60 @@ fn match_notes(edited: &EditedText, noun: &str) -> Vec<String> {
 }
 
 impl From<EditOutcome> for ToolOutput {
-    fn from(EditOutcome(all): EditOutcome) -> Self {
-        let (mut words, mut room) = (Vec::new(), MAX_DIFF_BYTES);
-        for done in &all {
-            words.push(match done {
+    fn from(EditOutcome(edits): EditOutcome) -> Self {
+        let mut lines = Vec::new();
+        let mut room = MAX_DIFF_BYTES;
+        for edit in &edits {
+            lines.push(match edit {
                 FileEdit::Added { path, lines } => {
-                    format!(
-                        "Wrote {} to the new file `{path}`.",
-                        count_noun(*lines, "line")
-                    )
+                    let lines = count_noun(*lines, "line");
+                    format!("Wrote {lines} to the new file `{path}`.")
                 }
                 FileEdit::Deleted { path } => format!("Deleted `{path}`."),
                 FileEdit::Changed(changed) => {
                     // A single diff is capped where it is made, and always shown.
-                    let own = if all.len() == 1 { usize::MAX } else { room };
+                    let own = if edits.len() == 1 { usize::MAX } else { room };
+                    // A diff without room uses it up too, so that the shown diffs are the first ones.
                     room = room.saturating_sub(changed.diff.len());
                     changed.describe_change(own)
                 }
             });
         }
-        Self::done(words.join("\n"))
+        Self::done(lines.join("\n"))
     }
 }
 
-/// The whole edit of one file: all of it or nothing.
-pub(crate) fn apply_edit(
-    ground: &FileTracker,
+/// Checks that an edit applies to a file and changes it.
+///
+/// # Errors
+/// When the edit has faults or no effect.
+pub(crate) fn check_edited(
+    file: &TextFile,
+    edited: Result<EditedText, Vec<EditFault>>,
+) -> Result<EditedText, EditError> {
+    let path = file.path.clone();
+    match edited {
+        Ok(edited) if edited.content == file.content => Err(EditError::NoEffect { path }),
+        Ok(edited) => Ok(edited),
+        Err(faults) => Err(EditError::Faulty {
+            path,
+            faults: FaultList(faults),
+        }),
+    }
+}
+
+/// Writes an edited file. All parts of the edit are applied, or none.
+///
+/// # Errors
+/// When the edit has faults or no effect, or the file cannot be written.
+pub(crate) fn write_edited(
+    tracker: &FileTracker,
     file: TextFile,
     edited: Result<EditedText, Vec<EditFault>>,
     noun: &'static str,
-) -> Result<EditOutcome, String> {
-    let edited = edited.map_err(|faults| explain_faults(&file.path, &faults))?;
-    if edited.content == file.content {
-        return Err(unchanged_message(&file.path));
-    }
-    ground.apply_changes(&[file.content_change(&edited.content)?], &[&edited.content])?;
-    Ok(EditOutcome(vec![FileEdit::Changed(ChangedFile::new(
-        file.path,
-        &file.content,
-        &edited,
-        noun,
-    ))]))
-}
-
-/// What is wrong with the edit of one file.
-fn explain_faults(path: &WorkPath, faults: &[EditFault]) -> String {
-    format!("Nothing was changed in `{path}`:{}", list_faults(faults))
-}
-
-/// Says that an edit makes no difference.
-pub(crate) fn unchanged_message(path: &WorkPath) -> String {
-    format!("`{path}` holds exactly that already; nothing was written.")
-}
-
-/// Faults, a line each and the lines of the text that help.
-pub(crate) fn list_faults(faults: &[EditFault]) -> String {
-    let mut words: String = faults
-        .iter()
-        .take(MAX_FAULTS)
-        .map(|fault| format!("\n{fault}"))
-        .collect();
-    if let Some(more @ 1..) = faults.len().checked_sub(MAX_FAULTS) {
-        words.push_str(&format!("\n[{more} more of the kind.]"));
-    }
-    words
+) -> Result<EditOutcome, EditError> {
+    let edited = check_edited(&file, edited)?;
+    tracker.apply_changes(&[file.content_change(&edited.content)?], &[&edited.content])?;
+    let changed = ChangedFile::from_edit(file.path, &file.content, &edited, noun);
+    Ok(EditOutcome(vec![FileEdit::Changed(changed)]))
 }

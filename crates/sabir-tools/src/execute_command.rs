@@ -1,46 +1,68 @@
-//! `execute_command`: a shell command in the workspace folder.
+//! `execute_command`: runs a shell command in the workspace folder.
+//!
+//! A command runs in the sandbox of the task, unless the call asks for more and the user agrees. The
+//! result holds the beginning and the end of the output; the job manager keeps the whole.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
-use sabir_policy::{Access, Beyond, ToolGroup};
+use sabir_policy::{
+    Access, Beyond, BuildTrust, CommandFacts, PolicyRules, SecretFile, SecretFiles, ToolGroup,
+    Verdict,
+};
 use sabir_workspace::{
-    CommandExit, CommandOutcome, DenialKind, FinishedCommand, JobState, NetworkAccess, OutputError,
-    OutputStream, Sandbox, SandboxLevel, SandboxReport, ShellCommand, StopFlag, WorkspaceError,
+    CommandExit, CommandOutcome, ConnectionOutcome, DenialKind, FinishedCommand, HostConnection,
+    JobState, NetworkAccess, OutputStream, Sandbox, SandboxLevel, SandboxReport, SandboxTier,
+    ShellCommand, StopFlag, WithheldPath, WorkspaceError,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::ToolSettings;
-use crate::command_facts::gather_facts;
+use crate::blocking::{WorkerError, run_blocking, run_stoppable};
+use crate::command_facts::{CommandSurroundings, could_read_secrets, gather_facts};
+use crate::full_screen::{SCREEN_TIME, ScreenScanner, ScreenWatch};
+use crate::job_error::JobError;
+use crate::loopback_ports::named_loopback_ports;
+use crate::no_match;
 use crate::preconditions;
 use crate::read_command_output::{OutputPage, describe_state, read_unshown};
-use crate::text::{self, capitalize_first, count_processes, group_digits};
+use crate::text::{capitalize_first, count_processes, group_digits};
 use crate::typed_tool::TypedTool;
 
+/// The time limit of a command in the foreground, unless the call gives one.
 const DEFAULT_SECONDS: u64 = 120;
+/// The greatest time limit that a call can give.
 const MAX_SECONDS: u64 = 600;
-/// Of the output: errors tend to stand at the end.
+/// The size of the output's beginning that a result holds.
 const HEAD_BYTES: usize = 12 << 10;
+/// The size of the output's end that a result holds. It is larger, because errors tend to come last.
 const TAIL_BYTES: usize = 20 << 10;
-/// What the terminal is, whatever the settings say for pipes.
+/// The variable that names the type of a command's terminal, which overrides the settings for pipes.
 const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
-/// What is shown of the output while it comes: nobody reads a flood.
+/// The size of the output that front ends are shown while a command runs; more is not read anyway.
 const PREVIEW_BYTES: usize = 4 << 20;
-/// More hidden files and folders than these are not hidden from a command one by one.
+/// The number of files and folders that are hidden from a command one by one. Each is a mount.
 const MAX_HIDDEN: usize = 500;
-/// How long a job is watched before its first output is told.
+/// The advice about a program that kept the screen.
+const KEPT_SCREEN: &str = "It is a full-screen program and waits for keys, which it cannot get. Use a form that only prints, such as `top -b -n 1`, \
+`git --no-pager log` or `PAGER=cat`, and change files with the file tools. If it ends by itself, give a timeout.";
+/// The time for which a new job is watched before its first output is reported.
 const FIRST_OUTPUT_WAIT: Duration = Duration::from_secs(2);
 
-/// The tool.
-pub(crate) struct ExecuteCommand(pub(crate) ToolSettings);
+/// The tool, with the settings of its task.
+pub(crate) struct ExecuteCommand {
+    settings: ToolSettings,
+    /// The build whose question explained how builds run unasked.
+    explained: OnceLock<String>,
+}
 
-/// Run a shell command in the workspace folder. There is no input. What it leaves running ends with it.
+/// Run a shell command in the workspace folder, without input. What it leaves running ends with it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct ExecuteCommandArguments {
     /// The command line.
     command: String,
     /// Seconds until it is killed. Default 120.
@@ -49,178 +71,377 @@ pub(crate) struct Input {
     /// Give it a terminal.
     #[serde(default)]
     terminal: bool,
-    /// For servers: let it run on as a job.
+    /// For servers: run it as a job.
     #[serde(default)]
     background: bool,
-    /// It needs the network. The user is asked.
+    /// Reach package registries. The user is asked.
+    #[serde(default)]
+    registries: bool,
+    /// Reach the network. The user is asked.
     #[serde(default)]
     network: bool,
-    /// Run outside of the sandbox, only after it failed inside. The user is asked each time.
+    /// Run outside of the sandbox, only after it failed inside. The user is asked.
     #[serde(default)]
     unconfined: bool,
 }
 
-/// What became of it.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) enum CommandResult {
-    /// It ended.
+    /// The command has ended.
     Ended {
-        ran: FinishedCommand,
+        /// Its end and its output.
+        finished: FinishedCommand,
         /// Its time limit.
         seconds: u64,
+        /// True if it was killed because it kept the screen of its terminal.
+        kept_screen: bool,
+        /// True if it found nothing, which is no failure of the call.
+        found_nothing: bool,
+        /// A remark on files that were empty to it.
+        masked_note: Option<String>,
     },
-    /// It is a job now.
+    /// The command runs as a job.
     Started {
-        reading: OutputPage,
-        /// Whether its sandbox keeps other commands from its ports.
-        alone: bool,
+        /// Its first output.
+        page: OutputPage,
+        /// True if its sandbox has a network of its own, so that other commands do not reach its
+        /// ports.
+        is_isolated: bool,
     },
 }
 
+/// A failure to run a command. A command that ran and failed is a [`CommandResult`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    /// The workspace folder was deleted.
+    #[error("The workspace folder is gone, so nothing can run in it. Tell the user.")]
+    NoWorkspace,
+    /// The requested sandbox is not available.
+    #[error(
+        "{0}. Only the user can change that: `--sandbox off`, or `sandbox = \"off\"` in config.toml, runs commands \
+         without. Tell them."
+    )]
+    NoSandbox(#[source] WorkspaceError),
+    /// More paths are hidden than a sandbox can hide.
+    #[error(
+        "Not run: the user hides {count} files here one by one, and a command can be kept from {MAX_HIDDEN} at most. Tell them: \
+         rules that hide whole folders would do."
+    )]
+    TooManyHidden {
+        /// The number of hidden paths.
+        count: usize,
+    },
+    /// The job ended before its command began.
+    #[error("{reason}.")]
+    NotStarted {
+        /// The reason, from the job manager.
+        reason: String,
+    },
+    /// The command could not be started, or the hidden paths could not be listed.
+    #[error("{0}.")]
+    Workspace(#[source] WorkspaceError),
+    /// The job could not be started, or its output could not be read.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The work was not done at all.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
 impl TypedTool for ExecuteCommand {
-    type Input = Input;
+    type Arguments = ExecuteCommandArguments;
+    type Call = ExecuteCommandArguments;
     type Output = CommandResult;
+    type Error = CommandError;
     const NAME: &'static str = "execute_command";
     const MANUAL: &'static str = include_str!("specs/execute_command.md");
     const GROUP: ToolGroup = ToolGroup::Command;
     const READS_ONLY: bool = false;
 
-    fn example() -> Value {
+    fn example_arguments() -> Value {
         json!({"command": "cargo test --workspace", "timeout": 300})
     }
 
-    fn access(&self, input: &Input) -> Access {
+    fn prepare_call(&self, arguments: ExecuteCommandArguments) -> ExecuteCommandArguments {
+        arguments
+    }
+
+    fn call_access(&self, call: &ExecuteCommandArguments) -> Access {
         Access::Command {
-            facts: gather_facts(&self.0.workspace, &self.0.environment, &input.command),
-            command: input.command.clone(),
-            beyond: self.sandbox_exception(input),
+            facts: self.command_facts(&call.command),
+            command: call.command.clone(),
+            beyond: self.sandbox_exception(call),
         }
     }
 
-    fn preconditions(&self, input: &Input) -> Preconditions {
-        preconditions::command_preconditions(&self.0, &input.command)
+    fn call_preconditions(&self, call: &ExecuteCommandArguments) -> Preconditions {
+        preconditions::command_preconditions(&self.settings, &call.command)
     }
 
-    async fn run(
+    async fn run_call(
         self: Arc<Self>,
         permit: &CallPermit,
-        input: Input,
+        call: ExecuteCommandArguments,
         progress: ProgressSink<'_>,
-    ) -> Result<CommandResult, String> {
-        let limit = input.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
-        let sandbox = self.sandbox_for(&input, permit).await?;
-        let alone = sandbox.is_on() && !sandbox.has_network();
-        let mut command = ShellCommand::new(&input.command, &self.0.helper)
-            .env(self.0.environment.iter().cloned())
+    ) -> Result<CommandResult, CommandError> {
+        let limit = call.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
+        let (sandbox, masked_note) = self.sandbox_for(&call, permit).await?;
+        let is_isolated = sandbox.is_on() && !sandbox.has_network();
+        let mut command = ShellCommand::new(&call.command, &self.settings.helper)
+            .env(self.settings.environment.iter().cloned())
+            // The job manager keeps the whole output; this is only the part for the result.
             .captured_bytes(HEAD_BYTES, TAIL_BYTES)
             .sandbox(sandbox);
-        if input.terminal {
+        if call.terminal {
+            let (name, value) = TERMINAL;
             command = command
                 .with_terminal()
-                .env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
+                .env([(name.to_owned(), value.to_owned())]);
         }
-        if input.background {
-            let command = match limit {
-                Some(seconds) => command.timeout(Duration::from_secs(seconds)),
-                None => command,
-            };
-            let reading = start_job(&self.0, command, &input.command).await?;
-            return Ok(CommandResult::Started { reading, alone });
+        if call.background {
+            // A job has no default limit: servers run until they are stopped.
+            if let Some(seconds) = limit {
+                command = command.timeout(Duration::from_secs(seconds));
+            }
+            let page = start_job(&self.settings, command, &call.command).await?;
+            return Ok(CommandResult::Started { page, is_isolated });
         }
         let seconds = limit.unwrap_or(DEFAULT_SECONDS);
         let mut preview = OutputPreview {
-            out: StreamDecoder::default(),
-            err: StreamDecoder::default(),
-            left: PREVIEW_BYTES,
+            stdout: StreamDecoder::default(),
+            stderr: StreamDecoder::default(),
+            bytes_left: PREVIEW_BYTES,
             progress,
         };
-        let command = command.timeout(Duration::from_secs(seconds));
-        let on_output = |stream, bytes: &[u8]| preview.push(stream, bytes);
-        let ran = self
-            .0
+        let mut command = command.timeout(Duration::from_secs(seconds));
+        let screen = Arc::new(ScreenWatch::default());
+        // A call that gives a time limit knows how long it takes.
+        if call.terminal && limit.is_none() {
+            let watch = Arc::clone(&screen);
+            command = command.cancel_when(async move { watch.wait_until_kept().await });
+        }
+        let mut scanner = ScreenScanner::default();
+        let on_output = |stream, bytes: &[u8]| {
+            scanner.push_bytes(bytes, &screen);
+            preview.push_bytes(stream, bytes);
+        };
+        let finished = self
+            .settings
             .jobs
-            .run_command(&self.0.workspace, command, &input.command, on_output)
+            .run_command(&self.settings.workspace, command, &call.command, on_output)
             .await;
-        preview.finish();
-        ran.map(|ran| CommandResult::Ended { ran, seconds }).map_err(|error| match error {
-            WorkspaceError::Missing { .. } => {
-                "The workspace folder is gone, so nothing can run in it. Tell the user.".to_owned()
+        preview.flush_streams();
+        match finished {
+            Ok(finished) => {
+                let end = finished.outcome.end;
+                Ok(CommandResult::Ended {
+                    seconds,
+                    kept_screen: screen.was_kept()
+                        || screen.is_taken()
+                            && matches!(end, CommandExit::Cancelled | CommandExit::TimedOut),
+                    found_nothing: end == CommandExit::Exited(1)
+                        && no_match::is_search_for_exit_code(&call.command),
+                    finished,
+                    masked_note,
+                })
             }
-            error @ WorkspaceError::Sandbox { .. } => {
-                format!(
-                    "{error}. Only the user can change that: `--sandbox off`, or `sandbox = \"off\"` in config.toml, runs commands \
-                     without. Tell them."
-                )
-            }
-            error => format!("{error}."),
-        })
+            Err(WorkspaceError::Missing { .. }) => Err(CommandError::NoWorkspace),
+            Err(error @ WorkspaceError::Sandbox { .. }) => Err(CommandError::NoSandbox(error)),
+            Err(error) => Err(CommandError::Workspace(error)),
+        }
     }
 }
 
 impl ExecuteCommand {
-    /// What a call asks for beyond what every command of the task gets.
-    fn sandbox_exception(&self, input: &Input) -> Beyond {
-        let sandbox = &self.0.sandbox;
-        match (
-            sandbox.is_on(),
-            input.unconfined,
-            input.network && !sandbox.has_network(),
-        ) {
-            (true, true, _) => Beyond::Unconfined,
-            (true, false, true) => Beyond::Network,
-            _ => Beyond::Nothing,
+    /// Creates the tool of one task.
+    pub(crate) fn new(settings: ToolSettings) -> Self {
+        Self {
+            settings,
+            explained: OnceLock::new(),
         }
     }
 
-    /// The sandbox of a call that was permitted as it is. What the workspace hides now is out of its sight.
-    async fn sandbox_for(&self, input: &Input, permit: &CallPermit) -> Result<Sandbox, String> {
-        let sandbox = self.0.sandbox.clone();
-        let sandbox = match self.sandbox_exception(input) {
-            Beyond::Unconfined => return Ok(Sandbox::new(SandboxLevel::Off)),
-            Beyond::Network => sandbox.with_network(NetworkAccess::Allowed),
-            // Whoever may run unasked because it only reads is held to that: a wrong judgement then costs nothing.
-            Beyond::Nothing if permit.read_only => sandbox.read_only(),
-            Beyond::Nothing => sandbox,
-        };
-        if !sandbox.is_on() {
-            return Ok(sandbox);
+    fn surroundings(&self) -> CommandSurroundings<'_> {
+        CommandSurroundings {
+            workspace: &self.settings.workspace,
+            environment: &self.settings.environment,
+            sandbox: &self.settings.sandbox,
+            helper: &self.settings.helper,
         }
-        let workspace = Arc::clone(&self.0.workspace);
-        let look = move |stop: StopFlag| {
-            workspace
+    }
+
+    /// Gathers the facts about a command line. Only the first question about a build explains how to trust the repository.
+    fn command_facts(&self, command: &str) -> CommandFacts {
+        let mut facts = gather_facts(&self.surroundings(), command);
+        facts.loopback_wall = self.loopback_wall(command);
+        for (_, trust) in &mut facts.build_folders {
+            // The same line is judged more than once, always alike.
+            if *trust == BuildTrust::Untrusted
+                && self.explained.get_or_init(|| command.to_owned()) != command
+            {
+                *trust = BuildTrust::Unconfined;
+            }
+        }
+        facts
+    }
+
+    /// Returns the reason why a command will not reach the ports of this machine's loopback that its line names.
+    fn loopback_wall(&self, command: &str) -> Option<String> {
+        let sandbox = &self.settings.sandbox;
+        if !sandbox.is_on() || sandbox.has_network() || named_loopback_ports(command).is_empty() {
+            return None;
+        }
+        if !sandbox.allows_loopback() {
+            return Some(
+                "it will not reach this machine's loopback (`loopback = false` in config.toml)"
+                    .to_owned(),
+            );
+        }
+        let environment = &self.settings.environment;
+        let tier =
+            sandbox.effective_tier(&self.settings.workspace, &self.settings.helper, environment);
+        (tier == Some(SandboxTier::One)).then(|| {
+            "it will not reach this machine's loopback (sandbox level 1 has no network at all)"
+                .to_owned()
+        })
+    }
+
+    /// Returns what a call asks for beyond the sandbox that every command of the task gets.
+    fn sandbox_exception(&self, call: &ExecuteCommandArguments) -> Beyond {
+        let sandbox = &self.settings.sandbox;
+        if !sandbox.is_on() {
+            Beyond::Nothing
+        } else if call.unconfined {
+            Beyond::Unconfined
+        } else if call.network && !sandbox.has_network() {
+            Beyond::Network
+        } else if call.registries && sandbox.network() == NetworkAccess::Denied {
+            Beyond::Registries
+        } else {
+            Beyond::Nothing
+        }
+    }
+
+    /// Returns the sandbox of a permitted call, with the paths that the workspace hides now, and a remark for the model.
+    async fn sandbox_for(
+        &self,
+        call: &ExecuteCommandArguments,
+        permit: &CallPermit,
+    ) -> Result<(Sandbox, Option<String>), CommandError> {
+        let sandbox = self.settings.sandbox.clone();
+        let sandbox = match self.sandbox_exception(call) {
+            Beyond::Unconfined => return Ok((Sandbox::new(SandboxLevel::Off), None)),
+            Beyond::Network => sandbox.with_network(NetworkAccess::Allowed),
+            Beyond::Registries => sandbox.with_network(NetworkAccess::Registries),
+            // A command that runs without a question because it only reads is kept from writing, so
+            // that a wrong judgement does no harm.
+            // It was judged as one without a network of package registries.
+            Beyond::Nothing if permit.read_only && !sandbox.has_network() => {
+                sandbox.with_network(NetworkAccess::Denied).read_only()
+            }
+            Beyond::Nothing if permit.read_only => sandbox.read_only(),
+            // The user has seen these ports on the command line.
+            Beyond::Nothing if permit.user_approved => {
+                sandbox.reach_loopback(named_loopback_ports(&call.command))
+            }
+            // A command that was judged at level 2 does not run at a lower one.
+            Beyond::Nothing => sandbox,
+        }
+        .hold_found_tier();
+        if !sandbox.is_on() {
+            return Ok((sandbox, None));
+        }
+        let workspace = Arc::clone(&self.settings.workspace);
+        // A command that runs unasked may come across files with secrets that its line does not name.
+        let is_unasked = permit.read_only && sandbox.is_read_only();
+        // The judgement may have relied on their being empty; then all of them have to be.
+        let masked = self.masked_secrets(&call.command).filter(|_| is_unasked);
+        let note = masked
+            .as_ref()
+            .and_then(|(facts, files)| masked_note(&call.command, facts, files));
+        let files = masked.map(|(_, files)| files);
+        let list = move |stop: StopFlag| {
+            let secrets = match files {
+                Some(files) => files
+                    .iter()
+                    .map(|file| workspace.root().join(&file.path))
+                    .collect(),
+                None if is_unasked => workspace.list_files_named(&sabir_policy::names_secret_file),
+                None => Vec::new(),
+            };
+            let hidden = workspace
                 .list_hidden_paths(&stop)
-                .map_err(|error| format!("{error}."))
+                .map_err(CommandError::Workspace)?;
+            Ok::<_, CommandError>((hidden, secrets))
         };
-        match text::run_stoppable(look).await? {
-            hidden if hidden.len() > MAX_HIDDEN => Err(format!(
-                "Not run: the user hides {} files here one by one, and a command can be kept from {MAX_HIDDEN} at most. Tell them: \
-                 rules that hide whole folders would do.",
-                hidden.len()
-            )),
-            hidden => Ok(sandbox.hide_paths(hidden)),
+        let (hidden, secrets) = run_stoppable(list).await?;
+        let sandbox = sandbox.show_empty(secrets);
+        if hidden.len() > MAX_HIDDEN {
+            // Hiding only some of them would break the promise that all are hidden.
+            return Err(CommandError::TooManyHidden {
+                count: hidden.len(),
+            });
+        }
+        Ok((sandbox.hide_paths(hidden), note))
+    }
+
+    /// Returns the files with secrets that a command which runs unasked must see empty, with the facts of its judgement. `None`
+    /// if the judgement does not depend on that.
+    fn masked_secrets(&self, command: &str) -> Option<(CommandFacts, Vec<SecretFile>)> {
+        if !could_read_secrets(&self.surroundings(), command) {
+            return None;
+        }
+        let facts = self.command_facts(command);
+        match &facts.secret_files {
+            SecretFiles::Masked(files) => {
+                let files = files.clone();
+                Some((facts, files))
+            }
+            SecretFiles::Unknown | SecretFiles::Found(_) => None,
         }
     }
 }
 
-/// Starts a job, and waits for its first words.
+/// Tells the model which file was empty to a command that would have been asked about otherwise.
+fn masked_note(command: &str, facts: &CommandFacts, files: &[SecretFile]) -> Option<String> {
+    let access = Access::Command {
+        command: command.to_owned(),
+        facts: CommandFacts {
+            secret_files: SecretFiles::Found(files.to_vec()),
+            ..facts.clone()
+        },
+        beyond: Beyond::Nothing,
+    };
+    let decision = PolicyRules::default().decide(&access);
+    (decision.verdict == Verdict::Ask).then(|| {
+        let reason = decision.reason;
+        format!(
+            "Files that usually hold secrets were empty to this command ({reason}). To read one, name it: the user is asked."
+        )
+    })
+}
+
+/// Starts a job, and waits a moment for its first output.
 async fn start_job(
     settings: &ToolSettings,
     command: ShellCommand,
     text: &str,
-) -> Result<OutputPage, String> {
-    let explain = |error: OutputError| format!("{}.", capitalize_first(&error.to_string()));
+) -> Result<OutputPage, CommandError> {
     let jobs = Arc::clone(&settings.jobs);
     let number = jobs
         .start_job(Arc::clone(&settings.workspace), command, text)
-        .map_err(explain)?;
+        .map_err(JobError::from)?;
     jobs.wait_for_job(number, FIRST_OUTPUT_WAIT)
         .await
-        .map_err(explain)?;
-    text::run_blocking(move || {
-        let reading = read_unshown(&jobs, number).map_err(explain)?;
-        match &reading.info().state {
-            JobState::Failed(reason) => Err(format!("{reason}.")),
-            _ => Ok(reading),
+        .map_err(JobError::from)?;
+    run_blocking(move || {
+        let page = read_unshown(&jobs, number).map_err(JobError::from)?;
+        match &page.info().state {
+            JobState::Failed(reason) => Err(CommandError::NotStarted {
+                reason: reason.clone(),
+            }),
+            _ => Ok(page),
         }
     })
     .await
@@ -229,20 +450,39 @@ async fn start_job(
 impl From<CommandResult> for ToolOutput {
     fn from(output: CommandResult) -> Self {
         match output {
-            CommandResult::Ended { ran, seconds } => ended_output(&ran, seconds),
-            CommandResult::Started { reading, alone } => started_output(&reading, alone),
+            CommandResult::Ended {
+                finished,
+                seconds,
+                kept_screen,
+                found_nothing,
+                masked_note,
+            } => {
+                let mut output = ended_output(&finished, seconds, kept_screen, masked_note);
+                output.found_nothing = found_nothing;
+                output
+            }
+            CommandResult::Started { page, is_isolated } => started_output(&page, is_isolated),
         }
     }
 }
 
-/// The end, what was printed, and what to do.
-fn ended_output(ran: &FinishedCommand, seconds: u64) -> ToolOutput {
-    let outcome = &ran.outcome;
-    let mut words = match outcome.end {
+/// Renders how a command ended, its output, and advice.
+fn ended_output(
+    finished: &FinishedCommand,
+    seconds: u64,
+    kept_screen: bool,
+    masked_note: Option<String>,
+) -> ToolOutput {
+    let outcome = &finished.outcome;
+    let mut message = match outcome.end {
         CommandExit::Exited(code) => format!("Exit code {code}"),
         CommandExit::TimedOut => format!(
             "Killed after {}, with all that it had started",
             count_seconds(seconds)
+        ),
+        CommandExit::Cancelled if kept_screen => format!(
+            "Killed: it kept the whole screen for {}",
+            count_seconds(SCREEN_TIME.as_secs())
         ),
         CommandExit::Cancelled => "Cancelled, with all that it had started".to_owned(),
         CommandExit::SupervisorLost => {
@@ -251,7 +491,7 @@ fn ended_output(ran: &FinishedCommand, seconds: u64) -> ToolOutput {
         end => capitalize_first(&end.to_string()),
     };
     let omitted = group_digits(outcome.output.omitted_bytes);
-    let printed = outcome.output.text_with(&match &ran.kept {
+    let printed = outcome.output.text_with(&match &finished.kept {
         Some(Ok(number)) => {
             format!("[… {omitted} bytes left out; read_command_output with output {number} shows them …]")
         }
@@ -259,22 +499,25 @@ fn ended_output(ran: &FinishedCommand, seconds: u64) -> ToolOutput {
         None => String::new(),
     });
     let printed = printed.trim_end_matches('\n');
-    words.push_str(if printed.is_empty() {
+    message.push_str(if printed.is_empty() {
         ", no output."
     } else {
         ". Output:\n"
     });
-    words.push_str(printed);
-    for note in outcome_notes(outcome) {
-        words.push_str(&format!("\n[{note}]"));
+    message.push_str(printed);
+    if kept_screen {
+        message.push_str(&format!("\n[{KEPT_SCREEN}]"));
+    }
+    for note in outcome_notes(outcome).into_iter().chain(masked_note) {
+        message.push_str(&format!("\n[{note}]"));
     }
     ToolOutput {
         failed: outcome.end != CommandExit::Exited(0),
-        ..ToolOutput::done(words)
+        ..ToolOutput::done(message)
     }
 }
 
-/// What is to be known of an end, and what to do.
+/// Returns remarks on how a command ended, with advice.
 fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
     let mut notes = Vec::new();
     match outcome.end {
@@ -282,13 +525,16 @@ fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
             "If it needs longer, give a timeout of up to {MAX_SECONDS}. If it waits for input, give that on its command line. If it is a \
              server, use background."
         )),
+        // 126 and 127 are the codes that POSIX shells use.
         CommandExit::Exited(126) => notes.push("126: a file that cannot be executed. Is it a program, and `chmod +x`?".to_owned()),
         CommandExit::Exited(127) => {
             notes.push("127: no such program. Check its name, give its path, or install it.".to_owned());
         }
+        // SIGXFSZ, directly or through a shell, which adds 128.
         CommandExit::Exited(153) | CommandExit::Signaled(25) => {
             notes.push("A file grew too large: in the sandbox it may have 64 GiB.".to_owned());
         }
+        // SIGKILL; mostly from the kernel when memory is short.
         CommandExit::Exited(137) | CommandExit::Signaled(9) => {
             notes.push("Killed from outside, perhaps for want of memory.".to_owned());
         }
@@ -307,21 +553,50 @@ fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
             count_processes(survivors)
         ));
     }
-    // That a file is no program has nothing to do with walls, although the shell says so in the same words.
+    // A shell reports a file without the executable bit as "permission denied", which looks like the
+    // sandbox but is not.
     let confined = outcome
         .sandbox
         .as_ref()
         .filter(|_| outcome.end != CommandExit::Exited(126));
     notes.extend(confined.and_then(sandbox_note));
+    notes.extend(
+        outcome
+            .sandbox
+            .iter()
+            .flat_map(|report| &report.withheld)
+            .map(withheld_note),
+    );
+    notes.extend(outcome.sandbox.iter().flat_map(connection_notes));
     notes
 }
 
-/// Which wall of its sandbox a command may have met, and what to do.
+/// Returns remarks on the connections of a command through the proxy of package registries, with advice.
+pub(crate) fn connection_notes(confined: &SandboxReport) -> Vec<String> {
+    let note = |connection: &HostConnection| {
+        let advice = match connection.outcome {
+            ConnectionOutcome::Reached | ConnectionOutcome::Unreachable => "",
+            ConnectionOutcome::Unlisted
+            | ConnectionOutcome::PrivateAddress
+            | ConnectionOutcome::OtherName => {
+                " Tell the user; with network instead of registries, they are asked for all hosts."
+            }
+        };
+        capitalize_first(&format!("{connection}.{advice}"))
+    };
+    confined.connections.iter().map(note).collect()
+}
+
+/// Returns a remark on what the sandbox probably denied a command, with advice.
 pub(crate) fn sandbox_note(confined: &SandboxReport) -> Option<String> {
     let note = confined.note.as_ref()?;
     let advice = match note.kind {
         DenialKind::Network => {
-            "If it cannot do without the network, call again with network: the user is asked."
+            "If it installs packages, call again with registries; if it cannot do without the network, with network: the user is asked."
+        }
+        DenialKind::Loopback => {
+            "If the server is a job, start and use it on one command line. If it runs outside of the sandbox, name its address and port, \
+             such as `127.0.0.1:8080`, on the line; or call again with network: the user is asked."
         }
         DenialKind::Files => {
             "Work within that; if it cannot be done so, call again with unconfined: the user is asked."
@@ -330,95 +605,135 @@ pub(crate) fn sandbox_note(confined: &SandboxReport) -> Option<String> {
     Some(format!("{} {advice}", note.message))
 }
 
-fn started_output(reading: &OutputPage, alone: bool) -> ToolOutput {
-    let (number, how) = (reading.info().number, &reading.info().state);
-    let printed = reading.first_output();
-    let JobState::Ended(ending) = how else {
-        let alone = match alone {
-            true => {
-                " Other commands do not reach its ports: talk to it on one command line, or give network to both."
-            }
-            false => "",
-        };
-        return ToolOutput::done(format!(
-            "Job {number} runs in the background. {printed}\n[Use read_command_output to read on, stop_command to end it.{alone}]"
-        ));
-    };
-    let mut words = format!("Job {number} has ended: {}. {printed}", describe_state(how));
-    if let Some(note) = reading.info().sandbox.as_ref().and_then(sandbox_note) {
-        words.push_str(&format!("\n[{note}]"));
+/// Says what became of a protected file that a command wrote, and what to do.
+pub(crate) fn withheld_note(withheld: &WithheldPath) -> String {
+    let WithheldPath {
+        path,
+        kept_as,
+        restored,
+    } = withheld;
+    if !restored {
+        return format!(
+            "Commands may not change `{path}`, which is protected, and it could not be put back. Tell the user."
+        );
     }
-    ToolOutput {
-        failed: ending.end != CommandExit::Exited(0),
-        ..ToolOutput::done(words)
+    match kept_as {
+        Some(name) => format!(
+            "Commands may not change `{path}`, which is protected: what was written there is now `{name}`. Use a file tool for it, or \
+             call again with unconfined: the user is asked."
+        ),
+        None => format!(
+            "Commands may not remove `{path}`, which is protected: it was put back. Call again with unconfined if it has to go: the \
+             user is asked."
+        ),
     }
 }
 
+/// Renders the start of a job, or its end if it was short.
+fn started_output(page: &OutputPage, is_isolated: bool) -> ToolOutput {
+    let number = page.info().number;
+    let state = &page.info().state;
+    let printed = page.first_output();
+    let JobState::Ended(ending) = state else {
+        let reach = if is_isolated {
+            " Other commands do not reach its ports: talk to it on one command line, or give network to both."
+        } else {
+            ""
+        };
+        return ToolOutput::done(format!(
+            "Job {number} runs in the background. {printed}\n[Use read_command_output to read on, stop_command to end it.{reach}]"
+        ));
+    };
+    let mut message = format!(
+        "Job {number} has ended: {}. {printed}",
+        describe_state(state)
+    );
+    let sandbox = page.info().sandbox.as_ref();
+    let notes = sandbox.and_then(sandbox_note).into_iter();
+    for note in notes.chain(sandbox.into_iter().flat_map(connection_notes)) {
+        message.push_str(&format!("\n[{note}]"));
+    }
+    ToolOutput {
+        // A job that ended within the first moments is judged as a command is.
+        failed: ending.end != CommandExit::Exited(0),
+        ..ToolOutput::done(message)
+    }
+}
+
+/// Formats a number of seconds: `1 second`, `2 seconds`.
 fn count_seconds(seconds: u64) -> String {
     format!("{seconds} second{}", if seconds == 1 { "" } else { "s" })
 }
 
-/// Shows output while it comes.
+/// Passes the output of a running command on as text, up to a limit.
 struct OutputPreview<'a> {
-    out: StreamDecoder,
-    err: StreamDecoder,
-    /// How many bytes more are shown.
-    left: usize,
+    stdout: StreamDecoder,
+    stderr: StreamDecoder,
+    /// The number of bytes that are still passed on.
+    bytes_left: usize,
     progress: ProgressSink<'a>,
 }
 
 impl OutputPreview<'_> {
-    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
-        if self.left == 0 {
+    /// Passes on a piece of one stream.
+    fn push_bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if self.bytes_left == 0 {
             return;
         }
         let decoder = match stream {
-            OutputStream::Stdout => &mut self.out,
-            OutputStream::Stderr => &mut self.err,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         };
-        self.left = self.left.saturating_sub(bytes.len());
-        decoder.push(bytes, self.progress);
-        if self.left == 0 {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes.len());
+        // A piece may exceed the limit; it is still passed on whole.
+        decoder.push_bytes(bytes, self.progress);
+        if self.bytes_left == 0 {
             (self.progress)("\n[… the rest is not shown while it comes …]\n");
         }
     }
 
-    fn finish(mut self) {
-        self.out.finish(self.progress);
-        self.err.finish(self.progress);
+    /// Passes on the remaining output of both streams.
+    fn flush_streams(mut self) {
+        self.stdout.flush_pending(self.progress);
+        self.stderr.flush_pending(self.progress);
     }
 }
 
-/// Bytes of one stream to text, with characters that are cut between two pieces kept for the next.
+/// Decodes one stream as UTF-8. Each invalid sequence becomes a replacement character.
 #[derive(Default)]
 struct StreamDecoder {
+    /// The start of a character whose rest has not come yet; at most three bytes.
     pending: Vec<u8>,
 }
 
 impl StreamDecoder {
-    fn push(&mut self, bytes: &[u8], progress: &mut (dyn FnMut(&str) + Send)) {
+    /// Decodes a piece, and passes on all complete characters.
+    fn push_bytes(&mut self, bytes: &[u8], progress: &mut (dyn FnMut(&str) + Send)) {
         self.pending.extend_from_slice(bytes);
         let mut rest = self.pending.as_slice();
         while !rest.is_empty() {
             let error = std::str::from_utf8(rest).err();
-            let (valid, bad) = rest.split_at(error.map_or(rest.len(), |error| error.valid_up_to()));
+            let (valid, invalid) =
+                rest.split_at(error.map_or(rest.len(), |error| error.valid_up_to()));
             if let Some(text) = std::str::from_utf8(valid)
                 .ok()
                 .filter(|text| !text.is_empty())
             {
                 progress(text);
             }
-            rest = bad;
+            rest = invalid;
+            // No length: the sequence is not invalid, only incomplete.
             let Some(length) = error.and_then(|error| error.error_len()) else {
                 break;
             };
             progress("\u{fffd}");
-            rest = bad.get(length..).unwrap_or_default();
+            rest = invalid.get(length..).unwrap_or_default();
         }
         self.pending = rest.to_vec();
     }
 
-    fn finish(&mut self, progress: &mut (dyn FnMut(&str) + Send)) {
+    /// Ends the stream. A character that stayed incomplete becomes a replacement character.
+    fn flush_pending(&mut self, progress: &mut (dyn FnMut(&str) + Send)) {
         if !self.pending.is_empty() {
             self.pending.clear();
             progress("\u{fffd}");
@@ -435,9 +750,9 @@ mod tests {
         let mut text = String::new();
         let mut decoder = StreamDecoder::default();
         for piece in pieces {
-            decoder.push(piece, &mut |piece| text.push_str(piece));
+            decoder.push_bytes(piece, &mut |piece| text.push_str(piece));
         }
-        decoder.finish(&mut |piece| text.push_str(piece));
+        decoder.flush_pending(&mut |piece| text.push_str(piece));
         assert_eq!(text, expected);
     }
 

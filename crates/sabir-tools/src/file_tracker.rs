@@ -1,71 +1,131 @@
-//! What the file tools of a task share: the workspace, and what the task knows of its files.
+//! Tracks which version of each file the model has seen.
+//!
+//! Every file tool of a task shares one [`FileTracker`]. It resolves the paths that models write,
+//! and refuses a write if the file is not the version that the model last read or wrote: a formatter
+//! or the user changed it in between, and the model would overwrite their work unseen.
 
 use std::collections::HashMap;
-use std::fmt::Display;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sabir_call::escaping::restore_name;
 use sabir_edit::DecodedText;
 use sabir_policy::Access;
 use sabir_workspace::{
-    FileChange, FileVersion, WorkPath, Workspace, WorkspaceError, WritePrecondition,
+    FileChange, FileContent, FileVersion, WorkPath, Workspace, WorkspaceError, WritePrecondition,
 };
 
-use crate::missing_path;
+use crate::file_error::FileError;
+use crate::missing_path::MissingPath;
 use crate::text::{self, MAX_FILE_BYTES};
 
-/// Paths that are remembered; beyond that all are forgotten, which costs a check and never a file.
+/// The number of files above which all are forgotten. A forgotten file can be overwritten without
+/// the check against the known version, but never against the version that the tool itself read.
 const MAX_REMEMBERED: usize = 100_000;
-/// What is kept of the content of a file, and of all together, to tell later what changed. Beyond that only versions are known.
+/// The size of a content above which only the version is kept, so that a change cannot be shown.
 const MAX_KEPT_BYTES: usize = 256 << 10;
+/// The size of all kept contents together.
 const MAX_ALL_KEPT_BYTES: usize = 16 << 20;
-/// A change of a file that is told whole.
-const MAX_TOLD_BYTES: usize = 4 << 10;
+/// The size of a diff above which the model has to read the file again.
+const MAX_SHOWN_DIFF_BYTES: usize = 4 << 10;
 
-/// Where the file tools stand.
+/// The workspace of a task, and the versions of its files that the model knows.
 #[derive(Debug)]
 pub(crate) struct FileTracker {
     workspace: Arc<Workspace>,
-    /// Each file that the model has seen whole or in part, or has written, as it was then.
     known_files: Mutex<KnownFiles>,
-    /// Where the path of a write led when it was judged.
-    approved_targets: Mutex<HashMap<String, WorkPath>>,
 }
 
-/// What the model knows of files.
+/// A file that the model had seen before its task was resumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenFile {
+    /// The path as the model wrote it.
+    pub path: String,
+    /// The time until which the model knows the file, in milliseconds since 1970.
+    pub seen_ms: u64,
+}
+
+/// The files that the model has read, in whole or in part, or has written.
 #[derive(Debug, Default)]
 struct KnownFiles {
-    files: HashMap<WorkPath, (FileVersion, Option<Arc<str>>)>,
+    files: HashMap<WorkPath, KnownFile>,
+    /// The files that the model saw before the task was resumed, with the time. Their versions are not kept on disk, so the
+    /// time of their last change decides, until the model sees them again.
+    seen_before: HashMap<WorkPath, u64>,
+    /// The size of all contents in `files`.
     kept_bytes: usize,
 }
 
+/// A file as the model last saw it.
+#[derive(Debug, Clone)]
+struct KnownFile {
+    version: FileVersion,
+    /// The whole content, if it is text and not too large.
+    content: Option<Arc<str>>,
+}
+
 impl FileTracker {
+    /// Creates the tracker of a task that has seen no file yet.
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         Self {
             workspace,
             known_files: Mutex::default(),
-            approved_targets: Mutex::default(),
         }
     }
 
+    /// Adds the files that the model of a resumed task has seen. Of a path that is named twice the last one counts.
+    pub(crate) fn with_seen_files(self, seen: &[SeenFile]) -> Self {
+        let resolved: Vec<_> = seen
+            .iter()
+            .filter_map(|file| Some((self.resolve_path(&file.path).ok()?, file.seen_ms)))
+            .collect();
+        self.lock_known().seen_before.extend(resolved);
+        self
+    }
+
+    /// Returns the workspace.
     pub(crate) fn workspace(&self) -> &Workspace {
         &self.workspace
     }
 
-    /// The place that a path means, links followed. A hidden one is none: what can be told early needs no question.
+    /// Resolves a path as a model wrote it, following links.
+    ///
+    /// # Errors
+    /// When the path is malformed, leaves the workspace or is hidden. Hidden paths are refused here,
+    /// before the call is judged, so that the user is not asked about a call that cannot succeed.
     pub(crate) fn resolve_path(&self, path: &str) -> Result<WorkPath, WorkspaceError> {
-        let named = self.workspace.parse_path(path)?;
+        let named = self.parse_shown_path(path)?;
         self.workspace.check_readable(&named)?;
         self.workspace.resolve_links(&named)
     }
 
-    /// What reading that path would touch.
+    /// Parses a path that may be written as listings show it, with code points for control
+    /// characters. A file whose name really is written so goes first.
+    fn parse_shown_path(&self, path: &str) -> Result<WorkPath, WorkspaceError> {
+        let named = self.workspace.parse_path(path)?;
+        let Some(restored) =
+            restore_name(path).filter(|_| !matches!(self.workspace.exists(&named), Ok(true)))
+        else {
+            return Ok(named);
+        };
+        let meant = self.workspace.parse_path(&restored)?;
+        let exists = matches!(self.workspace.exists(&meant), Ok(true));
+        Ok(if exists { meant } else { named })
+    }
+
+    /// Resolves a path like [`resolve_path`](Self::resolve_path), with an error for the model.
+    pub(crate) fn find_path(&self, path: &str) -> Result<WorkPath, FileError> {
+        self.resolve_path(path)
+            .map_err(|error| self.explain_error(error))
+    }
+
+    /// Returns the access of a call that reads this path.
     pub(crate) fn read_access(&self, path: &str) -> Access {
         match self.resolve_path(path) {
             Ok(real) => Access::Read {
                 path: real.to_string(),
                 outside: false,
             },
+            // The policy decides about the outside, and words its refusal for the model.
             Err(WorkspaceError::PathOutside { .. } | WorkspaceError::LinkLeaves { .. }) => {
                 Access::Read {
                     path: path.to_owned(),
@@ -78,151 +138,164 @@ impl FileTracker {
         }
     }
 
-    /// What reading all these paths would touch. One that is no path touches nothing, unless all are such; the tool says so.
+    /// Returns the access of a call that reads all these paths. Invalid paths are left out, unless
+    /// all are invalid: the tool reports them beside the files that it can read.
     pub(crate) fn read_access_all<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Access {
         combine_accesses(paths.into_iter().map(|path| self.read_access(path)))
     }
 
-    /// What writing that path would touch. Remembers it for [`write_target`](Self::write_target).
-    pub(crate) fn write_access(&self, path: &str) -> Access {
-        let may_write = |real: WorkPath| self.workspace.check_writable(&real).map(|()| real);
-        match self.resolve_path(path).and_then(may_write) {
-            Ok(real) => {
-                let protected = self.workspace.protection_reason(&real).map(str::to_owned);
-                let shown = real.to_string();
-                insert_bounded(&self.approved_targets, path.to_owned(), real);
-                Access::Write {
-                    path: shown,
-                    protected,
-                }
-            }
-            Err(error) => Access::Invalid {
-                reason: format!("{error}."),
-            },
-        }
+    /// Reports whether something exists at a path.
+    pub(crate) fn path_exists(&self, path: &WorkPath) -> Result<bool, FileError> {
+        self.workspace
+            .exists(path)
+            .map_err(|error| self.explain_error(error))
     }
 
-    /// The place to write to: the one that was judged, or none.
-    pub(crate) fn write_target(&self, path: &str) -> Result<WorkPath, String> {
-        let real = self
-            .resolve_path(path)
-            .map_err(|error| self.explain_error(&error))?;
-        match get_cloned(&self.approved_targets, path) {
-            Some(judged) if judged != real => Err(format!(
-                "`{path}` now leads to `{real}`, and to `{judged}` when the call was approved. Nothing was written. Name the \
-                 file by its real path."
-            )),
-            _ => Ok(real),
-        }
+    /// Reads a file, at most [`MAX_FILE_BYTES`] of it.
+    pub(crate) fn read_file(&self, path: &WorkPath) -> Result<FileContent, FileError> {
+        self.workspace
+            .read_file(path, MAX_FILE_BYTES)
+            .map_err(|error| self.explain_error(error))
     }
 
-    /// Whether the model has seen the file.
+    /// Reports whether the model has seen the file.
     pub(crate) fn is_known(&self, path: &WorkPath) -> bool {
-        self.lock_known().files.contains_key(path)
+        let known = self.lock_known();
+        known.files.contains_key(path) || known.seen_before.contains_key(path)
     }
 
-    /// Remembers what the model has seen. `text`: the whole content, as far as it is text.
+    /// Remembers the version that the model has seen. `text` is the whole content, if it is text.
     pub(crate) fn record_version(&self, path: WorkPath, version: FileVersion, text: Option<&str>) {
-        let text = text
+        let content = text
             .filter(|text| text.len() <= MAX_KEPT_BYTES)
             .map(Arc::from);
-        self.lock_known().insert(path, version, text);
+        self.lock_known()
+            .insert_file(path, KnownFile { version, content });
     }
 
-    /// Forgets a file that is gone.
-    pub(crate) fn forget_file(&self, path: &WorkPath) {
-        self.lock_known().remove(path);
-    }
-
-    /// Fails for a file that is not as the model knows it. The failure says what changed, if that is short; the model then
-    /// knows it.
-    pub(crate) fn check_fresh(
+    /// Checks that a file is the version that the model knows. A file that the model has never seen
+    /// passes.
+    ///
+    /// # Errors
+    /// [`FileError::Changed`] if the difference is short. The model has then seen it, so the present
+    /// version becomes the known one. Otherwise [`FileError::Stale`].
+    pub(crate) fn check_version(
         &self,
         path: &WorkPath,
         version: FileVersion,
         text: Option<&str>,
-    ) -> Result<(), String> {
+    ) -> Result<(), FileError> {
+        if let Some(seen_ms) = self.seen_before(path) {
+            let changed = self.workspace.metadata(path);
+            return match changed.is_ok_and(|found| found.changed_ms > seen_ms) {
+                true => Err(FileError::Stale {
+                    path: path.to_string(),
+                }),
+                false => Ok(()),
+            };
+        }
         let known = self.lock_known().files.get(path).cloned();
-        let Some((_, old)) = known.filter(|(known, _)| *known != version) else {
+        let Some(known) = known.filter(|known| known.version != version) else {
             return Ok(());
         };
-        let change = old
+        let diff = known
+            .content
             .as_deref()
             .zip(text)
             .map(|(old, new)| text::render_diff(old, new));
-        let Some(change) = change.filter(|change| (1..=MAX_TOLD_BYTES).contains(&change.len()))
+        // An empty diff differs only in what a diff does not show, such as carriage returns.
+        let Some(diff) = diff.filter(|diff| (1..=MAX_SHOWN_DIFF_BYTES).contains(&diff.len()))
         else {
-            return Err(stale_message(path));
+            return Err(FileError::Stale {
+                path: path.to_string(),
+            });
         };
         self.record_version(path.clone(), version, text);
-        Err(format!(
-            "`{path}` changed on disk since you last read or wrote it, so nothing was written. What changed:\n{change}\n[You know \
-             it now: redo the change on what the file holds.]"
-        ))
+        Err(FileError::Changed {
+            path: path.clone(),
+            diff,
+        })
     }
 
-    fn lock_known(&self) -> MutexGuard<'_, KnownFiles> {
-        self.known_files
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Returns the time until which the model knows a file that it has not seen since the task was resumed.
+    fn seen_before(&self, path: &WorkPath) -> Option<u64> {
+        let known = self.lock_known();
+        let seen_ms = known.seen_before.get(path)?;
+        (!known.files.contains_key(path)).then_some(*seen_ms)
     }
 
-    /// The change that deletes a file, unless it is another than the model knows.
-    pub(crate) fn plan_deletion(&self, path: &WorkPath) -> Result<FileChange, String> {
-        let found = self
-            .workspace
-            .read_file(path, MAX_FILE_BYTES)
-            .map_err(|error| self.explain_error(&error))?;
-        let text = DecodedText::decode(&found.bytes)
-            .ok()
-            .filter(|_| !found.truncated);
-        self.check_fresh(
+    /// Plans the deletion of a file, if it is the version that the model knows.
+    pub(crate) fn plan_deletion(&self, path: &WorkPath) -> Result<FileChange, FileError> {
+        let found = self.read_file(path)?;
+        let text = decode_whole(&found);
+        self.check_version(
             path,
             found.version,
             text.as_ref().map(|text| text.content.as_str()),
         )?;
+        // The version goes along, so that a change between here and the deletion is noticed too.
         Ok(FileChange::delete(
             path.clone(),
             WritePrecondition::Version(found.version),
         ))
     }
 
-    /// Makes all changes or none, and remembers what the model knows of the files then: `contents`, one for each change.
+    /// Makes all changes or none, and remembers the new versions. `contents` has the new text of
+    /// each change, in the same order.
     pub(crate) fn apply_changes(
         &self,
         changes: &[FileChange],
         contents: &[&str],
-    ) -> Result<(), String> {
+    ) -> Result<(), FileError> {
         let versions = self
             .workspace
             .apply_changes(changes)
             .map_err(|error| match error {
-                WorkspaceError::Exists { path } => stale_message(path),
-                error => self.explain_error(&error),
+                // The tools require absence only where nothing was a moment ago.
+                WorkspaceError::Exists { path } => FileError::Stale { path },
+                error => self.explain_error(error),
             })?;
         for ((change, version), content) in changes.iter().zip(versions).zip(contents) {
             match version {
                 Some(version) => self.record_version(change.path.clone(), version, Some(content)),
-                None => self.forget_file(&change.path),
+                None => self.lock_known().remove_file(&change.path),
             }
         }
         Ok(())
     }
 
-    /// A file error in words for the model. What is missing comes with the nearest names.
-    pub(crate) fn explain_error(&self, error: &WorkspaceError) -> String {
+    /// Converts an error of the workspace. A missing path gets suggestions, which takes a listing.
+    pub(crate) fn explain_error(&self, error: WorkspaceError) -> FileError {
         match error {
-            WorkspaceError::Missing { path } => match self.workspace.parse_path(path) {
-                Ok(path) => missing_path::missing_path_message(&self.workspace, &path),
-                Err(_) => format!("{error}."),
+            WorkspaceError::Missing { path } => match self.workspace.parse_path(&path) {
+                Ok(path) => {
+                    FileError::Missing(Box::new(MissingPath::find_similar(&self.workspace, path)))
+                }
+                Err(_) => FileError::Workspace(WorkspaceError::Missing { path }),
             },
-            WorkspaceError::Stale { path } => stale_message(path),
-            _ => format!("{error}."),
+            WorkspaceError::Stale { path } => FileError::Stale { path },
+            error => FileError::Workspace(error),
         }
+    }
+
+    /// Locks the known files. They are consistent after every statement, so a panic elsewhere while
+    /// the lock was held is no reason to fail.
+    fn lock_known(&self) -> MutexGuard<'_, KnownFiles> {
+        self.known_files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One access of many. What is invalid is left out where anything else is not.
+/// Decodes a file that was read to its end; `None` if it was not, or is no text.
+pub(crate) fn decode_whole(found: &FileContent) -> Option<DecodedText> {
+    if found.truncated {
+        return None;
+    }
+    DecodedText::decode(&found.bytes).ok()
+}
+
+/// Combines accesses into one, without the invalid ones unless all are invalid.
 fn combine_accesses(all: impl Iterator<Item = Access>) -> Access {
     let (invalid, mut valid): (Vec<_>, Vec<_>) =
         all.partition(|access| matches!(access, Access::Invalid { .. }));
@@ -234,49 +307,27 @@ fn combine_accesses(all: impl Iterator<Item = Access>) -> Access {
 }
 
 impl KnownFiles {
-    fn insert(&mut self, path: WorkPath, version: FileVersion, text: Option<Arc<str>>) {
-        self.remove(&path);
+    /// Inserts a file, within the limits of memory: first contents are dropped, then all files.
+    fn insert_file(&mut self, path: WorkPath, known: KnownFile) {
+        self.remove_file(&path);
         if self.files.len() >= MAX_REMEMBERED {
             *self = Self::default();
         }
-        let bytes = text.as_deref().map_or(0, str::len);
+        let bytes = known.content.as_deref().map_or(0, str::len);
+        // All contents at once: which of them is needed next cannot be known.
         if self.kept_bytes + bytes > MAX_ALL_KEPT_BYTES {
-            self.files.values_mut().for_each(|(_, text)| *text = None);
+            self.files.values_mut().for_each(|file| file.content = None);
             self.kept_bytes = 0;
         }
         self.kept_bytes += bytes;
-        self.files.insert(path, (version, text));
+        self.files.insert(path, known);
     }
 
-    fn remove(&mut self, path: &WorkPath) {
-        if let Some((_, Some(text))) = self.files.remove(path) {
-            self.kept_bytes -= text.len();
+    /// Forgets a file.
+    fn remove_file(&mut self, path: &WorkPath) {
+        self.seen_before.remove(path);
+        if let Some(content) = self.files.remove(path).and_then(|known| known.content) {
+            self.kept_bytes -= content.len();
         }
     }
-}
-
-/// Says that a file is not the one that the model knows.
-fn stale_message(path: impl Display) -> String {
-    format!(
-        "`{path}` changed on disk since you last read or wrote it, so nothing was written. Read it again, and redo the change on \
-         what it holds now."
-    )
-}
-
-fn insert_bounded<K: Eq + Hash, V>(map: &Mutex<HashMap<K, V>>, key: K, value: V) {
-    let mut map = map.lock().unwrap_or_else(PoisonError::into_inner);
-    if map.len() >= MAX_REMEMBERED {
-        map.clear();
-    }
-    map.insert(key, value);
-}
-
-fn get_cloned<K: Eq + Hash + std::borrow::Borrow<Q>, Q: Eq + Hash + ?Sized, V: Clone>(
-    map: &Mutex<HashMap<K, V>>,
-    key: &Q,
-) -> Option<V> {
-    map.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(key)
-        .cloned()
 }

@@ -1,10 +1,11 @@
-//! What can the model do to the world?
+//! Provides the built-in tools of a coding agent, one file each.
 //!
-//! Tools, a file each: [`builtin_tools`] makes those of one task. Each is a thin reading of its arguments over
-//! [`sabir_workspace`], which is what really touches the machine; what this crate adds is **the words**. The decision that
-//! shapes it is that a result is written for its only reader, a model that must choose its next call: what happened, in numbers
-//! that let it go on (lines, bytes left out, the nearest names), and nothing that differs from machine to machine or from one
-//! time to the next, so that the same task has the same history.
+//! [`builtin_tools`] creates the tools of one task. Each tool deserializes its arguments and does its
+//! work through [`sabir_workspace`], which alone touches the machine; this crate adds **the text that
+//! models read**. The guiding decision is that a result is written for its only reader, a model that
+//! must choose its next call: it says what happened, with the numbers that are needed to continue
+//! (lines, omitted bytes, the nearest names), and contains nothing that differs between machines or
+//! runs, so that the same task has the same history.
 //!
 //! | tool | touches | judged as |
 //! | --- | --- | --- |
@@ -17,22 +18,27 @@
 //! | `apply_patch` | several files | writing all of them |
 //! | `fetch_url` | public hosts, by GET | fetching |
 //! | `execute_command` | anything | a command |
-//! | `read_command_output` | what commands of the task printed | nothing |
+//! | `read_command_output` | the output of the task's commands | nothing |
 //! | `stop_command` | a job of the task | nothing |
 //!
-//! A model is offered one of the three tools that change parts of files, the one that models of its kind are trained on
-//! ([`EditTool`]); a call of another is understood all the same.
+//! A model is offered one of the three tools that change parts of files, the one that models of its
+//! kind are trained on ([`EditTool`]). Calls of the others are understood and run all the same.
 //!
-//! The tools of a task remember which version of each file the model has seen, and write none in place of another: a formatter
-//! or the user was there in between, so the model is shown first what changed. They also remember where a path led when a write
-//! was judged, and do not write elsewhere.
+//! The tools of a task remember which version of each file the model has seen, and do not overwrite
+//! another one: if a formatter or the user changed the file in between, the model is first shown the
+//! change. A prepared call remembers where its path led when it was judged, and does not write
+//! elsewhere.
 //!
-//! A command's result holds the beginning and the end of what it printed, as plain text; the whole is kept by [`JobManager`] under a
-//! number, by which `read_command_output` reads it. Commands in the background are jobs, of the same numbers. They end with the
-//! `JobManager`, so a task that is over should [end](JobManager::stop_all) them.
+//! A failure is an enum for each tool. Its `Display` text is the result that the model reads: what is
+//! wrong, and what to do next.
 //!
-//! A tool that is dropped while it works kills its command. File work goes on to its end, unseen: a file is then old or new,
-//! never half.
+//! The result of a command holds the beginning and the end of its output as plain text. The
+//! [`JobManager`] keeps the whole under a number, by which `read_command_output` reads it. Commands in
+//! the background are jobs with numbers of the same series. Dropping the `JobManager` ends them; a
+//! task that is over should [end them](JobManager::stop_all) itself.
+//!
+//! Dropping a running call kills its command. File work continues to its end, unobserved: a file then
+//! has its old content or its new one, never a part.
 //!
 //! ```
 //! use std::path::PathBuf;
@@ -70,17 +76,24 @@
 //! ```
 
 mod apply_patch;
+mod blocking;
 mod command_facts;
 mod definitions;
+mod edit_error;
 mod edit_file;
 mod edit_tool;
 mod edits;
 mod execute_command;
 mod fetch_url;
+mod file_error;
 mod file_tracker;
+mod full_screen;
+mod job_error;
 mod list_code_definition_names;
 mod list_files;
+mod loopback_ports;
 mod missing_path;
+mod no_match;
 mod picture;
 mod preconditions;
 mod preview;
@@ -93,6 +106,7 @@ mod text;
 mod text_file;
 mod typed_tool;
 mod web;
+mod write_target;
 mod write_to_file;
 
 use std::path::PathBuf;
@@ -102,10 +116,10 @@ use sabir_agent::Tool;
 use sabir_call::ToolSpec;
 use sabir_workspace::{JobManager, Sandbox, Workspace};
 
-pub use crate::command_facts::gather_facts;
-pub use crate::picture::{
-    MAX_BYTES as MAX_PICTURE_BYTES, decode_picture as encoded_picture, load_picture,
-};
+pub use crate::command_facts::{CommandSurroundings, gather_facts, is_clean_search_path};
+pub use crate::edit_tool::{EditTool, EditToolError};
+pub use crate::file_tracker::SeenFile;
+pub use crate::picture::{MAX_PICTURE_BYTES, PictureError, decode_picture, load_picture};
 pub use crate::web::network_scope::NetworkScope;
 
 use crate::apply_patch::ApplyPatch;
@@ -123,60 +137,68 @@ use crate::stop_command::StopCommand;
 use crate::typed_tool::{TypedTool, TypedToolAdapter, typed_spec};
 use crate::write_to_file::WriteToFile;
 
-pub use crate::edit_tool::{EditTool, EditToolError};
-
-/// What the tools of a task work on.
+/// The surroundings of a task's tools.
 #[derive(Clone)]
 pub struct ToolSettings {
     /// The folder in which the task works.
     pub workspace: Arc<Workspace>,
-    /// The program that supervises commands: one that calls [`sabir_workspace::supervise::main`] when its first argument is
-    /// [`sabir_workspace::supervise::ARGUMENT`]. Sabir itself, that is.
+    /// The program that supervises commands. It must call [`sabir_workspace::supervise::main`] if its
+    /// first argument is [`sabir_workspace::supervise::ARGUMENT`]; Sabir itself does.
     pub helper: PathBuf,
-    /// The whole environment of commands. Nothing else is inherited, so this has to hold `PATH` and `HOME`, and no secrets.
+    /// The whole environment of commands. Nothing else is inherited, so this must contain `PATH` and
+    /// `HOME`, and should contain no secrets.
     pub environment: Vec<(String, String)>,
     /// The tool that the model is offered to change parts of files.
     pub edit_tool: EditTool,
-    /// What commands are confined to.
+    /// The sandbox of commands.
     pub sandbox: Sandbox,
-    /// What commands leave: outputs and jobs.
+    /// The manager of background jobs and of kept outputs.
     pub jobs: Arc<JobManager>,
-    /// Which machines `fetch_url` may ask.
+    /// The hosts that `fetch_url` can reach.
     pub reach: NetworkScope,
 }
 
-/// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
-/// the model has seen. The edit tools that are not the chosen one are there, and [not offered](Tool::is_offered).
+/// Creates the built-in tools of one task, in the order in which models are shown them.
+///
+/// Each task needs its own, because they remember what the model has seen. The edit tools that were
+/// not chosen are included and [not offered](Tool::is_offered).
 #[must_use]
 pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
-    let (ground, jobs) = (
-        Arc::new(FileTracker::new(Arc::clone(&settings.workspace))),
-        Arc::clone(&settings.jobs),
-    );
+    resumed_tools(settings, &[])
+}
+
+/// Creates the built-in tools of a task that is resumed, whose model has seen these files.
+#[must_use]
+pub fn resumed_tools(settings: ToolSettings, seen: &[SeenFile]) -> Vec<Arc<dyn Tool>> {
+    let tracker = FileTracker::new(Arc::clone(&settings.workspace)).with_seen_files(seen);
+    let tracker = Arc::new(tracker);
+    let jobs = Arc::clone(&settings.jobs);
     let edit_tool = settings.edit_tool;
     vec![
-        TypedToolAdapter::into_tool(ReadFile(Arc::clone(&ground))),
-        TypedToolAdapter::into_tool(ListFiles(Arc::clone(&ground))),
-        TypedToolAdapter::into_tool(SearchFiles(Arc::clone(&ground))),
-        TypedToolAdapter::into_tool(ListCodeDefinitionNames(Arc::clone(&ground))),
-        TypedToolAdapter::into_tool(WriteToFile(Arc::clone(&ground))),
-        TypedToolAdapter::with_offered(
-            ReplaceInFile(Arc::clone(&ground)),
+        TypedToolAdapter::adapt_tool(ReadFile(Arc::clone(&tracker))),
+        TypedToolAdapter::adapt_tool(ListFiles(Arc::clone(&tracker))),
+        TypedToolAdapter::adapt_tool(SearchFiles(Arc::clone(&tracker))),
+        TypedToolAdapter::adapt_tool(ListCodeDefinitionNames(Arc::clone(&tracker))),
+        TypedToolAdapter::adapt_tool(WriteToFile(Arc::clone(&tracker))),
+        // Models call the edit tool that they were trained on even if they are offered another one.
+        TypedToolAdapter::adapt_offered(
+            ReplaceInFile(Arc::clone(&tracker)),
             edit_tool == EditTool::ReplaceInFile,
         ),
-        TypedToolAdapter::with_offered(
-            EditFile(Arc::clone(&ground)),
+        TypedToolAdapter::adapt_offered(
+            EditFile(Arc::clone(&tracker)),
             edit_tool == EditTool::EditFile,
         ),
-        TypedToolAdapter::with_offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
-        TypedToolAdapter::into_tool(FetchUrl::new(settings.reach.clone())),
-        TypedToolAdapter::into_tool(ExecuteCommand(settings)),
-        TypedToolAdapter::into_tool(ReadCommandOutput(Arc::clone(&jobs))),
-        TypedToolAdapter::into_tool(StopCommand(jobs)),
+        TypedToolAdapter::adapt_offered(ApplyPatch(tracker), edit_tool == EditTool::ApplyPatch),
+        TypedToolAdapter::adapt_tool(FetchUrl::new(settings.reach.clone())),
+        TypedToolAdapter::adapt_tool(ExecuteCommand::new(settings)),
+        TypedToolAdapter::adapt_tool(ReadCommandOutput(Arc::clone(&jobs))),
+        TypedToolAdapter::adapt_tool(StopCommand(jobs)),
     ]
 }
 
-/// What a model reads of the built-in tools, in their order, wherever they may work; of the edit tools the usual one.
+/// Returns the specs of the built-in tools that a model is offered by default, in the same order.
+/// They do not depend on the settings of a task.
 #[must_use]
 pub fn builtin_specs() -> Vec<ToolSpec> {
     vec![
@@ -193,7 +215,8 @@ pub fn builtin_specs() -> Vec<ToolSpec> {
     ]
 }
 
-/// Every built-in tool by its name, with its Markdown: what it does, what it takes, and the exact words of its results.
+/// Returns the name and the manual of every built-in tool. A manual is Markdown: the tool's purpose,
+/// its arguments, and the exact text of its results.
 #[must_use]
 pub fn tool_manuals() -> Vec<(&'static str, &'static str)> {
     fn manual_of<T: TypedTool>() -> (&'static str, &'static str) {
@@ -215,16 +238,16 @@ pub fn tool_manuals() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// What can be said of the edit tools that [`builtin_specs`] leaves out.
+/// Returns the specs of the edit tools that [`builtin_specs`] leaves out.
 #[must_use]
 pub fn unoffered_specs() -> Vec<ToolSpec> {
     vec![typed_spec::<EditFile>(), typed_spec::<ApplyPatch>()]
 }
 
-/// The environment stays out of it: its values may be nobody's business.
+/// Leaves out the environment, because a log must not contain its values.
 impl std::fmt::Debug for ToolSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("ToolSettings")
             .field("workspace", &self.workspace)
             .field("helper", &self.helper)
             .finish_non_exhaustive()

@@ -1,95 +1,117 @@
-//! `list_files`: the names in a folder.
+//! `list_files`: lists the names in a folder.
 
 use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
+use sabir_call::escaping::show_controls;
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{EntryKind, FolderListing, ListOptions, StopFlag, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::blocking::{WorkerError, run_stoppable};
+use crate::file_error::FileError;
 use crate::file_tracker::FileTracker;
-use crate::text::{self, count_noun};
+use crate::text::count_noun;
 use crate::typed_tool::TypedTool;
 
+/// The number of names that one listing collects.
 const MAX_ENTRIES: usize = 1000;
+/// The size of the result.
 const MAX_OUTPUT_BYTES: usize = 48 << 10;
 
-/// The tool.
+/// The tool, over the files of a task.
 pub(crate) struct ListFiles(pub(crate) Arc<FileTracker>);
 
 /// List the files and folders in a folder. What .gitignore hides is left out.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct ListFilesArguments {
     /// The folder, relative to the workspace; `.` is the workspace.
     path: String,
-    /// Whether to list the folders below too. Default false.
+    /// List the folders below too. Default false.
     #[serde(default)]
     recursive: bool,
 }
 
-/// What is in the folder.
+/// A folder with its entries.
 pub(crate) struct ListedFolder {
     folder: WorkPath,
     listing: FolderListing,
 }
 
+/// A failure to list a folder.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    /// The path leads to a file.
+    #[error("`{path}` is not a folder. Use read_file for files.")]
+    NotAFolder {
+        /// The path, links resolved.
+        path: WorkPath,
+    },
+    /// The path or the folder cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The work was not done at all.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
 impl TypedTool for ListFiles {
-    type Input = Input;
+    type Arguments = ListFilesArguments;
+    type Call = ListFilesArguments;
     type Output = ListedFolder;
+    type Error = ListError;
     const NAME: &'static str = "list_files";
     const MANUAL: &'static str = include_str!("specs/list_files.md");
     const GROUP: ToolGroup = ToolGroup::Read;
     const READS_ONLY: bool = true;
 
-    fn example() -> Value {
+    fn example_arguments() -> Value {
         json!({"path": "src", "recursive": true})
     }
 
-    fn access(&self, input: &Input) -> Access {
-        self.0.read_access(&input.path)
+    fn prepare_call(&self, arguments: ListFilesArguments) -> ListFilesArguments {
+        arguments
     }
 
-    async fn run(
+    fn call_access(&self, call: &ListFilesArguments) -> Access {
+        self.0.read_access(&call.path)
+    }
+
+    async fn run_call(
         self: Arc<Self>,
         _: &CallPermit,
-        input: Input,
+        call: ListFilesArguments,
         _: ProgressSink<'_>,
-    ) -> Result<ListedFolder, String> {
-        text::run_stoppable(move |stop| list_folder(&self.0, &input, stop)).await
+    ) -> Result<ListedFolder, ListError> {
+        run_stoppable(move |stop| list_folder(&self.0, &call, stop)).await
     }
 }
 
+/// Lists the folder, until `stop` is set.
 fn list_folder(
-    ground: &FileTracker,
-    input: &Input,
+    tracker: &FileTracker,
+    call: &ListFilesArguments,
     stop: StopFlag,
-) -> Result<ListedFolder, String> {
-    let folder = ground
-        .resolve_path(&input.path)
-        .map_err(|error| ground.explain_error(&error))?;
+) -> Result<ListedFolder, ListError> {
+    let folder = tracker.find_path(&call.path)?;
     let options = ListOptions {
-        recursive: input.recursive,
+        recursive: call.recursive,
         max_entries: MAX_ENTRIES,
         stop,
     };
-    let listing =
-        ground
-            .workspace()
-            .list_folder(&folder, &options)
-            .map_err(|error| match error {
-                WorkspaceError::NotAFolder { .. } => {
-                    format!("`{folder}` is not a folder. Use read_file for files.")
-                }
-                error => ground.explain_error(&error),
-            })?;
-    Ok(ListedFolder { folder, listing })
+    match tracker.workspace().list_folder(&folder, &options) {
+        Ok(listing) => Ok(ListedFolder { folder, listing }),
+        Err(WorkspaceError::NotAFolder { .. }) => Err(ListError::NotAFolder { path: folder }),
+        Err(error) => Err(tracker.explain_error(error).into()),
+    }
 }
 
 impl From<ListedFolder> for ToolOutput {
     fn from(ListedFolder { folder, listing }: ListedFolder) -> Self {
+        // Only the number is shown: the names are what the user hides.
         let hidden = match listing.hidden {
             0 => String::new(),
             hidden => format!(
@@ -102,7 +124,8 @@ impl From<ListedFolder> for ToolOutput {
                 "`{folder}` holds no files, or only ignored ones.{hidden}"
             ));
         }
-        let (mut words, mut shown) = (String::new(), 0);
+        let mut names = String::new();
+        let mut shown = 0;
         for entry in &listing.entries {
             let mark = match entry.kind {
                 EntryKind::Folder => "/",
@@ -110,27 +133,29 @@ impl From<ListedFolder> for ToolOutput {
                 EntryKind::File => "",
                 EntryKind::Other => " (special)",
             };
-            let line = format!("{}{mark}\n", entry.path);
-            if words.len() + line.len() > MAX_OUTPUT_BYTES {
+            // One name is one line, even if it contains line feeds.
+            let line = format!("{}{mark}\n", show_controls(&entry.path.to_string()));
+            if names.len() + line.len() > MAX_OUTPUT_BYTES {
                 break;
             }
-            words.push_str(&line);
+            names.push_str(&line);
             shown += 1;
         }
         if listing.truncated || shown < listing.entries.len() {
-            let folders = listing
+            let has_folders = listing
                 .entries
                 .iter()
                 .any(|entry| entry.kind == EntryKind::Folder);
-            let rest = if folders {
+            // A flat folder with too many files cannot be listed in parts by this tool.
+            let rest = if has_folders {
                 "List a folder below, or use"
             } else {
                 "For the rest use execute_command with `ls`, or"
             };
-            words.push_str(&format!(
+            names.push_str(&format!(
                 "[Only the first {shown} names. {rest} search_files.]"
             ));
         }
-        Self::done(format!("{}{hidden}", words.trim_end_matches('\n')))
+        Self::done(format!("{}{hidden}", names.trim_end_matches('\n')))
     }
 }

@@ -1,58 +1,88 @@
-//! What a path that does not exist may have been meant to be.
+//! Describes a path that does not exist, with the existing paths that it may have been meant to be.
+//!
+//! Models mistype names, and remember files in the folder where another project has them. A failure
+//! that names the nearest candidates saves them a listing.
+
+use std::fmt;
 
 use sabir_workspace::{EntryKind, ListOptions, WorkPath, Workspace};
 
+/// The number of names that are suggested at most, of each kind.
 const MAX_NAMES: usize = 5;
-/// How alike two names are at least, of 1.
+/// The Jaro-Winkler similarity, from 0 to 1, above which a name is suggested.
 const MIN_SIMILARITY: f64 = 0.75;
-/// How many names are looked at in the folder, and in the whole workspace.
+/// The number of names that are considered in the folder, and in the whole workspace.
 const MAX_LISTED: usize = 5000;
 
-/// Says that the path does not exist, and what is like it.
-pub(crate) fn missing_path_message(workspace: &Workspace, path: &WorkPath) -> String {
-    let name = file_name(path);
-    let folder = parent_folder(workspace, path);
-    let mut words = format!("`{path}` does not exist.");
-    match folder
-        .as_ref()
-        .and_then(|folder| names_in(workspace, folder).map(|names| (folder, names)))
-    {
-        Some((folder, names)) => {
-            let nearest = nearest_names(&name, names);
-            if !nearest.is_empty() {
-                words.push_str(&format!(
-                    " Nearest names in `{folder}`: {}.",
-                    quote_names(&nearest)
-                ));
-            }
-        }
-        None => {
-            let above = path
-                .as_path()
-                .ancestors()
-                .skip(2)
-                .filter_map(|above| to_work_path(workspace, above));
-            if let Some(above) = above
-                .into_iter()
-                .find(|above| workspace.exists(above).unwrap_or(false))
-            {
-                words.push_str(&format!(
-                    " Neither does its folder; `{above}` is the nearest one that does."
-                ));
-            }
-        }
-    }
-    let elsewhere = find_elsewhere(workspace, &name);
-    if !elsewhere.is_empty() {
-        words.push_str(&format!(
-            " That name is found at {}.",
-            quote_names(&elsewhere)
-        ));
-    }
-    words.push_str(" Use list_files to see what there is.");
-    words
+/// A path that does not exist. Its `Display` text suggests paths that do.
+#[derive(Debug)]
+pub(crate) struct MissingPath {
+    path: WorkPath,
+    surroundings: PathSurroundings,
+    /// Files with exactly the missing name, anywhere in the workspace.
+    elsewhere: Vec<String>,
 }
 
+/// The nearest things that exist around a missing path.
+#[derive(Debug)]
+enum PathSurroundings {
+    /// Its folder exists.
+    Folder {
+        folder: WorkPath,
+        /// The most similar names in it, the best first; empty if none is similar enough.
+        similar: Vec<String>,
+    },
+    /// Its folder does not exist either; this is the nearest ancestor that does.
+    Ancestor(WorkPath),
+    /// Not even an ancestor could be examined.
+    Unknown,
+}
+
+impl MissingPath {
+    /// Looks for paths that are like the missing one. Lists its folder and the workspace.
+    pub(crate) fn find_similar(workspace: &Workspace, path: WorkPath) -> Self {
+        let name = file_name(&path);
+        let folder = parent_folder(workspace, &path)
+            .and_then(|folder| Some((names_in(workspace, &folder)?, folder)));
+        let surroundings = match folder {
+            Some((names, folder)) => PathSurroundings::Folder {
+                folder,
+                similar: nearest_names(&name, names),
+            },
+            None => nearest_ancestor(workspace, &path)
+                .map_or(PathSurroundings::Unknown, PathSurroundings::Ancestor),
+        };
+        Self {
+            elsewhere: find_elsewhere(workspace, &name),
+            path,
+            surroundings,
+        }
+    }
+}
+
+impl fmt::Display for MissingPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` does not exist.", self.path)?;
+        match &self.surroundings {
+            PathSurroundings::Folder { folder, similar } if !similar.is_empty() => {
+                let similar = quote_names(similar);
+                write!(f, " Nearest names in `{folder}`: {similar}.")?;
+            }
+            PathSurroundings::Ancestor(ancestor) => write!(
+                f,
+                " Neither does its folder; `{ancestor}` is the nearest one that does."
+            )?,
+            PathSurroundings::Folder { .. } | PathSurroundings::Unknown => {}
+        }
+        if !self.elsewhere.is_empty() {
+            let elsewhere = quote_names(&self.elsewhere);
+            write!(f, " That name is found at {elsewhere}.")?;
+        }
+        f.write_str(" Use list_files to see what there is.")
+    }
+}
+
+/// Returns the last name of a path; empty for the workspace folder.
 fn file_name(path: &WorkPath) -> String {
     path.as_path()
         .file_name()
@@ -60,10 +90,22 @@ fn file_name(path: &WorkPath) -> String {
         .unwrap_or_default()
 }
 
+/// Returns the folder that a path lies in; `None` for the workspace folder.
 fn parent_folder(workspace: &Workspace, path: &WorkPath) -> Option<WorkPath> {
     to_work_path(workspace, path.as_path().parent()?)
 }
 
+/// Returns the nearest ancestor that exists, beginning with the folder of the folder.
+fn nearest_ancestor(workspace: &Workspace, path: &WorkPath) -> Option<WorkPath> {
+    path.as_path()
+        .ancestors()
+        // The path itself and its folder are known to be missing.
+        .skip(2)
+        .filter_map(|ancestor| to_work_path(workspace, ancestor))
+        .find(|ancestor| workspace.exists(ancestor).unwrap_or(false))
+}
+
+/// Converts a relative path into a path of the workspace.
 fn to_work_path(workspace: &Workspace, path: &std::path::Path) -> Option<WorkPath> {
     if path.as_os_str().is_empty() {
         Some(WorkPath::root())
@@ -72,7 +114,7 @@ fn to_work_path(workspace: &Workspace, path: &std::path::Path) -> Option<WorkPat
     }
 }
 
-/// The names in a folder; `None` when there is no such folder.
+/// Lists the names in a folder; `None` if there is no such folder.
 fn names_in(workspace: &Workspace, folder: &WorkPath) -> Option<Vec<String>> {
     let options = ListOptions {
         recursive: false,
@@ -89,11 +131,13 @@ fn names_in(workspace: &Workspace, folder: &WorkPath) -> Option<Vec<String>> {
     )
 }
 
+/// Returns the names that are most like the given one, the best first.
 fn nearest_names(name: &str, names: Vec<String>) -> Vec<String> {
     let wanted = name.to_lowercase();
     let score = |name: &str| strsim::jaro_winkler(&wanted, &name.to_lowercase());
     let mut scored: Vec<_> = names.into_iter().map(|name| (score(&name), name)).collect();
     scored.retain(|(score, _)| *score >= MIN_SIMILARITY);
+    // Names of equal score are sorted too, so that the same folder always gives the same message.
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     scored
         .into_iter()
@@ -102,13 +146,14 @@ fn nearest_names(name: &str, names: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-/// The files of exactly that name.
+/// Returns the paths of the files with exactly this name, anywhere in the workspace.
 fn find_elsewhere(workspace: &Workspace, name: &str) -> Vec<String> {
     let options = ListOptions {
         recursive: true,
         max_entries: MAX_LISTED,
         ..ListOptions::default()
     };
+    // This is only a suggestion, so a workspace that cannot be listed gives none.
     let Ok(listing) = workspace.list_folder(&WorkPath::root(), &options) else {
         return Vec::new();
     };
@@ -122,6 +167,7 @@ fn find_elsewhere(workspace: &Workspace, name: &str) -> Vec<String> {
         .collect()
 }
 
+/// Joins names with commas, each in backquotes.
 fn quote_names(names: &[String]) -> String {
     names
         .iter()

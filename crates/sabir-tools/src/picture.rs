@@ -1,4 +1,7 @@
-//! Pictures, as a model gets to see them.
+//! Checks pictures and encodes them for a model.
+//!
+//! A picture that a provider refuses would make it refuse every request from then on, because the
+//! picture stays in the history. The limits of the providers are therefore checked beforehand.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,76 +10,103 @@ use sabir_call::Image;
 
 use crate::text;
 
-/// A larger one is refused by providers, who measure it in base64: 5 MiB.
-pub const MAX_BYTES: usize = (5 << 20) / 4 * 3;
-/// The same, of width and height.
+/// The size of a picture file. Providers accept 5 MiB, measured in base64, which is a third longer.
+pub const MAX_PICTURE_BYTES: usize = (5 << 20) / 4 * 3;
+/// The width and height that providers accept.
 const MAX_SIDE_PIXELS: usize = 8000;
 
 /// A picture that can be shown.
 #[derive(Debug)]
 pub(crate) struct LoadedPicture {
-    /// PNG, say.
-    pub(crate) format: &'static str,
+    /// The format.
+    pub(crate) format: PictureFormat,
+    /// The width in pixels.
     pub(crate) width: usize,
+    /// The height in pixels.
     pub(crate) height: usize,
+    /// The encoded picture.
     pub(crate) image: Image,
 }
 
-/// The kind of picture that a file begins as: what people call it, and its media type.
-pub(crate) fn detect_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
-    match imagesize::image_type(bytes).ok()? {
-        ImageType::Png => Some(("PNG", "image/png")),
-        ImageType::Jpeg => Some(("JPEG", "image/jpeg")),
-        ImageType::Gif => Some(("GIF", "image/gif")),
-        ImageType::Webp => Some(("WebP", "image/webp")),
-        _ => None,
+/// A picture format that every provider accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PictureFormat {
+    /// The usual name, such as `PNG`.
+    pub(crate) name: &'static str,
+    media_type: &'static str,
+}
+
+/// The reason that a picture cannot be shown to a model. The text continues a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// The bytes begin like no supported format.
+    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    UnknownFormat,
+    /// The text is not valid base64.
+    #[error("it is no base64: {0}")]
+    InvalidBase64(#[from] base64::DecodeError),
+    /// The file is larger than [`MAX_PICTURE_BYTES`].
+    #[error("at most {} can be", text::count_bytes(MAX_PICTURE_BYTES as u64))]
+    TooLarge,
+    /// The file has no readable header.
+    #[error("it is broken")]
+    Broken,
+    /// The width or height is zero.
+    #[error("it is empty")]
+    Empty,
+    /// The width or height exceeds what providers accept.
+    #[error("no side may have more than {MAX_SIDE_PIXELS} pixels")]
+    TooManyPixels,
+}
+
+impl PictureFormat {
+    /// Detects the format of a file by its first bytes; `None` if it is no supported picture.
+    pub(crate) fn detect(bytes: &[u8]) -> Option<Self> {
+        let (name, media_type) = match imagesize::image_type(bytes).ok()? {
+            ImageType::Png => ("PNG", "image/png"),
+            ImageType::Jpeg => ("JPEG", "image/jpeg"),
+            ImageType::Gif => ("GIF", "image/gif"),
+            ImageType::Webp => ("WebP", "image/webp"),
+            _ => return None,
+        };
+        Some(Self { name, media_type })
     }
 }
 
-/// A whole file as a picture that any model with eyes can be shown: PNG, JPEG, GIF or WebP by its bytes.
+/// Loads a picture from the bytes of a file: PNG, JPEG, GIF or WebP, detected by the bytes.
 ///
 /// # Errors
-/// What it is instead, or why it cannot be shown, in words.
-pub fn load_picture(bytes: &[u8]) -> Result<Image, String> {
-    let format = detect_format(bytes).ok_or("it is no PNG, JPEG, GIF or WebP image")?;
-    LoadedPicture::new(format, bytes).map(|picture| picture.image)
+/// When the file is no such picture, or exceeds the limits of providers.
+pub fn load_picture(bytes: &[u8]) -> Result<Image, PictureError> {
+    let format = PictureFormat::detect(bytes).ok_or(PictureError::UnknownFormat)?;
+    LoadedPicture::from_bytes(format, bytes).map(|picture| picture.image)
 }
 
-/// The same of a file in base64.
+/// Loads a picture from the bytes of a file in base64.
 ///
 /// # Errors
-/// As for [`load_picture`], and where it is no base64.
-pub fn decode_picture(base64: &str) -> Result<Image, String> {
-    let bytes = STANDARD
-        .decode(base64)
-        .map_err(|error| format!("it is no base64: {error}"))?;
-    load_picture(&bytes)
+/// As for [`load_picture`], and for text that is no base64.
+pub fn decode_picture(base64: &str) -> Result<Image, PictureError> {
+    load_picture(&STANDARD.decode(base64)?)
 }
 
 impl LoadedPicture {
-    /// Takes the whole file. The error says why no model could be shown it: a picture that a provider refuses would make it
-    /// refuse every request from then on.
-    pub(crate) fn new(
-        (format, media_type): (&'static str, &str),
-        bytes: &[u8],
-    ) -> Result<Self, String> {
-        if bytes.len() > MAX_BYTES {
-            return Err(format!(
-                "at most {} can be",
-                text::count_bytes(MAX_BYTES as u64)
-            ));
+    /// Checks and encodes a whole file.
+    pub(crate) fn from_bytes(format: PictureFormat, bytes: &[u8]) -> Result<Self, PictureError> {
+        if bytes.len() > MAX_PICTURE_BYTES {
+            return Err(PictureError::TooLarge);
         }
-        let size = imagesize::blob_size(bytes).map_err(|_| "it is broken".to_owned())?;
+        let size = imagesize::blob_size(bytes).map_err(|_| PictureError::Broken)?;
+        // Only the header is read; the pixels are never decoded.
         if size.width == 0 || size.height == 0 {
-            return Err("it is empty".to_owned());
+            return Err(PictureError::Empty);
         }
         if size.width > MAX_SIDE_PIXELS || size.height > MAX_SIDE_PIXELS {
-            return Err(format!(
-                "no side may have more than {MAX_SIDE_PIXELS} pixels"
-            ));
+            return Err(PictureError::TooManyPixels);
         }
         let image = Image {
-            media_type: media_type.to_owned(),
+            media_type: format.media_type.to_owned(),
             data: STANDARD.encode(bytes),
         };
         Ok(Self {

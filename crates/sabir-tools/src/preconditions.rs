@@ -1,31 +1,77 @@
-//! What calls depend on beside their arguments: an approval holds as long as this is as it was shown.
+//! Gathers what calls depend on beside their arguments. An approval holds as long as this is
+//! unchanged.
 //!
-//! A write depends on the files that it replaces: where their paths lead and what they hold. A command that is not known to only
-//! read depends on its folder, its environment, the programs that it names, and the files of the workspace that it names or that
-//! such a program is known to follow (`make` its Makefile). Not on what those read in turn: that would be the whole machine.
+//! A write depends on the files that it replaces: where their paths lead, and their versions. A
+//! command that is not known to only read depends on its folder, its environment, the programs that
+//! it names, and the files of the workspace that it names or that such a program is known to follow
+//! (`make` its Makefile). It is not bound to what those files read in turn: that would be the whole
+//! machine.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use sabir_agent::Preconditions;
 use sabir_policy::{CommandDependencies, CommandFacts, command_dependencies};
-use sabir_workspace::{ExecutableFile, FileVersion, Workspace, WorkspaceError};
+use sabir_workspace::{
+    ExecutableFile, FileVersion, ListOptions, StopFlag, Workspace, WorkspaceError,
+};
 
 use crate::ToolSettings;
 use crate::command_facts::is_clean_search_path;
 use crate::file_tracker::FileTracker;
 
-/// Files and programs that are looked at for one call. The rest of a longer line is not bound.
-const MAX_THINGS: usize = 256;
+/// The number of names of files and programs that are looked at for one call. Those beyond it, in a
+/// longer command line, are not bound.
+const MAX_DEPENDENCIES: usize = 4096;
 
-/// Files that programs follow without being told.
+/// The most bytes of a `package.json` that are read for its entry point.
+const MAX_MANIFEST_BYTES: usize = 1 << 20;
+
+/// The most names of a folder that a pattern is compared with.
+const MAX_LISTED: usize = 1000;
+
+/// Files that programs read without being named: programs, and their files in the folder where they
+/// run.
 const PROGRAM_FILES: &[(&[&str], &[&str])] = &[
+    // The order in which GNU make looks for them does not matter: each that exists is bound.
     (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
     (&["just"], &["justfile", "Justfile", ".justfile"]),
+    // Scripts and their hooks; `.npmrc` can name another shell for them. The configurations of test
+    // runners are programs, and scripts seldom name them.
     (
-        &["npm", "pnpm", "yarn", "npx", "bun"],
-        &["package.json", ".npmrc"],
+        &["npm", "pnpm", "yarn", "npx", "bun", "bunx", "deno"],
+        &[
+            "package.json",
+            ".npmrc",
+            ".pnpmfile.cjs",
+            ".yarnrc.yml",
+            "bunfig.toml",
+            "deno.json",
+        ],
     ),
+    (
+        &[
+            "npm", "pnpm", "yarn", "npx", "bun", "bunx", "jest", "vitest", "mocha",
+        ],
+        &[
+            "package.json",
+            "jest.config.js",
+            "jest.config.ts",
+            "jest.config.cjs",
+            "jest.config.mjs",
+            "jest.config.json",
+            "vitest.config.ts",
+            "vitest.config.js",
+            "vitest.config.mts",
+            "vitest.config.mjs",
+            "vite.config.ts",
+            "vite.config.js",
+            ".mocharc.js",
+            ".mocharc.cjs",
+            "babel.config.js",
+        ],
+    ),
+    // `build.rs` runs on every build, and the configuration can name a linker or a runner.
     (
         &["cargo"],
         &[
@@ -33,17 +79,34 @@ const PROGRAM_FILES: &[(&[&str], &[&str])] = &[
             "build.rs",
             ".cargo/config.toml",
             ".cargo/config",
+            ".config/nextest.toml",
+            "rust-toolchain.toml",
+            "rust-toolchain",
         ],
     ),
     (&["go"], &["go.mod"]),
+    // pytest imports `conftest.py`; pip and uv run the build backend that a project names.
     (
-        &["python", "python3", "pytest", "pip", "uv"],
-        &["pyproject.toml", "setup.py", "conftest.py"],
+        &["python", "python3", "pytest", "pip", "uv", "tox", "nox"],
+        &[
+            "pyproject.toml",
+            "setup.py",
+            "setup.cfg",
+            "conftest.py",
+            "pytest.ini",
+            "tox.ini",
+            "noxfile.py",
+            "sitecustomize.py",
+            "tests/conftest.py",
+            "test/conftest.py",
+        ],
     ),
+    (&["rake", "bundle"], &["Rakefile", "Gemfile", ".rspec"]),
     (
         &["docker", "podman"],
         &["Dockerfile", "compose.yaml", "docker-compose.yml"],
     ),
+    // Configuration, attributes and hooks let git run programs by itself.
     (
         &["git"],
         &[
@@ -65,19 +128,19 @@ const PROGRAM_FILES: &[(&[&str], &[&str])] = &[
     ),
 ];
 
-/// What writing to these paths depends on.
+/// Returns the preconditions of a call that writes these paths.
 pub(crate) fn write_preconditions<'a>(
-    ground: &FileTracker,
+    tracker: &FileTracker,
     paths: impl IntoIterator<Item = &'a str>,
 ) -> Preconditions {
-    let mut bound = Preconditions::default();
+    let mut preconditions = Preconditions::default();
     for path in paths {
-        bound.insert(format!("`{path}`"), file_state(ground.workspace(), path));
+        preconditions.insert(format!("`{path}`"), file_state(tracker.workspace(), path));
     }
-    bound
+    preconditions
 }
 
-/// What running a command line depends on.
+/// Returns the preconditions of a command line; empty if it only reads.
 pub(crate) fn command_preconditions(settings: &ToolSettings, command: &str) -> Preconditions {
     let ToolSettings {
         workspace,
@@ -85,49 +148,53 @@ pub(crate) fn command_preconditions(settings: &ToolSettings, command: &str) -> P
         ..
     } = settings;
     let root = workspace.root();
-    let search = environment
+    let search_path = environment
         .iter()
+        // The last of several equal names is the one that the command gets.
         .rev()
         .find(|(name, _)| name == "PATH")
         .map_or("", |(_, path)| path.as_str());
     let facts = CommandFacts {
-        clean_path: is_clean_search_path(search, root),
+        clean_path: is_clean_search_path(search_path, root),
         root: root
             .to_str()
             .map(|root| root.trim_end_matches('/').to_owned())
             .unwrap_or_default(),
         ..CommandFacts::default()
     };
-    let mut things = PreconditionCollector {
-        bound: Preconditions::default(),
-        seen: HashSet::new(),
-        workspace,
-        search,
-    };
     let commands = command_dependencies(command, &facts);
+    let mut collector = PreconditionCollector {
+        preconditions: Preconditions::default(),
+        examined: HashSet::new(),
+        workspace,
+        search_path,
+    };
     if commands.is_empty() {
-        return things.bound;
+        return collector.preconditions;
     }
+    // An approval of several commands covers all of them, so it depends on all.
     commands
         .iter()
-        .for_each(|command| things.add_command(command));
-    let PreconditionCollector { mut bound, .. } = things;
-    bound.insert("the workspace folder", folder_identity(root));
-    bound.insert("the environment", hash_environment(environment));
-    bound
+        .for_each(|command| collector.add_command(command));
+    let mut preconditions = collector.preconditions;
+    preconditions.insert("the workspace folder", folder_identity(root));
+    preconditions.insert("the environment", hash_environment(environment));
+    preconditions
 }
 
-/// What identifies a folder.
+/// Identifies a folder by device and inode: another folder may have been put in its place.
 fn folder_identity(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     let found = path.metadata().map(|found| (found.dev(), found.ino()));
     format!("{path:?}: {found:?}")
 }
 
+/// Hashes the variables of an environment. The user is shown that it changed, never its values.
 fn hash_environment(environment: &[(String, String)]) -> String {
     let mut bytes = Vec::new();
     for (name, value) in environment {
         for text in [name, value] {
+            // Each text has its length before it, so that no two environments give the same bytes.
             bytes.extend(text.len().to_le_bytes());
             bytes.extend(text.as_bytes());
         }
@@ -135,27 +202,31 @@ fn hash_environment(environment: &[(String, String)]) -> String {
     FileVersion::of_content(&bytes).to_string()
 }
 
-/// What has been found so far.
+/// Collects the preconditions of the commands in a line.
 struct PreconditionCollector<'a> {
-    bound: Preconditions,
-    /// What has been looked at, found or not.
-    seen: HashSet<String>,
+    preconditions: Preconditions,
+    /// Programs and paths that were examined, found or not.
+    examined: HashSet<String>,
     workspace: &'a Workspace,
-    search: &'a str,
+    /// The value of `PATH`.
+    search_path: &'a str,
 }
 
 impl PreconditionCollector<'_> {
+    /// Adds the program of a command, the files that it is known to read, and its operands.
     fn add_command(&mut self, command: &CommandDependencies) {
         let folder = command.folder.as_deref().unwrap_or(".");
         if let Some(program) = &command.program {
             let from = self.workspace.root().join(folder);
             let thing = format!("the program `{program}`");
-            if self.is_new(&format!("{folder}: {thing}"))
-                && let Some(found) = ExecutableFile::find_in_path(program, self.search, &from)
+            if self.mark_examined(&format!("{folder}: {thing}"))
+                && let Some(found) = ExecutableFile::find_in_path(program, self.search_path, &from)
             {
-                self.bound.insert(thing, format!("{found:?}"));
+                self.preconditions.insert(thing, format!("{found:?}"));
             }
+            // The program may be a script of the workspace, given by its path.
             self.add_file(folder, program);
+            // `/usr/bin/make` reads the same files as `make`.
             let name = program.rsplit('/').next().unwrap_or_default();
             let followed = PROGRAM_FILES
                 .iter()
@@ -164,39 +235,165 @@ impl PreconditionCollector<'_> {
                 .flat_map(|(_, files)| *files)
                 .for_each(|file| self.add_file(folder, file));
         }
+        // An operand may be anything; those that name no file are skipped.
         command
             .operands
             .iter()
             .for_each(|operand| self.add_file(folder, operand));
+        for operand in &command.operands {
+            self.add_matches(folder, operand);
+            self.add_folder_entry_points(folder, operand);
+            self.add_test_configurations(folder, operand);
+        }
+        let modules = command.operands.windows(2).filter_map(|pair| match pair {
+            [option, module] if option == "-m" => Some(module),
+            _ => None,
+        });
+        modules.for_each(|module| self.add_python_module(folder, module));
     }
 
-    /// Holds a file of the workspace, if there is one.
-    fn add_file(&mut self, folder: &str, name: &str) {
-        let path = if folder == "." || name.starts_with('/') {
-            name.to_owned()
-        } else {
-            format!("{folder}/{name}")
-        };
-        if self.is_new(&path)
-            && let Ok(state) = file_version(self.workspace, &path)
-        {
-            self.bound.insert(format!("`{path}`"), state);
+    /// Adds the files that `python -m NAME` runs, if they are in the folder: the packages around the
+    /// module run too.
+    fn add_python_module(&mut self, folder: &str, module: &str) {
+        let path = module.replace('.', "/");
+        self.add_file(folder, &format!("{path}.py"));
+        self.add_file(folder, &format!("{path}/__main__.py"));
+        for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
+            if let Some(package) = path.get(..at) {
+                self.add_file(folder, &format!("{package}/__init__.py"));
+            }
         }
     }
 
-    /// Whether that is still to be looked at.
-    fn is_new(&mut self, thing: &str) -> bool {
-        self.seen.len() < MAX_THINGS && self.seen.insert(thing.to_owned())
+    /// Adds the files that `node DIR` and `python DIR` run.
+    fn add_folder_entry_points(&mut self, folder: &str, name: &str) {
+        const ENTRY_POINTS: [&str; 6] = [
+            "package.json",
+            "index.js",
+            "index.mjs",
+            "index.cjs",
+            "index.ts",
+            "__main__.py",
+        ];
+        let name = name.trim_end_matches('/');
+        ENTRY_POINTS
+            .iter()
+            .for_each(|entry| self.add_file(folder, &format!("{name}/{entry}")));
+        // `main` names the file that really runs.
+        let manifest = join_path(folder, &format!("{name}/package.json"));
+        if let Some(main) = self.read_main_file(&manifest) {
+            self.add_file(folder, &format!("{name}/{main}"));
+            self.add_file(folder, &format!("{name}/{main}.js"));
+            self.add_file(folder, &format!("{name}/{main}/index.js"));
+        }
+    }
+
+    /// Returns the member `main` of a `package.json`.
+    fn read_main_file(&self, manifest: &str) -> Option<String> {
+        let path = self.workspace.parse_path(manifest).ok()?;
+        let real = self.workspace.resolve_links(&path).ok()?;
+        let found = self.workspace.read_file(&real, MAX_MANIFEST_BYTES).ok()?;
+        let value: serde_json::Value = serde_json::from_slice(&found.bytes).ok()?;
+        Some(value.get("main")?.as_str()?.to_owned())
+    }
+
+    /// Adds the `conftest.py` of each folder above a test: pytest imports them all.
+    fn add_test_configurations(&mut self, folder: &str, name: &str) {
+        let (path, _) = name.split_once("::").unwrap_or((name, ""));
+        self.add_file(folder, path);
+        for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
+            if let Some(above) = path.get(..at).filter(|above| !above.is_empty()) {
+                self.add_file(folder, &format!("{above}/conftest.py"));
+            }
+        }
+    }
+
+    /// Adds the files that match a pattern of the shell in the last part of a path. A file that
+    /// appears later is a change, too.
+    fn add_matches(&mut self, folder: &str, pattern: &str) {
+        let (parent, last) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+        if !last.contains(['*', '?']) {
+            return;
+        }
+        let parent = join_path(folder, parent);
+        let options = ListOptions {
+            recursive: false,
+            max_entries: MAX_LISTED,
+            stop: StopFlag::default(),
+        };
+        let listing = self
+            .workspace
+            .parse_path(&parent)
+            .and_then(|parent| self.workspace.list_folder(&parent, &options));
+        for entry in listing.map(|listing| listing.entries).unwrap_or_default() {
+            let path = entry.path.to_string();
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if matches_wildcards(last.as_bytes(), name.as_bytes()) {
+                self.add_file(".", &path);
+            }
+        }
+    }
+
+    /// Adds a file of the workspace, if there is one of this name.
+    fn add_file(&mut self, folder: &str, name: &str) {
+        let path = join_path(folder, name);
+        if self.mark_examined(&path)
+            && let Ok(state) = file_version(self.workspace, &path)
+        {
+            self.preconditions.insert(format!("`{path}`"), state);
+        }
+    }
+
+    /// Reports whether something has yet to be examined, and notes that it was.
+    fn mark_examined(&mut self, thing: &str) -> bool {
+        self.examined.len() < MAX_DEPENDENCIES && self.examined.insert(thing.to_owned())
     }
 }
 
-/// Where a path leads, and what is there.
+/// Joins a folder and a name, which may be absolute.
+fn join_path(folder: &str, name: &str) -> String {
+    if folder == "." || name.starts_with('/') {
+        name.to_owned()
+    } else {
+        format!("{folder}/{name}")
+    }
+}
+
+/// Reports whether a name matches a pattern with `*` and `?`.
+fn matches_wildcards(pattern: &[u8], name: &[u8]) -> bool {
+    let mut rest = (pattern, name);
+    // Where to continue if the part behind the last `*` does not fit.
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        rest = match rest {
+            ([], []) => return true,
+            ([b'*', pattern @ ..], name) => {
+                retry = Some((pattern, name));
+                (pattern, name)
+            }
+            ([b'?', pattern @ ..], [_, name @ ..]) => (pattern, name),
+            ([wanted, pattern @ ..], [found, name @ ..]) if wanted == found => (pattern, name),
+            _ => match retry {
+                Some((pattern, [_, name @ ..])) => {
+                    retry = Some((pattern, name));
+                    (pattern, name)
+                }
+                _ => return false,
+            },
+        };
+    }
+}
+
+/// Describes where a path leads and the version of the file there. A path that cannot be read has a
+/// state too: its error.
 fn file_state(workspace: &Workspace, path: &str) -> String {
     file_version(workspace, path).unwrap_or_else(|error| error.to_string())
 }
 
+/// Resolves a path, and returns it with the version of its file.
 fn file_version(workspace: &Workspace, path: &str) -> Result<String, WorkspaceError> {
     let real = workspace.resolve_links(&workspace.parse_path(path)?)?;
+    // No content is wanted, but its first 64 MiB are hashed for the version all the same.
     let found = workspace.read_file(&real, 0)?;
     Ok(format!("{real}: {:?}", found.version))
 }

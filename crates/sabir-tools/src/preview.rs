@@ -1,25 +1,21 @@
-//! What calls would write, shown to the user before they do: the very change that would be made, as a diff.
+//! Renders the changes that a call would make, for the user who is asked about it.
 //!
-//! Nothing is learnt by it: what the model knows of a file stays as it is. A call that would fail has no preview; its arguments are
-//! shown then.
+//! A preview computes the very change that the run would make, as a diff. It does not count as
+//! reading: the versions that the model knows stay as they are. A call that would fail has no
+//! preview; the front end shows its arguments then.
 
-use sabir_edit::{DecodedText, FileAction, FileUpdate, Patch};
+use sabir_edit::{FileAction, FilePatch, FileUpdate};
 
-use crate::file_tracker::FileTracker;
+use crate::file_tracker::{FileTracker, decode_whole};
 use crate::text::{self, MAX_FILE_BYTES};
 
-/// A new content in place of the old one, if there is one.
-pub(crate) fn preview_write(ground: &FileTracker, path: &str, content: &str) -> Option<String> {
-    preview_edit(ground, path, |_| Some(content.to_owned()))
-}
-
-/// The change of one text file.
+/// Renders the change of one text file. `edit` computes the new text from the old one.
 pub(crate) fn preview_edit(
-    ground: &FileTracker,
+    tracker: &FileTracker,
     path: &str,
     edit: impl FnOnce(&str) -> Option<String>,
 ) -> Option<String> {
-    let old = read_text(ground, path)?;
+    let old = read_text(tracker, path)?;
     let new = edit(&old)?;
     Some(if new == old {
         "(nothing changes)".to_owned()
@@ -28,41 +24,44 @@ pub(crate) fn preview_edit(
     })
 }
 
-/// All changes of a patch.
-pub(crate) fn preview_patch(ground: &FileTracker, patch: &Patch) -> Option<String> {
-    let mut shown = Vec::new();
-    for file in &patch.files {
+/// Renders all changes of a patch.
+pub(crate) fn preview_patch<'a>(
+    tracker: &FileTracker,
+    files: impl Iterator<Item = &'a FilePatch>,
+) -> Option<String> {
+    let mut sections = Vec::new();
+    for file in files {
         let path = &file.path;
-        shown.push(match &file.action {
+        sections.push(match &file.action {
             FileAction::Add(content) => {
                 let lines: Vec<_> = content.lines().map(|line| format!("+{line}")).collect();
                 format!("new file {path}:\n{}", lines.join("\n"))
             }
             FileAction::Delete => format!("delete {path}"),
             FileAction::Update(update) => {
-                let diff = preview_edit(ground, path, |old| Some(update.apply(old).ok()?.content))?;
-                format!("{}:\n{diff}", patch_heading(path, update))
+                let diff =
+                    preview_edit(tracker, path, |old| Some(update.apply(old).ok()?.content))?;
+                format!("{}:\n{diff}", update_heading(path, update))
             }
+            // A preview with gaps would be worse than none.
             _ => return None,
         });
     }
-    Some(shown.join("\n"))
+    Some(sections.join("\n"))
 }
 
-fn patch_heading(path: &str, update: &FileUpdate) -> String {
+/// Names the file that a section updates, and the path that it is moved to.
+fn update_heading(path: &str, update: &FileUpdate) -> String {
     match &update.move_to {
         Some(to) => format!("move {path} to {to}"),
         None => format!("change {path}"),
     }
 }
 
-fn read_text(ground: &FileTracker, path: &str) -> Option<String> {
-    let found = ground
-        .workspace()
-        .read_file(&ground.resolve_path(path).ok()?, MAX_FILE_BYTES)
-        .ok()?;
-    let text = DecodedText::decode(&found.bytes)
-        .ok()
-        .filter(|_| !found.truncated)?;
-    Some(text.content)
+/// Reads a text file, without a record that the model has seen it.
+fn read_text(tracker: &FileTracker, path: &str) -> Option<String> {
+    let path = tracker.resolve_path(path).ok()?;
+    // Not `FileTracker::read_file`: its errors list the workspace, and no error is shown here.
+    let found = tracker.workspace().read_file(&path, MAX_FILE_BYTES).ok()?;
+    Some(decode_whole(&found)?.content)
 }

@@ -1,4 +1,4 @@
-//! `read_command_output`: what a command printed and its result did not hold, and what jobs print.
+//! `read_command_output`: reads the output of jobs, and output that did not fit a result.
 
 use std::sync::Arc;
 
@@ -9,23 +9,30 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::execute_command::sandbox_note;
-use crate::text::{self, count_noun, count_processes, group_digits};
+use crate::blocking::run_blocking;
+use crate::execute_command::{connection_notes, sandbox_note};
+use crate::job_error::JobError;
+use crate::text::{count_noun, count_processes, group_digits};
 use crate::typed_tool::TypedTool;
 
+/// The size of the lines that one call shows.
 const MAX_PAGE_BYTES: usize = 32 << 10;
+/// The size above which a line is cut.
 const MAX_LINE_BYTES: usize = 2000;
+/// The number of lines that one search shows.
 const MAX_FOUND_LINES: usize = 200;
+/// The size above which a line that was found is cut.
 const MAX_FOUND_LINE_BYTES: usize = 300;
+/// The length of a command in the list of outputs.
 const MAX_LISTED_CHARS: usize = 100;
 
-/// The tool.
+/// The tool, over the jobs of a task.
 pub(crate) struct ReadCommandOutput(pub(crate) Arc<JobManager>);
 
 /// Read output of a job, or what a result left out. Without arguments: list all.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct ReadOutputArguments {
     /// Its number.
     output: Option<u32>,
     /// Default: the first not shown yet.
@@ -38,16 +45,15 @@ pub(crate) struct Input {
     search: Option<String>,
 }
 
-/// What was asked for.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum OutputResult {
+    /// All outputs of the task.
     List(Vec<OutputInfo>),
+    /// Some lines of an output.
     Page(OutputPage),
-    Found {
-        info: OutputInfo,
-        lines: Vec<OutputLine>,
-        more: bool,
-    },
+    /// The lines of an output that match.
+    Found(FoundLines),
 }
 
 /// Some lines of an output.
@@ -55,98 +61,103 @@ pub(crate) enum OutputResult {
 pub(crate) struct OutputPage {
     info: OutputInfo,
     lines: Vec<OutputLine>,
-    /// The line that was asked for.
+    /// The first line that was wanted.
     first: u64,
-    /// The last that was.
+    /// The last line that was wanted.
     last: u64,
 }
 
+/// The lines of an output that match a search, with their context.
+#[derive(Debug)]
+pub(crate) struct FoundLines {
+    info: OutputInfo,
+    lines: Vec<OutputLine>,
+    /// True if further lines match.
+    has_more: bool,
+}
+
 impl TypedTool for ReadCommandOutput {
-    type Input = Input;
+    type Arguments = ReadOutputArguments;
+    type Call = ReadOutputArguments;
     type Output = OutputResult;
+    type Error = JobError;
     const NAME: &'static str = "read_command_output";
     const MANUAL: &'static str = include_str!("specs/read_command_output.md");
-    /// It remembers what was shown, so that two at the same time would race for the next lines.
     const GROUP: ToolGroup = ToolGroup::Command;
+    // A call without `start_line` continues after the lines that were shown, so two calls at the same
+    // time would race for them.
     const READS_ONLY: bool = false;
     const POLLS: bool = true;
 
-    fn example() -> Value {
+    fn example_arguments() -> Value {
         json!({"output": 1})
     }
 
-    fn access(&self, _: &Input) -> Access {
+    fn prepare_call(&self, arguments: ReadOutputArguments) -> ReadOutputArguments {
+        arguments
+    }
+
+    fn call_access(&self, _: &ReadOutputArguments) -> Access {
+        // The commands were judged before they ran.
         Access::Nothing
     }
 
-    async fn run(
+    async fn run_call(
         self: Arc<Self>,
         _: &CallPermit,
-        input: Input,
+        call: ReadOutputArguments,
         _: ProgressSink<'_>,
-    ) -> Result<OutputResult, String> {
-        text::run_blocking(move || read_output(&self.0, &input)).await
+    ) -> Result<OutputResult, JobError> {
+        run_blocking(move || read_output(&self.0, &call)).await
     }
 }
 
-fn read_output(jobs: &JobManager, input: &Input) -> Result<OutputResult, String> {
-    let (explain, search) = (
-        |error: OutputError| format!("{}.", text::capitalize_first(&error.to_string())),
-        &input.search,
-    );
-    let Some(number) = input.output else {
-        if input.start_line.is_some() || input.end_line.is_some() || search.is_some() {
-            return Err(
-                "Give output, the number of what is to be read. Without arguments, all outputs are listed.".to_owned()
-            );
+/// Lists, searches or reads outputs, depending on the arguments.
+fn read_output(jobs: &JobManager, call: &ReadOutputArguments) -> Result<OutputResult, JobError> {
+    let has_range = call.start_line.is_some() || call.end_line.is_some();
+    let Some(number) = call.output else {
+        if has_range || call.search.is_some() {
+            return Err(JobError::NoNumber);
         }
         return Ok(OutputResult::List(jobs.list_jobs()));
     };
-    if let Some(regex) = search {
-        if input.start_line.is_some() || input.end_line.is_some() {
-            return Err(
-                "Search goes through all lines: give it without start_line and end_line."
-                    .to_owned(),
-            );
+    if let Some(regex) = &call.search {
+        if has_range {
+            return Err(JobError::SearchWithRange);
         }
-        let (lines, more) = jobs
-            .search_output(number, regex, MAX_FOUND_LINES, MAX_FOUND_LINE_BYTES)
-            .map_err(explain)?;
-        return Ok(OutputResult::Found {
-            info: jobs.job_info(number).map_err(explain)?,
+        let (lines, has_more) =
+            jobs.search_output(number, regex, MAX_FOUND_LINES, MAX_FOUND_LINE_BYTES)?;
+        return Ok(OutputResult::Found(FoundLines {
+            info: jobs.job_info(number)?,
             lines,
-            more,
+            has_more,
+        }));
+    }
+    let info = jobs.job_info(number)?;
+    let first = call.start_line.unwrap_or(info.next_line);
+    let last = call.end_line.unwrap_or(u64::MAX);
+    if first == 0 || last < first {
+        return Err(JobError::InvalidRange { first, last });
+    }
+    // Reading on after the last line is no mistake: a running command may print more.
+    if call.start_line.is_some() && first > info.lines {
+        return Err(JobError::NoSuchLine {
+            number,
+            first,
+            lines: count_lines(info.lines),
         });
     }
-    let info = jobs.job_info(number).map_err(explain)?;
-    let (first, last) = (
-        input.start_line.unwrap_or(info.next_line),
-        input.end_line.unwrap_or(u64::MAX),
-    );
-    if first == 0 || last < first {
-        return Err(format!(
-            "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
-        ));
-    }
-    if input.start_line.is_some() && first > info.lines {
-        let lines = count_lines(info.lines);
-        return Err(format!(
-            "Output {number} has {lines}, so there is no line {first}. Give a smaller start_line."
-        ));
-    }
-    read_page(jobs, info, first, last)
-        .map(OutputResult::Page)
-        .map_err(explain)
+    Ok(OutputResult::Page(read_page(jobs, info, first, last)?))
 }
 
-/// The lines of a job that were not shown yet.
+/// Reads the lines of a job that were not shown yet.
 pub(crate) fn read_unshown(jobs: &JobManager, number: u32) -> Result<OutputPage, OutputError> {
     let info = jobs.job_info(number)?;
     let first = info.next_line;
     read_page(jobs, info, first, u64::MAX)
 }
 
-/// A page, which is noted as shown.
+/// Reads lines, and notes that they were shown.
 fn read_page(
     jobs: &JobManager,
     info: OutputInfo,
@@ -160,15 +171,16 @@ fn read_page(
         max_line_bytes: MAX_LINE_BYTES,
     };
     let lines = jobs.read_page(info.number, &options)?;
-    // More may have come since the first look.
+    // More may have been printed since `info` was taken. Its state is kept, so that the last lines of
+    // a command are never reported as those of an ended one before they were read.
     let info = OutputInfo {
         state: info.state,
         ..jobs.job_info(info.number)?
     };
     if let Some(line) = lines.last() {
         // A line that may still grow is shown again.
-        let whole = line.ended || info.state != JobState::Running;
-        jobs.mark_shown(info.number, line.number + u64::from(whole));
+        let is_whole = line.ended || info.state != JobState::Running;
+        jobs.mark_shown(info.number, line.number + u64::from(is_whole));
     }
     Ok(OutputPage {
         info,
@@ -178,7 +190,7 @@ fn read_page(
     })
 }
 
-/// How it stands with a command, in words that continue a sentence.
+/// Describes the state of a command. The text continues a sentence.
 pub(crate) fn describe_state(state: &JobState) -> String {
     match state {
         JobState::Running => "running".to_owned(),
@@ -195,18 +207,21 @@ pub(crate) fn describe_state(state: &JobState) -> String {
     }
 }
 
-/// The lines with their numbers, as read_file shows them. `wanted` is the first that was asked for.
+/// Renders lines with their numbers, as `read_file` does. `wanted` is the first line that was wanted;
+/// the output may begin later, because the middle of a long one is not kept.
 pub(crate) fn number_lines(lines: &[OutputLine], wanted: u64) -> String {
+    // All numbers of a page align.
     let width = lines.last().map_or(1, |line| line.number.to_string().len());
-    let (mut words, mut next) = (String::new(), wanted);
+    let mut text = String::new();
+    let mut next = wanted;
     for line in lines {
         if line.number > next {
-            words.push_str(&format!(
+            text.push_str(&format!(
                 "[Lines {next} to {} were not kept.]\n",
                 line.number - 1
             ));
         }
-        words.push_str(&format!(
+        text.push_str(&format!(
             "{:>width$} | {}{}\n",
             line.number,
             line.text,
@@ -214,9 +229,10 @@ pub(crate) fn number_lines(lines: &[OutputLine], wanted: u64) -> String {
         ));
         next = line.number + 1;
     }
-    words
+    text
 }
 
+/// Returns the remark on a line that was cut; empty if it was not.
 fn cut_note(line: &OutputLine) -> String {
     match line.cut_bytes {
         0 => String::new(),
@@ -225,11 +241,12 @@ fn cut_note(line: &OutputLine) -> String {
 }
 
 impl OutputPage {
+    /// Returns the description of the output.
     pub(crate) fn info(&self) -> &OutputInfo {
         &self.info
     }
 
-    /// The lines of a first look.
+    /// Renders the first lines of a new job.
     pub(crate) fn first_output(&self) -> String {
         match self.lines.as_slice() {
             [] if self.info.state == JobState::Running => "No output yet.".to_owned(),
@@ -241,26 +258,27 @@ impl OutputPage {
         }
     }
 
+    /// Renders the lines, followed by the state of the output.
     fn describe_page(&self) -> String {
         let OutputInfo {
             number,
             lines: total,
             ..
         } = self.info;
-        let (running, state) = (
-            self.info.state == JobState::Running,
-            describe_state(&self.info.state),
-        );
+        let is_running = self.info.state == JobState::Running;
+        let state = describe_state(&self.info.state);
         let (Some(first), Some(last)) = (self.lines.first(), self.lines.last()) else {
             return match total {
-                0 if running => format!("Output {number} is empty so far; its command is running."),
+                0 if is_running => {
+                    format!("Output {number} is empty so far; its command is running.")
+                }
                 0 => format!("Output {number} is empty; {state}."),
                 _ if self.first <= total => format!(
                     "Lines {} to {} were not kept.",
                     self.first,
                     self.last.min(total)
                 ),
-                _ if running => format!(
+                _ if is_running => format!(
                     "Output {number} has nothing new after line {total}; its command is running."
                 ),
                 _ => format!(
@@ -269,17 +287,17 @@ impl OutputPage {
                 ),
             };
         };
-        let (first, last) = (first.number, last.number);
-        let so_far = if running { " so far" } else { "" };
-        let mut words = number_lines(&self.lines, self.first);
-        words.push_str(&format!(
-            "[Output {number}: lines {first} to {last} of {total}{so_far}; {state}."
+        let so_far = if is_running { " so far" } else { "" };
+        let mut text = number_lines(&self.lines, self.first);
+        text.push_str(&format!(
+            "[Output {number}: lines {} to {} of {total}{so_far}; {state}.",
+            first.number, last.number
         ));
-        if last < total.min(self.last) {
-            words.push_str(&format!(" Read on with start_line {}.", last + 1));
+        if last.number < total.min(self.last) {
+            text.push_str(&format!(" Read on with start_line {}.", last.number + 1));
         }
-        words.push(']');
-        words
+        text.push(']');
+        text
     }
 }
 
@@ -290,69 +308,78 @@ impl From<OutputResult> for ToolOutput {
                 "There are no outputs. Only what does not fit a result is kept, and what jobs print.".to_owned()
             }
             OutputResult::List(all) => all.iter().map(list_entry).collect::<Vec<_>>().join("\n"),
-            OutputResult::Page(reading) => match reading.info.sandbox.as_ref().and_then(sandbox_note) {
-                Some(note) => format!("{}\n[{note}]", reading.describe_page()),
-                None => reading.describe_page(),
-            },
-            OutputResult::Found { info, lines, more } => show_matches(&info, &lines, more),
+            OutputResult::Page(page) => {
+                let sandbox = page.info.sandbox.as_ref();
+                let notes = sandbox.and_then(sandbox_note).into_iter();
+                let notes = notes.chain(sandbox.into_iter().flat_map(connection_notes));
+                notes.fold(page.describe_page(), |text, note| {
+                    format!("{text}\n[{note}]")
+                })
+            }
+            OutputResult::Found(found) => found.render_matches(),
         })
     }
 }
 
+/// Renders an output of the list: number, state, size and the start of its command.
 fn list_entry(info: &OutputInfo) -> String {
     let command = info.command.lines().next().unwrap_or_default();
     let mut short: String = command.chars().take(MAX_LISTED_CHARS).collect();
     if short.len() < info.command.len() {
         short.push('…');
     }
-    let (lines, bytes) = (count_lines(info.lines), group_digits(info.bytes));
     format!(
-        "{}: {}; {lines}, {bytes} bytes: {short}",
+        "{}: {}; {}, {} bytes: {short}",
         info.number,
-        describe_state(&info.state)
+        describe_state(&info.state),
+        count_lines(info.lines),
+        group_digits(info.bytes)
     )
 }
 
-/// The lines that match, `NUMBER: LINE`, and their context, `NUMBER- LINE`.
-fn show_matches(info: &OutputInfo, lines: &[OutputLine], more: bool) -> String {
-    let OutputInfo {
-        number,
-        lines: total,
-        ..
-    } = *info;
-    let state = describe_state(&info.state);
-    if lines.is_empty() {
-        return format!(
-            "No line of output {number} matches ({}; {state}). Upper and lower case count, unless the regex begins with `(?i)`.",
-            count_lines(total)
-        );
-    }
-    let (mut words, mut next) = (String::new(), lines.first().map_or(0, |line| line.number));
-    for line in lines {
-        if line.number > next {
-            words.push_str("--\n");
+impl FoundLines {
+    /// Renders the lines that match, `NUMBER: LINE`, and their context, `NUMBER- LINE`.
+    fn render_matches(&self) -> String {
+        let OutputInfo {
+            number,
+            lines: total,
+            ..
+        } = self.info;
+        let state = describe_state(&self.info.state);
+        let total = count_lines(total);
+        let Some(first) = self.lines.first() else {
+            return format!(
+                "No line of output {number} matches ({total}; {state}). Upper and lower case count, unless the regex begins with `(?i)`."
+            );
+        };
+        let mut text = String::new();
+        let mut next = first.number;
+        for line in &self.lines {
+            if line.number > next {
+                text.push_str("--\n");
+            }
+            // As `search_files` and grep mark them.
+            let mark = if line.matched { ':' } else { '-' };
+            let rendered = format!("{}{mark} {}{}", line.number, line.text, cut_note(line));
+            text.push_str(rendered.trim_end());
+            text.push('\n');
+            next = line.number + 1;
         }
-        let mark = if line.matched { ':' } else { '-' };
-        words.push_str(format!("{}{mark} {}{}", line.number, line.text, cut_note(line)).trim_end());
-        words.push('\n');
-        next = line.number + 1;
+        let matching = count_noun(
+            self.lines.iter().filter(|line| line.matched).count(),
+            "matching line",
+        );
+        let shown = if self.has_more {
+            format!("the first {matching}; narrow the regex")
+        } else {
+            matching
+        };
+        text.push_str(&format!("[Output {number}, {total}; {state}: {shown}.]"));
+        text
     }
-    let matching = count_noun(
-        lines.iter().filter(|line| line.matched).count(),
-        "matching line",
-    );
-    let which = if more {
-        format!("the first {matching}; narrow the regex")
-    } else {
-        matching
-    };
-    words.push_str(&format!(
-        "[Output {number}, {}; {state}: {which}.]",
-        count_lines(total)
-    ));
-    words
 }
 
+/// Formats a number of lines: `1 line`, `2 lines`.
 fn count_lines(lines: u64) -> String {
     count_noun(usize::try_from(lines).unwrap_or(usize::MAX), "line")
 }

@@ -1,4 +1,4 @@
-//! `read_file`: text files, or some lines of them, with their numbers; and pictures.
+//! `read_file`: shows text files, or some of their lines, with line numbers; and pictures.
 
 use std::sync::Arc;
 
@@ -10,136 +10,155 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::blocking::run_blocking;
 use crate::file_tracker::FileTracker;
-use crate::picture::{self, LoadedPicture};
-use crate::text::{self, MAX_FILE_BYTES, count_bytes, count_noun};
+use crate::picture::{LoadedPicture, MAX_PICTURE_BYTES, PictureFormat};
+use crate::text::{self, MAX_FILE_BYTES};
 use crate::typed_tool::TypedTool;
 
-pub(crate) use file_view::{FileView, FileViews, NumberedLines};
+use file_view::{FileView, FileViews, LineEndings, NamedView, NumberedLines};
+use read_error::ReadError;
 
 mod file_view;
+mod read_error;
 
+/// The number of lines of one file that are shown at a time.
 const MAX_LINES: usize = 2000;
+/// The size above which a line is cut.
 const MAX_LINE_BYTES: usize = 2000;
-/// Of all files together.
+/// The size of the lines of all files together.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
+/// The number of files in one call.
 const MAX_FILES: usize = 20;
 
-/// The tool.
+/// The tool, over the files of a task.
 pub(crate) struct ReadFile(pub(crate) Arc<FileTracker>);
 
-/// Read a text file or look at an image. Each line comes as `NUMBER | LINE`; number and bar are not part of the file.
+/// Read a text file or an image. Each line comes as `NUMBER | LINE`; number and bar are not part of the file.
 /// A long file comes in parts; read on with start_line.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct ReadFileArguments {
     /// The file, relative to the workspace.
     path: String,
-    /// First line to show, counted from 1.
+    /// First line to show, from 1.
     #[schemars(range(min = 1))]
     start_line: Option<usize>,
     /// Last line to show.
     #[schemars(range(min = 1))]
     end_line: Option<usize>,
-    /// Other files to read too, as `PATH` or `PATH:FIRST-LAST`.
+    /// Other files to read, as `PATH` or `PATH:FIRST-LAST`.
     #[serde(default)]
     more_paths: Option<Vec<String>>,
 }
 
-/// A file and the lines of it that are wanted.
-struct RequestedLines {
+/// A file of a call, with the lines that are wanted.
+pub(crate) struct RequestedFile {
     path: String,
+    lines: LineRange,
+}
+
+/// A range of lines, both ends included. The numbers are as the model gave them, so `first` may be
+/// 0 or greater than `last`.
+#[derive(Debug, Clone, Copy)]
+struct LineRange {
     first: usize,
     last: usize,
 }
 
-/// How much may still be shown.
+/// The room that is left in the result.
 struct OutputBudget {
     text_bytes: usize,
     picture_bytes: usize,
 }
 
 impl TypedTool for ReadFile {
-    type Input = Input;
+    type Arguments = ReadFileArguments;
+    type Call = Vec<RequestedFile>;
     type Output = FileViews;
+    type Error = ReadError;
     const NAME: &'static str = "read_file";
     const MANUAL: &'static str = include_str!("specs/read_file.md");
     const GROUP: ToolGroup = ToolGroup::Read;
     const READS_ONLY: bool = true;
 
-    fn example() -> Value {
+    fn example_arguments() -> Value {
         json!({"path": "src/main.rs", "start_line": 40, "end_line": 80})
     }
 
-    fn access(&self, input: &Input) -> Access {
-        let wanted = input.requested_files(&self.0);
-        self.0
-            .read_access_all(wanted.iter().map(|wanted| wanted.path.as_str()))
+    fn prepare_call(&self, arguments: ReadFileArguments) -> Vec<RequestedFile> {
+        arguments.into_requested_files(&self.0)
     }
 
-    async fn run(
+    fn call_access(&self, call: &Vec<RequestedFile>) -> Access {
+        self.0
+            .read_access_all(call.iter().map(|requested| requested.path.as_str()))
+    }
+
+    async fn run_call(
         self: Arc<Self>,
         _: &CallPermit,
-        input: Input,
+        call: Vec<RequestedFile>,
         _: ProgressSink<'_>,
-    ) -> Result<FileViews, String> {
-        text::run_blocking(move || {
-            let wanted = input.requested_files(&self.0);
-            if wanted.len() > MAX_FILES {
-                return Err(format!(
-                    "That is {}; read at most {MAX_FILES} at a time.",
-                    count_noun(wanted.len(), "file")
-                ));
-            }
-            let mut room = OutputBudget {
-                text_bytes: MAX_OUTPUT_BYTES,
-                picture_bytes: picture::MAX_BYTES,
-            };
-            let files = wanted.into_iter().map(|wanted| {
-                let seen = read_requested(&self.0, &wanted, &mut room);
-                (wanted.path, seen)
+    ) -> Result<FileViews, ReadError> {
+        // Refused as a whole: the model would take a part for everything.
+        if call.len() > MAX_FILES {
+            return Err(ReadError::TooManyFiles {
+                count: call.len(),
+                max: MAX_FILES,
             });
-            Ok(FileViews(files.collect()))
+        }
+        run_blocking(move || {
+            let mut budget = OutputBudget {
+                text_bytes: MAX_OUTPUT_BYTES,
+                picture_bytes: MAX_PICTURE_BYTES,
+            };
+            let views = call.into_iter().map(|requested| NamedView {
+                outcome: read_requested(&self.0, &requested, &mut budget),
+                name: requested.path,
+            });
+            Ok(FileViews(views.collect()))
         })
         .await
     }
 }
 
-impl Input {
-    fn requested_files(&self, ground: &FileTracker) -> Vec<RequestedLines> {
-        let (first, last) = (
-            self.start_line.unwrap_or(1),
-            self.end_line.unwrap_or(usize::MAX),
-        );
-        // Where no lines are asked for, they may stand behind this path as behind the others.
-        let lines_given = self.start_line.is_some() || self.end_line.is_some();
-        let whole = || RequestedLines {
-            path: self.path.clone(),
-            first,
-            last,
-        };
-        let mut all = vec![if lines_given {
-            whole()
+impl ReadFileArguments {
+    /// Returns all files of the call, `path` first.
+    fn into_requested_files(self, tracker: &FileTracker) -> Vec<RequestedFile> {
+        // Models write `PATH:FIRST-LAST` in `path` too. With explicit lines it is a plain path.
+        let first_file = if self.start_line.is_some() || self.end_line.is_some() {
+            RequestedFile {
+                path: self.path,
+                lines: LineRange {
+                    first: self.start_line.unwrap_or(1),
+                    last: self.end_line.unwrap_or(usize::MAX),
+                },
+            }
         } else {
-            RequestedLines::parse(ground, &self.path)
-        }];
+            RequestedFile::parse(tracker, &self.path)
+        };
+        let mut all = vec![first_file];
         all.extend(
             self.more_paths
                 .iter()
                 .flatten()
-                .map(|text| RequestedLines::parse(ground, text)),
+                .map(|text| RequestedFile::parse(tracker, text)),
         );
         all
     }
 }
 
-impl RequestedLines {
-    /// `PATH` or `PATH:FIRST-LAST`; a file of that very name goes before.
-    fn parse(ground: &FileTracker, text: &str) -> Self {
+impl RequestedFile {
+    /// Parses `PATH` or `PATH:FIRST-LAST`. If there is a file with the whole text as its name, it is
+    /// a path.
+    fn parse(tracker: &FileTracker, text: &str) -> Self {
         let whole = Self {
             path: text.to_owned(),
-            first: 1,
-            last: usize::MAX,
+            lines: LineRange {
+                first: 1,
+                last: usize::MAX,
+            },
         };
         let Some((path, lines)) = text.rsplit_once(':') else {
             return whole;
@@ -148,162 +167,165 @@ impl RequestedLines {
         let (Ok(first), Ok(last)) = (first.parse(), last.parse()) else {
             return whole;
         };
-        let is_name = ground
+        let is_file_name = tracker
             .resolve_path(text)
-            .is_ok_and(|real| ground.workspace().exists(&real).unwrap_or(true));
-        if is_name {
+            .is_ok_and(|real| tracker.workspace().exists(&real).unwrap_or(true));
+        if is_file_name {
             whole
         } else {
             Self {
                 path: path.to_owned(),
-                first,
-                last,
+                lines: LineRange { first, last },
             }
         }
     }
 }
 
+/// Reads one file of a call, within the budget, and records its version as known to the model.
 fn read_requested(
-    ground: &FileTracker,
-    wanted: &RequestedLines,
-    room: &mut OutputBudget,
-) -> Result<FileView, String> {
-    let RequestedLines { path, first, last } = wanted;
-    if *first == 0 || last < first {
-        return Err(format!(
-            "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
-        ));
+    tracker: &FileTracker,
+    requested: &RequestedFile,
+    budget: &mut OutputBudget,
+) -> Result<FileView, ReadError> {
+    let LineRange { first, last } = requested.lines;
+    if first == 0 || last < first {
+        return Err(ReadError::InvalidRange { first, last });
     }
-    let path = ground
-        .resolve_path(path)
-        .map_err(|error| ground.explain_error(&error))?;
-    let found = ground
-        .workspace()
-        .read_file(&path, MAX_FILE_BYTES)
-        .map_err(|error| match error {
-            WorkspaceError::NotAFile {
-                found: "a folder", ..
-            } => format!("`{path}` is a folder. Use list_files for it."),
-            error => ground.explain_error(&error),
-        })?;
-    if let Some(format) = picture::detect_format(&found.bytes) {
-        return load_image(&path, &found, format, room);
+    let path = tracker.find_path(&requested.path)?;
+    let found = match tracker.workspace().read_file(&path, MAX_FILE_BYTES) {
+        Ok(found) => found,
+        Err(WorkspaceError::NotAFile {
+            found: "a folder", ..
+        }) => return Err(ReadError::Folder { path }),
+        Err(error) => return Err(tracker.explain_error(error).into()),
+    };
+    // By the bytes: a picture with a wrong extension is still shown.
+    if let Some(format) = PictureFormat::detect(&found.bytes) {
+        return view_picture(path, &found, format, budget);
     }
     let text = decode_text(&path, &found)?;
-    let seen = select_lines(&path, &found, &text, (*first, *last), room)?;
-    ground.record_version(
+    let view = view_lines(&path, &found, &text, requested.lines, budget)?;
+    // A part of a file counts as seen: models edit around the lines that they asked for.
+    tracker.record_version(
         path,
         found.version,
         (!found.truncated).then_some(text.content.as_str()),
     );
-    Ok(seen)
+    Ok(view)
 }
 
-fn load_image(
-    path: &WorkPath,
+/// Loads a picture, if it fits the budget.
+fn view_picture(
+    path: WorkPath,
     found: &FileContent,
-    format: (&'static str, &'static str),
-    room: &mut OutputBudget,
-) -> Result<FileView, String> {
-    let size = count_bytes(found.size_bytes);
-    let picture = LoadedPicture::new(format, &found.bytes).map_err(|reason| {
-        format!(
-            "`{path}` is an image ({}, {size}), and cannot be shown: {reason}. Use execute_command to look into it, or to make \
-             another one of it.",
-            format.0
-        )
-    })?;
-    if found.bytes.len() > room.picture_bytes {
-        return Err(format!(
-            "`{path}` is an image ({}, {size}), for which there was no room. Read it by itself.",
-            format.0
-        ));
+    format: PictureFormat,
+    budget: &mut OutputBudget,
+) -> Result<FileView, ReadError> {
+    let size_bytes = found.size_bytes;
+    let picture = match LoadedPicture::from_bytes(format, &found.bytes) {
+        Ok(picture) => picture,
+        Err(reason) => {
+            return Err(ReadError::UnusablePicture {
+                path,
+                format: format.name,
+                size_bytes,
+                reason,
+            });
+        }
+    };
+    if found.bytes.len() > budget.picture_bytes {
+        return Err(ReadError::NoRoomForPicture {
+            path,
+            format: format.name,
+            size_bytes,
+        });
     }
-    room.picture_bytes -= found.bytes.len();
+    budget.picture_bytes -= found.bytes.len();
     Ok(FileView::Picture {
-        path: path.to_string(),
-        size,
+        path,
+        size_bytes,
         picture,
     })
 }
 
-/// What the file says.
-fn decode_text(path: &WorkPath, found: &FileContent) -> Result<DecodedText, String> {
-    let size = count_bytes(found.size_bytes);
+/// Decodes a text file. Only whole lines of a truncated one are decoded.
+fn decode_text(path: &WorkPath, found: &FileContent) -> Result<DecodedText, ReadError> {
+    // The text of a PDF is compressed, although its start looks like text.
     if found.bytes.starts_with(b"%PDF-") {
-        return Err(format!(
-            "`{path}` is a PDF ({size}), which read_file cannot show. Use execute_command with `pdftotext -layout FILE -`."
-        ));
+        return Err(ReadError::Pdf {
+            path: path.clone(),
+            size_bytes: found.size_bytes,
+        });
     }
-    let mut whole = found.bytes.as_slice();
+    let mut bytes = found.bytes.as_slice();
     if found.truncated {
-        // A character may have been cut; a line may, anyway.
-        let end = whole
+        // The end may have cut a character, which would make the text look binary.
+        let end = bytes
             .iter()
             .rposition(|byte| *byte == b'\n')
-            .map_or(whole.len(), |at| at + 1);
-        whole = whole.get(..end).unwrap_or(whole);
+            .map_or(bytes.len(), |at| at + 1);
+        bytes = bytes.get(..end).unwrap_or(bytes);
     }
-    DecodedText::decode(whole).map_err(|_| {
-        format!(
-            "`{path}` is a binary file ({size}), which read_file cannot show. Use execute_command, with `file` or `xxd` for \
-             instance."
-        )
+    DecodedText::decode(bytes).map_err(|_| ReadError::Binary {
+        path: path.clone(),
+        size_bytes: found.size_bytes,
     })
 }
 
-/// The lines, as many as fit.
-fn select_lines(
+/// Selects the wanted lines, as many as fit the budget.
+fn view_lines(
     path: &WorkPath,
     found: &FileContent,
     text: &DecodedText,
-    (first, last): (usize, usize),
-    room: &mut OutputBudget,
-) -> Result<FileView, String> {
+    range: LineRange,
+    budget: &mut OutputBudget,
+) -> Result<FileView, ReadError> {
     let total = text.content.lines().count();
     if total == 0 {
-        return Ok(FileView::Empty {
-            path: path.to_string(),
+        return Ok(FileView::Empty { path: path.clone() });
+    }
+    if range.first > total {
+        return Err(ReadError::NoSuchLine {
+            path: path.clone(),
+            first: range.first,
+            total,
         });
     }
-    if first > total {
-        return Err(format!(
-            "`{path}` has {}, so there is no line {first}. Give a smaller start_line.",
-            count_noun(total, "line")
-        ));
+    if budget.text_bytes == 0 {
+        return Err(ReadError::NoRoomForText {
+            path: path.clone(),
+            total,
+        });
     }
-    if room.text_bytes == 0 {
-        return Err(format!(
-            "`{path}` has {}, for which there was no room. Read it by itself.",
-            count_noun(total, "line")
-        ));
-    }
-    let wanted = last.min(total);
+    let wanted = range.last.min(total);
     let mut lines = Vec::new();
     for (number, line) in (1..=wanted)
         .zip(text.content.lines())
-        .skip(first - 1)
+        .skip(range.first - 1)
         .take(MAX_LINES)
     {
         let line = text::cut_line(line, MAX_LINE_BYTES);
-        // The number, the bar and the end of the line.
+        // The line with its number, ` | ` and the line ending.
         let needed = line.len() + wanted.to_string().len() + 4;
-        if number > first && needed > room.text_bytes {
-            room.text_bytes = 0;
+        // The first line is shown in any case, so that reading on always makes progress.
+        if number > range.first && needed > budget.text_bytes {
+            budget.text_bytes = 0;
             break;
         }
-        room.text_bytes = room.text_bytes.saturating_sub(needed);
+        budget.text_bytes = budget.text_bytes.saturating_sub(needed);
         lines.push(line);
     }
-    let endings = text.content.matches('\n').count();
     Ok(FileView::Lines(NumberedLines {
-        first,
+        first: range.first,
         lines,
         wanted,
         total,
         encoding: text.encoding,
-        crlf: (text.content.matches("\r\n").count(), endings),
-        open_end: !found.truncated && !text.content.ends_with('\n'),
+        endings: LineEndings {
+            crlf: text.content.matches("\r\n").count(),
+            all: text.content.matches('\n').count(),
+        },
+        has_open_end: !found.truncated && !text.content.ends_with('\n'),
         whole_bytes: found.truncated.then_some(found.size_bytes),
     }))
 }

@@ -1,4 +1,4 @@
-//! `stop_command`: ends a job.
+//! `stop_command`: stops a job.
 
 use std::sync::Arc;
 
@@ -11,81 +11,89 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::blocking::run_blocking;
+use crate::job_error::JobError;
 use crate::read_command_output::{describe_state, number_lines};
-use crate::text;
 use crate::typed_tool::TypedTool;
 
+/// The number of lines of the job's output that the result shows.
 const LAST_LINES: u64 = 20;
+/// The size of these lines together.
 const MAX_BYTES: usize = 4 << 10;
+/// The size above which a line is cut.
 const MAX_LINE_BYTES: usize = 500;
 
-/// The tool.
+/// The tool, over the jobs of a task.
 pub(crate) struct StopCommand(pub(crate) Arc<JobManager>);
 
 /// Stop a job.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct StopCommandArguments {
     /// Its number.
     job: u32,
 }
 
-/// How it ended.
+/// A job after its end.
 #[derive(Debug)]
 pub(crate) struct StopResult {
-    /// Whether it had ended before.
-    ended_already: bool,
+    /// True if the job had ended before the call.
+    had_ended: bool,
     info: OutputInfo,
-    /// The last lines; nothing where they cannot be shown.
+    /// The last lines of its output; empty if they cannot be shown.
     lines: Vec<OutputLine>,
 }
 
 impl TypedTool for StopCommand {
-    type Input = Input;
+    type Arguments = StopCommandArguments;
+    type Call = StopCommandArguments;
     type Output = StopResult;
+    type Error = JobError;
     const NAME: &'static str = "stop_command";
     const MANUAL: &'static str = include_str!("specs/stop_command.md");
     const GROUP: ToolGroup = ToolGroup::Command;
     const READS_ONLY: bool = false;
 
-    fn example() -> Value {
+    fn example_arguments() -> Value {
         json!({"job": 1})
     }
 
-    fn access(&self, _: &Input) -> Access {
+    fn prepare_call(&self, arguments: StopCommandArguments) -> StopCommandArguments {
+        arguments
+    }
+
+    fn call_access(&self, _: &StopCommandArguments) -> Access {
+        // Only jobs of this task can be named, and they were judged before they ran.
         Access::Nothing
     }
 
-    async fn run(
+    async fn run_call(
         self: Arc<Self>,
         _: &CallPermit,
-        input: Input,
+        call: StopCommandArguments,
         _: ProgressSink<'_>,
-    ) -> Result<StopResult, String> {
+    ) -> Result<StopResult, JobError> {
+        // Here the number names a job, not an output.
         let explain = |error: OutputError| match error {
-            OutputError::Missing { number, .. } => {
-                format!(
-                    "There is no job {number}. read_command_output without arguments lists what there is."
-                )
-            }
-            error => format!("{}.", text::capitalize_first(&error.to_string())),
+            OutputError::Missing { number, .. } => JobError::NoSuchJob { number },
+            error => JobError::Output(error),
         };
-        let before = self.0.job_info(input.job).map_err(explain)?;
-        self.0.stop_job(input.job).await.map_err(explain)?;
-        let info = self.0.job_info(input.job).map_err(explain)?;
+        let before = self.0.job_info(call.job).map_err(explain)?;
+        // Returns when the job has ended, with every process that it started.
+        self.0.stop_job(call.job).await.map_err(explain)?;
+        let info = self.0.job_info(call.job).map_err(explain)?;
         let jobs = Arc::clone(&self.0);
-        text::run_blocking(move || {
-            let first = info.lines.saturating_sub(LAST_LINES) + 1;
+        run_blocking(move || {
             let options = PageOptions {
-                first,
+                first: info.lines.saturating_sub(LAST_LINES) + 1,
                 last: u64::MAX,
                 max_bytes: MAX_BYTES,
                 max_line_bytes: MAX_LINE_BYTES,
             };
-            // What it printed is only an addition: that it ended is told in any case.
+            // The output is only an addition: the end of the job is reported in any case.
             let lines = jobs.read_page(info.number, &options).unwrap_or_default();
             Ok(StopResult {
-                ended_already: before.state != JobState::Running,
+                had_ended: before.state != JobState::Running,
                 info,
                 lines,
             })
@@ -95,25 +103,28 @@ impl TypedTool for StopCommand {
 }
 
 impl From<StopResult> for ToolOutput {
-    fn from(
-        StopResult {
-            ended_already,
+    fn from(result: StopResult) -> Self {
+        let StopResult {
+            had_ended,
             info,
             lines,
-        }: StopResult,
-    ) -> Self {
-        let (number, state) = (info.number, describe_state(&info.state));
-        let stopped =
+        } = result;
+        let number = info.number;
+        let state = describe_state(&info.state);
+        // The job may have ended by itself between the look at it and the order to stop.
+        let was_stopped =
             matches!(&info.state, JobState::Ended(ending) if ending.end == CommandExit::Cancelled);
-        let mut words = match ended_already {
-            true => format!("Job {number} had ended already: {state}."),
-            false if stopped => format!("Job {number} was stopped, with all that it had started."),
-            false => format!("Job {number} ended: {state}."),
+        let mut message = if had_ended {
+            format!("Job {number} had ended already: {state}.")
+        } else if was_stopped {
+            format!("Job {number} was stopped, with all that it had started.")
+        } else {
+            format!("Job {number} ended: {state}.")
         };
         if let Some(first) = lines.first() {
-            words.push_str(" Last lines:\n");
-            words.push_str(number_lines(&lines, first.number).trim_end_matches('\n'));
+            message.push_str(" Last lines:\n");
+            message.push_str(number_lines(&lines, first.number).trim_end_matches('\n'));
         }
-        Self::done(words)
+        Self::done(message)
     }
 }

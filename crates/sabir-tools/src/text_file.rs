@@ -1,44 +1,42 @@
-//! A text file that is to be changed: what it says, and the way back to its bytes.
+//! Opens a text file for an edit, and encodes the edited text as the file was.
 
-use sabir_edit::{DecodedText, NotText, TextEncoding};
+use sabir_edit::{DecodedText, TextEncoding};
 use sabir_workspace::{FileChange, FileVersion, WorkPath, WorkspaceError, WritePrecondition};
 
+use crate::file_error::FileError;
 use crate::file_tracker::FileTracker;
-use crate::text::{self, MAX_FILE_BYTES};
 
-/// The file as it was when it was opened.
+/// A text file as it was when it was opened.
 pub(crate) struct TextFile {
+    /// The file, links resolved.
     pub(crate) path: WorkPath,
-    /// What it says.
+    /// The decoded text.
     pub(crate) content: String,
     encoding: TextEncoding,
     version: FileVersion,
 }
 
 impl TextFile {
-    /// Opens a file in order to change parts of it, unless it is another than the model knows.
-    pub(crate) fn open(ground: &FileTracker, path: WorkPath) -> Result<Self, String> {
-        let found = ground
-            .workspace()
-            .read_file(&path, MAX_FILE_BYTES)
-            .map_err(|error| match error {
-                WorkspaceError::Missing { .. } => {
-                    format!(
-                        "{} To make a new file use write_to_file.",
-                        ground.explain_error(&error)
-                    )
-                }
-                error => ground.explain_error(&error),
-            })?;
+    /// Opens a file in order to change parts of it.
+    ///
+    /// # Errors
+    /// When the file is missing, too large, binary, or not the version that the model knows.
+    pub(crate) fn open_known(tracker: &FileTracker, path: WorkPath) -> Result<Self, FileError> {
+        let found = tracker.read_file(&path).map_err(|error| match error {
+            FileError::Missing(_) | FileError::Workspace(WorkspaceError::Missing { .. }) => {
+                FileError::NothingToEdit(Box::new(error))
+            }
+            error => error,
+        })?;
         if found.truncated {
-            return Err(format!(
-                "`{path}` has {}, and files up to {} can be edited. Use execute_command.",
-                text::count_bytes(found.size_bytes),
-                text::count_bytes(MAX_FILE_BYTES as u64)
-            ));
+            return Err(FileError::TooLarge {
+                path,
+                size_bytes: found.size_bytes,
+            });
         }
         let text = DecodedText::decode(&found.bytes);
-        ground.check_fresh(
+        // A file that became binary is first of all a file that changed.
+        tracker.check_version(
             &path,
             found.version,
             text.as_ref().ok().map(|text| text.content.as_str()),
@@ -50,12 +48,12 @@ impl TextFile {
                 encoding,
                 version: found.version,
             }),
-            Err(error) => Err(binary_message(&path, error)),
+            Err(reason) => Err(FileError::Binary { path, reason }),
         }
     }
 
-    /// The change that gives the file another content.
-    pub(crate) fn content_change(&self, content: &str) -> Result<FileChange, String> {
+    /// Returns the change that gives the file another content.
+    pub(crate) fn content_change(&self, content: &str) -> Result<FileChange, FileError> {
         let content = encode_content(&self.path, self.encoding, content)?;
         Ok(FileChange::write(
             self.path.clone(),
@@ -64,12 +62,13 @@ impl TextFile {
         ))
     }
 
-    /// The two changes that give the file another content and another place, where nothing may be.
+    /// Returns the two changes that move the file and give it another content. Nothing may exist at
+    /// the new path.
     pub(crate) fn move_change(
         &self,
         to: WorkPath,
         content: &str,
-    ) -> Result<[FileChange; 2], String> {
+    ) -> Result<[FileChange; 2], FileError> {
         let content = encode_content(&self.path, self.encoding, content)?;
         Ok(FileChange::move_file(
             self.path.clone(),
@@ -80,20 +79,19 @@ impl TextFile {
     }
 }
 
-/// Text in the encoding that the file has.
+/// Encodes text in the encoding that the file has.
+///
+/// # Errors
+/// [`FileError::Unencodable`] if the encoding lacks a character.
 pub(crate) fn encode_content(
     path: &WorkPath,
     encoding: TextEncoding,
     content: &str,
-) -> Result<Vec<u8>, String> {
-    encoding.encode(content).map_err(|error| {
-        format!(
-            "`{path}`: {error}. Nothing was written. Use characters that it has, or first convert the file to UTF-8 with \
-             execute_command (`iconv`)."
-        )
-    })
-}
-
-fn binary_message(path: &WorkPath, error: NotText) -> String {
-    format!("`{path}` cannot be edited: {error}. Use execute_command.")
+) -> Result<Vec<u8>, FileError> {
+    encoding
+        .encode(content)
+        .map_err(|reason| FileError::Unencodable {
+            path: path.clone(),
+            reason,
+        })
 }

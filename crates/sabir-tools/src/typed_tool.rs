@@ -1,14 +1,18 @@
-//! A built-in tool: typed arguments in, a typed result out.
+//! Adapts built-in tools, which have typed arguments and results, to the agent's [`Tool`].
 //!
-//! What a model reads of a tool is written once, at the type of its arguments: the doc comment of the type is the tool's
-//! description, the doc comments of the fields describe the arguments, and the schema is made of the types.
+//! The text that a model reads about a tool is written once, at the type of its arguments: the doc
+//! comment of the type is the tool's description, the doc comments of the fields describe the
+//! arguments, and the schema is derived from the types. Such doc comments are therefore part of
+//! every request; `SABIR_BLESS=1 cargo test -p sabir --test it tools` updates the specs that hold
+//! them.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
 use sabir_agent::{
-    CallArguments, CallPermit, InvalidCall, Preconditions, PreparedCall, ProgressSink, Tool,
-    ToolOutput, ToolWork,
+    CallArguments, CallFailure, CallPermit, InvalidCall, Preconditions, PreparedCall, ProgressSink,
+    Tool, ToolOutput, ToolWork,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -18,65 +22,90 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// One tool. A file each; [`crate::builtin_tools`] lists them.
+/// A built-in tool. Each has its own file; [`crate::builtin_tools`] lists them.
 pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
-    /// The arguments, with the words that a model reads. Has to deny unknown fields.
-    type Input: DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// What became of it. How it is told to the model stands with the type.
+    /// The arguments, with the descriptions that a model reads. Must deny unknown fields.
+    type Arguments: DeserializeOwned + JsonSchema;
+    /// A prepared call: the arguments and everything derived from them, such as the files that
+    /// paths lead to. Nothing about a call is kept elsewhere.
+    type Call: Send + Sync + 'static;
+    /// The result. Its conversion writes the text that the model reads.
     type Output: Into<ToolOutput>;
+    /// The failure. Its `Display` text is what the model reads: the problem, and what to do next.
+    type Error: fmt::Display;
 
     /// The name that a model writes.
     const NAME: &'static str;
-    /// Its Markdown, which is its documentation and its test.
+    /// The manual in Markdown, which is documentation and test.
     const MANUAL: &'static str;
     /// The group by which modes offer or withhold the tool.
     const GROUP: ToolGroup;
-    /// Whether it only reads: such calls of one turn run at the same time.
+    /// True if the tool only reads. Such calls of one turn run concurrently.
     const READS_ONLY: bool;
-    /// Whether it looks whether something has happened.
+    /// True if the tool polls, so that repeating the same call is no sign of a loop.
     const POLLS: bool = false;
 
-    /// Arguments of a good call, shown to models. An object.
-    fn example() -> Value;
+    /// Returns arguments of a good call, which models are shown: a JSON object.
+    fn example_arguments() -> Value;
 
-    /// What a call would touch.
-    fn access(&self, input: &Self::Input) -> Access;
+    /// Prepares a call. May read the file system, must not change it.
+    fn prepare_call(&self, arguments: Self::Arguments) -> Self::Call;
 
-    /// What a call depends on beside its arguments, as it is now.
-    fn preconditions(&self, _: &Self::Input) -> Preconditions {
+    /// Notes the arguments whose values were written on lines of their own, as
+    /// [`PreparedCall::note_wrapped_values`] does.
+    fn note_wrapped_values(_: &mut Self::Call, _names: &[String]) {}
+
+    /// Returns what a call would touch.
+    fn call_access(&self, call: &Self::Call) -> Access;
+
+    /// Returns the present state of what a call depends on beside its arguments.
+    fn call_preconditions(&self, _: &Self::Call) -> Preconditions {
         Preconditions::default()
     }
 
-    /// What a call would write, for the user who is asked about it; `None`: what the arguments say.
-    fn preview(&self, _: &Self::Input) -> Option<String> {
+    /// Returns what a call would write, for the user who is asked about it. `None` shows the
+    /// arguments instead.
+    fn preview_call(&self, _: &Self::Call) -> Option<String> {
         None
     }
 
-    /// Does it. The error is what the model reads: what is wrong, and what to do next.
-    fn run(
+    /// Tries a call without changing anything.
+    ///
+    /// # Errors
+    /// When the run would fail for the same reason.
+    fn try_call(&self, _: &Self::Call) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// Runs a call.
+    ///
+    /// # Errors
+    /// When the work was not done.
+    fn run_call(
         self: Arc<Self>,
         permit: &CallPermit,
-        input: Self::Input,
+        call: Self::Call,
         progress: ProgressSink<'_>,
-    ) -> impl Future<Output = Result<Self::Output, String>> + Send;
+    ) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
 }
 
-/// A built-in tool as the agent runs it.
+/// A built-in tool in the form that the agent runs.
 pub(crate) struct TypedToolAdapter<T> {
     tool: Arc<T>,
-    offered: bool,
+    is_offered: bool,
 }
 
 impl<T: TypedTool> TypedToolAdapter<T> {
-    pub(crate) fn into_tool(tool: T) -> Arc<dyn Tool> {
-        Self::with_offered(tool, true)
+    /// Adapts a tool that models are shown.
+    pub(crate) fn adapt_tool(tool: T) -> Arc<dyn Tool> {
+        Self::adapt_offered(tool, true)
     }
 
-    /// A tool that models are shown, or not.
-    pub(crate) fn with_offered(tool: T, offered: bool) -> Arc<dyn Tool> {
+    /// Adapts a tool that models are shown only if `is_offered`. Its calls run in any case.
+    pub(crate) fn adapt_offered(tool: T, is_offered: bool) -> Arc<dyn Tool> {
         Arc::new(Self {
             tool: Arc::new(tool),
-            offered,
+            is_offered,
         })
     }
 }
@@ -87,7 +116,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 
     fn is_offered(&self) -> bool {
-        self.offered
+        self.is_offered
     }
 
     fn group(&self) -> Option<ToolGroup> {
@@ -103,12 +132,13 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
-        match T::Input::deserialize(arguments) {
-            Ok(input) => Box::new(TypedCall {
+        match T::Arguments::deserialize(arguments) {
+            Ok(arguments) => Box::new(TypedCall {
+                call: self.tool.prepare_call(arguments),
                 tool: Arc::clone(&self.tool),
-                input,
             }),
-            // The gates have checked the arguments, so this is a mistake of the caller's.
+            // The gates have validated the arguments against the schema, so only a caller that
+            // bypassed them comes here.
             Err(error) => {
                 InvalidCall::boxed(format!("The arguments do not fit the tool: {error}."))
             }
@@ -116,23 +146,32 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 }
 
-/// A call of a built-in tool with its arguments.
+/// A prepared call together with its tool.
 struct TypedCall<T: TypedTool> {
     tool: Arc<T>,
-    input: T::Input,
+    call: T::Call,
 }
 
 impl<T: TypedTool> PreparedCall for TypedCall<T> {
+    fn note_wrapped_values(&mut self, names: &[String]) {
+        T::note_wrapped_values(&mut self.call, names);
+    }
+
     fn access(&self) -> Access {
-        self.tool.access(&self.input)
+        self.tool.call_access(&self.call)
     }
 
     fn preconditions(&self) -> Preconditions {
-        self.tool.preconditions(&self.input)
+        self.tool.call_preconditions(&self.call)
     }
 
     fn preview(&self) -> Option<String> {
-        self.tool.preview(&self.input)
+        self.tool.preview_call(&self.call)
+    }
+
+    fn try_call(&self) -> Result<(), CallFailure> {
+        let tried = self.tool.try_call(&self.call);
+        tried.map_err(|error| CallFailure(error.to_string()))
     }
 
     fn run<'a>(
@@ -140,21 +179,22 @@ impl<T: TypedTool> PreparedCall for TypedCall<T> {
         permit: &'a CallPermit,
         progress: ProgressSink<'a>,
     ) -> ToolWork<'a> {
-        let Self { tool, input } = *self;
+        let Self { tool, call } = *self;
         Box::pin(async move {
-            tool.run(permit, input, progress)
+            tool.run_call(permit, call, progress)
                 .await
-                .map_or_else(ToolOutput::failed, Into::into)
+                .map_or_else(|error| ToolOutput::failed(error.to_string()), Into::into)
         })
     }
 }
 
-/// What a model reads of a tool.
+/// Derives the description and schema of a tool, as a model receives them.
 pub(crate) fn typed_spec<T: TypedTool>() -> ToolSpec {
     let generator = SchemaSettings::draft2020_12()
+        // Models follow `$ref` badly, and some providers refuse it.
         .with(|settings| settings.inline_subschemas = true)
         .into_generator();
-    let mut schema = generator.into_root_schema_for::<T::Input>().to_value();
+    let mut schema = generator.into_root_schema_for::<T::Arguments>().to_value();
     clean_schema(&mut schema);
     let description = schema
         .as_object_mut()
@@ -164,7 +204,7 @@ pub(crate) fn typed_spec<T: TypedTool>() -> ToolSpec {
         .and_then(Value::as_str)
         .unwrap_or_default()
         .to_owned();
-    let example = if let Value::Object(example) = T::example() {
+    let example = if let Value::Object(example) = T::example_arguments() {
         example
     } else {
         Map::new()
@@ -175,8 +215,8 @@ pub(crate) fn typed_spec<T: TypedTool>() -> ToolSpec {
     }
 }
 
-/// Takes out what is of no use to a model: titles, number formats, and `null` for what may be left out; lines of a doc comment
-/// become one.
+/// Removes from a schema what is of no use to a model: titles, number formats, and `null` for
+/// arguments that may be left out. Joins the lines of each paragraph of a doc comment.
 fn clean_schema(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -186,18 +226,22 @@ fn clean_schema(schema: &mut Value) {
                     fields.remove(key);
                 }
             }
+            // `#[serde(default)]` on an `Option` says no more than that the argument is optional.
             if fields.get("default") == Some(&Value::Null) {
                 fields.remove("default");
             }
+            // An unsigned number says this by its type already.
             if fields.get("minimum").and_then(Value::as_f64) == Some(0.0) {
                 fields.remove("minimum");
             }
+            // Lines are broken for the source; a model pays for each line end.
             if let Some(Value::String(description)) = fields.get_mut("description") {
                 let paragraphs = description
                     .split("\n\n")
                     .map(|paragraph| paragraph.replace('\n', " "));
                 *description = paragraphs.collect::<Vec<_>>().join("\n\n");
             }
+            // An `Option` has the types `[T, null]`, and models would send `null` for it.
             if let Some(Value::Array(types)) = fields.get_mut("type") {
                 types.retain(|name| name != "null");
                 if let [only] = types.as_slice() {
@@ -223,7 +267,7 @@ mod tests {
     #[derive(Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     #[expect(dead_code, reason = "only its schema is of interest")]
-    struct Input {
+    struct LookArguments {
         /// Where to
         /// look.
         path: String,
@@ -238,33 +282,39 @@ mod tests {
     struct Look;
 
     impl TypedTool for Look {
-        type Input = Input;
+        type Arguments = LookArguments;
+        type Call = LookArguments;
         type Output = ToolOutput;
+        type Error = std::convert::Infallible;
         const NAME: &'static str = "look";
         const MANUAL: &'static str = "# look\n";
         const GROUP: ToolGroup = ToolGroup::Read;
         const READS_ONLY: bool = true;
 
-        fn example() -> Value {
+        fn example_arguments() -> Value {
             json!({"path": "x"})
         }
 
-        fn access(&self, _: &Input) -> Access {
+        fn prepare_call(&self, arguments: LookArguments) -> LookArguments {
+            arguments
+        }
+
+        fn call_access(&self, _: &LookArguments) -> Access {
             Access::Nothing
         }
 
-        async fn run(
+        async fn run_call(
             self: Arc<Self>,
             _: &CallPermit,
-            _: Input,
+            _: LookArguments,
             _: ProgressSink<'_>,
-        ) -> Result<ToolOutput, String> {
+        ) -> Result<ToolOutput, Self::Error> {
             Ok(ToolOutput::done("seen"))
         }
     }
 
     #[test]
-    fn the_types_are_the_words() {
+    fn types_make_the_spec() {
         let spec = typed_spec::<Look>();
         assert_eq!(
             (spec.name.as_str(), spec.description.as_str()),
@@ -286,8 +336,8 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_do_not_fit_are_told() {
-        let tool = TypedToolAdapter::into_tool(Look);
+    fn arguments_that_do_not_fit_are_invalid() {
+        let tool = TypedToolAdapter::adapt_tool(Look);
         let arguments = json!({"path": 1}).as_object().unwrap().clone();
         assert!(matches!(
             tool.prepare(&arguments).access(),

@@ -1,12 +1,15 @@
-//! The network, as a model may reach it: documents by GET, from public addresses alone.
+//! Fetches documents from the web: by GET, and from public addresses alone.
 //!
-//! | module | holds |
+//! A model can be talked into fetching anything, so the hosts that it can reach are limited by what
+//! this code connects to, not by what a URL looks like.
+//!
+//! | module | content |
 //! | --- | --- |
-//! | [`web_url`] | an address as it is judged, asked for and shown: one spelling |
-//! | [`network_scope`] | which machines may be asked |
-//! | [`request`] | one GET, with its redirects and limits |
-//! | [`document`] | from bytes to text or a picture |
-//! | [`markdown`] | from HTML to Markdown |
+//! | [`web_url`] | parses a URL into the one spelling that is judged, requested and shown |
+//! | [`network_scope`] | decides which hosts can be reached, and resolves their addresses |
+//! | [`request`] | sends one GET, with its redirects and limits |
+//! | [`document`] | decodes a response into text or a picture |
+//! | [`markdown`] | converts HTML to Markdown |
 
 pub(crate) mod document;
 mod markdown;

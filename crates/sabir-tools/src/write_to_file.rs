@@ -1,4 +1,4 @@
-//! `write_to_file`: a whole file, new or replaced.
+//! `write_to_file`: writes a whole file, new or in place of an old one.
 
 use std::sync::Arc;
 
@@ -10,149 +10,212 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::file_tracker::FileTracker;
+use crate::blocking::run_blocking;
+use crate::edit_error::EditError;
+use crate::file_tracker::{FileTracker, decode_whole};
 use crate::preconditions;
 use crate::preview;
 use crate::text::{self, MAX_FILE_BYTES, count_noun};
 use crate::text_file::encode_content;
 use crate::typed_tool::TypedTool;
+use crate::write_target::WriteTarget;
 
-/// The tool.
+/// The tool, over the files of a task.
 pub(crate) struct WriteToFile(pub(crate) Arc<FileTracker>);
 
 /// Write a whole file: a new one, or a new content for an old one. Missing folders are made. Change parts of a file
 /// with the edit tool instead.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct WriteToFileArguments {
     /// The file, relative to the workspace.
     path: String,
     /// All that the file is to hold; nothing may be left out.
     content: String,
 }
 
-/// What became of the file.
-pub(crate) struct WrittenFile {
-    path: WorkPath,
-    lines: usize,
-    before: PreviousContent,
-    /// Whether the file had CRLF line endings, and has others now.
-    lost_crlf: bool,
+/// A prepared call.
+pub(crate) struct WriteToFileCall {
+    target: WriteTarget,
+    content: String,
+    /// True if the content was written on lines of its own, so that its last line end is missing.
+    is_wrapped: bool,
 }
 
-/// What was there.
+/// A file after its write.
+pub(crate) struct WrittenFile {
+    path: WorkPath,
+    /// The number of lines of the new content.
+    lines: usize,
+    before: PreviousContent,
+    /// True if the file had CRLF line endings and has others now.
+    lost_crlf: bool,
+    /// True if a line end was added to the content.
+    line_end_added: bool,
+}
+
+/// The content of a file before it was written.
 enum PreviousContent {
-    Nothing,
-    /// The same.
+    /// There was no file.
+    Absent,
+    /// The file had the new content already, so it was not written.
     Same,
+    /// Other text.
     Lines {
-        lines: usize,
-        read: bool,
+        /// The number of lines.
+        count: usize,
+        /// True if the model had seen the file.
+        was_read: bool,
     },
-    /// What is no text, or too large to be counted.
+    /// No text, or more than is read.
     Bytes {
-        bytes: u64,
-        read: bool,
+        /// The size of the file.
+        count: u64,
+        /// True if the model had seen the file.
+        was_read: bool,
     },
 }
 
 impl TypedTool for WriteToFile {
-    type Input = Input;
+    type Arguments = WriteToFileArguments;
+    type Call = WriteToFileCall;
     type Output = WrittenFile;
+    type Error = EditError;
     const NAME: &'static str = "write_to_file";
     const MANUAL: &'static str = include_str!("specs/write_to_file.md");
     const GROUP: ToolGroup = ToolGroup::Edit;
     const READS_ONLY: bool = false;
 
-    fn example() -> Value {
+    fn example_arguments() -> Value {
         json!({"path": "docs/plan.md", "content": "# Plan\n\n- Parse\n- Check\n"})
     }
 
-    fn access(&self, input: &Input) -> Access {
-        self.0.write_access(&input.path)
+    fn prepare_call(&self, arguments: WriteToFileArguments) -> WriteToFileCall {
+        WriteToFileCall {
+            target: WriteTarget::resolve(&self.0, arguments.path),
+            content: arguments.content,
+            is_wrapped: false,
+        }
     }
 
-    fn preconditions(&self, input: &Input) -> Preconditions {
-        preconditions::write_preconditions(&self.0, [input.path.as_str()])
+    fn note_wrapped_values(call: &mut WriteToFileCall, names: &[String]) {
+        call.is_wrapped = names.iter().any(|name| name == "content");
     }
 
-    fn preview(&self, input: &Input) -> Option<String> {
-        preview::preview_write(&self.0, &input.path, &input.content)
+    fn call_access(&self, call: &WriteToFileCall) -> Access {
+        call.target.write_access()
     }
 
-    async fn run(
+    fn call_preconditions(&self, call: &WriteToFileCall) -> Preconditions {
+        preconditions::write_preconditions(&self.0, [call.target.written_path()])
+    }
+
+    fn preview_call(&self, call: &WriteToFileCall) -> Option<String> {
+        preview::preview_edit(&self.0, call.target.written_path(), |old| {
+            let added = missing_line_end(&call.content, call.is_wrapped, Some(old));
+            Some(format!("{}{added}", call.content))
+        })
+    }
+
+    async fn run_call(
         self: Arc<Self>,
         _: &CallPermit,
-        input: Input,
+        call: WriteToFileCall,
         _: ProgressSink<'_>,
-    ) -> Result<WrittenFile, String> {
-        text::run_blocking(move || write_file(&self.0, &input)).await
+    ) -> Result<WrittenFile, EditError> {
+        run_blocking(move || write_file(&self.0, call)).await
     }
 }
 
 impl From<WrittenFile> for ToolOutput {
     fn from(written: WrittenFile) -> Self {
-        let WrittenFile {
-            path,
-            lines,
-            before,
-            lost_crlf,
-        } = written;
-        let lines = count_noun(lines, "line");
-        let unread = |read| if read { "" } else { ", which you had not read" };
-        let mut words = match before {
-            PreviousContent::Nothing => format!("Wrote {lines} to the new file `{path}`."),
+        let path = &written.path;
+        let lines = count_noun(written.lines, "line");
+        let mut message = match written.before {
+            PreviousContent::Absent => format!("Wrote {lines} to the new file `{path}`."),
             PreviousContent::Same => {
                 format!("`{path}` holds exactly this content already; nothing was written.")
             }
-            PreviousContent::Lines { lines: old, read } => {
-                format!(
-                    "Wrote {lines} to `{path}`, in place of its {}{}.",
-                    count_noun(old, "line"),
-                    unread(read)
-                )
+            PreviousContent::Lines { count, was_read } => {
+                let old = count_noun(count, "line");
+                let unread = unread_note(was_read);
+                format!("Wrote {lines} to `{path}`, in place of its {old}{unread}.")
             }
-            PreviousContent::Bytes { bytes, read } => {
-                format!(
-                    "Wrote {lines} to `{path}`, in place of its {}{}.",
-                    text::count_bytes(bytes),
-                    unread(read)
-                )
+            PreviousContent::Bytes { count, was_read } => {
+                let old = text::count_bytes(count);
+                let unread = unread_note(was_read);
+                format!("Wrote {lines} to `{path}`, in place of its {old}{unread}.")
             }
         };
-        if lost_crlf {
-            words.push_str("\n[Its lines ended in CRLF, and do not any more.]");
+        if written.lost_crlf {
+            message.push_str("\n[Its lines ended in CRLF, and do not any more.]");
         }
-        Self::done(words)
+        if written.line_end_added {
+            message.push_str("\n[Its last line ends with a newline.]");
+        }
+        Self::done(message)
     }
 }
 
-fn write_file(ground: &FileTracker, input: &Input) -> Result<WrittenFile, String> {
-    let path = ground.write_target(&input.path)?;
-    let old = match ground.workspace().read_file(&path, MAX_FILE_BYTES) {
+/// Returns the line end that a content lacks because it was written on lines of its own: that of a new
+/// text file, and of one that ended with a line end before.
+fn missing_line_end(content: &str, is_wrapped: bool, old: Option<&str>) -> &'static str {
+    let had_line_end = old.is_none_or(|old| old.is_empty() || old.ends_with('\n'));
+    if !is_wrapped || !had_line_end || content.is_empty() || content.ends_with('\n') {
+        return "";
+    }
+    if content.contains("\r\n") {
+        "\r\n"
+    } else {
+        "\n"
+    }
+}
+
+/// Returns the remark on a file that was replaced unseen.
+fn unread_note(was_read: bool) -> &'static str {
+    if was_read {
+        ""
+    } else {
+        ", which you had not read"
+    }
+}
+
+/// Writes the file in the encoding that it has, or as UTF-8 if it is new.
+fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFile, EditError> {
+    let WriteToFileCall {
+        target,
+        content,
+        is_wrapped,
+    } = call;
+    let path = target.confirm_file(tracker)?;
+    let old = match tracker.workspace().read_file(&path, MAX_FILE_BYTES) {
         Ok(old) => Some(old),
         Err(WorkspaceError::Missing { .. }) => None,
-        Err(error) => return Err(ground.explain_error(&error)),
+        Err(error) => return Err(tracker.explain_error(error).into()),
     };
-    let lines = input.content.lines().count();
+    let text = old.as_ref().and_then(decode_whole);
+    let old_text = text.as_ref().map(|text| text.content.as_str());
+    let added = missing_line_end(&content, is_wrapped, old_text);
+    let line_end_added = !added.is_empty();
+    let content = content + added;
+    let lines = content.lines().count();
+    // A new file is written only if none has appeared since.
     let Some(old) = old else {
         let change = FileChange::write(
             path.clone(),
-            input.content.as_bytes().to_vec(),
+            content.as_bytes().to_vec(),
             WritePrecondition::Missing,
         );
-        ground.apply_changes(&[change], &[&input.content])?;
+        tracker.apply_changes(&[change], &[&content])?;
         return Ok(WrittenFile {
             path,
             lines,
-            before: PreviousContent::Nothing,
+            before: PreviousContent::Absent,
             lost_crlf: false,
+            line_end_added,
         });
     };
-    let text = DecodedText::decode(&old.bytes)
-        .ok()
-        .filter(|_| !old.truncated);
-    ground.check_fresh(
+    tracker.check_version(
         &path,
         old.version,
         text.as_ref().map(|text| text.content.as_str()),
@@ -160,38 +223,47 @@ fn write_file(ground: &FileTracker, input: &Input) -> Result<WrittenFile, String
     let encoding = text
         .as_ref()
         .map_or(TextEncoding::Utf8, |text| text.encoding);
-    let bytes = encode_content(&path, encoding, &input.content)?;
+    let bytes = encode_content(&path, encoding, &content)?;
     if old.bytes == bytes && !old.truncated {
-        ground.record_version(path.clone(), old.version, Some(&input.content));
+        // The model wrote this content, so it knows the file as well as if it had been written.
+        tracker.record_version(path.clone(), old.version, Some(&content));
         return Ok(WrittenFile {
             path,
             lines,
             before: PreviousContent::Same,
             lost_crlf: false,
+            line_end_added,
         });
     }
-    let before = previous_content(&old, text.as_ref(), ground.is_known(&path));
+    // Before the write, after which the model knows the file in any case.
+    let before = previous_content(&old, text.as_ref(), tracker.is_known(&path));
     let lost_crlf =
-        text.is_some_and(|text| text.content.contains("\r\n")) && !input.content.contains("\r\n");
+        text.is_some_and(|text| text.content.contains("\r\n")) && !content.contains("\r\n");
     let change = FileChange::write(path.clone(), bytes, WritePrecondition::Version(old.version));
-    ground.apply_changes(&[change], &[&input.content])?;
+    tracker.apply_changes(&[change], &[&content])?;
     Ok(WrittenFile {
         path,
         lines,
         before,
         lost_crlf,
+        line_end_added,
     })
 }
 
-fn previous_content(old: &FileContent, text: Option<&DecodedText>, read: bool) -> PreviousContent {
+/// Measures the old content: in lines if it is text, otherwise in bytes.
+fn previous_content(
+    old: &FileContent,
+    text: Option<&DecodedText>,
+    was_read: bool,
+) -> PreviousContent {
     match text {
         Some(text) => PreviousContent::Lines {
-            lines: text.content.lines().count(),
-            read,
+            count: text.content.lines().count(),
+            was_read,
         },
         None => PreviousContent::Bytes {
-            bytes: old.size_bytes,
-            read,
+            count: old.size_bytes,
+            was_read,
         },
     }
 }

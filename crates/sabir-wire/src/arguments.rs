@@ -8,6 +8,7 @@ use crate::delta_template::escape_json;
 /// Writes the arguments of one call as fragments of one JSON text.
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentWriter {
+    /// The position in the JSON text written so far.
     state: WriterState,
     /// The raw value so far; it is written when it ends.
     raw: String,
@@ -42,6 +43,9 @@ impl ArgumentWriter {
     }
 
     /// Opens an argument.
+    ///
+    /// Put together, the fragments of a call are one JSON object, except where the model itself
+    /// wrote something else. A fragment is final once written, so it can be sent at once.
     pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
         self.raw.clear();
         // An argument without a name is not the model's: a string holds arguments that were encoded
@@ -61,6 +65,8 @@ impl ArgumentWriter {
             return;
         }
         out.push(if self.state == WriterState::Nothing {
+            // The first argument opens the object; a call without arguments opens and closes it at
+            // its end.
             '{'
         } else {
             ','

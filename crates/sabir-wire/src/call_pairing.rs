@@ -26,7 +26,9 @@ pub(crate) struct CallPairing {
 struct UnansweredCall {
     /// The id in the client's history; may be empty.
     native: String,
+    /// The tool's name, by which a result without an id is matched.
     name: String,
+    /// The id in the common history; unique in it.
     id: CallId,
 }
 
@@ -37,6 +39,9 @@ impl CallPairing {
     }
 
     /// Returns the id for a call.
+    ///
+    /// Calls must be reported in the order of the history. The id is unique among all calls of this
+    /// history, as the other wires require.
     pub(crate) fn assign_call_id(&mut self, native: &str, name: &str) -> CallId {
         // The user spoke since the last call, so earlier calls stay without a result.
         if std::mem::take(&mut self.spoken) {
@@ -60,12 +65,15 @@ impl CallPairing {
 
     /// Returns the id and the tool's name of the call that a result answers. Without a match, the
     /// result keeps its own.
+    ///
+    /// Each call is matched at most once, so two results with one id go to two calls.
     pub(crate) fn match_result(&mut self, native: &str, name: &str) -> (CallId, String) {
         let by_id = || {
             self.open
                 .iter()
                 .position(|call| !native.is_empty() && call.native == native)
         };
+        // Calls of one tool are answered in their order.
         let by_name = || self.open.iter().position(|call| call.name == name);
         // A result without an id and a name can only be matched by its position.
         let by_place =
@@ -80,6 +88,8 @@ impl CallPairing {
         }
     }
 
+    /// Returns `call_0`, `call_1` and so on: the same history gets the same ids in every request,
+    /// which keeps the provider's prompt cache valid.
     fn fresh_id(&mut self) -> String {
         loop {
             // A client's own id may look like a generated one, so used ones are skipped.

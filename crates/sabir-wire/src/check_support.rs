@@ -14,8 +14,11 @@ use crate::{ollama, openai_chat};
 
 /// Checks requests against a wire's capabilities.
 pub(crate) struct SupportChecker<'a> {
+    /// The wire's name, for notes and for comparison with opaque state.
     pub(crate) wire: &'static str,
+    /// The parameters and features that the wire supports.
     pub(crate) capabilities: &'static WireCapabilities,
+    /// The options that the request will be encoded with.
     pub(crate) options: &'a WireOptions,
 }
 
@@ -40,6 +43,11 @@ impl SupportChecker<'_> {
         notes.push(LossNote::new(path, format!("{} {what}", self.wire)));
     }
 
+    /// Checks the providers' own tools, then the tool choice and the limits on calls.
+    ///
+    /// # Errors
+    /// A tool that only models of another wire can call, or a server tool that the request depends
+    /// on: alone, or by its tool choice.
     fn check_tools(
         &self,
         request: &Request,
@@ -61,13 +69,14 @@ impl SupportChecker<'_> {
                 NativeToolKind::Freeform if native_tools::has_grammar(tool) => {
                     let name = native_tools::tool_name(tool).unwrap_or_default();
                     let what = format!(
-                        "the grammar of `{name}` is told in words: {} cannot be held to it",
+                        "the grammar of `{name}` is given as text: {} cannot be made to follow it",
                         self.wire
                     );
                     notes.push(LossNote::new("tools", what));
                 }
                 // Their tools are offered as ordinary ones as well.
                 NativeToolKind::Freeform | NativeToolKind::Namespace => {}
+                // Without a schema the model would guess the arguments, so the request is refused.
                 NativeToolKind::Client => {
                     let what = format!(
                         "`{word}` has no schema, and only models of {wire} know it: offer it as a function"
@@ -133,19 +142,20 @@ impl SupportChecker<'_> {
         {
             self.push_note(
                 "tools",
-                "cannot be told to hold arguments to their schema (`strict`)",
+                "cannot be told to enforce the schema of arguments (`strict`)",
                 notes,
             );
         }
         Ok(())
     }
 
+    /// Notes a response format or cache marks that the wire cannot express.
     fn check_options(&self, request: &Request, notes: &mut Vec<LossNote>) {
         match request.options.format {
             ResponseFormat::Json if self.is_unsupported(UnsupportedFeature::JsonFormat) => {
                 self.push_note(
                     "response_format",
-                    "has no word for an answer in JSON; left out",
+                    "has no field for an answer in JSON; left out",
                     notes,
                 );
             }
@@ -154,12 +164,13 @@ impl SupportChecker<'_> {
             {
                 self.push_note(
                     "response_format",
-                    "has no word for an answer of a schema; left out",
+                    "has no field for an answer by a schema; left out",
                     notes,
                 );
             }
             _ => {}
         }
+        // A lost mark costs money but changes no response, so this is a note and no error.
         if request.options.cache == CacheControl::Marked
             && self.is_unsupported(UnsupportedFeature::CacheMarks)
         {
@@ -171,6 +182,11 @@ impl SupportChecker<'_> {
         }
     }
 
+    /// Checks every part of the history. State of other providers is counted and left out; content
+    /// from the user must not be lost.
+    ///
+    /// # Errors
+    /// A part from the user that the provider cannot see.
     fn check_history(
         &self,
         request: &Request,
@@ -189,6 +205,7 @@ impl SupportChecker<'_> {
                         problem,
                     ));
                 }
+                // Only counted: a long history has hundreds of thoughts.
                 lost += usize::from(
                     message.role == Role::Assistant && self.is_part_lost(request, part),
                 );
@@ -199,7 +216,7 @@ impl SupportChecker<'_> {
         }
         if failed > 0 {
             let what = format!(
-                "has no word for a result that failed (`is_error`): the words of {failed} have to say it"
+                "cannot mark a failed result (`is_error`): only the text of {failed} can say it"
             );
             self.push_note("messages", &what, notes);
         }
@@ -257,6 +274,8 @@ impl SupportChecker<'_> {
         }
     }
 
+    /// Returns true if state can go back: only to the wire that it came from, and not in a prompted
+    /// request, where the history is rendered as text.
     fn can_take_state(&self, request: &Request, state: &OpaqueState) -> bool {
         request.protocol == ToolProtocol::Native && state.wire == self.wire
     }

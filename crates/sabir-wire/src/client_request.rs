@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 use crate::native_tools::{self, NamespacedTool};
 
 /// A decoded request from a client.
+///
+/// The wire that it came from is not part of it: the request goes on to any provider, and the
+/// response comes back in the form that `preferences` asks for.
 #[derive(Debug, Clone)]
 pub struct DecodedRequest {
     /// The request in the common form.
@@ -27,6 +30,9 @@ pub struct ResponsePreferences {
     /// The client's choice whether a stream reports token counts.
     pub usage_reporting: UsageReporting,
     /// The tools whose calls carry one plain text instead of JSON.
+    ///
+    /// In the common form such a tool has one string argument, `input`. OpenAI calls it a custom
+    /// tool.
     pub freeform_tools: Vec<String>,
     /// The tools of namespaces; their calls name the namespace and the tool.
     pub namespaced_tools: Vec<NamespacedTool>,
@@ -48,6 +54,9 @@ pub enum UsageReporting {
 }
 
 /// A note on something in a request that was lost or changed on its way.
+///
+/// Notes do not stop a request. The gateway shows them to its operator, because a client would
+/// otherwise never learn why an option had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LossNote {
     /// The path in the request, such as `tools[3]`.
@@ -57,6 +66,8 @@ pub struct LossNote {
 }
 
 /// A client's request that cannot be decoded, or cannot be sent to a provider.
+///
+/// It displays as `path: message`, and becomes an error with HTTP status 400 on every wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct RequestError {
@@ -70,10 +81,15 @@ pub struct RequestError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseMetadata {
     /// The response's id.
+    ///
+    /// Clients see it, and call ids that the provider did not give are derived from it, so it must
+    /// be unique in a conversation.
     pub id: String,
     /// The model's name.
     pub model: String,
     /// The creation time in seconds since 1970, as far as the caller knows.
+    ///
+    /// OpenAI's and Ollama's wires write it; the crate itself reads no clock.
     pub created: u64,
     /// The time that the response took, where the caller knows. Only Ollama's wire reports it.
     pub total_duration: Duration,
@@ -132,6 +148,7 @@ impl DecodedRequest {
             })
         };
         match choice {
+            // Providers disagree here: some refuse the request, others ignore the choice.
             ToolChoice::Tool(name) if !tools.is_tool_offered(name) && !own(name) => {
                 Err(RequestError::new(
                     "tool_choice",
@@ -141,7 +158,7 @@ impl DecodedRequest {
             ToolChoice::Required if tools.is_empty() && options.native.is_empty() => {
                 Err(RequestError::new(
                     "tool_choice",
-                    "a call is to be made, and there are no tools: offer some in `tools`",
+                    "a call is required, and there are no tools: offer some in `tools`",
                 ))
             }
             _ => Ok(self),

@@ -18,7 +18,9 @@ pub(crate) struct DeltaTemplate {
     key: u64,
     /// The bytes before the number, on wires that number their events.
     before_number: Option<Vec<u8>>,
+    /// The bytes before the text: up to the opening quote of its JSON string.
     before: Vec<u8>,
+    /// The bytes after the text, with the end of the event.
     after: Vec<u8>,
 }
 
@@ -40,6 +42,7 @@ impl DeltaTemplate {
     fn new(key: u64, write: impl Fn(u64, &str) -> Vec<u8>) -> Self {
         // Two renderings that differ only in the text show where it is; the same is done for the
         // number.
+        // Any two texts would do; these need no escapes and have one byte each.
         let first = write(1, "a");
         let (before, after) = split_around_difference(&first, &write(1, "b"));
         let other = write(2, "a");

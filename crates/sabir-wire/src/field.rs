@@ -10,12 +10,18 @@ use sabir_call::{
 use crate::client_request::RequestError;
 
 /// A value in a body, with its path.
+///
+/// A missing member is a field as well, with the value `null`, so a chain of `get` calls needs no
+/// check at each step. The path is in the form that clients know: `messages[2].content[0].type`.
 #[derive(Debug, Clone)]
 pub(crate) struct JsonField<'a> {
+    /// The path from the body; empty for the body itself.
     pub(crate) path: String,
+    /// The value; `null` if the member is missing.
     pub(crate) value: &'a Value,
 }
 
+/// The value of missing members.
 const NULL: &Value = &Value::Null;
 
 impl<'a> JsonField<'a> {
@@ -46,6 +52,9 @@ impl<'a> JsonField<'a> {
     }
 
     /// Returns the elements of a list; none if it is missing.
+    ///
+    /// # Errors
+    /// The value is neither a list nor missing.
     pub(crate) fn list_items(&self) -> Result<Vec<Self>, RequestError> {
         match self.value {
             Value::Null => Ok(Vec::new()),
@@ -61,6 +70,9 @@ impl<'a> JsonField<'a> {
     }
 
     /// Returns a string.
+    ///
+    /// # Errors
+    /// The value is missing or no string.
     pub(crate) fn required_text(&self) -> Result<&'a str, RequestError> {
         self.value
             .as_str()
@@ -77,6 +89,9 @@ impl<'a> JsonField<'a> {
     }
 
     /// Returns an object; an empty one if it is missing.
+    ///
+    /// # Errors
+    /// The value is neither an object nor missing.
     pub(crate) fn object_or_empty(&self) -> Result<Map<String, Value>, RequestError> {
         match self.value {
             Value::Null => Ok(Map::new()),
@@ -86,6 +101,11 @@ impl<'a> JsonField<'a> {
     }
 
     /// Returns a list of strings, also for one single string; none if it is missing.
+    ///
+    /// OpenAI accepts both forms for `stop`.
+    ///
+    /// # Errors
+    /// An element is no string.
     pub(crate) fn text_list(&self) -> Result<Vec<String>, RequestError> {
         if let Value::String(text) = self.value {
             return Ok(vec![text.clone()]);
@@ -97,6 +117,10 @@ impl<'a> JsonField<'a> {
     }
 
     /// Returns a whole number; `None` if it is missing.
+    ///
+    /// # Errors
+    /// The value is negative, has a fraction, or is no number. `12.0` is refused as well: clients,
+    /// unlike providers, are expected to write what they mean.
     pub(crate) fn optional_count(&self) -> Result<Option<u64>, RequestError> {
         if self.is_absent() {
             return Ok(None);
@@ -124,6 +148,8 @@ impl<'a> JsonField<'a> {
     }
 
     /// Builds an error with the path, the expected and the found value.
+    ///
+    /// The found value is cut after 80 characters.
     pub(crate) fn mismatch_error(&self, expected: &str) -> RequestError {
         // A mismatch may be a whole document: 80 characters show what it is.
         let found: String = self.value.to_string().chars().take(80).collect();
@@ -137,6 +163,12 @@ impl<'a> JsonField<'a> {
 }
 
 /// Decodes an image given as a `data:` URL or by its address.
+///
+/// An address is not fetched here: the provider does that, if its wire can express it. A gateway
+/// that fetched addresses for its clients would let them reach its own network.
+///
+/// # Errors
+/// Another scheme than `http`, `https` or `data`, and data that is not marked as base64.
 pub(crate) fn decode_image_url(url: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let text = url.required_text()?;
     if ["https://", "http://"]
@@ -180,6 +212,9 @@ pub(crate) fn split_text_and_images(
 }
 
 /// Joins parts of which only text is allowed.
+///
+/// # Errors
+/// A part that is no text.
 pub(crate) fn require_text_only(
     content: &JsonField<'_>,
     parts: Vec<MessagePart>,
@@ -193,6 +228,12 @@ pub(crate) fn require_text_only(
 }
 
 /// Decodes a tool in the form of an OpenAI function, which other APIs copied.
+///
+/// The shape is `{"name": …, "description": …, "parameters": {…}, "strict": …}`. Names of strict
+/// tools are added to `options.strict`.
+///
+/// # Errors
+/// The name is missing, or a member has the wrong type.
 pub(crate) fn decode_function_tool(
     described: &JsonField<'_>,
     options: &mut RequestOptions,
@@ -210,6 +251,9 @@ pub(crate) fn decode_function_tool(
 }
 
 /// Decodes a response format as OpenAI writes it; `inside` is the object that holds the schema.
+///
+/// # Errors
+/// The type is unknown, or a member has the wrong type.
 pub(crate) fn decode_openai_format(
     format: &JsonField<'_>,
     inside: &JsonField<'_>,
@@ -229,6 +273,11 @@ pub(crate) fn decode_openai_format(
 
 /// Decodes OpenAI's choice among some of the tools and removes the others. `name` finds the name in
 /// an entry of the list.
+///
+/// The shape is `{"mode": "auto" | "required", "tools": [{…}, …]}`.
+///
+/// # Errors
+/// A name is missing, or the mode is none of the two.
 pub(crate) fn restrict_allowed_tools(
     list: &JsonField<'_>,
     tools: &mut Vec<ToolSpec>,
@@ -249,6 +298,9 @@ pub(crate) fn restrict_allowed_tools(
 }
 
 /// Collects tools into a set.
+///
+/// # Errors
+/// The tools do not form a set, for example because two have the same name.
 pub(crate) fn build_tool_set(specs: Vec<ToolSpec>) -> Result<ToolSet, RequestError> {
     ToolSet::new(specs).map_err(|error| RequestError::new("tools", error.to_string()))
 }
@@ -257,6 +309,7 @@ pub(crate) fn build_tool_set(specs: Vec<ToolSpec>) -> Result<ToolSet, RequestErr
 /// calls.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryBuilder {
+    /// The messages so far; no two neighbours have the same role.
     pub(crate) messages: Vec<Message>,
 }
 

@@ -108,6 +108,7 @@ enum PreludeCheck {
     Total(usize),
     /// A valid prelude of a frame that is too long; the length in bytes.
     TooLong(u64),
+    /// No prelude: the checksum is wrong, or the headers do not fit into the frame.
     Invalid,
 }
 
@@ -150,6 +151,7 @@ impl FrameDecoder {
         bytes: &'c [u8],
         out: &mut impl FnMut(FrameEvent<'_>),
     ) -> &'c [u8] {
+        // A prelude may be cut by the end of a chunk, and is checked only as a whole.
         let Some(prelude) = bytes.get(..PRELUDE) else {
             self.held.extend_from_slice(bytes);
             return &[];
@@ -301,6 +303,7 @@ pub fn encode_frame(
 /// Encodes the type and the value of a header.
 fn write_value(value: HeaderValue<'_>, out: &mut Vec<u8>) -> Result<(), FrameError> {
     match value {
+        // The type is the value: 0 is true and 1 is false.
         HeaderValue::Bool(yes) => out.push(u8::from(!yes)),
         HeaderValue::Byte(number) => put_value(2, &number.to_be_bytes(), out),
         HeaderValue::Short(number) => put_value(3, &number.to_be_bytes(), out),

@@ -14,6 +14,9 @@ const KEPT_CHARS: usize = 20;
 ///
 /// The same id always gives the same result, so calls and results stay paired. Different ids give
 /// different results.
+///
+/// Anthropic and Bedrock refuse a request with any other character in an id, and ids of one
+/// provider end up at another when a task changes its model.
 pub(crate) fn portable_id(id: &str) -> Cow<'_, str> {
     sanitize_id(id, |c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
@@ -23,6 +26,8 @@ pub(crate) fn short_id(id: &str) -> Cow<'_, str> {
     sanitize_id(id, |c| c.is_ascii_graphic())
 }
 
+/// Returns the id if it is short and has only allowed characters; else its first characters, with
+/// `_` for those that are not allowed, and the hash of all of it.
 fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(&allowed) {
         return Cow::Borrowed(id);

@@ -39,6 +39,7 @@ pub(crate) enum JsonValue<'a> {
 /// An incremental splitter without I/O. Memory is bounded by [`MAX_EVENT`].
 #[derive(Debug, Default)]
 pub(crate) struct ValueSplitter {
+    /// The position in the current value.
     state: SplitterState,
     /// The unfinished object of the last chunk.
     held: Vec<u8>,
@@ -151,6 +152,7 @@ impl ValueSplitter {
         }
     }
 
+    /// Forgets the unfinished object. Its memory is kept for the next one.
     fn drop_held(&mut self) {
         self.held.clear();
         self.too_long = false;
@@ -169,6 +171,7 @@ fn next_state(state: SplitterState, byte: u8) -> (SplitterState, SplitAction) {
         (SplitterState::Between, _) => (SplitterState::Stray, SplitAction::Stray),
         (SplitterState::Stray, _) => (SplitterState::Stray, SplitAction::On),
         (SplitterState::Opened, b'"') => (SplitterState::Quoted(1), SplitAction::On),
+        // The kinds of brackets are not compared: the caller's parser finds a wrong pair.
         (SplitterState::Opened, b'}') | (SplitterState::Inside(1), b'}' | b']') => {
             (SplitterState::Between, SplitAction::End)
         }

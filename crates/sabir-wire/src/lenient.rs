@@ -60,10 +60,13 @@ pub(crate) enum LenientContent<'a> {
 /// One part of [`LenientContent`].
 #[derive(Debug, Default, Clone, serde::Deserialize)]
 pub(crate) struct LenientPart<'a> {
+    /// The `type`: `text`, or `thinking` and `reasoning` for thoughts.
     #[serde(rename = "type", borrow, default)]
     pub(crate) kind: LenientText<'a>,
+    /// The text of a part, whatever its type.
     #[serde(borrow, default)]
     pub(crate) text: LenientText<'a>,
+    /// Mistral's thoughts, which are content again: a list of text parts.
     #[serde(borrow, default)]
     pub(crate) thinking: LenientContent<'a>,
 }
@@ -96,6 +99,7 @@ macro_rules! absent {
     };
 }
 
+/// Implements the visitor method for `null`, which counts as absent.
 macro_rules! absent_unit {
     () => {
         fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
@@ -104,6 +108,8 @@ macro_rules! absent_unit {
     };
 }
 
+/// Implements the visitor method for a list, which is read to its end and counts as absent. Serde
+/// fails if anything of it is left over.
 macro_rules! absent_seq {
     () => {
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
@@ -113,6 +119,7 @@ macro_rules! absent_seq {
     };
 }
 
+/// Implements the visitor method for an object, in the same way.
 macro_rules! absent_map {
     () => {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -122,6 +129,7 @@ macro_rules! absent_map {
     };
 }
 
+/// Implements the description of the expected value. It is never shown, because nothing is refused.
 macro_rules! expecting {
     () => {
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,6 +138,7 @@ macro_rules! expecting {
     };
 }
 
+/// Reads a [`LenientText`].
 struct TextVisitor;
 
 impl<'de> Visitor<'de> for TextVisitor {
@@ -171,6 +180,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for LenientText<'a> {
 /// The limit 2^53: every whole number below it is exactly representable as a float.
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
+/// Reads a [`LenientCount`].
 struct CountVisitor;
 
 impl<'de> Visitor<'de> for CountVisitor {
@@ -208,6 +218,7 @@ impl<'de> Deserialize<'de> for LenientCount {
     }
 }
 
+/// Reads a [`LenientList`]. Elements that are no objects are skipped.
 struct ListVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
@@ -226,6 +237,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        // Some servers send one object where the API has a list.
         Ok(LenientList(vec![T::deserialize(
             MapAccessDeserializer::new(map),
         )?]))
@@ -238,6 +250,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientList<T> {
     }
 }
 
+/// Reads a [`LenientObject`].
 struct ObjectVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
@@ -261,6 +274,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientObject<T> {
     }
 }
 
+/// Reads a [`LenientContent`].
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
@@ -289,6 +303,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        // A single part, which some servers send without its list.
         Ok(LenientContent::Parts(vec![LenientPart::deserialize(
             MapAccessDeserializer::new(map),
         )?]))

@@ -13,6 +13,9 @@ use crate::timestamp::format_timestamp;
 const IMAGE_TOKENS: u64 = 1500;
 
 /// A model in a list.
+///
+/// The encoders give unknown values as 0 or `null`, because clients fail on members that are
+/// missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedModel {
     /// The name by which clients ask for it.
@@ -24,6 +27,9 @@ pub struct ListedModel {
 }
 
 /// A request for information instead of a model's response.
+///
+/// Clients send these before or beside their real requests: to fill a menu of models, to find out
+/// if the server is up, or to plan their context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InfoRequest {
     /// `GET /v1/models`, of OpenAI and Anthropic.
@@ -41,6 +47,10 @@ pub enum InfoRequest {
 }
 
 /// Returns the information request of a path. A query is ignored.
+///
+/// A prefix before the known part is accepted, since clients append the path to a base URL that may
+/// have a path of its own. Names of models may contain slashes and percent escapes. Returns `None`
+/// for every other path, also for those of a wire's own endpoint.
 pub fn match_info_path(path: &str) -> Option<InfoRequest> {
     let path = path
         .split(['?', '#'])
@@ -67,6 +77,9 @@ pub fn match_info_path(path: &str) -> Option<InfoRequest> {
 }
 
 /// Encodes the list of models for clients of OpenAI and of Anthropic.
+///
+/// The shape is `{"object": "list", "data": […], "has_more": false, …}`. Each client ignores the
+/// members of the other. The list is never split into pages.
 pub fn encode_model_list(list: &[ListedModel]) -> Value {
     let name = |listed: Option<&ListedModel>| listed.map(|listed| listed.name.clone());
     let data: Vec<_> = list.iter().map(encode_model).collect();
@@ -86,6 +99,9 @@ pub fn encode_model(listed: &ListedModel) -> Value {
 }
 
 /// Encodes the list of models for clients of Ollama.
+///
+/// The shape is `{"models": [{"name": …, "model": …, "modified_at": …, …}]}`. Size and digest of
+/// the model file are unknown here, and empty.
 pub fn encode_ollama_tags(list: &[ListedModel]) -> Value {
     let tag = |listed: &ListedModel| {
         json!({
@@ -97,6 +113,9 @@ pub fn encode_ollama_tags(list: &[ListedModel]) -> Value {
 }
 
 /// Returns the model's name from the body of Ollama's `show` request.
+///
+/// Newer clients write `model`, older ones `name`. Returns `None` if the body is no JSON or has
+/// neither.
 pub fn ollama_show_name(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let name = ["model", "name"]
@@ -127,14 +146,21 @@ pub fn encode_ollama_version(version: &str) -> Value {
 }
 
 /// Encodes the token count of a request for clients of Anthropic.
+///
+/// The shape is `{"input_tokens": …}`. The number is an estimate: the real tokenizer is known only
+/// to the provider.
 pub fn encode_token_count(request: &Request) -> Value {
     json!({"input_tokens": estimate_tokens(request)})
 }
 
 /// Estimates the tokens of a request from its bytes.
+///
+/// Text counts by its bytes, images at a fixed size. Parts of the history, the system prompt and
+/// the tools are included; the roles and separators that a provider adds are not.
 pub fn estimate_tokens(request: &Request) -> u64 {
     let part = |part: &MessagePart| match part {
         MessagePart::Text { text } | MessagePart::Thought { text, .. } => to_u64(text.len()),
+        // As many bytes as the tokens would have, because the sum counts bytes.
         MessagePart::Image(_) | MessagePart::ImageUrl { .. } => IMAGE_TOKENS * BYTES_PER_TOKEN,
         MessagePart::Call(call) => {
             to_u64(call.name.len() + Value::Object(call.arguments.clone()).to_string().len())
@@ -164,6 +190,7 @@ pub fn estimate_tokens(request: &Request) -> u64 {
     (to_u64(request.system.len()) + history + tools).div_ceil(BYTES_PER_TOKEN)
 }
 
+/// Converts a length. No supported target has lengths above 64 bits.
 fn to_u64(count: usize) -> u64 {
     count as u64
 }

@@ -25,11 +25,20 @@ pub(crate) const MAX_CALLS: usize = 512;
 const MAX_HELD: usize = 1 << 20;
 
 /// One call.
+///
+/// It emits at most one `CallStart`, and then exactly one `CallEnd` or `CallCut` by the end of the
+/// body. The wires never emit events of calls themselves.
 #[derive(Debug)]
 pub(crate) struct NativeCall {
     /// The provider's label for the call's deltas.
+    ///
+    /// It is never a position: Mistral leaves it out, some gateways count from 1, and others use
+    /// one label for several calls.
     pub(crate) label: Option<u64>,
     /// The provider's id; may be empty.
+    ///
+    /// Gemini and Ollama often leave it out, or repeat it in a later turn, so the history makes it
+    /// unique later.
     pub(crate) id: String,
     /// The name; empty until it is known.
     pub(crate) name: String,
@@ -41,17 +50,23 @@ pub(crate) struct NativeCall {
     held: String,
     /// The bytes of argument text so far.
     length: usize,
+    /// The progress of the argument text towards one complete value.
     balance: JsonBalance,
     /// True if a piece may be missing, or the provider contradicted itself.
     damaged: bool,
 }
 
+/// The most bytes of a name that comes in pieces.
+const MAX_NAME: usize = 1024;
+
 /// The stage of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NativeCallState {
+    /// The end was not seen; deltas may follow.
     Open,
     /// The end was seen. Without arguments, or with unfinished ones, the stop reason decides.
     Waiting(ScanOutcome),
+    /// `CallEnd` or `CallCut` was emitted.
     Closed,
 }
 
@@ -104,6 +119,9 @@ impl NativeCall {
     }
 
     /// Sets the name, and starts the call if it had none.
+    ///
+    /// `next` is the index for the next call that starts. Another name for a started call is a
+    /// fault and changes nothing: clients may have shown the first one already.
     pub(crate) fn set_name(&mut self, name: &str, next: &mut u32, out: &mut dyn EventSink) {
         // Some servers repeat the name in every delta.
         if name.is_empty() || name == self.name {
@@ -123,6 +141,34 @@ impl NativeCall {
         self.emit_start(next, out);
     }
 
+    /// Adds a piece of the name. The call starts with its first argument text or its end, before
+    /// which further pieces may come.
+    ///
+    /// Some servers split the name over several deltas, others repeat it in each, or send all of it
+    /// so far.
+    pub(crate) fn push_name(&mut self, piece: &str, next: &mut u32, out: &mut dyn EventSink) {
+        // After arguments a name is whole: nothing else would tell that no piece follows.
+        if self.started.is_some() || self.has_arguments() {
+            return self.set_name(piece, next, out);
+        }
+        if piece.starts_with(self.name.as_str()) {
+            self.name.clear();
+        }
+        if self.name.len() + piece.len() <= MAX_NAME {
+            self.name.push_str(piece);
+        } else {
+            self.damaged = true;
+        }
+    }
+
+    /// Starts the call if its name is known.
+    pub(crate) fn start_if_named(&mut self, next: &mut u32, out: &mut dyn EventSink) {
+        if self.started.is_none() && !self.name.is_empty() {
+            self.emit_start(next, out);
+        }
+    }
+
+    /// Emits `CallStart` and takes the next index.
     fn emit_start(&mut self, next: &mut u32, out: &mut dyn EventSink) {
         // Indexes are given in the order of the starts, not of the labels, so they count from 0
         // without gaps.
@@ -147,6 +193,8 @@ impl NativeCall {
     }
 
     /// Adds a piece of the argument text.
+    ///
+    /// Text for a call that is not open is ignored.
     pub(crate) fn push_arguments(&mut self, text: &str, out: &mut dyn EventSink) {
         if text.is_empty() || !self.is_open() {
             return;
@@ -176,6 +224,9 @@ impl NativeCall {
     }
 
     /// Notes that the provider marked the end of the call.
+    ///
+    /// The mark alone proves nothing: some providers mark the end of a call that their output limit
+    /// cut. The JSON text must be complete as well.
     pub(crate) fn mark_end_seen(&mut self, next: &mut u32, out: &mut dyn EventSink) {
         if !self.is_open() {
             return;
@@ -210,6 +261,8 @@ impl NativeCall {
     }
 
     /// Applies the stop reason, which decides calls that wait for it.
+    ///
+    /// Calls that are open or closed stay so: a reason may come before the last deltas.
     pub(crate) fn apply_stop_reason(
         &mut self,
         reason: StopReason,
@@ -248,23 +301,28 @@ impl NativeCall {
         }
     }
 
-    /// Starts a call whose name never came as a nameless one, with a fault, and returns its index.
+    /// Starts a call that has not started, and returns its index. A call whose name never came starts as
+    /// a nameless one, with a fault.
     fn ensure_started(&mut self, next: &mut u32, out: &mut dyn EventSink) -> u32 {
+        let was_missing = self.started.is_none() && self.name.is_empty();
         if self.started.is_none() {
             self.emit_start(next, out);
-            let index = *next - 1;
+        }
+        let index = self.started.as_ref().map_or(0, |(index, _)| *index);
+        if was_missing {
             let fault = Fault::error(
                 FaultKind::MissingName,
                 Span::default(),
                 "the call has no name",
             )
             .in_call(index)
-            .with_hint("name the tool that is to be called");
+            .with_hint("name the tool to call");
             out.push_event(Event::Fault(&fault));
         }
-        self.started.as_ref().map_or(0, |(index, _)| *index)
+        index
     }
 
+    /// Ends a call without arguments.
     fn finish_empty(&mut self, out: &mut dyn EventSink) {
         if let Some((index, scanner)) = &mut self.started {
             let index = *index;
@@ -273,6 +331,7 @@ impl NativeCall {
         }
     }
 
+    /// Emits `CallEnd`.
     fn emit_end(&mut self, index: u32, out: &mut dyn EventSink) {
         self.state = NativeCallState::Closed;
         // The offset counts the argument text, since a native call has no source text.
@@ -303,11 +362,13 @@ enum JsonBalance {
 }
 
 impl JsonBalance {
+    /// Follows the next piece of the text, which may be cut anywhere.
     fn scan_text(&mut self, text: &str) {
         for byte in text.bytes() {
             *self = match (*self, byte) {
                 (Self::Before, b' ' | b'\t' | b'\n' | b'\r') => Self::Before,
                 (Self::Before, b'{' | b'[') => Self::Inside(1),
+                // `null` or a quoted text: its end shows only by the provider's mark.
                 (Self::Before, _) => Self::Bare,
                 (Self::Inside(depth), b'{' | b'[') => Self::Inside(depth.saturating_add(1)),
                 (Self::Inside(1), b'}' | b']') => Self::Whole,

@@ -31,9 +31,14 @@ pub(crate) enum NativeToolKind {
 const NAMESPACE_SEPARATOR: &str = "__";
 
 /// A tool of a namespace.
+///
+/// The model, and the history, know it by the joined name; only the Responses wire splits it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespacedTool {
     /// The joined name under which the tool is offered.
+    ///
+    /// It is `NAMESPACE__NAME`, or just the name if the namespace is empty or has the same name. It
+    /// is looked up, never taken apart, because both names may contain the separator.
     pub offered_name: String,
     /// The namespace.
     pub namespace: String,
@@ -117,7 +122,7 @@ pub(crate) fn freeform_tool_names(request: &Request, wire: &str) -> Vec<String> 
 }
 
 /// Joins the names of a namespace and its tool. A function that a search for tools found is called
-/// in a namespace of its own name (recordings 405 and 409); its name stays as it is.
+/// in a namespace with the function's own name (recordings 405 and 409); its name stays as it is.
 pub(crate) fn joined_tool_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() || namespace == name {
         name.to_owned()
@@ -139,6 +144,7 @@ pub(crate) fn namespaced_tools(request: &Request, wire: &str) -> Vec<NamespacedT
             .and_then(Value::as_array)
             .into_iter()
             .flatten();
+        // A tool without a name is the provider's own, and gets no joined name.
         let names = inside.filter_map(|tool| tool.get("name").and_then(Value::as_str));
         found.extend(names.map(|name| NamespacedTool {
             offered_name: joined_tool_name(namespace, name),

@@ -15,6 +15,9 @@ pub(crate) trait OpenBlock {
 }
 
 /// Blocks that were started and not ended, in the order of their starts.
+///
+/// A block is found by its label, which is the index that the provider gave it: labels may have
+/// gaps, start anywhere, or be missing.
 #[derive(Debug)]
 pub(crate) struct OpenBlocks<B>(Vec<(Option<u64>, B)>);
 
@@ -47,7 +50,7 @@ impl<B: OpenBlock> OpenBlocks<B> {
             .get(at)
             .and_then(|(_, block)| block.call_position())
             .and_then(|call| calls.list.get(call));
-        // Some gateways send a start twice. The deltas go on with the first one.
+        // Some gateways send a start twice. The deltas continue the first one.
         if !id.is_empty() && call.is_some_and(|call| call.id == id) {
             return false;
         }
@@ -70,6 +73,7 @@ impl<B: OpenBlock> OpenBlocks<B> {
         calls: &mut ResponseCalls,
         out: &mut dyn EventSink,
     ) {
+        // A real response closes its blocks, so the oldest one is the least likely to go on.
         if self.0.len() >= MAX_OPEN {
             let fault = Fault::error(
                 FaultKind::Limit,
@@ -103,6 +107,9 @@ impl<B: OpenBlock> OpenBlocks<B> {
     }
 
     /// Closes the block of this index and returns it.
+    ///
+    /// Without an index, that is the newest block. `None` means that no such block is open, for
+    /// example because its end came twice.
     pub(crate) fn end_block(&mut self, label: Option<u64>) -> Option<B> {
         self.find_position(label)
             .map(|position| self.0.remove(position).1)

@@ -62,6 +62,8 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
 const MAX_USER_CHARS: usize = 64;
 
 /// Returns true if OpenAI refuses a parameter for this request.
+///
+/// The Responses wire shares these rules.
 pub(crate) fn is_param_refused(request: &Request, param: RequestParam) -> bool {
     match param {
         RequestParam::User => request
@@ -82,6 +84,7 @@ pub(crate) fn is_param_refused(request: &Request, param: RequestParam) -> bool {
 /// Stop words and reasons. The first row of a reason is the word that is written for it.
 const STOP_REASONS: [(&str, StopReason); 14] = [
     ("stop", StopReason::End),
+    // Words of other APIs come from gateways that pass them on untranslated.
     ("end_turn", StopReason::End),
     ("eos", StopReason::End),
     ("tool_calls", StopReason::Calls),

@@ -14,16 +14,27 @@ use crate::wire::WireOptions;
 /// A request parameter that is one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestParam {
+    /// A number; the range differs between providers and is not checked here.
     Temperature,
+    /// A number from 0 to 1.
     TopP,
+    /// A number of tokens.
     TopK,
+    /// A whole number, which may be negative.
     Seed,
+    /// A number; negative values encourage repetition.
     PresencePenalty,
+    /// A number, as for the presence penalty.
     FrequencyPenalty,
+    /// A list of strings that end the response. Providers limit their number.
     Stop,
+    /// OpenAI's word for the length of answers: `low`, `medium` or `high`.
     Verbosity,
+    /// A string that identifies the end user to the provider.
     User,
+    /// The service tier. The words differ between providers.
     Tier,
+    /// A string that routes requests with a common prefix to the same cache.
     CacheKey,
 }
 
@@ -32,6 +43,8 @@ pub(crate) enum RequestParam {
 pub(crate) type ParamPaths = [(RequestParam, &'static str)];
 
 /// The request features that a wire supports.
+///
+/// Each wire has one constant of this type. `docs/translation.md` shows the same facts to users.
 pub(crate) struct WireCapabilities {
     /// The parameters that are one value.
     pub(crate) param_paths: &'static ParamPaths,
@@ -63,6 +76,7 @@ pub(crate) enum UnsupportedFeature {
 }
 
 impl RequestParam {
+    /// All parameters, in the order in which they are written.
     const ALL: [Self; 11] = [
         Self::Temperature,
         Self::TopP,
@@ -131,6 +145,7 @@ impl RequestParam {
                     field.optional_count()?
                 }
             }
+            // A seed may be negative, so it is no count.
             Self::Seed => {
                 sampling.seed = Some(
                     field
@@ -235,7 +250,7 @@ pub(crate) fn unsupported_params(
         let why = if has_path {
             "does not take this one here"
         } else {
-            "has no word for it"
+            "has no field for it"
         };
         LossNote::new(param.name(), format!("{wire} {why}; left out"))
     };

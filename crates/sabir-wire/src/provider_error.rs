@@ -15,19 +15,27 @@ pub const MAX_MESSAGE_CHARS: usize = 600;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderError {
     /// The kind, derived from code, status and message.
+    ///
+    /// Retries and compaction depend on it alone.
     pub kind: ModelErrorKind,
     /// The provider's code or type, such as `overloaded_error`; may be empty.
     pub code: String,
     /// The provider's message, at most [`MAX_MESSAGE_CHARS`] characters.
     pub message: String,
     /// The HTTP status of the response, or the one to answer with.
+    ///
+    /// It is 200 for an error in the middle of a stream, if a caller sets it at all.
     pub status: Option<u16>,
     /// The path in the request that the error is about.
+    ///
+    /// Clients of OpenAI see it as `param`.
     pub request_path: Option<String>,
 }
 
 impl ProviderError {
     /// Creates an error from a code and a message.
+    ///
+    /// Longer messages are cut: a provider's error may quote the whole request.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         let code = code.into();
         let message = message.into();
@@ -52,6 +60,8 @@ impl ProviderError {
 
     /// Returns the HTTP status: its own, or the one that its code and kind suggest.
     /// [`Wire::error_status`](crate::Wire::error_status) adapts it to what a wire's clients expect.
+    ///
+    /// The order is: a status from 400 to 599, a code with a known word, the kind.
     pub fn http_status(&self) -> u16 {
         // An error inside a stream came with status 200, which says nothing.
         let known = self.status.filter(|status| (400..600).contains(status));
@@ -79,6 +89,9 @@ impl ProviderError {
 
     /// Decodes the body of an error response or of an error event. Returns `None` if it reports no
     /// readable error.
+    ///
+    /// HTML and plain text give `None`. The caller then has only the status, and the beginning of
+    /// the body for a message.
     pub fn from_body(body: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(body).ok()?;
         Self::from_value(&value)
@@ -94,6 +107,7 @@ impl ProviderError {
         };
         let inner = match outer.get("error") {
             Some(Value::Object(inner)) => inner,
+            // Ollama and some proxies send the message alone.
             Some(Value::String(words)) => {
                 return Some(Self::new(error_code(outer), words.as_str()));
             }
@@ -154,6 +168,8 @@ impl From<&ModelError> for ProviderError {
 }
 
 /// Substrings of codes that determine the status better than the kind does.
+///
+/// The first row that fits decides.
 const STATUS_BY_CODE: [(&str, u16); 6] = [
     ("too_large", 413),
     ("permission", 403),
@@ -163,6 +179,8 @@ const STATUS_BY_CODE: [(&str, u16); 6] = [
     ("internal", 500),
 ];
 
+/// Returns a member as text. A message that is no string is shown as JSON: FastAPI's `detail` may
+/// be a list of problems.
 fn text_member(object: &Map<String, Value>, key: &str) -> Option<String> {
     match object.get(key)? {
         Value::String(text) => Some(text.clone()),
@@ -193,6 +211,10 @@ fn error_code(object: &Map<String, Value>) -> String {
 }
 
 /// Classifies an error by the HTTP status, the provider's code and its message.
+///
+/// The message counts only for an overflow and an unknown model, which providers report with any
+/// status. Otherwise a status outweighs every code but `insufficient_quota`. Without a status and a
+/// known code the error is `Unavailable`, which is retried.
 pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelErrorKind {
     // Providers differ in case: `RESOURCE_EXHAUSTED`, `ThrottlingException`, `rate_limit_error`.
     let code = code.to_ascii_lowercase();
@@ -223,11 +245,13 @@ pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelEr
 /// Returns true if the error says that the history is too long. Messages about rate limits mention
 /// tokens as well and must not match; `tests/wire/overflow.rs` has cases of both.
 fn is_overflow(code: &str, message: &str) -> bool {
+    // Codes of OpenAI, Anthropic and llama.cpp, in this order.
     const CODES: [&str; 3] = [
         "context_length_exceeded",
         "model_context_window_exceeded",
         "exceed_context_size_error",
     ];
+    // Only whole phrases: one word such as `tokens` also occurs in messages about rate limits.
     const PHRASES: [&str; 15] = [
         "prompt is too long",
         "maximum context length",
@@ -248,10 +272,12 @@ fn is_overflow(code: &str, message: &str) -> bool {
     CODES.contains(&code) || PHRASES.iter().any(|phrase| message.contains(phrase))
 }
 
+/// Classifies an HTTP status; `None` for one that reports no error.
 fn kind_from_status(status: u16) -> Option<ModelErrorKind> {
     Some(match status {
         // Both mean that another key may help, and a retry will not.
         401 | 403 => ModelErrorKind::Key,
+        // Providers answer 404 for a model that they do not have.
         404 => ModelErrorKind::UnknownModel,
         429 => ModelErrorKind::RateLimited,
         // The official SDKs of OpenAI and Anthropic retry 408 and 409 as well.
@@ -265,6 +291,7 @@ fn kind_from_status(status: u16) -> Option<ModelErrorKind> {
 /// matters.
 fn kind_from_code(code: &str) -> Option<ModelErrorKind> {
     const TABLE: [(&str, ModelErrorKind); 25] = [
+        // Words that must win over a shorter word of a later row come first.
         ("overloaded", ModelErrorKind::Unavailable),
         ("api_error", ModelErrorKind::Unavailable),
         ("server_error", ModelErrorKind::Unavailable),

@@ -5,6 +5,9 @@ use sabir_call::{DraftCall, DraftPart, DraftResponse, DraftState, Event, EventSi
 /// Replays a draft as the events that would build it, with deltas of at most `size` bytes (never
 /// split inside a character; 0 means undivided). A call that is still open stays open. Faults come
 /// last.
+///
+/// The events build an equal draft again, so an encoder cannot tell a replay from a stream.
+/// `Source` and `Mark` events are not part of a draft and do not come back.
 pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink) {
     for part in &draft.parts {
         match part {
@@ -33,6 +36,7 @@ pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink
     }
 }
 
+/// Replays one call with the offsets that it had.
 fn replay_call(call: &DraftCall, size: usize, sink: &mut dyn EventSink) {
     let index = call.index;
     let id = call.id.as_deref();
@@ -60,6 +64,7 @@ fn replay_call(call: &DraftCall, size: usize, sink: &mut dyn EventSink) {
         if !argument.partial {
             sink.push_event(Event::ArgEnd {
                 index,
+                // The draft's text already includes the line feed that a raw value may begin with.
                 lead: "",
                 at: argument.span.end,
             });
@@ -90,6 +95,7 @@ pub fn split_text(text: &str, size: usize) -> impl Iterator<Item = &str> {
         } else {
             size.min(rest.len())
         };
+        // The end moves back to the start of a character, but past the first one, so the loop ends.
         let end = (0..=limit)
             .rev()
             .find(|end| rest.is_char_boundary(*end))

@@ -28,6 +28,8 @@ const MAX_OPENING: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyEnd {
     /// The transport says that the body is complete.
+    ///
+    /// For a body of known length or in chunks, that is the length or the last chunk.
     Clean,
     /// The connection broke, or an idle limit was reached.
     Broken,
@@ -52,18 +54,25 @@ pub enum BodyForm {
 }
 
 /// A decoder's report on a body as a whole.
+///
+/// A report says nothing about calls: those that may lack a piece were truncated by events before
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeReport {
     /// The kind of the body.
     pub form: BodyForm,
     /// True if the provider ended the response itself (a terminal event or a finish reason was
     /// seen).
+    ///
+    /// `false` need not be an error: some servers send neither a finish reason nor an end marker.
     pub ended: bool,
     /// The error that the provider reported, or the finding that the body is no response at all.
     pub error: Option<ProviderError>,
     /// The number of events that were read.
     pub events: u64,
     /// The number of events and deltas of unknown kinds; any number of them is normal.
+    ///
+    /// Providers add event types without notice, so this is no error and no fault.
     pub skipped: u64,
     /// The number of events that could not be read; each was also reported as a fault.
     pub unreadable: u64,
@@ -77,15 +86,24 @@ pub struct DecodeReport {
 /// Memory is bounded by a small multiple of [`MAX_EVENT`]. The split of the
 /// bytes never changes the events once adjacent deltas are merged.
 pub struct ResponseDecoder {
+    /// The decoder of the wire's events.
     decoder: Box<dyn WireDecoder>,
+    /// The kind of body, known from its first byte that is not white space.
     form: BodyForm,
+    /// The decoder of server-sent events; used for `BodyForm::Stream` only.
     sse: SseDecoder,
+    /// The decoder of binary frames; used for `BodyForm::Frames` only.
     frames: FrameDecoder,
+    /// The splitter of JSON values; used for `BodyForm::Whole` only.
     values: ValueSplitter,
+    /// The first bytes of the body, for the report.
     opening: Vec<u8>,
 }
 
 /// The decoder that every wire implements.
+///
+/// A decoder never fails. It reports what it cannot read as faults, and keeps no text that it has
+/// emitted.
 pub(crate) trait WireDecoder: Send {
     /// Decodes the data of one event, or one JSON value of a whole body. The name is empty if the
     /// event has none.
@@ -99,17 +117,24 @@ pub(crate) trait WireDecoder: Send {
 /// The facts about a response as a whole that every wire's decoder collects.
 #[derive(Debug, Default)]
 pub(crate) struct DecodeStatus {
+    /// True once the provider ended the response itself.
     pub(crate) ended: bool,
+    /// The first error that the provider reported.
     pub(crate) error: Option<ProviderError>,
+    /// The events so far, with those that were skipped or unreadable.
     pub(crate) events: u64,
+    /// The events and deltas of unknown kinds.
     pub(crate) skipped: u64,
+    /// The events that could not be read.
     pub(crate) unreadable: u64,
 }
 
 /// The state of a response that every wire's decoder needs.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseState {
+    /// The facts for the report.
     pub(crate) status: DecodeStatus,
+    /// All calls so far.
     pub(crate) calls: ResponseCalls,
     /// The stop reason, once it is known.
     pub(crate) reason: Option<StopReason>,
@@ -138,6 +163,9 @@ impl ResponseDecoder {
     }
 
     /// Decodes the next bytes.
+    ///
+    /// The bytes may be cut anywhere, inside a character as well. Only an unfinished event, and the
+    /// first bytes for the report, are kept.
     pub fn push(&mut self, bytes: &[u8], out: &mut dyn EventSink) {
         let mut bytes = bytes;
         if self.form == BodyForm::Empty {
@@ -152,6 +180,7 @@ impl ResponseDecoder {
                 // mean more than 16 MiB, above the limit.
                 Some(0) => BodyForm::Frames,
                 Some(b'{' | b'[') => BodyForm::Whole,
+                // An HTML page of a proxy, which may come with status 200.
                 Some(b'<') => BodyForm::Foreign,
                 Some(_) => BodyForm::Stream,
             };
@@ -182,6 +211,9 @@ impl ResponseDecoder {
 
     /// Returns true if the provider has ended its response. Some providers keep the connection open
     /// afterwards.
+    ///
+    /// A caller may then stop reading. If it reads on, trailing usage and errors are still
+    /// understood.
     pub fn is_ended(&self) -> bool {
         self.decoder.state().status.ended
     }
@@ -192,6 +224,9 @@ impl ResponseDecoder {
     }
 
     /// Ends the response: every open call is ended or truncated.
+    ///
+    /// After a clean end, an unfinished event is decoded: providers leave out the blank line after
+    /// the last one. After a broken connection it is dropped, because its text may be cut.
     pub fn finish(mut self, how: BodyEnd, out: &mut dyn EventSink) -> DecodeReport {
         match self.form {
             BodyForm::Stream if how == BodyEnd::Clean => {
@@ -247,6 +282,8 @@ impl ResponseDecoder {
     }
 }
 
+/// Decodes an event, or reports that it was too long. A request to reconnect is ignored: a response
+/// cannot be resumed.
 fn take_sse_event(decoder: &mut dyn WireDecoder, event: SseEvent<'_>, out: &mut dyn EventSink) {
     match event {
         SseEvent::Message { name, data, .. } => decoder.decode_event(name, data, out),
@@ -255,6 +292,7 @@ fn take_sse_event(decoder: &mut dyn WireDecoder, event: SseEvent<'_>, out: &mut 
     }
 }
 
+/// Decodes a frame, or reports its damage.
 fn take_frame(decoder: &mut dyn WireDecoder, event: FrameEvent<'_>, out: &mut dyn EventSink) {
     match event {
         FrameEvent::Frame(frame) => read_frame(decoder, &frame, out),
@@ -300,6 +338,7 @@ fn read_frame(decoder: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut d
     );
 }
 
+/// Decodes a JSON object, or reports that there is none.
 fn take_value(decoder: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn EventSink) {
     match value {
         JsonValue::Object(data) => decoder.decode_event("", data, out),
@@ -313,6 +352,8 @@ fn take_value(decoder: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn
 }
 
 /// Reports an event that could not be read.
+///
+/// The stream goes on after it: one odd event is no reason to lose the rest of a response.
 pub(crate) fn note_unreadable(
     decoder: &mut dyn WireDecoder,
     message: &str,
@@ -341,6 +382,9 @@ impl ResponseState {
     }
 
     /// Records an error that the provider reported. A later one does not replace the first.
+    ///
+    /// It is a fault as well, so that it is in the record of the response even if the caller only
+    /// looks at events.
     pub(crate) fn note_provider_error(&mut self, error: ProviderError, out: &mut dyn EventSink) {
         let code = if error.code.is_empty() {
             "error"
@@ -365,7 +409,7 @@ impl ResponseState {
         out: &mut dyn EventSink,
     ) {
         let error =
-            error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
+            error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no text"));
         self.note_provider_error(error, out);
         self.calls.mark_open_calls_damaged();
     }
@@ -419,6 +463,7 @@ pub(crate) fn emit_limit_fault(message: String, out: &mut dyn EventSink) {
 /// response.
 #[derive(Debug, Default)]
 pub(crate) struct OpaqueBudget {
+    /// The bytes so far, with those above the limit.
     bytes: usize,
 }
 
@@ -443,7 +488,10 @@ impl OpaqueBudget {
 /// All calls of a response in order, and the index of the next one to start.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCalls {
+    /// The calls in the order of their beginnings; a position in it never changes.
     pub(crate) list: Vec<NativeCall>,
+    /// The index of the next call that starts. Indexes follow the order of starts, which differs
+    /// from the list where a name comes late.
     pub(crate) next_index: u32,
     /// True once the excess of calls was reported.
     full: bool,
@@ -494,6 +542,8 @@ impl ResponseCalls {
     }
 
     /// Ends the call at this position.
+    ///
+    /// `reason` is the stop reason if it came before the end of the call, as some servers send it.
     pub(crate) fn end_call(
         &mut self,
         position: usize,
@@ -525,6 +575,7 @@ impl ResponseCalls {
 
 /// Returns why calls that are still open at the end of a body are truncated.
 fn truncation_reason(how: BodyEnd, ended: bool, reason: Option<StopReason>) -> Truncation {
+    // The caller's knowledge of the transport overrides the provider's stop reason.
     match how {
         BodyEnd::Cancelled => Truncation::Cancelled,
         BodyEnd::Broken => Truncation::Broken,

@@ -25,6 +25,9 @@ pub(crate) fn unfetchable_image_text(url: &str) -> String {
 
 /// Merges adjacent messages of one role into one message with its results first, then its other
 /// blocks. Messages without a block are dropped.
+///
+/// Results come first because Anthropic and Bedrock refuse a user message in which text precedes
+/// the results of the calls before it.
 pub(crate) fn merge_by_role(
     history: &[Message],
     block: fn(Role, &MessagePart) -> Option<Value>,
@@ -45,6 +48,7 @@ pub(crate) fn merge_by_role(
             }
         }
     }
+    // A message of which every part was left out would be refused as empty.
     let full = merged
         .into_iter()
         .filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());

@@ -5,8 +5,9 @@
 //! byte order mark, comments, `data` over several lines, `event`, `id` and `retry`. Invalid UTF-8
 //! is replaced by U+FFFD once per event, never because a chunk ended inside a character.
 //!
-//! Reconnecting. An id that contains NUL is ignored, as the standard says. Reconnecting. An id that
-//! holds NUL is ignored, as the standard says.
+//! # Unsupported
+//! Reconnecting: a model's response cannot be resumed. An id that contains NUL is ignored, as the
+//! standard says.
 //!
 //! # Grammar as implemented
 //! ```text
@@ -55,9 +56,14 @@ pub struct SseDecoder {
     line: Vec<u8>,
     /// The data of the event so far, starting at `data_start`.
     data: Vec<u8>,
+    /// The offset of the data in its buffer, which may begin with `data: ` of a line that was
+    /// carried over.
     data_start: usize,
+    /// True once the event has a `data` field, which may be empty.
     has_data: bool,
+    /// The `event` field of the event so far.
     name: Vec<u8>,
+    /// The `id` field, which stays for later events.
     id: Vec<u8>,
     /// True after the start of the first line, which may begin with a byte order mark.
     begun: bool,
@@ -69,6 +75,7 @@ pub struct SseDecoder {
     line_dropped: bool,
 }
 
+/// The byte order mark, which some servers send at the start of a stream.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SseDecoder {
@@ -78,10 +85,14 @@ impl SseDecoder {
     }
 
     /// Decodes the next bytes and delivers every event that they complete.
+    ///
+    /// `out` is called during this call only, and in the order of the stream. Its event borrows
+    /// from the chunk or from the decoder.
     pub fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(SseEvent<'_>)) {
         let mut rest = chunk;
         // The event's data while it is a single line of this chunk: borrowed, not copied.
         let mut held: Option<&[u8]> = None;
+        // The CR at the end of the last chunk may have been the first half of a CR LF.
         if self.after_cr && !rest.is_empty() {
             self.after_cr = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
@@ -107,6 +118,8 @@ impl SseDecoder {
     }
 
     /// Delivers the unfinished rest of the stream. The decoder can be used again afterwards.
+    ///
+    /// The rest counts as an event even without its blank line, see the module.
     pub fn finish(&mut self, out: &mut impl FnMut(SseEvent<'_>)) {
         if !self.line.is_empty() || self.line_dropped {
             self.carried_line(b"", &mut None, out);
@@ -120,6 +133,7 @@ impl SseDecoder {
         if rest.is_empty() || self.line_dropped {
             return;
         }
+        // The rest of the line is skipped, and its event is reported as too long.
         if self.line.len() + rest.len() > MAX_EVENT {
             self.line_dropped = true;
             self.line = Vec::new();
@@ -221,11 +235,13 @@ impl SseDecoder {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
+            // The standard ignores an id with a NUL.
             Some(b"id") if memchr::memchr(0, value).is_none() => {
                 self.id.clear();
                 self.id.extend_from_slice(value);
             }
             Some(b"retry") => {
+                // `parse` alone would also accept a plus sign.
                 let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
                 let number = std::str::from_utf8(value)
                     .ok()
@@ -291,6 +307,8 @@ impl SseDecoder {
 /// line.
 ///
 /// Line ends inside `data` become LF for the reader; a name ends at its first line end.
+///
+/// A provider's text thus cannot end its event early, nor begin a field of its own.
 pub fn encode_event(name: &str, data: &str, out: &mut Vec<u8>) {
     if let Some(name) = name
         .split(['\r', '\n'])

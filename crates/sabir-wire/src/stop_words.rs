@@ -4,9 +4,14 @@
 use sabir_call::StopReason;
 
 /// A wire's stop words and their meanings.
+///
+/// Several words may mean one reason, and one word several reasons; the order of the rows decides.
 pub(crate) type StopWords = [(&'static str, StopReason)];
 
 /// Returns the meaning of a word.
+///
+/// A word that is not in the table means `Other`. The original word always travels with the reason,
+/// so nothing is lost.
 pub(crate) fn reason_of_word(words: &StopWords, word: &str) -> StopReason {
     words
         .iter()
@@ -41,6 +46,8 @@ pub(crate) fn stop_word<'w>(
 }
 
 /// Returns the stop reason and the provider's word, or the usual reason of a response without one.
+///
+/// A draft from a stream that broke off has no reason; clients nevertheless require one.
 pub(crate) fn stop_or_default(
     stop: Option<&(StopReason, String)>,
     has_calls: bool,

@@ -21,7 +21,7 @@ pub(crate) fn budget_for_effort(effort: ReasoningEffort) -> u64 {
         .map_or(0, |(_, tokens)| *tokens)
 }
 
-/// Returns the lowest effort that may use so many tokens.
+/// Returns the lowest effort that may use this number of tokens.
 pub(crate) fn effort_for_budget(tokens: u64) -> ReasoningEffort {
     BUDGETS
         .iter()
@@ -30,6 +30,8 @@ pub(crate) fn effort_for_budget(tokens: u64) -> ReasoningEffort {
 }
 
 /// Returns OpenAI's word for a reasoning setting; `None` if it is the default.
+///
+/// `none` is OpenAI's newer word.
 pub(crate) fn encode_effort(thinking: ReasoningConfig) -> Option<&'static str> {
     let effort = match thinking {
         ReasoningConfig::Default => return None,

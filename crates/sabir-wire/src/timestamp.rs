@@ -1,6 +1,9 @@
 //! Formats timestamps in the one form that wires and logs share, without a calendar library.
 
 /// Formats seconds since 1970 as an RFC 3339 timestamp in UTC.
+///
+/// The form is `2026-04-10T13:19:59Z`, without fractions. Every `u64` is accepted; years above 9999
+/// have more digits.
 pub fn format_timestamp(seconds: u64) -> String {
     let days = seconds / 86_400;
     let second = seconds % 86_400;

@@ -21,28 +21,50 @@ const MODEL_PLACEHOLDER: &str = "{model}";
 const SEGMENT_PLACEHOLDER: &str = "{segment}";
 
 /// A provider API's format.
+///
+/// It names a format, not a vendor: dozens of servers speak `OpenAiChat`, and Bedrock serves models
+/// of many makers. Differences between servers of one wire are in [`WireOptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wire {
     /// Anthropic Messages.
+    ///
+    /// Name `anthropic`; `POST /v1/messages`, server-sent events.
     Anthropic,
     /// OpenAI Chat Completions and compatible APIs.
+    ///
+    /// Name `openai-chat`; `POST /chat/completions` after a base URL that usually ends in `/v1`,
+    /// server-sent events.
     OpenAiChat,
     /// OpenAI Responses.
+    ///
+    /// Name `openai-responses`; `POST /responses`, numbered server-sent events.
     OpenAiResponses,
     /// Google Gemini.
+    ///
+    /// Name `gemini`; `POST /v1beta/models/MODEL:generateContent`, for a stream
+    /// `:streamGenerateContent`; server-sent events.
     Gemini,
     /// Ollama's own chat API.
+    ///
+    /// Name `ollama`; `POST /api/chat`, one JSON object per line.
     Ollama,
     /// Amazon Bedrock: Converse and ConverseStream.
+    ///
+    /// Name `bedrock`; `POST /model/MODEL/converse`, binary frames.
     Bedrock,
 }
 
 /// Options for encoding a request, where providers of one wire differ.
+///
+/// Missing members of its JSON have their defaults. A recording contains it, so that a replay sends
+/// the same bodies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WireOptions {
     /// Asks for a stream of events instead of one whole body.
+    ///
+    /// Gemini and Bedrock choose it by the path instead of the body.
     pub streamed: bool,
     /// OpenAI Chat: the message field that carries thoughts back to the provider
     /// (`reasoning_content`, `reasoning`). With `None`, thoughts are left out.
@@ -51,6 +73,8 @@ pub struct WireOptions {
     /// requires.
     pub completion_limit: bool,
     /// Anthropic and Bedrock: marks the end of the system prompt and of the history as cacheable.
+    ///
+    /// A marked prefix costs more when it is written and much less when it is read again.
     pub cached: bool,
 }
 
@@ -61,10 +85,14 @@ pub struct WireOptions {
 /// when it ends, because only then its beginning is known. A truncated call never gets its closing
 /// bracket, so no client takes it for complete.
 pub struct ResponseEncoder {
+    /// The encoder of the wire.
     encoder: Box<dyn WireEncoder>,
 }
 
 /// The stream encoder that every wire implements.
+///
+/// Events come in the order in which a decoder emits them. Events that the wire cannot express,
+/// such as another wire's opaque state, are ignored.
 pub(crate) trait WireEncoder: Send {
     /// Encodes one event.
     fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>);
@@ -103,13 +131,18 @@ pub(crate) struct WireSpec {
     /// The member of a request's body that holds the history as a list. The items of a run of
     /// messages that begins with an assistant message do not depend on the messages before it.
     pub(crate) history_member: &'static str,
+    /// Encodes a request; cannot fail, because what the wire lacks is left out.
     pub(crate) encode_request: fn(&Request, &WireOptions) -> Value,
     /// Decodes a request's body. The caller then adds what the path says: the model's name and
-    /// whether a stream is wanted. Encodes a response that is not streamed.
+    /// whether a stream is wanted.
     pub(crate) decode_request: fn(&Value) -> Result<DecodedRequest, RequestError>,
+    /// Encodes a response that is not streamed.
     pub(crate) encode_response: fn(&ResponseMetadata, &DraftResponse) -> Value,
+    /// Encodes the body of an error response.
     pub(crate) encode_error: fn(&ProviderError) -> Value,
+    /// Creates the decoder for one response.
     pub(crate) new_decoder: fn() -> Box<dyn WireDecoder>,
+    /// Creates the encoder for one streamed response.
     pub(crate) new_encoder: fn(ResponseMetadata) -> Box<dyn WireEncoder>,
 }
 
@@ -124,6 +157,7 @@ impl Wire {
         Self::Bedrock,
     ];
 
+    /// Returns the wire's entry. This is the only place that distinguishes the wires.
     fn spec(self) -> &'static WireSpec {
         match self {
             Self::Anthropic => &anthropic::SPEC,
@@ -146,6 +180,8 @@ impl Wire {
     }
 
     /// Returns the wire whose endpoint a path ends in. A query is ignored.
+    ///
+    /// Only the end of the path counts, because a base URL may have a path of its own.
     pub fn from_path(path: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -155,6 +191,9 @@ impl Wire {
     /// Returns the endpoint's path after a base URL: `/v1/messages` after
     /// `https://api.anthropic.com`, `/chat/completions` after `https://api.openai.com/v1`. Some
     /// wires name the model, and choose streaming, in the path.
+    ///
+    /// Characters of the name that have a meaning in a URL, such as `?` and `#`, are escaped, so a
+    /// name from a client cannot change the query.
     pub fn endpoint_path(self, model: &str, streamed: bool) -> String {
         let [whole, stream] = self.spec().endpoint_patterns;
         let pattern = if streamed { stream } else { whole };
@@ -196,6 +235,9 @@ impl Wire {
     /// Encodes a request's body. Features that the wire does not support are left out;
     /// [`check_support`](Self::check_support) lists them. The request's protocol is ignored: a
     /// prompted request must be rendered to text before.
+    ///
+    /// The caller sends the body to [`endpoint_path`](Self::endpoint_path) with the headers of
+    /// [`required_headers`](Self::required_headers).
     pub fn encode_request(self, request: &Request, options: &WireOptions) -> Value {
         (self.spec().encode_request)(request, options)
     }
@@ -233,6 +275,7 @@ impl Wire {
             if !model.is_empty() {
                 incoming.request.model = percent_decode(model);
             }
+            // A path that only streams outweighs the body, which then says nothing about it.
             incoming.streamed |= streamed;
         }
         Ok(incoming)
@@ -249,6 +292,8 @@ impl Wire {
         [(stream, stream != whole), (whole, false)]
             .into_iter()
             .find_map(|(pattern, streamed)| {
+                // The query of the pattern (`alt=sse`) is not compared, since that of the path was
+                // removed.
                 let pattern = strip_beta_version(pattern.split('?').next().unwrap_or_default());
                 match pattern
                     .split_once(MODEL_PLACEHOLDER)
@@ -270,6 +315,9 @@ impl Wire {
 
     /// Encodes a response that is not streamed. Truncated calls are left out where the wire cannot
     /// show arguments as unfinished.
+    ///
+    /// `draft` must be finished, and its arguments typed: values of form `Raw` are written as
+    /// strings.
     pub fn encode_response(self, metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
         (self.spec().encode_response)(metadata, draft)
     }
@@ -332,6 +380,8 @@ impl ResponseEncoder {
     }
 
     /// Appends the proper end of the stream. To break it off, drop the encoder instead.
+    ///
+    /// Without it clients report a broken stream, which is the honest end after an error.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         self.encoder.finish(out);
     }

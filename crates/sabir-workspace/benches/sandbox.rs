@@ -32,8 +32,8 @@ fn command(bencher: divan::Bencher<'_, '_>, level: &str) {
     let helper = std::env::current_exe().unwrap();
     bencher.bench_local(|| {
         let (tier, rest) = level.split_at(level.find(' ').unwrap_or(level.len()));
-        let sandbox =
-            Sandbox::new(tier.parse().unwrap()).hide_home_secrets(std::path::Path::new("/root"));
+        let sandbox = Sandbox::new(tier.parse().unwrap())
+            .hide_paths(["/root/.ssh".into(), "/root/.aws".into()]);
         let sandbox = if rest.is_empty() {
             sandbox
         } else {

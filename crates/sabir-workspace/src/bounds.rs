@@ -179,7 +179,7 @@ impl Bounds {
         !self.ignore_files.is_empty() || !self.hidden.is_empty()
     }
 
-    /// Returns true if globs hide anything, beside the ignore files.
+    /// Returns true if globs hide anything, in addition to the ignore files.
     pub(crate) fn has_globs(&self) -> bool {
         !self.hidden.is_empty()
     }

@@ -132,6 +132,7 @@ impl HeadTail {
         // A deque keeps the last `tail_max` bytes without moving them.
         let surplus = (self.tail.len() + last.len()).saturating_sub(self.tail_max);
         self.tail.drain(..surplus);
+        // What leaves the tail was shown nowhere, so it counts as left out.
         self.omitted += surplus as u64;
         self.tail.extend(last);
     }
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail() {
+    fn head_and_tail_are_kept() {
         check(&[], "");
         check(&["abc"], "abc");
         check(&["abcdefgh", "ijkl"], "abcdefghijkl");
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_not_cut() {
+    fn characters_are_never_split() {
         check(
             &["1234567é", "xxxxxx", "é678"],
             "1234567\n[… 10 bytes left out …]\n678",
@@ -264,7 +265,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn pieces_do_not_matter(text in "[aé😀]{0,30}", at in 0_usize..60) {
+        fn chunks_do_not_change_the_capture(text in "[aé😀]{0,30}", at in 0_usize..60) {
             let bytes = text.as_bytes();
             let (first, second) = bytes.split_at(at.min(bytes.len()));
             let mut whole = OutputCapture::new(8, 4);

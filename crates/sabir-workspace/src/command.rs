@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -13,20 +13,30 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::process::{Child, ChildStderr};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::capture::{CapturedOutput, OutputCapture};
+use crate::command_writes::{CommandRecord, WriteReport, WrittenPath};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
+use crate::passed_descriptor;
 use crate::path::WorkPath;
-use crate::sandbox::{ActiveSandbox, Sandbox, SandboxPlan, SandboxReport, SetupStage};
-use crate::supervise::{GIVE_UP, OutputDevice, SupervisorPlan, SupervisorReport, process_tree};
+use crate::platform;
+use crate::sandbox::loopback::LoopbackBridge;
+use crate::sandbox::{
+    ActiveSandbox, HostConnection, Sandbox, SandboxPlan, SandboxReport, SetupStage, WithheldPath,
+};
+use crate::supervise::{
+    self, GIVE_UP, OutputDevice, SupervisorPlan, SupervisorReport, process_table, process_tree,
+};
 use crate::terminal::{self, TerminalMaster};
 
+mod server_process;
 mod validation;
 
+pub use server_process::{ServerCommand, ServerExit, ServerInput, ServerProcess, ServerStreams};
 pub use validation::default_shell;
 
 const CHUNK_BYTES: usize = 32 << 10;
@@ -120,6 +130,8 @@ pub enum CommandExit {
     Cancelled,
     /// The command used more memory than this, in MiB; everything was killed. Only in a sandbox.
     OutOfMemory(u32),
+    /// The command started more processes than this; everything was killed. Only in a sandbox.
+    TooManyProcesses(u32),
     /// The supervisor died, most likely killed by the command; every process with the command's
     /// mark was killed.
     SupervisorLost,
@@ -135,6 +147,9 @@ impl fmt::Display for CommandExit {
             Self::Cancelled => f.write_str("stopped"),
             Self::OutOfMemory(most) => {
                 write!(f, "killed, because it took more than {most} MiB of memory")
+            }
+            Self::TooManyProcesses(most) => {
+                write!(f, "killed, because it started more than {most} processes")
             }
             Self::SupervisorLost => f.write_str("lost, because its supervisor was killed"),
         }
@@ -289,8 +304,7 @@ impl ShellCommand {
             active,
         ) = self.run_uncaptured(workspace, take).await?;
         let output = capture.finish();
-        let confined =
-            active.map(|active| active.to_report(end != CommandExit::Exited(0), &output.text()));
+        let confined = active.map(|active| active.to_report(end, &output.text()));
         Ok(CommandOutcome {
             end,
             output,
@@ -321,10 +335,18 @@ impl ShellCommand {
             .as_ref()
             .map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
         let sandbox_plan = planned.transpose()?.flatten();
+        let can_write = sandbox_plan
+            .as_ref()
+            .is_none_or(|plan| !plan.write.is_empty());
+        let record = workspace.write_log().add_command(can_write);
         let words = sandbox_plan
             .as_ref()
             .map(SandboxPlan::to_args)
             .unwrap_or_default();
+        // Without it the command runs, and finds nobody at these ports.
+        let bridge = sandbox_plan
+            .as_ref()
+            .and_then(|plan| LoopbackBridge::start(&plan.loopback.as_ref()?.socket).ok());
         let (child, running) = self.start_supervisor(workspace, shell.clone(), words, &mark)?;
         let limits = WatchTimeouts {
             timeout: self.timeout,
@@ -335,8 +357,9 @@ impl ShellCommand {
             .take()
             .unwrap_or_else(|| Box::pin(std::future::pending()));
         let watched = running
-            .watch_until_closed(limits, cancel, &mark, on_output)
+            .watch_until_closed(limits, cancel, &mark, record, on_output)
             .await;
+        drop(bridge);
         // Reaped before the reports are read, so that no zombie stays in any case.
         reap_supervisor(child).await;
         if let Some(SupervisorReport::Failed(number)) = watched.main {
@@ -360,7 +383,13 @@ impl ShellCommand {
             ending,
             sandbox_plan
                 .zip(watched.confined)
-                .map(|(plan, number)| ActiveSandbox { plan, number }),
+                .map(|(plan, number)| ActiveSandbox {
+                    plan,
+                    number,
+                    withheld: watched.withheld,
+                    connections: watched.connections,
+                    command: self.text,
+                }),
         ))
     }
 
@@ -390,6 +419,14 @@ impl ShellCommand {
         }
         let fail = |error| WorkspaceError::from_io("open", socket, error);
         let (ours, theirs) = Socket::pair().map_err(fail)?;
+        let input = match self.device {
+            OutputDevice::Server => {
+                let (from, to) = io::pipe().map_err(fail)?;
+                passed_descriptor::send_descriptor(&ours, from.as_fd()).map_err(fail)?;
+                Some(pipe::Sender::from_owned_fd(to.into()).map_err(fail)?)
+            }
+            OutputDevice::Pipe | OutputDevice::Terminal => None,
+        };
         ours.set_nonblocking(true).map_err(fail)?;
         let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
         let device = self.device;
@@ -427,7 +464,8 @@ impl ShellCommand {
             .env(MARK_ENV, mark);
         // Entered through its handle: renaming the folder or swapping it for a link meanwhile does
         // not redirect the command.
-        command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        platform::enter_folder(command.as_std_mut(), dir.as_fd())
+            .map_err(|error| WorkspaceError::from_io("enter", &folder, error))?;
         command
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::piped())
@@ -458,6 +496,7 @@ impl ShellCommand {
                 stdout,
                 stderr,
                 terminal_master,
+                input,
                 reports,
                 lifeline: Some(lifeline),
             },
@@ -478,6 +517,8 @@ struct SupervisorStreams {
     stdout: Option<OutputReader>,
     stderr: Option<ChildStderr>,
     terminal_master: Option<TerminalMaster>,
+    /// The standard input of a server.
+    input: Option<pipe::Sender>,
     reports: Option<Lines<BufReader<OwnedReadHalf>>>,
     lifeline: Option<OwnedWriteHalf>,
 }
@@ -491,13 +532,62 @@ struct WatchReport {
     main: Option<SupervisorReport>,
     /// The supervisor's report about the sandbox.
     confined: Option<i32>,
+    /// The protected paths that were put back.
+    withheld: Vec<WithheldPath>,
+    /// The connections through the proxy of package registries.
+    connections: Vec<HostConnection>,
     left: u32,
     survivors: Option<u32>,
+    /// The entry for what the command writes.
+    record: Option<CommandRecord>,
 }
 
 impl WatchReport {
     fn is_ending(&self) -> bool {
         self.asked.is_some() || self.main.is_some()
+    }
+
+    /// Parses a line of the supervisor; keeps one about a protected path.
+    fn parse_report(&mut self, line: &str) -> Result<SupervisorReport, ()> {
+        if let Some(path) = line.strip_prefix(supervise::WITHHELD) {
+            let withheld = WithheldPath::from_line(path);
+            // The supervisor moved it for the command, so it counts as written by it.
+            for path in withheld
+                .iter()
+                .flat_map(|withheld| [Some(&withheld.path), withheld.kept_as.as_ref()])
+                .flatten()
+            {
+                self.add_write(WriteReport::Written(WrittenPath {
+                    path: path.into(),
+                    is_tree: true,
+                }));
+            }
+            self.withheld.extend(withheld);
+            return Err(());
+        }
+        if let Some(report) = line.strip_prefix(supervise::WRITES) {
+            // A line that cannot be read is a write that is not known.
+            self.add_write(WriteReport::from_line(report).unwrap_or(WriteReport::Lost));
+            return Err(());
+        }
+        if let Some(connection) = line.strip_prefix(supervise::CONNECTION) {
+            HostConnection::add_line(&mut self.connections, connection);
+            return Err(());
+        }
+        line.parse()
+    }
+
+    fn add_write(&self, report: WriteReport) {
+        if let Some(record) = &self.record {
+            record.add_report(report);
+        }
+    }
+
+    fn is_over_limit(&self) -> bool {
+        matches!(
+            self.main,
+            Some(SupervisorReport::OutOfMemory(_) | SupervisorReport::TooManyProcesses(_))
+        )
     }
 
     fn command_exit(&self) -> CommandExit {
@@ -507,6 +597,9 @@ impl WatchReport {
             (None, Some(SupervisorReport::Signaled(signal))) => CommandExit::Signaled(signal),
             (None, Some(SupervisorReport::OutOfMemory(most))) => {
                 CommandExit::OutOfMemory(most.unsigned_abs())
+            }
+            (None, Some(SupervisorReport::TooManyProcesses(most))) => {
+                CommandExit::TooManyProcesses(most.unsigned_abs())
             }
             (None, _) => CommandExit::SupervisorLost,
         }
@@ -520,9 +613,13 @@ impl SupervisorStreams {
         limits: WatchTimeouts,
         mut cancel: CancelFuture,
         mark: &str,
+        record: CommandRecord,
         mut on_output: impl FnMut(OutputStream, &[u8]),
     ) -> WatchReport {
-        let mut watched = WatchReport::default();
+        let mut watched = WatchReport {
+            record: Some(record),
+            ..WatchReport::default()
+        };
         let mut out = vec![0; CHUNK_BYTES];
         let mut err = vec![0; CHUNK_BYTES];
         // Futures are pinned once outside the loop: `select!` would restart temporary ones in each
@@ -559,17 +656,19 @@ impl SupervisorStreams {
                 count = read_pipe(&mut self.stderr, &mut err) => {
                     deliver_output(&mut self.stderr, count, &err, |bytes| on_output(OutputStream::Stderr, bytes));
                 }
-                line = next_line(&mut self.reports) => match line.as_deref().map(str::parse) {
+                line = next_line(&mut self.reports) => match line.as_deref().map(|line| watched.parse_report(line)) {
                     Some(Ok(SupervisorReport::Confined(number))) => watched.confined = Some(number),
                     Some(Ok(SupervisorReport::LeftRunning(left))) => watched.left = left.unsigned_abs(),
                     Some(Ok(SupervisorReport::AllGone(left))) => watched.survivors = Some(left.unsigned_abs()),
                     // How the shell ended after an out-of-memory kill tells nothing more.
-                    Some(Ok(_)) if matches!(watched.main, Some(SupervisorReport::OutOfMemory(_))) => {}
+                    Some(Ok(_)) if watched.is_over_limit() => {}
                     Some(Ok(report)) => watched.main = Some(report),
                     Some(Err(())) => {}
                     None => {
                         self.reports = None;
-                        if watched.survivors.is_none() {
+                        // What lost its parent may have been missed where the kernel does not keep
+                        // orphans together.
+                        if watched.survivors.is_none() || !process_table::ADOPTS_ORPHANS {
                             process_tree::kill_marked(MARK_ENV, mark);
                         }
                         last_call = Some(Box::pin(sleep(DRAIN_TIME)));
@@ -626,6 +725,14 @@ async fn next_line(reports: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Opt
 /// Waits for the supervisor, which should be done by now, and kills it if it hangs.
 async fn reap_supervisor(mut child: Child) {
     if timeout(DRAIN_TIME, child.wait()).await.is_err() {
+        // First the supervisor, so that its parent, the reaper, still ends what it leaves.
+        child
+            .id()
+            .into_iter()
+            .for_each(process_tree::kill_children_of);
+        if timeout(DRAIN_TIME, child.wait()).await.is_ok() {
+            return;
+        }
         let _ = child.start_kill();
         let _ = timeout(DRAIN_TIME, child.wait()).await;
     }

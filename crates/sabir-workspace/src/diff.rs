@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small() {
+    fn small_diffs_are_whole() {
         assert_eq!(unified_diff("a\n", "a\n", "x"), "");
         assert_eq!(
             unified_diff("a\nb\n", "a\nc\n", "x.rs"),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn large_is_cut() {
+    fn large_diffs_are_cut() {
         let new: String = (0..20_000)
             .map(|number| format!("line {number}\n"))
             .collect();

@@ -207,7 +207,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// The requested sandbox is not available, so nothing ran.
-    #[error("the command was not run, because its sandbox cannot be had: {reason}")]
+    #[error("the command was not run, because its sandbox is not available: {reason}")]
     Sandbox {
         /// The missing part, and what to do.
         reason: String,

@@ -5,7 +5,7 @@
 //! never resolves, no matter when it was created. Checking a path first and opening it afterwards
 //! would leave a gap in which the path can change.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,9 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::bounds::Bounds;
+use crate::command_writes::{CommandWatch, WriteLog};
 use crate::error::WorkspaceError;
+use crate::git_config::{self, HistorySearch, KnownHistory, PathFilter, Unreadable};
 use crate::path::WorkPath;
 use crate::sandbox::masks;
 use crate::trust::Trust;
@@ -34,6 +36,7 @@ mod walk;
 mod write;
 
 pub use change::FileChange;
+pub use ignore_rules::IgnoreChecker;
 pub use list::{EntryKind, FolderListing, ListEntry, ListOptions};
 pub use temp::TEMP_START;
 pub(crate) use walk::{FolderReader, PendingFolder, entry_kind};
@@ -44,8 +47,9 @@ pub use write::WritePrecondition;
 const HASHED_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A workspace folder, opened once. All methods block. No state is kept that a second `Workspace`
-/// of the same folder would miss.
+/// A workspace folder, opened once. All methods block. Except for what a
+/// [`CommandWatch`] collects, no state is kept that a second `Workspace` of the same folder would
+/// miss.
 #[derive(Debug)]
 pub struct Workspace {
     dir: Dir,
@@ -57,6 +61,10 @@ pub struct Workspace {
     bounds: RwLock<Arc<Bounds>>,
     /// The repositories whose programs git may run.
     pub(crate) trust: Trust,
+    /// What the commands of this workspace write.
+    writes: WriteLog,
+    /// What was found in the objects of repositories, by the place of their files.
+    history: Mutex<HashMap<PathBuf, KnownHistory>>,
 }
 
 /// The result of [`Workspace::read_file`].
@@ -90,6 +98,14 @@ pub struct FileInfo {
     /// The number of hard links; with more than one, a write here leaves the old content under the
     /// other names.
     pub links: u64,
+    /// The time of the last change of content, name or metadata, in milliseconds since 1970.
+    pub changed_ms: u64,
+}
+
+/// Converts a time of the file system to milliseconds since 1970; an earlier time is 0.
+pub(crate) fn to_milliseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    let whole = seconds.saturating_mul(1000);
+    u64::try_from(whole.saturating_add(nanoseconds / 1_000_000)).unwrap_or_default()
 }
 
 /// Returns the handle of the workspace folder, which stays valid when the folder is renamed.
@@ -118,9 +134,39 @@ impl Workspace {
             root: canonical,
             opened_as,
             swept: Mutex::default(),
+            history: Mutex::default(),
             bounds,
             trust,
+            writes: WriteLog::default(),
         })
+    }
+
+    /// Starts to collect which paths the commands that run through this `Workspace` write.
+    #[must_use]
+    pub fn watch_commands(&self) -> CommandWatch {
+        self.writes.watch_commands()
+    }
+
+    pub(crate) fn write_log(&self) -> &WriteLog {
+        &self.writes
+    }
+
+    /// Finds the wanted paths among all files that any commit of a folder's repository holds, and which of some ids, or
+    /// beginnings of ids, name the content of a file. Reads git's files and starts no program.
+    ///
+    /// Paths are listed with every beginning left out, so the list holds more than there is. It is kept until the objects of
+    /// the repository change; so the filter has to be the same each time.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if the objects cannot be read with certainty, or are too many.
+    pub fn search_history(
+        &self,
+        folder: &Path,
+        environment: &[(String, String)],
+        filter: &PathFilter,
+        ids: &[String],
+    ) -> Result<HistorySearch, Unreadable> {
+        git_config::search_history(folder, environment, filter, ids, &self.history)
     }
 
     /// Returns the canonical, absolute path of the folder.
@@ -251,6 +297,7 @@ impl Workspace {
             kind,
             size_bytes: found.len(),
             links: found.nlink(),
+            changed_ms: to_milliseconds(found.ctime(), found.ctime_nsec()),
         })
     }
 

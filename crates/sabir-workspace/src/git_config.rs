@@ -14,24 +14,31 @@
 //! | `files.rs`, `syntax.rs` | its configuration, with included files |
 //! | `keys.rs` | the keys that name programs |
 //! | `index.rs` | the repositories that its index links to |
+//! | `objects.rs`, `history.rs` | the names of the files that its commits hold |
 
 mod files;
 mod folders;
+mod history;
 mod index;
 mod keys;
+mod objects;
 mod plain_file;
 mod syntax;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use files::{ConfigReader, Entry};
 use folders::{Folders, Opened, find_repository, is_same, open_repository};
-use index::read_links;
+pub use history::PathFilter;
+use history::find_paths;
+use index::{find_name, read_links};
 use keys::runs_programs;
+use objects::ObjectStore;
 pub(crate) use plain_file::read_plain_file;
 
-use crate::trust::{GitPrograms, Unseen};
+use crate::trust::{GitPrograms, Unseen, command_words};
 
 /// The git configuration of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +94,8 @@ pub enum Unreadable {
 
 /// The maximum number of nested repositories.
 const MAX_REPOSITORIES: usize = 64;
+/// The maximum number of repositories that are compared around a command.
+const MAX_LINKED: usize = 1000;
 
 impl GitConfig {
     /// Determines the git configuration of a folder, with the environment that commands get. Reads
@@ -101,6 +110,269 @@ impl GitConfig {
     }
 }
 
+/// Returns the first path in the index of a folder's repository that does not pass `is_plain`, or `None` if all do or there
+/// is no repository. Reads files and starts no program.
+///
+/// # Errors
+/// [`Unreadable`] if the index cannot be read with certainty.
+pub fn find_index_name(
+    folder: &Path,
+    environment: &[(String, String)],
+    is_plain: &dyn Fn(&str) -> bool,
+) -> Result<Option<String>, Unreadable> {
+    let reader = RepositoryReader { environment };
+    reader.check_environment()?;
+    let Some(folders) = find_repository(folder)? else {
+        return Ok(None);
+    };
+    let configuration = reader.read_configuration(&folders)?;
+    find_name(
+        &folders.own.join("index"),
+        configuration.hash_bytes,
+        is_plain,
+    )
+}
+
+/// The files of a repository's commits that matter to a command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HistorySearch {
+    /// The wanted paths that any tree of the repository holds, longest first. See [`Workspace::search_history`].
+    ///
+    /// [`Workspace::search_history`]: crate::Workspace::search_history
+    pub paths: Vec<String>,
+    /// The ids among those asked about that name the content of a file.
+    pub blob_ids: Vec<String>,
+}
+
+/// What was found in the objects of a repository, for as long as they stay the same.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownHistory {
+    digest: [u8; 32],
+    found: Result<Vec<String>, Unreadable>,
+}
+
+/// Finds wanted paths among the trees of a folder's repository, and blobs by their ids. `known` holds earlier answers by the
+/// place of the objects.
+pub(crate) fn search_history(
+    folder: &Path,
+    environment: &[(String, String)],
+    filter: &PathFilter,
+    ids: &[String],
+    known: &Mutex<HashMap<PathBuf, KnownHistory>>,
+) -> Result<HistorySearch, Unreadable> {
+    let reader = RepositoryReader { environment };
+    reader.check_environment()?;
+    let Some(folders) = find_repository(folder)? else {
+        return Ok(HistorySearch::default());
+    };
+    let configuration = reader.read_configuration(&folders)?;
+    let store = ObjectStore::open(&folders.common, configuration.hash_bytes)?;
+    let digest = store.digest()?;
+    let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    let earlier = lock().get(&folders.common).cloned();
+    let found = match earlier.filter(|earlier| earlier.digest == digest) {
+        Some(earlier) => earlier.found,
+        None => {
+            let found = find_paths(&store, filter);
+            let known = KnownHistory {
+                digest,
+                found: found.clone(),
+            };
+            lock().insert(folders.common, known);
+            found
+        }
+    };
+    let mut blob_ids = Vec::new();
+    for id in ids {
+        if store.has_blob(id)? {
+            blob_ids.push(id.clone());
+        }
+    }
+    Ok(HistorySearch {
+        paths: found?,
+        blob_ids,
+    })
+}
+
+/// Lists the remotes of a folder's repository with the addresses that `git push` sends to, as its own configuration gives them.
+/// Reads files and starts no program.
+///
+/// # Errors
+/// [`Unreadable`] if the configuration cannot be read with certainty.
+pub fn list_push_addresses(
+    folder: &Path,
+    environment: &[(String, String)],
+) -> Result<Vec<(String, String)>, Unreadable> {
+    let reader = RepositoryReader { environment };
+    reader.check_environment()?;
+    let Some(folders) = find_repository(folder)? else {
+        return Ok(Vec::new());
+    };
+    let configuration = reader.read_configuration(&folders)?;
+    let with_name = |wanted: &str| {
+        let found = configuration.entries.iter().filter_map(|entry| {
+            let variable = &entry.variable;
+            let name = variable.key.strip_prefix("remote.")?;
+            let name = name.strip_suffix(wanted)?.strip_suffix('.')?;
+            Some((name.to_owned(), variable.value.clone()?))
+        });
+        found.collect::<Vec<_>>()
+    };
+    // With an address for pushes, the other ones of that remote are only fetched from.
+    let mut pushed = with_name("pushurl");
+    let fetched = with_name("url");
+    for (name, address) in fetched {
+        if !pushed.iter().any(|(other, _)| *other == name) {
+            pushed.push((name, address));
+        }
+    }
+    Ok(pushed)
+}
+
+/// Returns true if the files of a folder that is no repository yet would make git run programs once
+/// it is one, or cannot be read with certainty.
+pub(crate) fn prepares_programs(git: &Path, environment: &[(String, String)]) -> bool {
+    let reader = RepositoryReader { environment };
+    let mut programs = GitPrograms::of(git);
+    git.join("commondir").symlink_metadata().is_ok()
+        || reader.add_absorbed(git, &mut programs).is_err()
+        || !programs.is_empty()
+}
+
+/// The state of a repository that the index of another links to, so that `git status` looks into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkedRepository {
+    /// It makes git run nothing there.
+    Harmless,
+    /// It makes git run programs; with the hash of each item.
+    Runs(BTreeMap<String, String>),
+    /// What it makes git run is not certain.
+    Unclear,
+}
+
+/// Returns the repositories that the index of a folder's repository links to, and those that these link to, by their folders. A link
+/// without a repository is left out.
+pub(crate) fn list_linked_repositories(
+    top: &Path,
+    environment: &[(String, String)],
+) -> Result<BTreeMap<PathBuf, LinkedRepository>, Unreadable> {
+    let reader = RepositoryReader { environment };
+    let mut found = BTreeMap::new();
+    let git = top.join(".git");
+    let folders = match git.is_dir() {
+        // While a command runs, the mask of `commondir` is in it, which would look like a pointer to another folder.
+        true => Some(Folders {
+            holder: top.to_owned(),
+            own: git.clone(),
+            common: git,
+        }),
+        false => find_repository(top)?,
+    };
+    let Some(folders) = folders else {
+        return Ok(found);
+    };
+    let configuration = reader.read_configuration(&folders)?;
+    let work = work_tree(&folders, &configuration)?;
+    let mut open = open_links(&work, &folders, &configuration)?;
+    while let Some(folder) = open.pop() {
+        if found.len() + open.len() > MAX_LINKED {
+            return Err(Unreadable::TooMuch);
+        }
+        if found.contains_key(&folder) {
+            continue;
+        }
+        let mut programs = GitPrograms::of(&folder);
+        let state = match reader.add_link(&folder, &mut programs) {
+            Ok(None) => continue,
+            Ok(Some(link)) if programs.is_empty() => {
+                open.extend(link.further);
+                LinkedRepository::Harmless
+            }
+            Ok(Some(link)) => {
+                open.extend(link.further);
+                LinkedRepository::Runs(programs.hashes())
+            }
+            Err(_) => LinkedRepository::Unclear,
+        };
+        found.insert(folder, state);
+    }
+    Ok(found)
+}
+
+/// A path that git's configuration names, and by which programs can be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedPath {
+    /// The absolute path, which may not exist.
+    pub(crate) path: PathBuf,
+    /// True for an included file, false for a folder of hooks.
+    pub(crate) is_file: bool,
+}
+
+/// Returns the folders of hooks and the included files that the configuration of a git folder
+/// names, and that of the user in `home`. What cannot be read names nothing: git stops there, too.
+pub(crate) fn named_paths(git: &Path, work_tree: &Path, home: Option<&Path>) -> Vec<NamedPath> {
+    let variables: Vec<(String, String)> = home
+        .and_then(Path::to_str)
+        .map(|home| ("HOME".to_owned(), home.to_owned()))
+        .into_iter()
+        .collect();
+    let own = ["config", "config.worktree"].map(|name| git.join(name));
+    let users = [".gitconfig", ".config/git/config"];
+    let users = home
+        .into_iter()
+        .flat_map(|home| users.map(|name| home.join(name)));
+    let machine = PathBuf::from("/etc/gitconfig");
+    let mut named = Vec::new();
+    for file in own.into_iter().chain(users).chain([machine]) {
+        let mut reader = ConfigReader::new(&variables);
+        let entries = reader.read_file(&file).unwrap_or_default();
+        named.extend(reader.included.into_iter().map(|path| NamedPath {
+            path,
+            is_file: true,
+        }));
+        for variable in entries.iter().map(|entry| &entry.variable) {
+            let value = variable.value.as_deref().unwrap_or_default();
+            let key = variable.key.to_lowercase();
+            if key == "core.hookspath" {
+                let path = match value.strip_prefix("~/") {
+                    Some(rest) => home.map(|home| home.join(rest)),
+                    None => Some(work_tree.join(value)),
+                };
+                named.extend(path.map(|path| NamedPath {
+                    path,
+                    is_file: false,
+                }));
+            } else if !is_include(&key) && runs_programs(&key, value) {
+                named.extend(named_programs(value, work_tree));
+            }
+        }
+    }
+    named
+}
+
+/// Reports whether a key names a file of configuration.
+fn is_include(key: &str) -> bool {
+    key.starts_with("include.") || key.starts_with("includeif.") || key == "core.worktree"
+}
+
+/// Returns the files of the work tree that a value names, which is a command for the shell: those that exist, and a missing one
+/// in the place of the program.
+fn named_programs(value: &str, work_tree: &Path) -> Vec<NamedPath> {
+    let mut named = Vec::new();
+    for (at, word) in command_words(value).enumerate() {
+        let path = work_tree.join(word);
+        let is_path = word.contains('/') && !word.contains(['$', '*', '%', '{']);
+        let is_missing_program = at == 0 && is_path && path.symlink_metadata().is_err();
+        if path.is_file() || is_missing_program {
+            named.push(NamedPath {
+                path,
+                is_file: true,
+            });
+        }
+    }
+    named
+}
+
 impl From<Unseen> for Unreadable {
     fn from(_: Unseen) -> Self {
         Self::TooMuch
@@ -111,6 +383,14 @@ impl From<Unseen> for Unreadable {
 #[derive(Clone, Copy)]
 struct RepositoryReader<'a> {
     environment: &'a [(String, String)],
+}
+
+/// A linked repository that was read.
+struct OpenLink {
+    /// The place of its files.
+    common: PathBuf,
+    /// The folders of the repositories that it links to.
+    further: Vec<PathBuf>,
 }
 
 /// The repository's own configuration.
@@ -227,33 +507,48 @@ impl RepositoryReader<'_> {
     ) -> Result<BTreeSet<PathBuf>, Unreadable> {
         let mut seen = BTreeSet::new();
         let mut count = 0;
-        let top = programs.top.clone();
         while let Some(folder) = open.pop() {
             count += 1;
             if count + open.len() > MAX_REPOSITORIES {
                 return Err(Unreadable::TooMuch);
             }
-            let Opened::Repository(folders) = open_repository(&folder)? else {
-                continue;
-            };
-            let configuration = self.read_configuration(&folders)?;
-            // A repository whose work tree is elsewhere may have further links there.
-            let work = work_tree(&folders, &configuration)?;
-            if !is_same(&folder, &work) {
-                return Err(Unreadable::WorkTree(folders.own));
+            if let Some(link) = self.add_link(&folder, programs)? {
+                seen.extend(link.common.canonicalize());
+                open.extend(link.further);
             }
-            let own = folder.join(".git");
-            let place = format!("{}: ", own.strip_prefix(&top).unwrap_or(&own).display());
-            let entries = configuration
-                .entries
-                .iter()
-                .filter(|entry| entry.variable.key != "core.worktree");
-            add_entries(&place, entries, programs)?;
-            programs.hooks(&format!("{place}hooks/"), &folders.common.join("hooks"))?;
-            seen.extend(folders.common.canonicalize());
-            open.extend(open_links(&folder, &folders, &configuration)?);
         }
         Ok(seen)
+    }
+
+    /// Adds the programs of a linked repository. Returns `None` if there is none in the folder.
+    fn add_link(
+        self,
+        folder: &Path,
+        programs: &mut GitPrograms,
+    ) -> Result<Option<OpenLink>, Unreadable> {
+        let Opened::Repository(folders) = open_repository(folder)? else {
+            return Ok(None);
+        };
+        let configuration = self.read_configuration(&folders)?;
+        // A repository whose work tree is elsewhere may have further links there.
+        let work = work_tree(&folders, &configuration)?;
+        if !is_same(folder, &work) {
+            return Err(Unreadable::WorkTree(folders.own));
+        }
+        let own = folder.join(".git");
+        let shown = own.strip_prefix(&programs.top).unwrap_or(&own);
+        let place = format!("{}: ", shown.display());
+        let entries = configuration
+            .entries
+            .iter()
+            .filter(|entry| entry.variable.key != "core.worktree");
+        add_entries(&place, entries, programs)?;
+        programs.hooks(&format!("{place}hooks/"), &folders.common.join("hooks"))?;
+        let further = open_links(folder, &folders, &configuration)?;
+        Ok(Some(OpenLink {
+            common: folders.common,
+            further,
+        }))
     }
 
     /// Adds the programs of an absorbed repository, which has no work tree now.

@@ -1,6 +1,6 @@
 //! Hides this process from other processes of the same user.
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use crate::platform;
 
 /// Makes this process unreadable for others of the same user: its memory, its environment, its
 /// descriptors. It leaves no core dump either. Its children are not affected. Does nothing on
@@ -8,5 +8,5 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 ///
 /// Root, and processes that may trace any process, can read it all the same.
 pub fn hide_process() {
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let _ = platform::forbid_inspection();
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::capture::OutputCapture;
-use crate::command::{CommandExit, CommandOutcome, ExitSummary, OutputStream, ShellCommand};
+use crate::command::{CommandOutcome, ExitSummary, OutputStream, ShellCommand};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::output::{self, OutputMetadata, StoredOutput};
@@ -44,13 +44,13 @@ pub struct JobManager {
 /// The lifetime of the output folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputLifetime {
-    /// The folder stays: a resumed task can read the outputs of its past.
+    /// The folder stays: a resumed task can read its earlier outputs.
     Persistent,
     /// The folder is removed with the [`JobManager`].
     Temporary,
 }
 
-/// A command that was waited for.
+/// The result of a command that the caller waited for.
 #[derive(Debug)]
 pub struct FinishedCommand {
     /// The end of the command, with the beginning and end of its output.
@@ -322,7 +322,7 @@ impl JobManager {
                 .run_uncaptured(&workspace, |_, bytes| lock_mutex(&shared).push(bytes))
                 .await;
             lock_mutex(&shared).finish_job(ran, stem, text);
-            // Nobody may be waiting any more.
+            // The receiver may be gone, which is fine.
             let _ = finished.send(true);
         })?;
         state.last = number;
@@ -585,9 +585,7 @@ impl LiveJob {
         self.lines = printed.lines;
         match ran {
             Ok((ending, active)) => {
-                self.confined = active.map(|active| {
-                    active.to_report(ending.end != CommandExit::Exited(0), &printed.text())
-                });
+                self.confined = active.map(|active| active.to_report(ending.end, &printed.text()));
                 let total = self.output.total_bytes();
                 let lines = self.lines;
                 let end = ending.end.to_string();

@@ -1,7 +1,7 @@
 //! Wraps the kernel calls that neither the standard library nor rustix offers as safe functions.
 #![expect(
     unsafe_code,
-    reason = "signal masks, close_range, code between fork and exec, and a terminal's readiness have no safe interface"
+    reason = "signal masks, code between fork and exec, and a terminal's readiness have no safe interface"
 )]
 
 use std::io;
@@ -11,14 +11,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr;
 
-use rustix::process::{
-    Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
-};
+use rustix::process::{Pid, getpid, getppid, ioctl_tiocsctty, setsid};
 use rustix::stdio::stdin;
 use tokio::io::unix::AsyncFd;
 
+use crate::platform;
 use crate::supervise::OutputDevice;
 
+/// The highest signal number, real-time signals included (signal(7)).
 const LAST_SIGNAL: i32 = 64;
 
 /// The signals that reach this process.
@@ -35,26 +35,9 @@ pub(crate) fn block_signals() -> io::Result<()> {
 }
 
 /// Reverts [`block_signals`].
+#[cfg(target_os = "linux")]
 pub(crate) fn unblock_signals() -> io::Result<()> {
     set_signals(AllowedSignals::All)
-}
-
-/// Makes sure that only the three standard descriptors pass to programs started later.
-pub(crate) fn close_others_on_exec() -> io::Result<()> {
-    // SAFETY: close_range takes three integers and, with this flag, closes nothing in this process.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            3_u32,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 /// Starts a program in a new session, without a terminal except the one given as its standard
@@ -80,12 +63,15 @@ pub(crate) fn register_fd(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 /// more.
 pub(crate) fn detach_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
     set_signals(AllowedSignals::All)?;
+    // A session of its own has no controlling terminal, so it can neither read keys nor get
+    // signals.
     setsid()?;
     if device == OutputDevice::Terminal {
+        // Only a session leader without a terminal can take one, hence after setsid.
         ioctl_tiocsctty(stdin())?;
     }
     // The kernel clears this setting at fork, so it is set in the new process itself.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    platform::die_with_parent()?;
     // The parent may have died before the line above; then nothing would ever send the signal.
     if getppid() == Some(parent) {
         Ok(())
@@ -116,5 +102,33 @@ fn set_signals(wanted: AllowedSignals) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::from_raw_os_error(error))
+    }
+}
+
+/// Returns true if each PID namespace has its own limit of processes (Linux 6.14). Before, the same
+/// file sets the limit of the whole machine.
+pub(crate) fn has_process_limit_per_namespace() -> bool {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .is_ok_and(|release| is_at_least(&release, [6, 14]))
+}
+
+/// Compares the first two numbers of a kernel release.
+fn is_at_least(release: &str, least: [u32; 2]) -> bool {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
+    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_at_least;
+
+    #[test]
+    fn kernel_releases_are_compared() {
+        assert!(is_at_least("6.14.0-generic", [6, 14]));
+        assert!(is_at_least("7.0", [6, 14]));
+        assert!(!is_at_least("6.8.0-45", [6, 14]));
+        assert!(!is_at_least("", [6, 14]));
     }
 }

@@ -29,8 +29,8 @@
 //! show it. Text encodings and the edit formats of models are in `sabir-edit`.
 //!
 //! The crate never reads the environment and never prints. File functions block: call them outside
-//! of the async runtime's threads, and pass a [`StopFlag`] to long ones. Linux only, from kernel
-//! 5.3 on: subreapers, process handles and `/proc` have no equivalent elsewhere.
+//! of the async runtime's threads, and pass a [`StopFlag`] to long ones. It runs on Linux from kernel
+//! 5.3 on; on macOS it builds, with the fallbacks that `platform.rs` lists, and was not yet run.
 //!
 //! Not here: the policy decides which calls may run. It should judge a write by
 //! [`Workspace::resolve_links`] and [`WorkPath::protection_reason`].
@@ -77,20 +77,27 @@
 mod bounds;
 mod capture;
 mod command;
+mod command_writes;
 mod diff;
+mod editor;
 mod error;
 mod executable;
+mod file_survey;
 mod files;
 mod git_config;
 mod hide_process;
 mod jobs;
 mod kernel;
 mod links;
+mod named_files;
 mod ordered_pool;
 mod output;
 mod output_lines;
+mod passed_descriptor;
 mod path;
+mod platform;
 mod protected_paths;
+mod public_address;
 pub mod sandbox;
 mod search;
 mod stop_flag;
@@ -102,16 +109,22 @@ mod trust;
 pub use bounds::{Bounds, BoundsError};
 pub use capture::CapturedOutput;
 pub use command::{
-    CommandExit, CommandOutcome, ExitSummary, OutputStream, ShellCommand, default_shell,
+    CommandExit, CommandOutcome, ExitSummary, OutputStream, ServerCommand, ServerExit, ServerInput,
+    ServerProcess, ServerStreams, ShellCommand, default_shell,
 };
+pub use command_writes::{CommandWatch, ObservedWrites};
 pub use diff::unified_diff;
+pub use editor::{EditorError, edit_text};
 pub use error::WorkspaceError;
 pub use executable::ExecutableFile;
+pub use file_survey::{FileSurvey, SecretPath};
 pub use files::{
-    EntryKind, FileChange, FileContent, FileInfo, FileVersion, FolderListing, ListEntry,
-    ListOptions, TEMP_START, Workspace, WritePrecondition,
+    EntryKind, FileChange, FileContent, FileInfo, FileVersion, FolderListing, IgnoreChecker,
+    ListEntry, ListOptions, TEMP_START, Workspace, WritePrecondition,
 };
-pub use git_config::{GitConfig, Unreadable};
+pub use git_config::{
+    GitConfig, HistorySearch, PathFilter, Unreadable, find_index_name, list_push_addresses,
+};
 pub use hide_process::hide_process;
 pub use jobs::{
     FinishedCommand, JobManager, JobState, MAX_JOBS, OutputError, OutputInfo, OutputLifetime,
@@ -119,9 +132,11 @@ pub use jobs::{
 pub use links::TooManyFiles;
 pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};
+pub use public_address::{NetworkKind, non_public_kind};
 pub use sandbox::{
-    DenialKind, DenialNote, NetworkAccess, Sandbox, SandboxLevel, SandboxReport, SandboxTier,
-    UnknownSandboxLevel,
+    ConnectionOutcome, DenialKind, DenialNote, HostConnection, NetworkAccess, RegistryHost,
+    Sandbox, SandboxLevel, SandboxReport, SandboxTier, SecurityReport, UnknownHost,
+    UnknownSandboxLevel, Wall, WallCheckError, WallReport, WallState, WithheldPath, check_walls,
 };
 pub use search::{SearchMatch, SearchOptions, SearchResult};
 pub use stop_flag::{StopFlag, StopOnDrop};

@@ -42,7 +42,7 @@ type LinkedPath = (PathBuf, bool);
 impl Workspace {
     /// Returns the paths in the workspace that links lead `path` to, with `None` for a target
     /// outside or an uncertain one. The result is empty if there is no link on the way. If
-    /// `pattern` is true, the path is a shell pattern and stands for every matching file.
+    /// `pattern` is true, the path is a shell pattern and means every matching file.
     pub fn link_targets(&self, path: &str, pattern: bool) -> Vec<Option<String>> {
         let root = self.root();
         let mut places = vec![(root.to_path_buf(), false)];
@@ -149,7 +149,7 @@ fn resolve_component(
     let text = name.to_string_lossy();
     // A name that looks like a pattern may also be the name of a file.
     add_place(follow_link(root, &place.join(name), *linked)?, next)?;
-    // A bracket that is not closed stands for itself.
+    // A bracket that is not closed matches itself.
     let open = text.contains(['*', '?'])
         || text
             .split_once('[')

@@ -43,7 +43,7 @@ struct OutputFiles {
     tail: Option<File>,
 }
 
-/// The content of `<number>.about`, beside the bytes: what is needed to read them later.
+/// The content of `<number>.about`, a file beside the output with the data needed to read it later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutputMetadata {
     pub(crate) total: u64,

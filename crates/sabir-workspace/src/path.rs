@@ -16,7 +16,9 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::{WorkspaceError, shorten_text};
 use crate::protected_paths;
 
+/// `NAME_MAX` of Linux: the longest name in one folder.
 const MAX_NAME_BYTES: usize = 255;
+/// `PATH_MAX` of Linux without the NUL at the end.
 const MAX_PATH_BYTES: usize = 4095;
 
 /// A normalized path relative to the workspace folder: without `.`, `..` and root, never outside.
@@ -42,6 +44,8 @@ impl WorkPath {
         if text.is_empty() {
             return Err(WorkspaceError::PathEmpty);
         }
+        // A C string ends at a NUL, so the kernel would use another path than the one that was
+        // judged.
         if text.contains('\0') {
             return Err(WorkspaceError::PathNul {
                 input: shorten_text(text),
@@ -66,6 +70,7 @@ impl WorkPath {
             input: shorten_text(text),
             resolved,
         };
+        // Judged after normalizing: `src/../../x` has an inner beginning and an outer end.
         let normal = normalize_path(path).map_err(outside)?;
         if normal.is_absolute() {
             return match normal.strip_prefix(root) {
@@ -268,7 +273,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_parses_stays_inside(text in "[a-c./~ \\\\]{0,24}") {
+        fn parsed_paths_stay_inside_the_workspace(text in "[a-c./~ \\\\]{0,24}") {
             if let Ok(path) = WorkPath::parse(&text, Path::new("/a/b")) {
                 assert!(path.as_path().components().all(|part| matches!(part, Component::Normal(_))));
                 let again = WorkPath::parse(&path.to_string(), Path::new("/a/b")).unwrap();

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 const GIT: &str = "git's own files";
+const OTHER_VCS: &str = "a version control system's configuration";
 const EDITOR: &str = "an editor's configuration";
 const PACKAGES: &str = "a package manager's configuration";
 const SHELL: &str = "a shell's or a command's start-up file";
+const TOOLCHAIN: &str = "a choice of the programs that build";
 const CI: &str = "a CI configuration";
 const AGENT: &str = "a coding agent's configuration or instructions";
 const OURS: &str = "Sabir's own configuration";
@@ -19,6 +21,7 @@ const PROTECTED: &[(&str, &str)] = &[
     (".gitmodules", GIT),
     (".gitattributes", GIT),
     (".gitconfig", GIT),
+    (".hg/hgrc", OTHER_VCS),
     (".husky", GIT),
     (".vscode", EDITOR),
     (".idea", EDITOR),
@@ -27,6 +30,9 @@ const PROTECTED: &[(&str, &str)] = &[
     (".vs", EDITOR),
     (".exrc", EDITOR),
     (".nvimrc", EDITOR),
+    (".vimrc", EDITOR),
+    (".nvim.lua", EDITOR),
+    (".dir-locals.el", EDITOR),
     (".devcontainer", EDITOR),
     (".devcontainer.json", EDITOR),
     (".envrc", SHELL),
@@ -40,6 +46,16 @@ const PROTECTED: &[(&str, &str)] = &[
     (".zshenv", SHELL),
     (".zprofile", SHELL),
     (".ripgreprc", SHELL),
+    (".gdbinit", SHELL),
+    (".lldbinit", SHELL),
+    ("rust-toolchain", TOOLCHAIN),
+    ("rust-toolchain.toml", TOOLCHAIN),
+    (".tool-versions", TOOLCHAIN),
+    (".mise*", TOOLCHAIN),
+    ("mise.toml", TOOLCHAIN),
+    ("mise.local.toml", TOOLCHAIN),
+    (".rtx.toml", TOOLCHAIN),
+    (".sdkmanrc", TOOLCHAIN),
     (".npmrc", PACKAGES),
     (".yarnrc*", PACKAGES),
     (".yarn", PACKAGES),
@@ -68,7 +84,10 @@ const PROTECTED: &[(&str, &str)] = &[
     ("bitbucket-pipelines.yml", CI),
     ("jenkinsfile*", CI),
     (".pre-commit-config.yaml", CI),
-    ("lefthook.yml", CI),
+    (".pre-commit-config.yml", CI),
+    ("lefthook*", CI),
+    (".lefthook*", CI),
+    (".huskyrc*", CI),
     (".claude*", AGENT),
     (".cursor*", AGENT),
     (".cline*", AGENT),
@@ -123,15 +142,33 @@ pub(crate) fn find_protection_reason(path: &Path) -> Option<&'static str> {
 }
 
 fn matches_row(names: &[String], row: &str) -> bool {
+    // Most rows are one name; this is called for every entry of a folder.
+    if !row.contains('/') {
+        return names.iter().any(|name| matches_component(name, row));
+    }
     let wanted: Vec<&str> = row.split('/').collect();
     names.windows(wanted.len()).any(|window| {
         window
             .iter()
             .zip(&wanted)
-            .all(|(name, wanted)| match wanted.strip_suffix('*') {
-                Some(start) => name.starts_with(start),
-                None => name == wanted,
-            })
+            .all(|(name, wanted)| matches_component(name, wanted))
+    })
+}
+
+fn matches_component(name: &str, wanted: &str) -> bool {
+    match wanted.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == wanted,
+    }
+}
+
+/// Returns true for a folder that is not protected itself but has protected names directly in it,
+/// such as `.github`.
+pub(crate) fn holds_protected_names(folder: &str) -> bool {
+    let folded = fold_name(folder);
+    PROTECTED.iter().any(|(row, _)| {
+        row.split_once('/')
+            .is_some_and(|(parent, _)| parent == folded)
     })
 }
 
@@ -174,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn protected_names() {
+    fn protected_names_are_recognized() {
         check(".git/hooks/pre-commit", Some(GIT));
         check(".git", Some(GIT));
         check("sub/.git/config", Some(GIT));
@@ -186,6 +223,11 @@ mod tests {
         check("sub/.ripgreprc", Some(SHELL));
         check(".npmrc", Some(PACKAGES));
         check(".yarnrc.yml", Some(PACKAGES));
+        check("rust-toolchain.toml", Some(TOOLCHAIN));
+        check("sub/.tool-versions", Some(TOOLCHAIN));
+        check("lefthook-local.yml", Some(CI));
+        check(".hg/hgrc", Some(OTHER_VCS));
+        check(".hg/store", None);
         check(".cargo/config.toml", Some(PACKAGES));
         check(".cargo/config", Some(PACKAGES));
         check(".github/workflows/ci.yml", Some(CI));
@@ -198,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn disguises() {
+    fn disguised_names_are_recognized() {
         check(".Sabir/Config.toml", Some(OURS));
         check(".GIT/config", Some(GIT));
         check(".git\u{200c}/config", Some(GIT));
@@ -213,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_names() {
+    fn ordinary_names_are_not_protected() {
         for path in [
             "src/main.rs",
             "git/config",

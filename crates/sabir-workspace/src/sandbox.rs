@@ -8,11 +8,12 @@
 //! | needs | Landlock from Linux 6.2 on, seccomp | user namespaces, Linux 5.12; Landlock if available |
 //! | writing | the workspace, a private `TMPDIR`, [`Sandbox::allow_write`] | the same, and `/tmp`, `/var/tmp`, `/dev/shm` are private |
 //! | writing, [`Sandbox::read_only`] | a private `TMPDIR` | private `/tmp`, `/var/tmp`, `/dev/shm` |
-//! | protected paths of the workspace | **writable** | read-only, and cannot be created if missing |
+//! | protected paths of the workspace | **restored afterwards** | read-only, and cannot be created if missing, or restored |
 //! | modes, owners, times, attributes of files elsewhere | **can be changed** where the user could | cannot |
 //! | secrets, sockets and devices (`secrets.rs`) | cannot be read; names can be listed | cannot be seen |
-//! | network, if denied | no sockets | a separate loopback interface, TCP only |
-//! | unix sockets | pairs only | pairs only |
+//! | network, if denied | no sockets | a separate loopback interface, TCP and UDP |
+//! | network of package registries | – | the same, with a proxy to listed hosts |
+//! | unix sockets | pairs only | those of the sandbox; the machine's are covered |
 //! | other processes | no tracing; no signals from Linux 6.12 on | cannot be seen |
 //! | privileges | none, even as root, and no way to gain any | the same, and user 0 outside is not user 0 inside |
 //!
@@ -21,9 +22,14 @@
 //! -p`, `tar`, `git` and `cargo`, so tier 1 allows them; set-user-ID programs that are made with
 //! them gain nothing inside, and outside only if the workspace's user starts them.
 //!
-//! In both tiers: no core dumps, at most 64 GiB per file and 16,384 processes; no system calls that
-//! only administrators, debuggers or exploits need (listed in `syscall_filter.rs`); no environment
-//! variables that lead to an agent, a bus or a display.
+//! On macOS there is only tier 1, and Seatbelt does its work (`seatbelt.rs`): secrets cannot be read,
+//! protected paths cannot be written and are restored afterwards too, there are no sockets, and
+//! privileges and the number of threads are not limited.
+//!
+//! In both tiers: no core dumps, at most 64 GiB per file, and limits of memory and processes that
+//! the supervisor checks (`supervise.rs`); no system calls that only administrators, debuggers or
+//! exploits need (listed in `syscall_filter.rs`); no environment variables that lead to an agent, a
+//! bus or a display.
 //!
 //! A fork of the supervisor builds the sandbox, confines itself and becomes the shell. If any part
 //! of the requested level is unavailable, nothing runs, and the error names the missing part.
@@ -36,41 +42,65 @@
 //! environment variables move them to the private temporary folder.
 //!
 //! Not covered in either tier: reading (a command may read what the user may read, except secrets),
-//! protected names below the top of the workspace (`sub/AGENTS.md`) and missing ones that
-//! `masks.rs` does not list, locks on readable files, and processor time.
+//! protected names below the top of the workspace (`sub/AGENTS.md`), hard links to files outside that
+//! were there before, locks on readable files, and processor time.
 
 use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crate::command::{CommandExit, ShellCommand};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 
+mod aftermath;
 mod denial_note;
 pub(crate) mod environment;
+mod existing_paths;
+mod git_guard;
+#[cfg(target_os = "linux")]
+mod host_sockets;
+#[cfg(target_os = "linux")]
 mod landlock_rules;
+#[cfg(target_os = "linux")]
 mod launch;
+pub(crate) mod loopback;
 pub(crate) mod masks;
+#[cfg(target_os = "linux")]
 mod mounts;
+#[cfg(target_os = "linux")]
 mod namespaces;
 mod plan;
+pub(crate) mod process_cgroup;
+mod protected_entries;
+mod registry_hosts;
+mod resource_limits;
 mod seatbelt;
+#[cfg(target_os = "macos")]
+mod seatbelt_launch;
 mod secrets;
 mod setup_stage;
 mod shared_temp;
-mod syscall_filter;
-mod syscalls;
+#[cfg(target_os = "linux")]
+pub(crate) mod syscall_filter;
+#[cfg(target_os = "linux")]
+pub(crate) mod syscalls;
+pub(crate) mod wall_check;
 
+pub use aftermath::WithheldPath;
 pub use denial_note::{DenialKind, DenialNote};
+use existing_paths::existing_paths;
 pub use masks::is_mask;
 use plan::TempDirLifetime;
-pub(crate) use plan::{ProtectedPaths, SandboxPlan};
-pub use secrets::home_secrets;
+pub(crate) use plan::{LoopbackPlan, ProtectedPaths, SandboxPlan};
+pub(crate) use registry_hosts::split_host;
+pub use registry_hosts::{ConnectionOutcome, HostConnection, RegistryHost, UnknownHost};
 pub(crate) use setup_stage::SetupStage;
 use shared_temp::SharedTempDir;
+pub use wall_check::{SecurityReport, Wall, WallCheckError, WallReport, WallState, check_walls};
 
 /// The requested confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,7 +131,10 @@ pub enum NetworkAccess {
     /// No connection leaves the sandbox.
     #[default]
     Denied,
-    /// The network of the machine by TCP and UDP; still no unix sockets.
+    /// Connections to the hosts of package registries, through a proxy that records them
+    /// (`supervise/registry_proxy.rs`). Needs tier 2.
+    Registries,
+    /// The network of the machine by TCP and UDP; still no unix sockets of other programs.
     Allowed,
 }
 
@@ -110,14 +143,23 @@ pub enum NetworkAccess {
 pub struct Sandbox {
     level: SandboxLevel,
     network: NetworkAccess,
+    /// The hosts that [`NetworkAccess::Registries`] reaches.
+    registries: Vec<RegistryHost>,
     work: WorkspaceAccess,
     write: Vec<PathBuf>,
     read: Vec<PathBuf>,
     hide: Vec<PathBuf>,
+    empty: Vec<PathBuf>,
     temporary: PathBuf,
     /// The temporary folder that all commands share, if any.
     private: Option<Arc<SharedTempDir>>,
     memory_mib: Option<u64>,
+    /// False: ports of the machine's loopback stay out of reach.
+    allows_loopback: bool,
+    /// The ports of the machine's loopback that the command may reach.
+    loopback_ports: Vec<u16>,
+    /// The tier that was found in force, shared by all clones.
+    found_tier: Arc<OnceLock<Option<SandboxTier>>>,
 }
 
 /// The access to the workspace and the other writable folders.
@@ -137,12 +179,33 @@ pub struct SandboxReport {
     /// The explanation for the model if the output looks like a denial: the line, the rule, and
     /// what is allowed.
     pub note: Option<DenialNote>,
+    /// The protected paths of the workspace that the command created or changed, and that were
+    /// restored after it.
+    pub withheld: Vec<WithheldPath>,
+    /// The connections through the proxy of package registries, and those that it refused.
+    pub connections: Vec<HostConnection>,
+}
+
+impl SandboxReport {
+    /// Describes for the user the level, possible denials, and restored paths, in lines.
+    #[must_use]
+    pub fn describe(&self) -> Vec<String> {
+        let note = self
+            .note
+            .iter()
+            .map(|note| format!("{} {}", note.message, note.kind.switch()));
+        std::iter::once(format!("the sandbox was {self}"))
+            .chain(note)
+            .chain(self.withheld.iter().map(WithheldPath::to_string))
+            .chain(self.connections.iter().map(HostConnection::to_string))
+            .collect()
+    }
 }
 
 impl Sandbox {
     /// Creates a sandbox that can write only in the workspace and a private temporary folder, has
     /// no network, and hides the secrets of the machine.
-    /// [`hide_home_secrets`](Self::hide_home_secrets) also hides those in the home folder.
+    /// [`hide_paths`](Self::hide_paths) also hides those of the user.
     #[must_use]
     pub fn new(level: SandboxLevel) -> Self {
         let write = Vec::new();
@@ -154,20 +217,94 @@ impl Sandbox {
         Self {
             level,
             network,
+            registries: RegistryHost::public_registries().collect(),
             work,
             write,
             read,
             hide,
+            empty: Vec::new(),
             temporary,
             private: None,
             memory_mib: None,
+            allows_loopback: true,
+            loopback_ports: Vec::new(),
+            found_tier: Arc::default(),
         }
+    }
+
+    /// Returns the tier that commands really get on this machine; `None` without a sandbox, and where none can be provided.
+    ///
+    /// The first call runs a command that does nothing, on a thread of its own; later ones, and those of clones, return the same.
+    #[must_use]
+    pub fn effective_tier(
+        &self,
+        workspace: &Workspace,
+        helper: &Path,
+        environment: &[(String, String)],
+    ) -> Option<SandboxTier> {
+        if !self.is_on() {
+            return None;
+        }
+        let probe = || {
+            let command = ShellCommand::new("true", helper)
+                .env(environment.iter().cloned())
+                .sandbox(self.clone());
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .ok()?;
+            let outcome = runtime.block_on(command.run(workspace, |_, _| {})).ok()?;
+            outcome.sandbox.map(|report| report.tier)
+        };
+        // The caller may be on a thread of a runtime, which cannot run another one.
+        let run = || std::thread::scope(|scope| scope.spawn(probe).join().ok().flatten());
+        *self.found_tier.get_or_init(run)
+    }
+
+    /// Returns the same sandbox, which no longer falls back to tier 1 if tier 2 was found in force.
+    #[must_use]
+    pub fn hold_found_tier(mut self) -> Self {
+        if self.level == SandboxLevel::Best
+            && self.found_tier.get() == Some(&Some(SandboxTier::Two))
+        {
+            self.level = SandboxLevel::Two;
+        }
+        self
     }
 
     /// Sets the network access.
     #[must_use]
     pub fn with_network(mut self, network: NetworkAccess) -> Self {
         self.network = network;
+        self
+    }
+
+    /// Forbids commands to reach ports of the machine's loopback, whatever
+    /// [`reach_loopback`](Self::reach_loopback) names.
+    #[must_use]
+    pub fn with_loopback(mut self, is_allowed: bool) -> Self {
+        self.allows_loopback = is_allowed;
+        self
+    }
+
+    /// Returns true unless the machine's loopback is forbidden.
+    #[must_use]
+    pub fn allows_loopback(&self) -> bool {
+        self.allows_loopback
+    }
+
+    /// Lets commands reach these ports of the machine's loopback, in tier 2 and without the network.
+    /// At most 16 of them, and only those that a program listens on when a command starts.
+    #[must_use]
+    pub fn reach_loopback(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
+        self.loopback_ports.extend(ports);
+        self
+    }
+
+    /// Adds hosts to the package registries that [`NetworkAccess::Registries`] reaches.
+    #[must_use]
+    pub fn with_registries(mut self, hosts: impl IntoIterator<Item = RegistryHost>) -> Self {
+        self.registries.extend(hosts);
         self
     }
 
@@ -183,6 +320,12 @@ impl Sandbox {
         self.network == NetworkAccess::Allowed
     }
 
+    /// Returns the network access.
+    #[must_use]
+    pub fn network(&self) -> NetworkAccess {
+        self.network
+    }
+
     /// Returns the requested level.
     #[must_use]
     pub fn level(&self) -> SandboxLevel {
@@ -195,6 +338,12 @@ impl Sandbox {
     pub fn read_only(mut self) -> Self {
         self.work = WorkspaceAccess::Read;
         self
+    }
+
+    /// Returns true if commands in the sandbox cannot write in the workspace.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.work == WorkspaceAccess::Read
     }
 
     /// Makes all commands of this sandbox and its clones share one temporary folder, which is
@@ -228,6 +377,15 @@ impl Sandbox {
         self
     }
 
+    /// Adds files that look empty, in tier 2; in tier 1, those outside of writable folders cannot be
+    /// read. Missing ones are ignored. For files that may hold secrets and that a command could come
+    /// across without naming them: an error would make `grep -r` fail.
+    #[must_use]
+    pub fn show_empty(mut self, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.empty.extend(files);
+        self
+    }
+
     /// Sets the memory limit for all processes of a command together, in MiB; nine tenths of the
     /// machine's memory by default. It is checked every second. There is no address space limit,
     /// because sanitizers and JavaScript engines reserve more addresses than any machine has
@@ -236,12 +394,6 @@ impl Sandbox {
     pub fn memory_mib(mut self, most: u64) -> Self {
         self.memory_mib = Some(most);
         self
-    }
-
-    /// Hides the known places of secrets in the user's home folder.
-    #[must_use]
-    pub fn hide_home_secrets(self, home: &Path) -> Self {
-        self.hide_paths(home_secrets(home))
     }
 
     /// Sets the parent of the private temporary folder; `/tmp` by default.
@@ -281,9 +433,9 @@ impl Sandbox {
         let mut read = self.read.iter().map(real).collect::<Result<Vec<_>, _>>()?;
         // Anything inside a writable folder is readable already.
         read.retain(|path| !write.iter().any(|folder| path.starts_with(folder)));
-        let mut hide: Vec<PathBuf> = self
-            .hide
-            .iter()
+        // Most places of secrets do not exist, and resolving a path costs a call per part.
+        let mut hide: Vec<PathBuf> = existing_paths(&self.hide)
+            .into_iter()
             .filter_map(|path| path.canonicalize().ok())
             .collect();
         hide.sort();
@@ -299,31 +451,71 @@ impl Sandbox {
         if self.work == WorkspaceAccess::Read {
             read.append(&mut write);
         }
-        let (tmp, stay) = self.temp_dir(root)?;
+        let mut empty: Vec<PathBuf> = self
+            .empty
+            .iter()
+            .filter_map(|path| path.canonicalize().ok())
+            // A folder cannot look like an empty file.
+            .filter(|path| path.is_file() && !hide.iter().any(|hidden| path.starts_with(hidden)))
+            .collect();
+        empty.sort();
+        empty.dedup();
+        let (tmp, stay) = self.temp_dir()?;
         let caches = plan::moved_caches(&write, env);
+        let package_homes = plan::moved_package_homes(&write, env);
         let protected = ProtectedPaths::default();
+        let home = env.iter().rfind(|(name, _)| name == "HOME");
+        let home = home.map(|(_, home)| PathBuf::from(home));
         let Self {
-            level,
+            mut level,
             network,
             memory_mib,
             ..
         } = *self;
+        let is_walled = self.allows_loopback && network == NetworkAccess::Denied;
+        let ports = if is_walled {
+            loopback::listening_among(&self.loopback_ports)
+        } else {
+            Vec::new()
+        };
+        let loopback = (!ports.is_empty()).then(|| LoopbackPlan {
+            socket: loopback::new_socket_path(&self.temporary),
+            ports,
+        });
+        let mut registries = Vec::new();
+        if network == NetworkAccess::Registries {
+            level = match level {
+                SandboxLevel::Best => SandboxLevel::Two,
+                SandboxLevel::One => {
+                    let reason = "level 1 has no proxy to package registries, so use level 2";
+                    let reason = reason.to_owned();
+                    return Err(WorkspaceError::Sandbox { reason });
+                }
+                level => level,
+            };
+            registries.clone_from(&self.registries);
+        }
         Ok(Some(SandboxPlan {
             level,
             network,
             write,
             read,
             hide,
+            empty,
             tmp,
             stay,
             caches,
+            package_homes,
+            registries,
             memory_mib,
+            home: home.filter(|home| home.is_absolute()),
+            loopback,
             protected,
         }))
     }
 
-    /// Returns the same sandbox as a profile for macOS's `sandbox-exec`. Untested, see
-    /// `seatbelt.rs`.
+    /// Returns the same sandbox as a profile for macOS's `sandbox-exec`, as commands get it there.
+    /// Not yet tried, see `seatbelt.rs`.
     ///
     /// # Errors
     /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
@@ -336,17 +528,13 @@ impl Sandbox {
     }
 
     /// Returns the temporary folder and its lifetime.
-    fn temp_dir(&self, root: &Path) -> Result<(PathBuf, TempDirLifetime), WorkspaceError> {
+    fn temp_dir(&self) -> Result<(PathBuf, TempDirLifetime), WorkspaceError> {
         let temporary = self
             .temporary
             .canonicalize()
             .unwrap_or_else(|_| self.temporary.clone());
         let Some(private) = &self.private else {
-            // The random name cannot be guessed, so nobody else can create it first.
-            return Ok((
-                temporary.join(format!("sabir-{:016x}", RandomState::new().hash_one(root))),
-                TempDirLifetime::Command,
-            ));
+            return Ok((random_path(&temporary, "sabir-"), TempDirLifetime::Command));
         };
         let folder =
             private
@@ -365,26 +553,36 @@ impl Sandbox {
 pub(crate) struct ActiveSandbox {
     pub(crate) plan: SandboxPlan,
     pub(crate) number: i32,
+    pub(crate) withheld: Vec<WithheldPath>,
+    pub(crate) connections: Vec<HostConnection>,
+    /// The text of the command.
+    pub(crate) command: String,
 }
 
 impl ActiveSandbox {
     /// Describes the sandbox for the outcome of a command, with a note if the command failed in a
     /// way that looks like a denial.
-    pub(crate) fn to_report(&self, failed: bool, output: &str) -> SandboxReport {
+    pub(crate) fn to_report(&self, end: CommandExit, output: &str) -> SandboxReport {
         let tier = if self.number >= TIER {
             SandboxTier::Two
         } else {
             SandboxTier::One
         };
-        let note = if failed {
-            denial_note::find_denial(&self.plan, tier, output)
-        } else {
-            None
+        let note = match end {
+            CommandExit::Exited(0) => None,
+            CommandExit::Exited(code) => denial_note::find_denial(&self.plan, tier, output)
+                .or_else(|| {
+                    let line = denial_note::describe_silent_exit(&self.plan, &self.command, code)?;
+                    denial_note::find_denial(&self.plan, tier, line)
+                }),
+            _ => denial_note::find_denial(&self.plan, tier, output),
         };
         SandboxReport {
             tier,
             landlock: self.number.rem_euclid(TIER).unsigned_abs(),
             note,
+            withheld: self.withheld.clone(),
+            connections: self.connections.clone(),
         }
     }
 }
@@ -399,6 +597,19 @@ impl SandboxTier {
     }
 }
 
+impl SandboxTier {
+    /// Returns the missing parts of this tier, as the end of a line that describes it.
+    fn missing_walls(self) -> &'static str {
+        match self {
+            Self::One => {
+                "; without user namespaces, hooks and other protected files can be changed until the command ends, and are then put \
+                 back"
+            }
+            Self::Two => "",
+        }
+    }
+}
+
 impl SandboxLevel {
     /// Returns the tiers to try, best first.
     fn candidate_tiers(self) -> &'static [SandboxTier] {
@@ -406,6 +617,8 @@ impl SandboxLevel {
             Self::Off => &[],
             Self::One => &[SandboxTier::One],
             Self::Two => &[SandboxTier::Two],
+            // macOS has no namespaces, so nothing is tried in vain.
+            Self::Best if cfg!(target_os = "macos") => &[SandboxTier::One],
             Self::Best => &[SandboxTier::Two, SandboxTier::One],
         }
     }
@@ -470,11 +683,15 @@ impl fmt::Display for SandboxReport {
             ""
         };
         match self.landlock {
+            0 if cfg!(target_os = "macos") => {
+                write!(f, "level {}: Seatbelt, not yet tried by us", self.tier)
+            }
             0 => write!(f, "level {}: {namespaces}system call filter", self.tier),
             version => write!(
                 f,
-                "level {}: {namespaces}Landlock {version}, system call filter",
-                self.tier
+                "level {}: {namespaces}Landlock {version}, system call filter{}",
+                self.tier,
+                self.tier.missing_walls()
             ),
         }
     }
@@ -483,6 +700,14 @@ impl fmt::Display for SandboxReport {
 /// Returns the number of helper processes that stay with a command after its shell has ended.
 pub(crate) fn helper_count(report: Option<i32>) -> usize {
     usize::from(report.is_some_and(|number| number >= TIER))
+}
+
+/// Returns a path in a folder whose name cannot be guessed, so nobody else can create it first.
+fn random_path(folder: &Path, start: &str) -> PathBuf {
+    folder.join(format!(
+        "{start}{:016x}",
+        RandomState::new().hash_one(folder)
+    ))
 }
 
 /// Creates a folder that only its owner may enter.

@@ -42,8 +42,11 @@ pub struct SearchOptions {
     /// The size to which longer lines are cut, in bytes, at a character boundary.
     pub max_line_bytes: usize,
     /// The number of bytes to read at most: the search ends before the file that would exceed it,
-    /// so that it ends soon in any folder. Of a binary file little is read, however large it is.
+    /// so that it ends soon in any folder. Only a little of a binary file is read, however large it is.
     pub max_file_bytes: u64,
+    /// Reports whether a file is left out, by its path relative to the workspace folder. A file that is itself the path of
+    /// the search is never left out.
+    pub leave_out: Option<fn(&str) -> bool>,
     /// Ends the search early.
     pub stop: StopFlag,
 }
@@ -55,6 +58,8 @@ pub struct SearchResult {
     pub matches: Vec<SearchMatch>,
     /// The number of files that were searched.
     pub files: usize,
+    /// The number of files that were left out because of [`SearchOptions::leave_out`].
+    pub left_out: usize,
     /// The number of files that were skipped because they could not be read or have a line over 16
     /// MiB. Binary files do not count.
     pub skipped: usize,
@@ -90,8 +95,15 @@ impl SearchOptions {
             max_matches: 200,
             max_line_bytes: 500,
             max_file_bytes: 2 << 30,
+            leave_out: None,
             stop: StopFlag::default(),
         }
+    }
+
+    /// Returns true if a found file is left out.
+    fn leaves_out(&self, path: &Path) -> bool {
+        self.leave_out
+            .is_some_and(|leaves_out| leaves_out(&path.to_string_lossy()))
     }
 }
 
@@ -127,6 +139,7 @@ impl Workspace {
                 SearchJob::Files(FileBatch {
                     folder: parent.to_path_buf(),
                     names: vec![name.to_os_string()],
+                    is_named: true,
                 })
             }
             _ => return Ok(SearchResult::default()),
@@ -192,6 +205,10 @@ impl MergedResult<'_> {
 
     fn merge_files(&mut self, files: Vec<FileResult>) -> ControlFlow<()> {
         for file in files {
+            if file.skipped == SkipReason::LeftOut {
+                self.result.left_out += 1;
+                continue;
+            }
             if file.skipped == SkipReason::Unopened {
                 self.result.skipped += 1;
                 continue;

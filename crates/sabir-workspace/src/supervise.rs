@@ -19,11 +19,12 @@
 //! `/proc` is only used to find the processes.
 //!
 //! Limits: the command runs as the same user and may `kill -9` the supervisor. Then the shell gets
-//! SIGKILL from the kernel (parent death signal), and the agent, which sees the socket close, kills
-//! every process that has the command's mark in its environment. A command escapes if it kills its
-//! supervisor, removes the mark from its children and forks twice; if it stops the supervisor with
-//! SIGSTOP and then outlives a `kill -9` of the agent; or if it starts processes through another
-//! service (`systemd-run`, `docker`, `at`). Only a PID namespace helps against intent.
+//! SIGKILL from the kernel (parent death signal); the parent of the supervisor, the
+//! reaper, adopts everything else and kills it; and the agent, which sees the socket close, kills
+//! every process that has the command's mark in its environment. A command escapes if it kills both
+//! its supervisor and the reaper at the same moment, removes the mark from its children and forks
+//! twice; or if it starts processes through another service (`systemd-run`, `docker`, `at`). Only a
+//! PID namespace helps against intent.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -36,16 +37,28 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open,
-    set_child_subreaper, set_dumpable_behavior, setsid, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getppid, setsid, wait};
 
-use crate::kernel;
-use crate::sandbox;
+use crate::passed_descriptor;
+use crate::platform;
 use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
+use crate::sandbox::process_cgroup::ProcessCgroup;
+use crate::sandbox::{self, WithheldPath, wall_check};
 
+pub(crate) mod process_table;
 pub(crate) mod process_tree;
+mod reaper;
+mod registry_proxy;
+#[cfg(target_os = "linux")]
+mod write_watch;
+
+/// The beginning of the line that reports a [`WithheldPath`].
+pub(crate) const WITHHELD: &str = "withheld ";
+/// The beginning of the line that reports a connection through the proxy of package registries.
+pub(crate) const CONNECTION: &str = "connection ";
+
+/// The beginning of the line that reports a written path, or how far writes are watched.
+pub(crate) const WRITES: &str = "writes ";
 
 /// The first argument of a program that was started as the supervisor.
 pub const ARGUMENT: &str = "__supervise";
@@ -53,6 +66,15 @@ pub const ARGUMENT: &str = "__supervise";
 /// The time that processes may survive SIGKILL, for instance on a hanging disk, before they are
 /// given up.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(5);
+/// The number of processes for each processor at which a command counts as a fork bomb, and its
+/// limits. More processors run more ordinary processes, and end them faster.
+const PROCESSES_PER_CORE: usize = 512;
+const MAX_PROCESSES: (usize, usize) = (1024, 8192);
+/// The interval at which processes are counted.
+const COUNT_EVERY: Duration = Duration::from_millis(200);
+/// The number of processes from which on they get no time to end by themselves: signalling each of
+/// them takes longer than they take to multiply.
+const MANY_PROCESSES: usize = 512;
 /// The interval at which ended orphans are reaped while the command runs.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
@@ -65,10 +87,29 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // Wrong arguments mean that a person typed the hidden argument; there is no socket to report
+    // to.
+    let args: Vec<OsString> = args.into_iter().collect();
+    if args.first().is_some_and(|first| first == wall_check::PROBE) {
+        let words: Vec<String> = args
+            .iter()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        if wall_check::run_probe(&words) {
+            let _ = rustix::io::write(std::io::stdout().as_fd(), b"x\n");
+        }
+        return ExitCode::SUCCESS;
+    }
     let Some(plan) = SupervisorPlan::from_args(args) else {
         return ExitCode::from(2);
     };
-    match run_supervisor(&plan) {
+    let done = match reaper::split_process(plan.grace) {
+        Ok(reaper::SupervisorRole::Done) => return ExitCode::SUCCESS,
+        Ok(reaper::SupervisorRole::Supervisor(reaper)) => run_supervisor(&plan, reaper),
+        Err(error) => Err(error),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             send_report(SupervisorReport::Failed(error.raw_os_error().unwrap_or(0)));
@@ -99,6 +140,8 @@ pub(crate) enum OutputDevice {
     Pipe,
     /// A terminal, which is its standard input as well.
     Terminal,
+    /// A pipe for each of its two streams, and one for its standard input, whose end the agent sends through the socket.
+    Server,
 }
 
 impl OutputDevice {
@@ -106,6 +149,7 @@ impl OutputDevice {
         match self {
             Self::Pipe => "pipe",
             Self::Terminal => "terminal",
+            Self::Server => "server",
         }
     }
 }
@@ -132,9 +176,13 @@ impl SupervisorPlan {
         let settle = time()?;
         let grace = time()?;
         let word = args.next()?;
-        let device = [OutputDevice::Pipe, OutputDevice::Terminal]
-            .into_iter()
-            .find(|device| word == device.as_str())?;
+        let device = [
+            OutputDevice::Pipe,
+            OutputDevice::Terminal,
+            OutputDevice::Server,
+        ]
+        .into_iter()
+        .find(|device| word == device.as_str())?;
         Some(Self {
             settle,
             grace,
@@ -160,6 +208,8 @@ pub(crate) enum SupervisorReport {
     Signaled(i32),
     /// The command uses more memory than this, in MiB, and is killed for it.
     OutOfMemory(i32),
+    /// The command started more processes than this, and is killed for it.
+    TooManyProcesses(i32),
     /// The shell left this many processes running; they are being ended.
     LeftRunning(i32),
     /// All processes have ended except this many, which cannot be killed.
@@ -174,6 +224,7 @@ impl fmt::Display for SupervisorReport {
             Self::Exited(number) => ("exited", number),
             Self::Signaled(number) => ("signaled", number),
             Self::OutOfMemory(number) => ("starved", number),
+            Self::TooManyProcesses(number) => ("crowded", number),
             Self::LeftRunning(number) => ("left", number),
             Self::AllGone(number) => ("gone", number),
         };
@@ -193,6 +244,7 @@ impl FromStr for SupervisorReport {
             "exited" => Ok(Self::Exited(number)),
             "signaled" => Ok(Self::Signaled(number)),
             "starved" => Ok(Self::OutOfMemory(number)),
+            "crowded" => Ok(Self::TooManyProcesses(number)),
             "left" => Ok(Self::LeftRunning(number)),
             "gone" => Ok(Self::AllGone(number)),
             _ => Err(()),
@@ -200,15 +252,45 @@ impl FromStr for SupervisorReport {
     }
 }
 
-fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
-    kernel::block_signals()?;
-    // Fails only for a group leader, which has no terminal to lose.
+/// Returns the number of processes that a command may have on this machine.
+pub(crate) fn max_processes() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (least, most) = MAX_PROCESSES;
+    (cores * PROCESSES_PER_CORE).clamp(least, most)
+}
+
+/// The maximum number of processes and threads that the user may have for the command to start
+/// more.
+pub(crate) const MAX_USER_TASKS: u64 = 16_384;
+/// The number of threads for each process that a command may have, on average.
+const THREADS_PER_PROCESS: usize = 4;
+
+/// Returns the maximum number of processes and threads of one command, where they can be counted
+/// apart from those of others. A fork bomb grows up to it before the supervisor notices.
+pub(crate) fn max_tasks() -> u64 {
+    let tasks = max_processes().saturating_mul(THREADS_PER_PROCESS);
+    u64::try_from(tasks)
+        .unwrap_or(MAX_USER_TASKS)
+        .min(MAX_USER_TASKS)
+}
+
+fn run_supervisor(plan: &SupervisorPlan, reaper: Pid) -> io::Result<()> {
+    // Signals are blocked since before the fork. A session of its own: a signal to the group of the
+    // reaper does not end both.
     let _ = setsid();
-    set_child_subreaper(Some(getpid()))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let lifeline = Lifeline::new(reaper);
+    // Before the shell starts: a process that loses its parent earlier would be adopted by init.
+    platform::adopt_orphans()?;
+    // The command has the same user.
+    platform::forbid_inspection()?;
     // A kernel before 5.11 does not know this flag; then descriptors that the agent's parent forgot
     // to close are inherited.
-    let _ = kernel::close_others_on_exec();
+    let _ = platform::close_others_on_exec();
+    // Taken out of the socket before anything looks whether it is closed: a closed one and one with a message look alike.
+    let input = match plan.device {
+        OutputDevice::Server => Some(passed_descriptor::receive_descriptor(&std::io::stdin())?),
+        OutputDevice::Pipe | OutputDevice::Terminal => None,
+    };
     // Prepared before the shell starts; dropping it removes the masks and the temporary folder.
     let mut environment = SandboxEnvironment::open(&plan.sandbox)?;
     let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
@@ -216,26 +298,50 @@ fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
         path: &plan.shell,
         arguments,
         device: plan.device,
+        input: input.as_ref(),
     })?;
+    // The program's copy alone keeps its input open.
+    drop(input);
     if let Some(confined) = confined {
         send_report(SupervisorReport::Confined(confined));
     }
+    // After the last fork: a fork needs a process with one thread.
+    if let Some((listener, hosts)) = environment.take_proxy() {
+        registry_proxy::start_proxy(listener, hosts);
+    }
+    let watch = environment.take_watch();
+    #[cfg(target_os = "linux")]
+    let watch = watch.map(|(listener, root)| write_watch::start_write_watch(listener, root));
     let mut children = ChildProcesses {
         shell,
         status: None,
         alive: true,
+        namespace: sandbox::helper_count(confined) > 0,
+        cgroup: environment.take_cgroup(),
     };
     // If waiting is impossible, end everything now: nothing may run unwatched.
-    let end_now = watch_shell(&mut children, environment.memory_kib()).unwrap_or(true);
+    let end_now = watch_shell(&mut children, &lifeline, environment.limits()).unwrap_or(true);
     let settle = if end_now { Duration::ZERO } else { plan.settle };
-    children.wait_until(settle, is_lifeline_closed);
+    children.wait_until(settle, || lifeline.is_closed());
     if children.alive && !end_now {
+        // Counting the processes of a fork bomb would give it more time to grow.
+        if process_tree::exceeds_count(MANY_PROCESSES) {
+            children.kill_now();
+        }
         let running = process_tree::count_running().saturating_sub(sandbox::helper_count(confined));
         send_report(SupervisorReport::LeftRunning(
             i32::try_from(running).unwrap_or(i32::MAX),
         ));
     }
+    // Background processes had their time; processes that are left now must not stay.
     children.end_all(plan.grace);
+    #[cfg(target_os = "linux")]
+    watch.into_iter().for_each(write_watch::WriteWatch::finish);
+    #[cfg(not(target_os = "linux"))]
+    drop(watch);
+    for path in environment.restore_protected() {
+        send_withheld(&path);
+    }
     // Cleaned up before the last report, so that the agent's next step does not meet the masks.
     drop(environment);
     let survivors = if children.alive {
@@ -250,39 +356,62 @@ fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
 }
 
 /// Waits until the shell has ended (`false`), or until the agent asks for the end, the agent dies,
-/// or the command exceeds `limit` KiB of memory (`true`).
-fn watch_shell(children: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bool> {
+/// or the command exceeds its limits (`true`).
+fn watch_shell(
+    children: &mut ChildProcesses,
+    lifeline: &Lifeline,
+    limits: Option<SupervisedLimits>,
+) -> io::Result<bool> {
     // A kernel before 5.3 has no process handles; then the loop polls often.
-    let handle: Option<OwnedFd> = pidfd_open(children.shell, PidfdFlags::empty()).ok();
-    let every = if handle.is_some() { REAP_EVERY } else { PAUSE };
+    // A pidfd becomes readable when its process ends, so one poll waits for the shell and the
+    // agent.
+    let handle: Option<OwnedFd> = platform::open_process_handle(children.shell);
+    let every = match handle {
+        // Where the kernel does not keep orphans, they are looked for in the process table.
+        Some(_) if limits.is_some() || !process_table::ADOPTS_ORPHANS => COUNT_EVERY,
+        Some(_) => REAP_EVERY,
+        None => PAUSE,
+    };
     let timeout = Timespec::try_from(every).map_err(io::Error::other)?;
+    let mut counted = Instant::now();
     let mut looked = Instant::now();
     loop {
         children.reap_ended();
         if children.status.is_some() {
             return Ok(false);
         }
-        if is_lifeline_closed() {
+        if lifeline.is_closed() {
             return Ok(true);
         }
-        if let Some(limit) = limit
-            .filter(|limit| looked.elapsed() >= REAP_EVERY && process_tree::exceeds_memory(*limit))
-        {
-            send_report(SupervisorReport::OutOfMemory(
-                i32::try_from(limit / 1024).unwrap_or(i32::MAX),
-            ));
-            process_tree::kill_all();
+        let excess = limits.and_then(|limits| {
+            let is_crowded =
+                counted.elapsed() >= COUNT_EVERY && process_tree::exceeds_count(limits.processes);
+            match is_crowded {
+                true => Some(SupervisorReport::TooManyProcesses(
+                    i32::try_from(limits.processes).unwrap_or(i32::MAX),
+                )),
+                false if looked.elapsed() >= REAP_EVERY => limits.find_memory_excess(),
+                false => None,
+            }
+        });
+        if let Some(report) = excess {
+            send_report(report);
+            children.kill_now();
             return Ok(true);
+        }
+        if counted.elapsed() >= COUNT_EVERY {
+            counted = Instant::now();
         }
         // Summing up memory reads many files in `/proc`, so it is done once per interval at most.
         if looked.elapsed() >= REAP_EVERY {
             looked = Instant::now();
         }
-        let lifeline = std::io::stdin();
-        let mut waited = vec![PollFd::new(&lifeline, PollFlags::IN)];
+        let socket = std::io::stdin();
+        let mut waited = vec![PollFd::new(&socket, PollFlags::IN)];
         waited.extend(
-            handle
-                .as_ref()
+            [&handle, &lifeline.handle]
+                .into_iter()
+                .flatten()
                 .map(|handle| PollFd::new(handle, PollFlags::IN)),
         );
         match poll(&mut waited, Some(&timeout)) {
@@ -292,26 +421,63 @@ fn watch_shell(children: &mut ChildProcesses, limit: Option<u64>) -> io::Result<
     }
 }
 
-/// Returns true if the agent closed its end of the socket. Nothing is ever sent in this direction,
-/// so readable means closed.
-fn is_lifeline_closed() -> bool {
-    let lifeline = std::io::stdin();
-    let mut waited = [PollFd::new(&lifeline, PollFlags::IN)];
-    matches!(
-        poll(
-            &mut waited,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0
-            })
-        ),
-        Ok(1..)
-    )
+/// The limits of all processes of a command together, which the supervisor checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SupervisedLimits {
+    /// The memory in KiB.
+    pub(crate) memory_kib: Option<u64>,
+    pub(crate) processes: usize,
+}
+
+impl SupervisedLimits {
+    /// Returns a report if the limit of memory is exceeded now.
+    fn find_memory_excess(self) -> Option<SupervisorReport> {
+        let limit = self
+            .memory_kib
+            .filter(|limit| process_tree::exceeds_memory(*limit))?;
+        Some(SupervisorReport::OutOfMemory(
+            i32::try_from(limit / 1024).unwrap_or(i32::MAX),
+        ))
+    }
+}
+
+/// The processes without which the command must end: the agent and the reaper.
+struct Lifeline {
+    reaper: Pid,
+    /// A handle of the reaper, which becomes readable when it ends; none where the kernel has none.
+    handle: Option<OwnedFd>,
+}
+
+impl Lifeline {
+    fn new(reaper: Pid) -> Self {
+        Self {
+            reaper,
+            handle: platform::open_process_handle(reaper),
+        }
+    }
+
+    /// Returns true if the agent closed its end of the socket, or the reaper was killed. Nothing is
+    /// ever sent in this direction of the socket, so readable means closed.
+    fn is_closed(&self) -> bool {
+        let socket = std::io::stdin();
+        let mut waited = [PollFd::new(&socket, PollFlags::IN)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        getppid() != Some(self.reaper) || matches!(poll(&mut waited, Some(&at_once)), Ok(1..))
+    }
 }
 
 /// Sends a line to the agent. The error is ignored: a dead agent needs no report.
 fn send_report(report: SupervisorReport) {
     let _ = rustix::io::write(std::io::stdin().as_fd(), format!("{report}\n").as_bytes());
+}
+
+/// Reports a restored protected path to the agent, in a separate form of line.
+fn send_withheld(path: &WithheldPath) {
+    let line = format!("{WITHHELD}{}\n", path.to_line());
+    let _ = rustix::io::write(std::io::stdin().as_fd(), line.as_bytes());
 }
 
 /// The processes below the supervisor.
@@ -320,6 +486,9 @@ struct ChildProcesses {
     status: Option<WaitStatus>,
     /// True if there was any child at the last reaping.
     alive: bool,
+    /// True if they are in a PID namespace, whose first process is a child of this one.
+    namespace: bool,
+    cgroup: Option<ProcessCgroup>,
 }
 
 impl ChildProcesses {
@@ -336,14 +505,16 @@ impl ChildProcesses {
                         }
                     }
                 }
+                // An orphan that was adopted; reaping it is all that it needs.
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => {
                     self.alive = true;
+                    process_tree::note_orphans();
                     return;
                 }
                 // The only other error is that there are no children.
                 Err(_) => {
-                    self.alive = false;
+                    self.alive = process_tree::has_orphans();
                     return;
                 }
             }
@@ -360,9 +531,23 @@ impl ChildProcesses {
         }
     }
 
-    /// Ends every process, first with SIGTERM, then with SIGKILL.
+    /// Kills every process without waiting for it.
+    fn kill_now(&self) {
+        if self.namespace {
+            process_tree::kill_children();
+        } else if let Some(cgroup) = &self.cgroup {
+            cgroup.kill_all();
+            // Also a process that is not in the group.
+            process_tree::kill_children();
+        } else {
+            process_tree::kill_all();
+        }
+    }
+
+    /// Ends every process, first with SIGTERM, then with SIGKILL. Very many get no SIGTERM.
     fn end_all(&mut self, grace: Duration) {
-        if self.alive {
+        if self.alive && !process_tree::exceeds_count(MANY_PROCESSES) {
+            // Listed once for both signals, so that every process that got SIGTERM is continued.
             let all = process_tree::list_descendants();
             process_tree::signal_all(&all, Signal::TERM);
             // A stopped process would not handle the signal.
@@ -371,7 +556,7 @@ impl ChildProcesses {
         }
         let start = Instant::now();
         while self.alive && start.elapsed() < GIVE_UP {
-            process_tree::kill_all();
+            self.kill_now();
             sleep(PAUSE);
             self.reap_ended();
         }
@@ -383,11 +568,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_survives_the_command_line() {
+    fn a_supervision_plan_parses_from_its_arguments() {
         let plan = || SupervisorPlan {
             settle: Duration::from_millis(100),
             grace: Duration::from_secs(2),
-            device: OutputDevice::Terminal,
+            device: OutputDevice::Server,
             shell: "/bin/sh".into(),
             text: "echo 'a\nb' -- \"$@\"".into(),
             sandbox: vec!["level".into(), "1".into()],
@@ -423,13 +608,14 @@ mod tests {
     }
 
     #[test]
-    fn reports_read_back() {
+    fn reports_parse_from_their_lines() {
         for report in [
             SupervisorReport::Failed(2),
             SupervisorReport::Confined(1007),
             SupervisorReport::Exited(0),
             SupervisorReport::Signaled(15),
             SupervisorReport::OutOfMemory(2048),
+            SupervisorReport::TooManyProcesses(4096),
             SupervisorReport::LeftRunning(2),
             SupervisorReport::AllGone(3),
         ] {

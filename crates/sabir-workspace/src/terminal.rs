@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::kernel;
+use crate::platform;
 use crate::terminal_text::ROWS;
 
 const COLUMNS: u16 = 120;
@@ -25,13 +25,7 @@ pub(crate) struct TerminalMaster(Arc<AsyncFd<OwnedFd>>);
 
 /// Opens a terminal and returns our side and the command's side. Needs a runtime.
 pub(crate) fn open_terminal() -> io::Result<(TerminalMaster, OwnedFd)> {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-    grantpt(&ours)?;
-    unlockpt(&ours)?;
-    let theirs = ioctl_tiocgptpeer(
-        &ours,
-        OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC,
-    )?;
+    let (ours, theirs) = platform::open_terminal_pair()?;
     let rows = u16::try_from(ROWS).unwrap_or(u16::MAX);
     tcsetwinsize(
         &theirs,
@@ -42,6 +36,7 @@ pub(crate) fn open_terminal() -> io::Result<(TerminalMaster, OwnedFd)> {
             ws_ypixel: 0,
         },
     )?;
+    // Only our side: the flag belongs to the open file, and programs do not expect it on theirs.
     fcntl_setfl(&ours, fcntl_getfl(&ours)? | OFlags::NONBLOCK)?;
     Ok((TerminalMaster(Arc::new(kernel::register_fd(ours)?)), theirs))
 }

@@ -34,16 +34,21 @@ struct HashedItem {
     /// Its values, for display; for a file its size.
     shown: Vec<String>,
     state: Sha256State,
-    /// True if it runs when the repository is merely looked at.
+    /// True if it runs for commands that only read the repository, such as `git status`.
     runs: bool,
 }
 
 /// The hash of everything added so far.
 type Sha256State = Vec<u8>;
 
-/// The trusted repositories: the folder of each work tree, with the hash of each item by name.
+/// The repositories that the user trusts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trust(BTreeMap<PathBuf, BTreeMap<String, String>>);
+pub struct Trust {
+    /// The folder of each work tree, with the hash of each item by name.
+    repositories: BTreeMap<PathBuf, BTreeMap<String, String>>,
+    /// True if trust in a repository also lets its builds run unasked.
+    covers_builds: bool,
+}
 
 /// The trust in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +75,13 @@ impl GitPrograms {
         }
     }
 
-    /// Returns true if nothing runs when the repository is looked at.
+    /// Returns true if nothing runs for commands that only read the repository.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.items.values().any(|item| item.runs)
     }
 
-    /// Returns the names of what runs when the repository is looked at: keys in lower case, hooks
+    /// Returns the names of the items that run for commands that only read: keys in lower case, hooks
     /// as `hooks/NAME`. Sorted.
     #[must_use]
     pub fn running_keys(&self) -> Vec<String> {
@@ -117,17 +122,13 @@ impl GitPrograms {
         );
         // A value is a shell command, so every word of it may be the name of a file in the work
         // tree.
-        let words = value.split(|c: char| {
-            c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>')
-        });
-        for word in words {
-            let word = word.trim_matches(|c| matches!(c, '\'' | '"' | '!'));
+        for word in command_words(value) {
             let named = self.top.join(word);
             let Ok(path) = named.canonicalize() else {
                 continue;
             };
             // Programs outside of the work tree belong to the machine, not to the repository.
-            if word.is_empty() || !named.starts_with(&self.top) {
+            if !named.starts_with(&self.top) {
                 continue;
             }
             if !path.starts_with(&self.top) {
@@ -161,7 +162,7 @@ impl GitPrograms {
                 return Err(Unseen);
             }
             if !name.ends_with(".sample") && entry.path().is_file() {
-                // This hook runs when the index is refreshed, which looking at a repository does.
+                // This hook runs when the index is refreshed, which `git status` does.
                 self.file(
                     format!("{place}{name}"),
                     &entry.path(),
@@ -199,13 +200,26 @@ impl GitPrograms {
 impl Trust {
     /// Trusts a repository whose items have these hashes.
     pub fn trust_repository(&mut self, top: PathBuf, hashes: BTreeMap<String, String>) {
-        self.0.insert(top, hashes);
+        self.repositories.insert(top, hashes);
+    }
+
+    /// Sets that trust in a repository also covers its builds and tests, which then run unasked where a sandbox keeps them.
+    #[must_use]
+    pub fn with_builds(mut self, covers_builds: bool) -> Self {
+        self.covers_builds = covers_builds;
+        self
+    }
+
+    /// Returns true if trust in a repository also covers its builds and tests.
+    #[must_use]
+    pub fn covers_builds(&self) -> bool {
+        self.covers_builds
     }
 
     /// Returns the trust in a repository.
     #[must_use]
     pub fn state_of(&self, programs: &GitPrograms) -> TrustState {
-        let Some(then) = self.0.get(&programs.top) else {
+        let Some(then) = self.repositories.get(&programs.top) else {
             return TrustState::Unknown;
         };
         let now = programs.hashes();
@@ -236,6 +250,15 @@ impl Workspace {
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
+}
+
+/// Iterates over the words of a value that is a command for the shell, each of which may name a file.
+pub(crate) fn command_words(value: &str) -> impl Iterator<Item = &str> {
+    let words = value
+        .split(|c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>'));
+    words
+        .map(|word| word.trim_matches(|c| matches!(c, '\'' | '"' | '!')))
+        .filter(|word| !word.is_empty())
 }
 
 /// Returns the SHA-256 of a list of item hashes, in hexadecimal.

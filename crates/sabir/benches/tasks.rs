@@ -1,10 +1,11 @@
-//! What does a task cost beside its model? The real binary with a scripted provider: headless, the journal synced, checkpoints and
-//! the sandbox as they are by default.
+//! Measures what a task costs beside its model: the real binary with a scripted provider, headless, with a synced journal,
+//! checkpoints and the default sandbox.
 //!
-//! `cargo bench -p sabir --bench tasks -- [--turns N]`
+//! `cargo bench -p sabir --bench tasks -- [--turns N] [--binary BINARY] [--beside BINARY]`
 //!
-//! What a turn costs is the time from the last byte of an answer to the first of the next request: reading the answer, the gates,
-//! the journal, the tool, the next request. The provider sees it from outside. `--test` is a short run that fails if a task does.
+//! The cost of a turn is the time from the last byte of an answer to the first byte of the next request: reading the answer, the
+//! gates, the journal, the tool, the next request. The provider measures it from outside. `--beside` alternates with another build
+//! of `sabir` and prints ratios, since only figures of one run compare. `--binary` measures a build that exists already. `--test` is a short run that fails if a task does.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,7 +35,7 @@ struct Kind {
     arguments: fn(usize) -> serde_json::Value,
 }
 
-/// Different ones, since the same call with the same result again and again is taken for a circle.
+/// Arguments differ from turn to turn: the same call with the same result again and again ends a task as a cycle.
 const KINDS: [Kind; 3] = [
     Kind {
         name: "read a file",
@@ -53,7 +54,7 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// How much was said of a run.
+/// Measurements of one run of the binary.
 struct Run {
     requests: Vec<Request>,
     began: Instant,
@@ -63,33 +64,117 @@ struct Run {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let test = arguments.iter().any(|argument| argument == "--test");
-    let at = arguments.iter().position(|argument| argument == "--turns");
-    let turns = at.map_or(500, |at| arguments[at + 1].parse().unwrap());
+    let option = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name);
+        at.map(|at| arguments[at + 1].as_str())
+    };
+    let turns = option("--turns").map_or(500, |turns| turns.parse().unwrap());
+    // The binaries run in another folder, so a relative path would not be found there.
+    let own = option("--binary").unwrap_or(env!("CARGO_BIN_EXE_sabir"));
+    let own = &std::path::absolute(own).unwrap();
     if test {
-        KINDS.iter().for_each(|kind| drop(task(kind, 3)));
+        KINDS.iter().for_each(|kind| drop(task(own, kind, 3)));
+        compare(own, own, 3, 1);
         return;
     }
-    starts();
+    if let Some(other) = option("--beside") {
+        compare(own, &std::path::absolute(other).unwrap(), turns, 5);
+        return;
+    }
+    starts(own);
     println!(
         "\n| call | turns | task, ms | turn at the beginning / in the middle / at the end, ms | CPU a turn, ms | PSS at turn 50 / at the end, MB | journal a turn, KB: first / second half | request, bytes a turn |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     for kind in &KINDS {
         for turns in [1, 50, turns] {
-            row(kind, turns, &task(kind, turns));
+            row(kind, turns, &task(own, kind, turns));
         }
     }
-    long_answer();
+    long_answer(own);
+}
+
+/// Prints the time and memory of this build divided by those of another one, which runs in turn with it.
+fn compare(own: &Path, other: &Path, turns: usize, rounds: usize) {
+    println!("| measured | this build | the other | ratio |");
+    println!("| --- | --- | --- | --- |");
+    let starts = alternate(own, other, rounds * 6, |binary| {
+        let run = task(binary, &KINDS[0], 1);
+        ms(run.requests[0].came - run.began)
+    });
+    ratio("start to first request, ms", &starts);
+    for kind in &KINDS {
+        let name = kind.name;
+        let costs = alternate(own, other, rounds, |binary| {
+            median_gap(&task(binary, kind, turns))
+        });
+        ratio(&format!("a turn of {turns}: {name}, ms"), &costs);
+    }
+    let memory = alternate(own, other, rounds, |binary| {
+        let run = task(binary, &KINDS[0], turns);
+        run.requests[run.requests.len() - 1].memory as f64 / 1024.0
+    });
+    ratio("PSS at the end, MB", &memory);
+}
+
+/// Medians of one measurement with both builds.
+struct Compared {
+    own: f64,
+    other: f64,
+}
+
+/// Measures both builds alternately, so that a busy moment of the machine meets both.
+fn alternate(own: &Path, other: &Path, rounds: usize, measure: impl Fn(&Path) -> f64) -> Compared {
+    let mut own_values = Vec::new();
+    let mut other_values = Vec::new();
+    for round in 0..rounds {
+        // The second of a pair finds warmer caches, so the order changes every round.
+        if round % 2 == 0 {
+            own_values.push(measure(own));
+            other_values.push(measure(other));
+        } else {
+            other_values.push(measure(other));
+            own_values.push(measure(own));
+        }
+    }
+    Compared {
+        own: median(&mut own_values),
+        other: median(&mut other_values),
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn ratio(name: &str, compared: &Compared) {
+    println!(
+        "| {name} | {:.2} | {:.2} | {:.2} |",
+        compared.own,
+        compared.other,
+        compared.own / compared.other
+    );
+}
+
+/// The median time between an answer and the request after it, in milliseconds.
+fn median_gap(run: &Run) -> f64 {
+    let mut gaps: Vec<f64> = run
+        .requests
+        .windows(2)
+        .map(|pair| ms(pair[1].came - pair[0].answered))
+        .collect();
+    median(&mut gaps)
 }
 
 /// From the start of the process to its first request.
-fn starts() {
+fn starts(own: &Path) {
     let mut times: Vec<_> = (0..20)
-        .map(|_| task(&KINDS[0], 1))
+        .map(|_| task(own, &KINDS[0], 1))
         .map(|run| run.requests[0].came - run.began)
         .collect();
     times.sort_unstable();
-    let first = task(&KINDS[0], 1).requests[0].bytes;
+    let first = task(own, &KINDS[0], 1).requests[0].bytes;
     println!(
         "start to first request: median {:.1} ms, slowest of 20 {:.1} ms; {first} bytes",
         ms(times[10]),
@@ -134,16 +219,17 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// A task of so many turns with one call each.
-fn task(kind: &Kind, turns: usize) -> Run {
+/// Runs a task of `turns` turns with one call each.
+fn task(binary: &Path, kind: &Kind, turns: usize) -> Run {
     let answers = Answers::calls(turns, |turn| (kind.tool, (kind.arguments)(turn)));
-    run(answers, &["--output", "json"])
+    run(binary, answers, &["--output", "json"])
 }
 
-/// An answer of 300 KB in pieces of 16 bytes, as event lines.
-fn long_answer() {
+/// Reads an answer of 300 KB in pieces of 16 bytes, as event lines.
+fn long_answer(own: &Path) {
     let text = "0123456789abcdef".repeat(300 * 1024 / 16);
     let run = run(
+        own,
         Answers::text_then_completion(&text, 16),
         &["--output", "events"],
     );
@@ -160,8 +246,9 @@ fn long_answer() {
     );
 }
 
-fn run(answers: Answers, output: &[&str]) -> Run {
-    let (home, work) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+fn run(binary: &Path, answers: Answers, output: &[&str]) -> Run {
+    let home = TempDir::new().unwrap();
+    let work = TempDir::new().unwrap();
     for file in 0..25 {
         std::fs::write(
             work.path().join(format!("f{file}.txt")),
@@ -170,7 +257,9 @@ fn run(answers: Answers, output: &[&str]) -> Run {
         .unwrap();
     }
     let provider = Provider::start(answers, home.path().join(".local/share/sabir/tasks"));
-    let mut command = sabir(home.path(), work.path(), &provider);
+    let mut command = Command::new(binary);
+    let base_url = provider.base_url();
+    prepare(&mut command, home.path(), work.path(), &base_url);
     command
         .args(["run", "--model", "openai/scripted", "--approve", "all"])
         .args(output)
@@ -192,19 +281,18 @@ fn run(answers: Answers, output: &[&str]) -> Run {
     }
 }
 
-fn sabir(home: &Path, work: &Path, provider: &Provider) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sabir"));
+/// Gives the command a fresh home, the workspace and the scripted provider.
+fn prepare(command: &mut Command, home: &Path, work: &Path, base_url: &str) {
     command
         .env_clear()
         .env("HOME", home)
         .env("PATH", std::env::var_os("PATH").unwrap())
         .current_dir(work);
     command
-        .env("OPENAI_BASE_URL", provider.base_url())
+        .env("OPENAI_BASE_URL", base_url)
         .env("OPENAI_API_KEY", "none");
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    command
 }

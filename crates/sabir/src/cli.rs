@@ -3,28 +3,37 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use sabir_session::call::{ParallelCalls, TextRecovery};
 use sabir_session::{
-    CompletionSpec, Interactivity, RecordMode, SandboxSpec, SessionSpec, SubtaskSpec,
+    Interactivity, InterfaceChoice, NetworkChoice, RecordMode, SandboxSpec, SessionSpec,
+    SubtaskSpec,
 };
+use sabir_terminal::command_words::{CommandWords, group_commands};
+use sabir_terminal::mcp_command::McpArguments;
+use sabir_terminal::shell_setup::Shell;
 
+pub(crate) use config::{ConfigArguments, ConfigCommand};
 pub(crate) use context::ContextArguments;
 pub(crate) use ends::EndFlags;
 pub(crate) use files::{
     ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments,
 };
-pub(crate) use gateway::{GatewayArguments, LogFormat};
+pub(crate) use gateway::GatewayArguments;
 pub(crate) use journal::{
     ExportArguments, ExportFormat, ForkArguments, ImportArguments, JudgeArguments, LogArguments,
     TasksArguments,
 };
 pub(crate) use limits::{
     ModesArguments, PolicyCommand, PolicyExplainArguments, RuleFlags, RuleOptions,
-    SandboxArguments, SimulateArguments, TrustArguments,
+    SandboxArguments, SecurityArguments, SimulateArguments, TrustArguments,
 };
 
 use crate::exit::CommandError;
+use crate::output::print;
+use crate::surroundings;
 
+mod config;
 mod context;
 mod ends;
 mod files;
@@ -42,19 +51,47 @@ mod limits;
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// A TOML file with dialects of your own, usable wherever a dialect's name is. May be given several times. See
-    /// `sabir help dialects`.
-    #[arg(long, global = true, value_name = "FILE.toml")]
+    /// The configuration file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// A TOML file with dialects of your own, which can be used like built-in ones. May be given several times. See `sabir help
+    /// dialects`.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE.toml",
+        help_heading = "Global options"
+    )]
     pub(crate) dialects: Vec<PathBuf>,
+    /// The interface of interactive tasks: `full` draws below the history, `line` prints line by line.
+    /// By default the configuration decides, then `line`.
+    #[arg(
+        long,
+        global = true,
+        value_name = "auto|full|line",
+        help_heading = "Global options"
+    )]
+    pub(crate) interface: Option<InterfaceChoice>,
+    /// Do the task without asking anybody and print the result: the same as `sabir run`.
+    #[arg(long, short)]
+    pub(crate) print: bool,
+    /// Continue the newest task of this folder, with these words if there are any.
+    #[arg(long = "continue", short = 'c')]
+    pub(crate) continues: bool,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) task: TaskOptions,
     #[command(flatten)]
     pub(crate) pictures: PictureOptions,
-    /// What to do; without words Sabir asks. The task is interactive: you are asked before anything is changed. Lines typed while
-    /// it works are read in their turn, `/now WORDS` at once; `/image FILE` shows a picture with what you say next, `/mode NAME`
-    /// switches the mode, `/context` says what fills the context, `/compact` compacts it, `/quit` leaves when it is your turn.
+    /// The task; without it, Sabir asks for one. The task is interactive: you are asked before anything is changed. Messages typed while
+    /// it works are queued; `/now MESSAGE` interrupts. `/image FILE` adds an image to your next message, `/mode NAME` switches the mode,
+    /// `/context` shows what fills the context, `/compact` compacts it, and `/quit` leaves when it is your turn.
     pub(crate) words: Vec<String>,
 }
 
@@ -62,39 +99,41 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Do a task without asking anybody.
     Run(RunArguments),
-    /// Go on with a task that did not complete.
+    /// Continue a task. A completed one needs a new message.
     Resume(ResumeArguments),
-    /// Begin a new task with the first records of another, which stays as it is. See `sabir help journal`.
+    /// Begin a new task with the first records of another, which does not change. See `sabir help journal`.
     Fork(ForkArguments),
-    /// Show what happened in a task.
+    /// Show the history of a task.
     Log(LogArguments),
-    /// Show what fills a task's context; compact it, or go back on that. `docs/context.md` says how.
+    /// Show what fills a task's context, compact it, or undo a compaction. See docs/context.md.
     Context(ContextArguments),
     /// List the tasks, the newest first.
     Tasks(TasksArguments),
     /// Write a task as Markdown, JSON or HTML, without secrets.
     Export(ExportArguments),
-    /// Make a task of another program's history (Cline, Roo Code, Claude Code), to read, check and fork it.
+    /// Import a task of another program (Cline, Roo Code, Claude Code), to read, check and fork it.
     Import(ImportArguments),
-    /// List what can be gone back on: the checkpoints of a task, by default of the newest one of this folder.
+    /// List the checkpoints of a task, by default of the newest one of this folder: the calls that can be undone.
     Checkpoints(HistoryArguments),
     /// Show what a task changed, as a diff: all of it, or its last N changing calls.
     Diff(HistoryArguments),
-    /// Go back before the last N changing calls of a task, by default before the last one. Shows first what would happen.
+    /// Undo what your last message led to, or the last N changing calls. Shows first what would happen.
     Undo(UndoArguments),
-    /// Bring files back as they were before a call of a task. Shows first what would happen.
+    /// Restore files to their state before a call of a task. Shows first what would happen.
     Restore(RestoreArguments),
-    /// See it work: a scripted model drives the real tools in a scratch folder. Needs no key and no network.
+    /// Write a commented configuration, with a model that can be used here. An existing one stays.
+    Init,
+    /// Try it: a scripted model drives the real tools in a scratch folder. Needs no key and no network.
     Tour {
-        /// The scratch folder; it must not exist yet. Without it one is made among the temporary files, and left there.
+        /// The scratch folder; it must not exist yet. By default one is created among the temporary files, and kept.
         #[arg(long)]
         folder: Option<PathBuf>,
     },
-    /// Read raw assistant text from standard input and print what was understood.
+    /// Read raw assistant text from standard input and print the calls and texts in it.
     Parse(ParseArguments),
-    /// Like `parse`, but print only what is wrong, as diagnostics, and the feedback that the model would get.
+    /// Like `parse`, but print only errors, as diagnostics, and the feedback that the model would get.
     Check(JudgeArguments),
-    /// Like `parse`, but print how the text was understood: every marker, what it was taken for, how sure, and why.
+    /// Like `parse`, but print how the text was understood: every marker, its meaning, how certain it is, and why.
     Explain(CheckArguments),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
     Prompt(PromptArguments),
@@ -102,33 +141,46 @@ pub(crate) enum Command {
     Dialects {
         /// The dialect, by name or alias.
         name: Option<String>,
-        /// How to print it.
+        /// The output format.
         #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
         output: OutputFormat,
     },
-    /// List providers and their keys' variables, servers on this machine, and what is known of models.
+    /// List the providers with the variables of their keys, the servers on this machine, and the known models.
     Models(ModelsArguments),
-    /// Say what is there to work with; with a model, find out what it can do by asking it.
+    /// Check the setup. With a model, find out what it can do by asking it.
     Doctor(DoctorArguments),
-    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses) and Ollama in front of any
-    /// model, with native tool calls even from one that only writes text.
+    /// Check, show and change the configuration. See `sabir help config`.
+    Config(ConfigArguments),
+    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses)
+    /// and Ollama in front of any model, with native tool calls even from one that only writes
+    /// text.
     ///
-    /// Prints where it listens and what to paste into clients, then serves until SIGINT or SIGTERM, and writes one line on
-    /// standard error for each request. SIGHUP reads the configuration again. `sabir help gateway` says all of it.
+    /// Prints its address and the settings for clients, then serves until SIGINT or SIGTERM, and
+    /// writes one line on standard error for each request. SIGHUP reloads the configuration. See
+    /// `sabir help gateway`.
     Gateway(GatewayArguments),
     /// Run a command of yours in the sandbox, to try it.
     ///
-    /// The command can write in the folder and in a private temporary folder, and has no network and no privileges. Level 1
-    /// (Landlock and a filter of system calls, Linux 6.2) does that; it does not protect `.git/hooks` and its like in the
-    /// folder, nor the modes and times of files elsewhere. Level 2 does that as well, in namespaces of its own: secrets, other
-    /// processes and the rest of /tmp and /dev cannot be seen. There is no standard input. The exit code is the command's.
+    /// The command can write in the folder and in a private temporary folder, and has no network
+    /// and no privileges. Level 1 (Landlock and a filter of system calls, Linux 6.2) does that; it
+    /// puts `.git/hooks` and similar files in the folder back when the command has ended, and does
+    /// not protect the modes and times of files elsewhere. Level 2 adds namespaces: secrets, other processes and the rest of /tmp and
+    /// /dev cannot be seen. There is no standard input. The exit code is the command's.
     Sandbox(SandboxArguments),
-    /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
+    /// Try each wall of the sandbox on this machine, and say which hold.
+    ///
+    /// Each attempt is made without a sandbox as well, where it has to succeed; otherwise the wall
+    /// is `untested`. `put back` means that the change was undone when the command had ended. The
+    /// exit code is 1 if a wall is open.
+    Security(SecurityArguments),
+    /// Find mistakes in tool definitions: names that collide, schemas that a format cannot express, descriptions that are missing.
     Lint(LintArguments),
-    /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
-    /// replace, or a whole file. Print what changed. See `sabir help edits`.
+    /// List, add, remove, trust and test MCP servers, and serve Sabir's tools as one. See `sabir help mcp`.
+    Mcp(McpArguments),
+    /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to replace,
+    /// or a whole file. Prints the changes. See `sabir help edits`.
     Edit(EditArguments),
-    /// Say what may be done without asking.
+    /// Explain and try the rules: what may be done without asking.
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
@@ -137,54 +189,73 @@ pub(crate) enum Command {
     Modes(ModesArguments),
     /// Show what a repository's own configuration makes git run, and trust it as it is.
     ///
-    /// Until then every git command there asks. What is trusted is a hash of all that is shown; when any of it changes, git asks
-    /// again. A repository in another needs its own trust.
+    /// Until then every git command there must be approved. Trust also lets builds run unasked in the
+    /// sandbox at level 2, without network. The trust is for a hash of everything
+    /// that is shown; when any of it changes, git asks again. A repository inside another needs its
+    /// own trust.
     Trust(TrustArguments),
     /// Work with provider APIs.
     Wire {
         #[command(subcommand)]
         command: WireCommand,
     },
-    /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
-    /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
-    /// (`help checkpoints`), journals (`help journal`), what may be done (`help policy`, `help modes`), tasks without a terminal
-    /// (`help headless`, `help events`), subtasks (`help subtasks`), provider APIs (`help wires`), or the gateway (`help gateway`).
+    /// Print the script that makes a shell complete commands and options: `source <(sabir completions bash)`.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the man page of `sabir`, or write it and those of all commands into a folder.
+    Man {
+        /// The folder, such as `~/.local/share/man/man1`.
+        folder: Option<PathBuf>,
+    },
+    /// Explain a command or a topic. Topics are the first steps (`help guide`), messages and their fixes (`help troubleshooting`), all
+    /// keys of the configuration (`help config`), a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
+    /// (`help dialects`), the findings of `lint` (`help lints`), how edits are applied (`help edits`), checkpoints and undo (`help
+    /// checkpoints`), journals (`help journal`), recordings (`help recording`), rules and approvals (`help policy`, `help approval`),
+    /// modes (`help modes`), hidden files (`help ignore`), secrets (`help secrets`), the sandbox (`help sandbox`), tasks without a
+    /// terminal (`help headless`, `help events`), subtasks (`help subtasks`), MCP servers (`help mcp`), telemetry (`help telemetry`), provider APIs (`help wires`,
+    /// `help translation`), and the gateway (`help gateway`).
     Help {
-        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `events`, `gateway`, `headless`,
-        /// `journal`, `lints`, `modes`, `policy`, `subtasks` or `wires`.
+        /// A command, `dialect NAME`, `tool NAME`, `tools`, `lints`, or one of the topics above.
         topic: Vec<String>,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WireCommand {
-    /// Read a recorded response body from standard input and print what was understood.
+    /// Read a recorded response body from standard input and print the events in it.
     Decode(DecodeArguments),
-    /// Read a request from standard input, neutral to wire and dialect, and print the body that would be sent.
+    /// Read a request from standard input, independent of wire and dialect, and print the body that would be sent.
     Encode(EncodeArguments),
 }
 
 /// Options of every task.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TaskOptions {
-    /// The model: `PROVIDER/NAME`, a name that says its provider, or `http://HOST:PORT/v1#NAME`. `sabir models` lists them.
-    #[arg(long, global = false)]
+    /// The model: `PROVIDER/NAME`, a name that implies its provider, or `http://HOST:PORT/v1#NAME`. `sabir models` lists them.
+    #[arg(long, short)]
     pub(crate) model: Option<String>,
-    /// How calls are asked for: `native`, or a dialect to prompt in. Without it the journal decides, then the catalogue.
+    /// The protocol for calls: `native`, or a dialect to prompt in. By default the journal decides, then the catalogue.
     #[arg(long)]
     pub(crate) protocol: Option<String>,
-    /// The tool for changes of files that the model is offered: `replace_in_file`, `edit_file` or `apply_patch`. Without it
-    /// the journal decides, then the catalogue.
+    /// Calls that a model writes as text although it was offered native calls: `off` leaves them text, `ask` asks about each (it is
+    /// denied where nobody can be asked), `on` treats them like native calls. By default the configuration decides, then `ask`.
+    #[arg(long, value_name = "off|ask|on")]
+    pub(crate) recovery: Option<TextRecovery>,
+    /// How many calls a message of the model may hold: `1`, or `many`, which is the default. With `1`, further calls of a message are not
+    /// run. By default the configuration decides.
+    #[arg(long, value_name = "1|many")]
+    pub(crate) calls_per_message: Option<ParallelCalls>,
+    /// The tool for changing files that the model is offered: `replace_in_file`, `edit_file` or `apply_patch`. By default the journal
+    /// decides, then the catalogue.
     #[arg(long, value_name = "TOOL")]
     pub(crate) edit_tool: Option<String>,
     /// The folder to work in.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
-    /// The configuration file.
-    #[arg(long)]
-    pub(crate) config: Option<PathBuf>,
-    /// What commands are confined to: `off`, `1`, `2`, or `best` for the best that this machine has, which it is without this.
-    /// `sabir help sandbox` says what that means. A level that cannot be had runs nothing.
+    /// The sandbox of commands: `off`, `1`, `2`, or `best` for the best that this machine has, which is the default. See `sabir help
+    /// sandbox`. If the level is not available, no command runs.
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sandbox: Option<String>,
     #[command(flatten)]
@@ -192,22 +263,23 @@ pub(crate) struct TaskOptions {
     /// The mode: a set of tools and instructions. `sabir modes` lists them. A resumed task keeps its own.
     #[arg(long, value_name = "NAME")]
     pub(crate) mode: Option<String>,
-    /// Give commands the network. Without it a command that needs it is asked about.
-    #[arg(long)]
-    pub(crate) network: bool,
+    /// Give commands the network, or package registries alone: `--network registries`. Without it, commands that need the network must be
+    /// approved.
+    #[arg(long, value_name = "registries", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub(crate) network: Option<NetworkChoice>,
     #[command(flatten)]
     pub(crate) ends: EndFlags,
     /// Take no checkpoints: what the task changes cannot be undone.
     #[arg(long)]
     pub(crate) no_checkpoints: bool,
-    /// Let the model hand parts of the work to subtasks, which work at the same time, each with a journal of its own. See `sabir
-    /// help subtasks`.
+    /// Let the model hand parts of the work to subtasks, which work at the same time, each with its own journal. See `sabir help
+    /// subtasks`.
     #[arg(long)]
     pub(crate) subtasks: bool,
 }
 
 impl TaskOptions {
-    /// The spec of a session with these options.
+    /// Returns the spec of a session with these options.
     pub(crate) fn session_spec(
         &self,
         tape: &RecordingOptions,
@@ -220,17 +292,16 @@ impl TaskOptions {
         };
         Ok(SessionSpec {
             workspace: self.folder.clone(),
-            config: self.config.clone(),
+            config: surroundings::named_config().map(Path::to_path_buf),
             model: self.model.clone(),
             protocol: self.protocol.clone(),
+            recovery: self.recovery,
+            parallel_calls: self.calls_per_message,
             edit_tool: self.edit_tool.clone(),
             mode: self.mode.clone(),
             rules: self.rules.rule_spec(),
             limits: self.ends.limit_spec()?,
-            completion: CompletionSpec {
-                check: self.ends.check.clone(),
-                require_todos: self.ends.require_todos,
-            },
+            completion: self.ends.completion_spec(),
             sandbox: SandboxSpec {
                 level: self.sandbox.clone(),
                 network: self.network,
@@ -246,31 +317,33 @@ impl TaskOptions {
     }
 }
 
-/// Recordings of tasks that nobody attends.
+/// Options for recordings of headless tasks.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Recording and control")]
 pub(crate) struct RecordingOptions {
-    /// Record what the provider is asked and says into a new file, without keys. See docs/recording.md.
+    /// Record the provider's requests and responses in a new file, without keys. See `sabir help recording`.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Play a recording instead of asking a provider: no network, no key, the same task events. The tools really work, and what
-    /// they may do has to be approved as when it was recorded. A request that is not the recorded one ends the task.
+    /// Replay a recording instead of asking a provider: no network, no key, the same task events. The tools really run, and must be
+    /// approved as when it was recorded. A request that differs from the recorded one ends the task.
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     pub(crate) replay: Option<PathBuf>,
 }
 
-/// Pictures that the model is shown with the words.
+/// Options for images in a message.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PictureOptions {
-    /// Show the model this picture with the words: PNG, JPEG, GIF or WebP. May be given several times.
+    /// Show the model this image with the message: PNG, JPEG, GIF or WebP. May be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
 }
 
-/// Tasks that a program attends.
+/// Options for tasks that a program controls.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Recording and control")]
 pub(crate) struct ControlOptions {
-    /// Read control lines from standard input, one JSON object each: messages, approvals, answers, a cancel. Needs `--output
-    /// events`, on which questions come. `sabir help headless` says all of it.
+    /// Read control lines from standard input, one JSON object each: messages, approvals, answers, a cancel. Needs `--output events`,
+    /// where questions appear. See `sabir help headless`.
     #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) control: bool,
 }
@@ -279,7 +352,7 @@ pub(crate) struct ControlOptions {
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) task: TaskOptions,
-    /// `text`: progress on standard error, the result on standard output. `json`: one object at the end. `events`: one
+    /// The output format. `text`: progress on standard error, the result on standard output. `json`: one object at the end. `events`: one
     /// object a line as things happen.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
@@ -289,8 +362,11 @@ pub(crate) struct RunArguments {
     pub(crate) control: ControlOptions,
     #[command(flatten)]
     pub(crate) pictures: PictureOptions,
-    /// What to do; a replay knows it, and with `--control` the first message may say it.
-    #[arg(required_unless_present_any = ["replay", "control"])]
+    /// Continue the newest task of this folder, with these words.
+    #[arg(long = "continue", short = 'c')]
+    pub(crate) continues: bool,
+    /// The task. `-` or a pipe is standard input, which follows the words. A replay knows the task, and with `--control` the first
+    /// message may contain it.
     pub(crate) words: Vec<String>,
 }
 
@@ -298,7 +374,7 @@ pub(crate) struct RunArguments {
 pub(crate) struct ResumeArguments {
     #[command(flatten)]
     pub(crate) task: TaskOptions,
-    /// How to print it; without it the task goes on interactively.
+    /// The output format; without it the task continues interactively.
     #[arg(long, value_enum)]
     pub(crate) output: Option<OutputFormat>,
     #[command(flatten)]
@@ -307,10 +383,9 @@ pub(crate) struct ResumeArguments {
     pub(crate) control: ControlOptions,
     #[command(flatten)]
     pub(crate) pictures: PictureOptions,
-    /// The task's name, or the beginning of it; without it the newest task of this folder that did not
-    /// complete.
+    /// The task's name, or the beginning of it; by default the newest task of this folder that did not complete.
     pub(crate) id: Option<String>,
-    /// What to tell the model before it goes on.
+    /// A message to the model before it continues.
     pub(crate) words: Vec<String>,
 }
 
@@ -318,45 +393,46 @@ pub(crate) struct ResumeArguments {
 pub(crate) struct ParseArguments {
     #[command(flatten)]
     pub(crate) listening: ListeningOptions,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
 }
 
-/// Arguments of what looks at a text as a whole, and so has no events to print.
+/// Arguments of commands that look at a text as a whole, and so print no events.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     pub(crate) listening: ListeningOptions,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
 }
 
-/// What is listened for in a text, and what the gates let pass.
+/// Options for the calls that are recognised in a text, and those that the gates pass.
 #[derive(Debug, Args)]
 pub(crate) struct ListeningOptions {
-    /// The dialect to listen for, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
+    /// The dialect to recognise, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
-    /// Switch a repair off, besides those of `repairs_off` in the configuration: the name of a rule, or `all`. May be
-    /// given several times.
+    /// Switch a repair off, besides those of `repairs_off` in the configuration: the name of a rule, or `all`. May be given several
+    /// times.
     #[arg(long, value_name = "RULE")]
     pub(crate) no_repair: Vec<String>,
-    /// Allow one call a message instead of several; the calls behind the first are rejected.
+    /// Allow one call a message instead of several; the calls after the first are rejected.
     #[arg(long)]
     pub(crate) one: bool,
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
 }
 
-/// How standard input is read, and what is made of it.
+/// Options for reading standard input.
 #[derive(Debug, Args)]
 pub(crate) struct ReadingOptions {
-    /// A JSON array of `{name, description, parameters}`. Without it: the built-in tools, and for `wire decode` any tool.
+    /// A JSON array of `{name, description, parameters}`, or the tools of an OpenAI, Anthropic, Gemini, Bedrock or MCP request or result.
+    /// By default the built-in tools, and for `wire decode` any tool.
     #[arg(long)]
     pub(crate) tools: Option<PathBuf>,
-    /// Feed the input in pieces of so many bytes; 0: whole. The result is the same.
+    /// Feed the input in pieces of this many bytes; 0: whole. The result is the same.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub(crate) chunk: usize,
 }
@@ -366,7 +442,7 @@ pub(crate) struct PromptArguments {
     /// The dialect to teach. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
     #[arg(long, default_value = "cline")]
     pub(crate) dialect: String,
-    /// A JSON array of `{name, description, parameters}`; without it the built-in tools.
+    /// A JSON array of `{name, description, parameters}`, or another API's list, as for `sabir parse`; by default the built-in tools.
     #[arg(long)]
     pub(crate) tools: Option<PathBuf>,
     /// A JSON array of connected MCP servers: `{name, instructions, tools, resources}`.
@@ -375,23 +451,20 @@ pub(crate) struct PromptArguments {
     /// Teach one call a message instead of several.
     #[arg(long)]
     pub(crate) one: bool,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArguments {
-    /// Only servers on this machine, and what they serve.
+    /// List only servers on this machine, with their models.
     #[arg(long)]
     pub(crate) local: bool,
-    /// The configuration file.
-    #[arg(long)]
-    pub(crate) config: Option<PathBuf>,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// Only what holds this in its name.
+    /// List only names that contain this text.
     pub(crate) filter: Option<String>,
 }
 
@@ -400,33 +473,34 @@ pub(crate) struct DoctorArguments {
     /// Write the recommended protocol into the configuration file.
     #[arg(long, requires = "model")]
     pub(crate) store: bool,
-    /// The configuration file.
-    #[arg(long)]
-    pub(crate) config: Option<PathBuf>,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// The model to ask, as in --model, or the address of a server with one model. It is asked some five short questions,
-    /// which cost what they cost.
+    /// The model to ask, as in --model, or the address of a server with one model. It is asked about five short questions, at its usual
+    /// price.
     pub(crate) model: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LintArguments {
-    /// A JSON array of `{name, description, parameters}`; `-` for standard input.
-    pub(crate) tools: PathBuf,
-    /// Look for what concerns this dialect alone, and no wire.
+    /// A JSON array of `{name, description, parameters}`, or another API's list, as for `sabir parse`; `-` for standard input.
+    #[arg(required_unless_present = "mcp")]
+    pub(crate) tools: Option<PathBuf>,
+    /// Lint the tools of the MCP server with this command line or address.
+    #[arg(long, value_name = "COMMAND|URL", conflicts_with = "tools")]
+    pub(crate) mcp: Option<String>,
+    /// Check only for this dialect, and for no wire.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
-    /// Treat these as errors.
+    /// Treat findings of this level as errors.
     #[arg(long, value_enum)]
     pub(crate) deny: Option<DenyLevel>,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
 }
 
-/// What `lint` does not let pass.
+/// The level of findings that `lint` treats as errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DenyLevel {
     /// Warnings too.
@@ -435,12 +509,12 @@ pub(crate) enum DenyLevel {
 
 #[derive(Debug, Args)]
 pub(crate) struct DecodeArguments {
-    /// The wire. `sabir help wires` lists them.
+    /// The wire; recognised by default. `sabir help wires` lists them.
     #[arg(long)]
-    pub(crate) wire: String,
+    pub(crate) wire: Option<String>,
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
 }
@@ -453,94 +527,83 @@ pub(crate) struct EncodeArguments {
     /// Read a client's request of this wire instead of a neutral one.
     #[arg(long, value_name = "WIRE")]
     pub(crate) from: Option<String>,
-    /// The model, in place of the request's own.
+    /// The model, instead of the request's own.
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// How calls are asked for: `native`, or a dialect, which teaches the tools in words.
+    /// The protocol for calls: `native`, or a dialect, which teaches the tools in the prompt.
     #[arg(long)]
     pub(crate) protocol: Option<String>,
-    /// Ask for one whole body instead of a stream.
+    /// Ask for one complete body instead of a stream.
     #[arg(long)]
     pub(crate) whole: bool,
-    /// Mark what may be cached, where the wire has marks for it.
+    /// Mark the parts that may be cached, if the wire has marks for it.
     #[arg(long)]
     pub(crate) cached: bool,
-    /// OpenAI Chat: the message field in which thoughts go back, such as `reasoning_content`.
+    /// OpenAI Chat: the message field for sending thoughts back, such as `reasoning_content`.
     #[arg(long, value_name = "FIELD")]
     pub(crate) thought_field: Option<String>,
-    /// `text`: the body, with the path and the headers on standard error. `json`: one object with all of it.
+    /// The output format. `text`: the body, with the path and the headers on standard error. `json`: one object with all of it.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
 }
 
+/// Prints the help that was asked for, or what is wrong with the command line, and ends the program.
+fn exit_with(error: &clap::Error, arguments: &[OsString]) -> ! {
+    let is_clean = arguments.iter().all(|argument| {
+        let text = argument.to_string_lossy();
+        print::sanitize_text(&text) == text
+    });
+    if is_clean {
+        error.exit();
+    }
+    // The message repeats arguments as they are.
+    print::write_stderr(&print::sanitize_text(&error.to_string()));
+    std::process::exit(error.exit_code())
+}
+
 impl Cli {
-    /// Reads the command line; for help, and for what cannot be read, the program ends here.
-    pub(crate) fn parse_arguments(arguments: &[OsString]) -> Result<Self, CommandError> {
-        let cli = Self::parse_from(arguments);
-        let behind = arguments
-            .iter()
-            .position(|argument| argument == "--")
-            .map(|at| arguments.len() - at - 1);
-        match cli
-            .words
-            .first()
-            .filter(|_| behind != Some(cli.words.len()))
+    /// Parses the command line. If it asks for help or is invalid, the program ends here.
+    pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Result<Self, CommandError> {
+        let grouped = Self::grouped_command();
+        let words = CommandWords::of_command(&grouped);
+        let is_marked = arguments.iter().any(|argument| argument == "--");
+        let arguments = words.reorder_arguments(arguments);
+        let cli = grouped
+            .try_get_matches_from(arguments.iter())
+            .and_then(|mut matches| Self::from_arg_matches_mut(&mut matches))
+            .unwrap_or_else(|error| exit_with(&error, &arguments));
+        let is_bare = cli.command.is_none() && !is_marked && !cli.continues;
+        match words
+            .explain_unknown_command(&cli.words)
+            .filter(|_| is_bare)
         {
-            // Only options in front keep it from being the command: what they were meant for is not to be guessed.
-            Some(word) if Self::command().find_subcommand(word).is_some() => {
-                Err(CommandError::usage(format!(
-                    "`{word}` is a command, and options stand behind it: `sabir {word} … OPTIONS`. If it is the first word of what to do, \
-                 write `--` in front of the words: `sabir OPTIONS -- {}`",
-                    cli.words.join(" ")
-                )))
-            }
-            _ => Ok(cli),
+            Some(problem) => Err(CommandError::usage(problem)),
+            None => Ok(cli),
         }
     }
 
-    /// The configuration file that the command names.
-    pub(crate) fn config_path(&self) -> Option<&Path> {
-        let task = match &self.command {
-            Some(Command::Models(arguments)) => return arguments.config.as_deref(),
-            Some(Command::Doctor(arguments)) => return arguments.config.as_deref(),
-            Some(Command::Gateway(arguments)) => return arguments.config.as_deref(),
-            Some(Command::Run(arguments)) => &arguments.task,
-            Some(Command::Resume(arguments)) => &arguments.task,
-            Some(Command::Fork(arguments)) => &arguments.task,
-            Some(Command::Policy {
-                command: PolicyCommand::Explain(arguments),
-            }) => {
-                return arguments.rules.config.as_deref();
-            }
-            Some(Command::Modes(arguments)) => return arguments.config.as_deref(),
-            Some(Command::Context(arguments)) => return arguments.config.as_deref(),
-            Some(Command::Policy {
-                command: PolicyCommand::Simulate(arguments),
-            }) => {
-                return arguments.rules.config.as_deref();
-            }
-            _ => &self.task,
-        };
-        task.config.as_deref()
+    /// Returns the parser, with the commands in groups in its help.
+    pub(crate) fn grouped_command() -> clap::Command {
+        group_commands(Self::command())
     }
 }
 
-/// How to print.
+/// The output format of a command that can print events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// For people.
     Text,
-    /// One object.
+    /// One JSON object.
     Json,
-    /// One object a line.
+    /// One JSON object a line.
     Events,
 }
 
-/// How to print what is known only as a whole.
+/// The output format of a command whose result is only known as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// For people.
     Text,
-    /// One object.
+    /// One JSON object.
     Json,
 }

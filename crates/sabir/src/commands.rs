@@ -2,6 +2,7 @@
 
 pub(crate) mod check_task;
 pub(crate) mod checkpoint_history;
+pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod dialects;
 pub(crate) mod doctor;
@@ -12,8 +13,10 @@ pub(crate) mod fork;
 pub(crate) mod gateway;
 pub(crate) mod help;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod journal;
 pub(crate) mod lint;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod modes;
 pub(crate) mod parse;
@@ -21,6 +24,7 @@ pub(crate) mod policy;
 pub(crate) mod prompt;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+pub(crate) mod security;
 pub(crate) mod tasks;
 pub(crate) mod tour;
 pub(crate) mod trust;

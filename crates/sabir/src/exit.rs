@@ -3,6 +3,12 @@
 use std::process::ExitCode;
 
 use sabir_agent::TaskOutcome;
+use sabir_session::checkpoint_history::{CheckpointError, HistoryError};
+use sabir_terminal::control_input::NoFirstMessage;
+use sabir_terminal::piped_input::PipedInputError;
+use sabir_toolbox::ToolboxError;
+use sabir_toolbox::edit::EditError;
+use sabir_toolbox::import::ImportError;
 
 /// The exit status of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,9 +95,72 @@ impl From<sabir_session::SessionError> for CommandError {
     }
 }
 
-/// Creates the error for an unknown dialect name. `also` lists other accepted values.
-pub(crate) fn unknown_dialect(name: &str, also: &str) -> CommandError {
-    sabir_session::dialect_tables::unknown(crate::surroundings::dialects(), name, also).into()
+impl From<HistoryError> for CommandError {
+    fn from(error: HistoryError) -> Self {
+        let exit = match &error {
+            HistoryError::Session(error) => return error.clone().into(),
+            HistoryError::Checkpoint(error) => checkpoint_exit(error),
+            _ => ExitStatus::Usage,
+        };
+        Self {
+            message: error.to_string(),
+            exit,
+        }
+    }
+}
+
+/// Returns the exit status of a failure of the checkpoint store.
+fn checkpoint_exit(error: &CheckpointError) -> ExitStatus {
+    match error {
+        CheckpointError::NoTask { .. }
+        | CheckpointError::NoCall { .. }
+        | CheckpointError::Pruned { .. }
+        | CheckpointError::NothingToUndo { .. }
+        | CheckpointError::UnknownPath { .. }
+        | CheckpointError::Workspace(_) => ExitStatus::Usage,
+        CheckpointError::Stale => ExitStatus::Unfinished,
+        _ => ExitStatus::Internal,
+    }
+}
+
+impl From<NoFirstMessage> for CommandError {
+    fn from(error: NoFirstMessage) -> Self {
+        let exit = match error {
+            NoFirstMessage::Cancelled => ExitStatus::Interrupted,
+            NoFirstMessage::Ended => ExitStatus::Usage,
+        };
+        Self {
+            message: error.to_string(),
+            exit,
+        }
+    }
+}
+
+impl From<PipedInputError> for CommandError {
+    fn from(error: PipedInputError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<ToolboxError> for CommandError {
+    fn from(error: ToolboxError) -> Self {
+        match error {
+            ToolboxError::Output(_) => Self::internal(error.to_string()),
+            error => Self::usage(error.to_string()),
+        }
+    }
+}
+
+impl From<EditError> for CommandError {
+    fn from(error: EditError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<ImportError> for CommandError {
+    fn from(error: ImportError) -> Self {
+        Self::usage(error.to_string())
+    }
 }
 
 impl CommandError {

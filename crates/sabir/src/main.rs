@@ -3,22 +3,22 @@
 
 mod cli;
 mod commands;
-mod crash;
 mod exit;
-mod interrupts;
 mod output;
+mod report_output;
 mod surroundings;
 
 use std::process::ExitCode;
 
 use cli::{Cli, Command, PolicyCommand, WireCommand};
 use commands::{
-    check_task, checkpoint_history, context, dialects, doctor, edit, explain, export, fork,
-    gateway, help, import, journal, lint, models, modes, parse, policy, prompt, run, sandbox,
-    tasks, tour, trust, undo, wire,
+    check_task, checkpoint_history, config, context, dialects, doctor, edit, explain, export, fork,
+    gateway, help, import, init, journal, lint, mcp, models, modes, parse, policy, prompt, run,
+    sandbox, security, tasks, tour, trust, undo, wire,
 };
 use exit::{CommandError, ExitStatus};
 use output::print;
+use sabir_terminal::shell_setup::completion_script;
 
 fn main() -> ExitCode {
     // A copy of this program supervises each command and outlives it just long enough to clean up
@@ -31,8 +31,12 @@ fn main() -> ExitCode {
     {
         return sabir_workspace::supervise::main(arguments);
     }
-    crash::install_panic_hook();
-    match dispatch() {
+    // Other processes of the same user could read the provider's key in its memory.
+    sabir_workspace::hide_process();
+    sabir_terminal::crash::install_panic_hook();
+    let result = dispatch();
+    sabir_terminal::screen::restore();
+    match result {
         Ok(ExitStatus::Completed) if print::is_output_lost() => {
             print::write_stderr("sabir: standard output could not be written to the end\n");
             ExitStatus::Internal.into()
@@ -50,14 +54,23 @@ fn main() -> ExitCode {
 
 /// Parses the arguments and runs the command.
 fn dispatch() -> Result<ExitStatus, CommandError> {
-    let (mut files, arguments) = dialects::split_leading_options(std::env::args_os());
-    let cli = Cli::parse_arguments(&arguments)?;
-    files.extend(cli.dialects.iter().cloned());
-    // `doctor` reports problems of the configuration itself.
-    let configured = !matches!(cli.command, Some(Command::Doctor(_)));
-    surroundings::start_host(cli.config_path(), configured, &files)?;
+    let cli = Cli::parse_arguments(std::env::args_os().collect())?;
+    // `doctor`, `config` and `init` report problems of the configuration itself; the others are needed to mend them.
+    let configured = !matches!(
+        cli.command,
+        Some(
+            Command::Doctor(_)
+                | Command::Config(_)
+                | Command::Init
+                | Command::Help { .. }
+                | Command::Completions { .. }
+                | Command::Man { .. }
+        )
+    );
+    surroundings::choose_interface(cli.interface);
+    surroundings::start_host(cli.config.as_deref(), configured, &cli.dialects)?;
     match &cli.command {
-        None => run::run_interactive(&cli.task, &cli.pictures.image, &cli.words),
+        None => run::run_interactive(&cli),
         Some(Command::Run(arguments)) => run::run_headless(arguments),
         Some(Command::Resume(arguments)) => run::run_resume(arguments),
         Some(Command::Fork(arguments)) => fork::run_fork(arguments),
@@ -70,6 +83,7 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         Some(Command::Diff(arguments)) => checkpoint_history::run_diff(arguments),
         Some(Command::Undo(arguments)) => undo::run_undo(arguments),
         Some(Command::Restore(arguments)) => undo::run_restore(arguments),
+        Some(Command::Init) => init::run_init(),
         Some(Command::Tour { folder }) => tour::run_tour(folder.as_deref()),
         Some(Command::Parse(arguments)) => parse::run_parse(arguments),
         Some(Command::Check(arguments)) => check_task::run_check(arguments),
@@ -79,11 +93,19 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
             dialects::run_dialects(name.as_deref(), *output)
         }
         Some(Command::Doctor(arguments)) => doctor::run_doctor(arguments),
+        Some(Command::Config(arguments)) => config::run_config(arguments, &cli.dialects),
+        Some(Command::Completions { shell }) => {
+            print::write_stdout_bytes(&completion_script(*shell, Cli::grouped_command()));
+            Ok(ExitStatus::Completed)
+        }
+        Some(Command::Man { folder }) => help::run_man(folder.as_deref()),
         Some(Command::Gateway(arguments)) => gateway::run_gateway(arguments),
         Some(Command::Edit(arguments)) => edit::run_edit(arguments),
         Some(Command::Sandbox(arguments)) => sandbox::run_sandbox(arguments),
+        Some(Command::Security(arguments)) => security::run_security(arguments),
         Some(Command::Models(arguments)) => models::run_models(arguments),
         Some(Command::Lint(arguments)) => lint::run_lint(arguments),
+        Some(Command::Mcp(arguments)) => mcp::run_mcp(arguments),
         Some(Command::Help { topic }) => help::run_help(topic),
         Some(Command::Policy {
             command: PolicyCommand::Explain(arguments),

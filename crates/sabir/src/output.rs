@@ -1,17 +1,113 @@
-//! Output to the terminal, standard output and standard error: front ends of sessions, renderers
-//! and the sanitizer.
+//! Chooses the front end of a session, prints reports in the format that was asked for, and hands
+//! out the standard streams. The rendering itself is in `sabir-terminal`.
 
-pub(crate) mod approval_preview;
-pub(crate) mod argument_preview;
-pub(crate) mod control_input;
-pub(crate) mod cost_text;
-pub(crate) mod event_lines;
-pub(crate) mod event_renderer;
-pub(crate) mod front_end;
-pub(crate) mod output_filter;
-pub(crate) mod print;
-pub(crate) mod sanitizer;
-pub(crate) mod stdin_reader;
-pub(crate) mod subtask_renderer;
-pub(crate) mod terminal;
-pub(crate) mod timestamps;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use sabir_session::{Session, UserMessage};
+use sabir_terminal::control_input::{ControlInput, ControlReader};
+use sabir_terminal::event_renderer::ProgressFrontEnd;
+use sabir_terminal::front_end::{self, PersonFrontEnd};
+use sabir_terminal::stdin_reader::{self, LineContext};
+use sabir_terminal::terminal::TerminalFrontEnd;
+pub(crate) use sabir_terminal::{event_renderer, print};
+use serde::Serialize;
+
+use crate::cli::{OutputFormat, ReportFormat};
+use crate::exit::CommandError;
+use crate::surroundings;
+
+/// The output of a session and the source of answers.
+pub(crate) struct Attendance {
+    /// The output format; `None` for the interactive mode.
+    pub(crate) output: Option<OutputFormat>,
+    /// The reader of control lines, if they are enabled.
+    pub(crate) lines: Option<ControlReader>,
+}
+
+impl Attendance {
+    /// Shows a session until it ends. Returns true if the end of the task was shown already, while
+    /// the session was still open; of a headless task, if its result is on the screen.
+    pub(crate) async fn show(self, session: &Session) -> bool {
+        let events = session.subscribe();
+        let handle = session.handle();
+        let known = LineContext {
+            modes: session.modes().to_vec(),
+            image_support: session.image_support(),
+            editing: surroundings::line_editing(),
+        };
+        match self.output {
+            None => {
+                // A terminal that fails here has the line mode.
+                if let Some(settings) = surroundings::full_interface()
+                    && let Ok(is_shown) = sabir_tui::attend_session(session, &settings).await
+                {
+                    return is_shown;
+                }
+                let user = TerminalFrontEnd::new(io::stdin(), known);
+                let front_end = PersonFrontEnd::new(Box::new(user), handle);
+                return front_end.attend(events).await;
+            }
+            Some(OutputFormat::Text) => {
+                let progress = ProgressFrontEnd::default();
+                let shown = progress.result_flag();
+                let front_end = PersonFrontEnd::new(Box::new(progress), handle);
+                front_end.attend(events).await;
+                return shown.load(Ordering::Relaxed);
+            }
+            Some(OutputFormat::Json) => front_end::print_notices(events).await,
+            Some(OutputFormat::Events) => {
+                let controls = self.lines.map(|lines| {
+                    let controls = ControlInput::default();
+                    controls.spawn_reader(lines, known, handle);
+                    controls
+                });
+                front_end::print_lines(events, controls).await;
+            }
+        }
+        false
+    }
+}
+
+/// Returns a reader of the control lines on standard input. The reader buffers, so nothing else may
+/// read standard input after it.
+pub(crate) fn control_reader() -> ControlReader {
+    ControlReader::new(io::BufReader::new(io::stdin()))
+}
+
+/// Prints a report in the format that was asked for; the other one is not rendered. Foreign text in
+/// it is sanitized.
+pub(crate) fn print_report<T: Serialize>(
+    output: ReportFormat,
+    json: impl FnOnce() -> T,
+    text: impl FnOnce() -> String,
+) {
+    match output {
+        ReportFormat::Json => print::print_json(&json()),
+        ReportFormat::Text => print::write_stdout(&print::sanitize_text(&text())),
+    }
+}
+
+/// Asks for the first message of a task; `None` if the user leaves.
+pub(crate) fn ask_first_message() -> Result<Option<UserMessage>, CommandError> {
+    if let Some(settings) = surroundings::full_interface() {
+        let message = sabir_tui::compose_first_message(&settings);
+        return surroundings::runtime()?
+            .block_on(message)
+            .map_err(input_error);
+    }
+    print::write_stderr("What should Sabir do? (then Enter; ? lists commands)\n");
+    let editing = surroundings::line_editing();
+    let line = stdin_reader::read_first_message(&io::stdin(), editing.as_ref());
+    Ok(line.map_err(input_error)?.map(UserMessage::from_text))
+}
+
+/// Asks a user at a terminal for a yes; without a terminal the answer is no.
+pub(crate) fn confirm(prompt: &str) -> Result<bool, CommandError> {
+    stdin_reader::confirm(prompt).map_err(input_error)
+}
+
+/// Creates the error for standard input that cannot be read.
+pub(crate) fn input_error(error: io::Error) -> CommandError {
+    CommandError::internal(format!("standard input cannot be read: {error}"))
+}

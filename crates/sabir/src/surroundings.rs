@@ -1,6 +1,7 @@
 //! Provides the host of all sessions and the process environment: variables, well-known folders and
 //! the clock.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -9,7 +10,11 @@ use etcetera::BaseStrategy;
 use sabir_call::dialect::DialectSet;
 use sabir_session::config::Config;
 use sabir_session::dialect_tables::load_dialect_files;
-use sabir_session::{Environment, Host, Notice, NoticeSink};
+use sabir_session::input_history::InputHistory;
+use sabir_session::{Environment, Host, InterfaceChoice, NoticeSink};
+use sabir_terminal::screen::ExitBySignal;
+use sabir_terminal::stdin_reader::LineEditing;
+use sabir_tui::InterfaceSettings;
 use tokio::runtime::Runtime;
 
 use crate::exit::CommandError;
@@ -21,6 +26,15 @@ const FILES: usize = 16;
 
 /// The host of all sessions of this process.
 static HOST: OnceLock<Host> = OnceLock::new();
+
+/// The configuration file that the command line names.
+static NAMED_CONFIG: OnceLock<PathBuf> = OnceLock::new();
+
+/// The interface that the command line names.
+static INTERFACE: OnceLock<InterfaceChoice> = OnceLock::new();
+
+/// Ends the process because of a signal.
+pub(crate) const EXIT: ExitBySignal = |signal| std::process::exit(128 + signal);
 
 /// Returns the host of all sessions of this process.
 pub(crate) fn host() -> &'static Host {
@@ -36,6 +50,9 @@ pub(crate) fn start_host(
     configured: bool,
     files: &[PathBuf],
 ) -> Result<(), CommandError> {
+    if let Some(file) = named {
+        _ = NAMED_CONFIG.set(file.to_path_buf());
+    }
     let environment = Arc::new(read_environment());
     let mut dialects = environment.dialects.clone();
     if configured {
@@ -72,22 +89,42 @@ fn read_environment() -> Environment {
         environment.data_folder = Some(folders.data_dir());
     }
     environment.temporary_folder = std::env::temp_dir();
+    // The standard library seeds its hash maps from the system's random numbers.
+    environment.seed = RandomState::new().build_hasher().finish();
     environment
 }
 
 /// Loads the configuration: the named file, or the user's. Notices go to standard error.
-pub(crate) fn load_config(named: Option<&Path>) -> Result<Config, CommandError> {
-    Ok(host().load_config(named)?)
+pub(crate) fn load_config() -> Result<Config, CommandError> {
+    Ok(host().load_config(named_config())?)
+}
+
+/// Returns the configuration file that the command line names.
+pub(crate) fn named_config() -> Option<&'static Path> {
+    NAMED_CONFIG.get().map(PathBuf::as_path)
 }
 
 /// A sink that prints notices to standard error.
 pub(crate) fn notice_sink() -> NoticeSink {
-    NoticeSink::new(|notice| print_notice(&notice))
+    NoticeSink::new(|notice| print::print_notice(&notice))
 }
 
-/// Prints a notice to standard error.
-pub(crate) fn print_notice(notice: &Notice) {
-    print::write_stderr(&print::sanitize_text(&format!("sabir: {}\n", notice.text)));
+/// Returns the editing of lines, if the user has a terminal for it.
+pub(crate) fn line_editing() -> Option<LineEditing> {
+    let history = InputHistory::in_environment(environment());
+    LineEditing::for_terminal(environment().variable("TERM"), history, EXIT)
+}
+
+/// Keeps the interface that the command line names.
+pub(crate) fn choose_interface(named: Option<InterfaceChoice>) {
+    named.map(|choice| INTERFACE.set(choice));
+}
+
+/// Returns the settings of the full interface, if it is chosen and the terminal can show it.
+pub(crate) fn full_interface() -> Option<InterfaceSettings> {
+    let configured = || load_config().map(|config| config.interface());
+    let choice = INTERFACE.get().copied().map_or_else(configured, Ok);
+    InterfaceSettings::for_terminal(host(), choice.ok()?, EXIT)
 }
 
 /// Returns the folder of the journals.
@@ -103,7 +140,7 @@ pub(crate) fn runtime() -> Result<Runtime, CommandError> {
         .collect::<std::io::Result<Vec<_>>>();
     let probes = probes.map_err(|error| {
         CommandError::internal(format!(
-            "a task needs {FILES} more open files than there may be ({error}): raise the limit with `ulimit -n 1024`"
+            "a task needs {FILES} more open files than the limit allows ({error}): raise the limit with `ulimit -n 1024`"
         ))
     })?;
     drop(probes);

@@ -1,23 +1,23 @@
-//! Facts of the place and the day, as they were when a task began.
+//! Facts about the place and the day, as they were when the task began.
 
 use super::fragment::{ContextFragment, FragmentKind};
 
-/// What a model is told of the place besides its folder and the system.
+/// Facts for the model, besides its folder and the operating system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EnvironmentFacts<'a> {
     /// The date, as `2026-11-22`.
     pub date: &'a str,
-    /// What commands are run by.
+    /// The shell that runs commands.
     pub shell: &'a str,
     /// The branch of the repository, if the folder is the top of one.
     pub branch: Option<&'a str>,
 }
 
 impl EnvironmentFacts<'_> {
-    /// The most bytes: 1 KiB.
+    /// The most bytes of the fragment: 1 KiB.
     pub const MAX_BYTES: usize = 1024;
 
-    /// The fragment.
+    /// Renders the facts as a fragment.
     pub fn to_fragment(&self) -> ContextFragment {
         let branch = self
             .branch

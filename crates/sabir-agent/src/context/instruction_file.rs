@@ -1,13 +1,13 @@
-//! A file in which a user says how to work: `AGENTS.md` and its kin.
+//! Instruction files, in which a user describes how to work: `AGENTS.md` and its kin.
 
 use super::fragment::{ContextFragment, FragmentKind};
 
-/// The file, as far as it was read.
+/// An instruction file, as far as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstructionFile<'a> {
     /// Its path, as a user would name it.
     pub path: &'a str,
-    /// What was read of it.
+    /// The text that was read.
     pub text: &'a str,
     /// Its size in bytes.
     pub size: u64,
@@ -19,7 +19,7 @@ impl InstructionFile<'_> {
     /// The most bytes of all files together: 64 KiB.
     pub const MAX_TOTAL_BYTES: usize = 64 * 1024;
 
-    /// The fragment, where so many bytes are left for it; `None`: the file says nothing.
+    /// Renders the file as a fragment of at most `room` bytes; `None` if the file is blank.
     pub fn to_fragment(&self, room: usize) -> Option<ContextFragment> {
         let cap = Self::MAX_BYTES.min(room);
         let says = !self.text.trim().is_empty();

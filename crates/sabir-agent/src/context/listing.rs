@@ -1,21 +1,25 @@
-//! What lies at the top of a workspace, so that a model need not ask for it first.
+//! The names at the top of a workspace, so that a model need not ask for them first.
+
+use sabir_call::escaping::show_controls;
 
 use super::fragment::{ContextFragment, FragmentKind};
 
-/// The names, in their order.
+/// The names at the top of a workspace, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkspaceListing<'a> {
-    /// Names of files, and those of folders with a `/` behind them.
+    /// The names of files, and those of folders followed by `/`.
     pub names: &'a [String],
 }
 
 impl WorkspaceListing<'_> {
-    /// The most bytes: 2 KiB.
+    /// The most bytes of the fragment: 2 KiB.
     pub const MAX_BYTES: usize = 2 * 1024;
 
-    /// The fragment; `None` of an empty folder.
+    /// Renders the names as a fragment; `None` for an empty folder.
     pub fn to_fragment(&self) -> Option<ContextFragment> {
-        let text = self.names.join("\n");
+        // A name that holds a line feed must not look like further names, or like instructions.
+        let names: Vec<_> = self.names.iter().map(|name| show_controls(name)).collect();
+        let text = names.join("\n");
         let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
         (!text.is_empty()).then(|| {
             ContextFragment::with_cap(

@@ -1,14 +1,14 @@
-//! `attempt_completion`: the one way in which a task becomes a completed one.
+//! `attempt_completion`: the only way in which a task is completed.
 
 use sabir_call::ToolSpec;
 use serde_json::json;
 
 use super::json_object;
 
-/// Ends the task, if nothing speaks against it.
+/// The name of the call that ends the task, if there is no objection.
 pub const COMPLETION_TOOL: &str = "attempt_completion";
 
-/// Its Markdown.
+/// The manual of `attempt_completion`.
 pub(super) const MANUAL: &str = include_str!("specs/attempt_completion.md");
 
 pub(super) fn completion_spec() -> ToolSpec {

@@ -1,11 +1,11 @@
-//! `ask_followup_question`: the one way in which a model asks the user something.
+//! `ask_followup_question`: the only way in which a model asks the user something.
 
 use sabir_call::ToolSpec;
 use serde_json::json;
 
 use super::json_object;
 
-/// Asks the user.
+/// The name of the call that asks the user.
 pub const FOLLOWUP_TOOL: &str = "ask_followup_question";
 
 pub(super) fn followup_spec() -> ToolSpec {

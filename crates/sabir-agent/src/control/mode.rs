@@ -1,7 +1,8 @@
-//! `switch_mode`: the model's own word for another mode.
+//! `switch_mode`: the model's request for another mode.
 //!
-//! The result of the call is what is remembered: one that is `done` makes the mode of its arguments the task's
-//! ([`ModeHistory`](crate::ModeHistory)). Whether it may is judged by the rules alone (`sabir-policy`).
+//! The result of the call is what is remembered: if it is `done`, the mode in its arguments becomes
+//! the task's ([`ModeHistory`](crate::ModeHistory)). The rules alone (`sabir-policy`) decide if the
+//! switch is allowed.
 
 use sabir_call::{Call, ToolSpec};
 use sabir_policy::Mode;
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::json_object;
 
-/// Switches to another mode.
+/// The name of the call that switches to another mode.
 pub const SWITCH_MODE_TOOL: &str = "switch_mode";
 
-/// Its Markdown.
+/// The manual of `switch_mode`.
 pub(super) const MANUAL: &str = include_str!("specs/switch_mode.md");
 
 pub(super) fn switch_mode_spec() -> ToolSpec {
@@ -21,16 +22,16 @@ pub(super) fn switch_mode_spec() -> ToolSpec {
         "Go on in another mode, where this one lacks what the task needs. A mode that permits more is asked about for you.",
         json!({"type": "object", "required": ["mode", "reason"], "additionalProperties": false, "properties": {
             "mode": {"type": "string", "description": "Its name. A name that is none is answered with all of them."},
-            "reason": {"type": "string", "description": "What is to be done there, in a sentence. The user reads it."},
+            "reason": {"type": "string", "description": "What to do there, in a sentence. The user reads it."},
         }}),
     );
     spec.examples.push(json_object(
-        json!({"mode": "code", "reason": "The plan is accepted; it is to be carried out."}),
+        json!({"mode": "code", "reason": "The plan is accepted; carry it out."}),
     ));
     spec
 }
 
-/// The mode that a call names, by its own name.
+/// Returns the mode that a call names, by its canonical name.
 pub(crate) fn requested_mode(call: &Call) -> &str {
     Mode::canonical_name(
         call.arguments

@@ -1,7 +1,9 @@
-//! `new_task`: hands a part of the work to a subtask, a task of its own that knows no more than the message says.
+//! `new_task`: hands a part of the work to a subtask, a task of its own that knows only the
+//! message.
 //!
-//! The machine gives the subtask its name and counts what it takes; a tool does the work ([`NewTaskTool`](crate::NewTaskTool)). It is
-//! offered only where subtasks are possible, so that nobody else pays for its words.
+//! The machine names the subtask and counts what it uses; a tool does the work
+//! ([`NewTaskTool`](crate::NewTaskTool)). It is offered only where subtasks are possible, so that
+//! no other task pays for its description.
 
 use sabir_call::ToolSpec;
 use serde_json::{Value, json};
@@ -10,40 +12,41 @@ use super::json_object;
 use super::todo::{TodoError, TodoList};
 use crate::tool::CallArguments;
 
-/// Begins a subtask.
+/// The name of the call that begins a subtask.
 pub const NEW_TASK_TOOL: &str = "new_task";
 
-/// Its Markdown; it has no runs of its own, since what a subtask says comes from a model.
+/// The manual of `new_task`. It has no runs of its own, since the answers of a subtask come from a
+/// model.
 pub(super) const MANUAL: &str = include_str!("new_task.md");
 
-/// What a subtask is to do.
+/// The work that a call hands to a subtask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubtaskRequest {
-    /// All that it knows.
+    /// The message, which is all that the subtask knows.
     pub message: String,
-    /// The mode it works in, by its name; `None`: that of its parent.
+    /// The name of its mode; `None`: the mode of its parent.
     pub mode: Option<String>,
-    /// Its first list.
+    /// Its first todo list.
     pub todos: Option<TodoList>,
 }
 
-/// Why arguments make no subtask, in words for the model.
+/// The reason why arguments describe no subtask. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubtaskRequestError {
-    /// Nothing is said.
-    #[error("The message is empty. Say what is to be done: the subtask knows nothing else")]
+    /// The message is empty.
+    #[error("The message is empty. Say what to do: the subtask knows nothing else")]
     NoMessage,
-    /// The todos cannot be read.
+    /// The todo list is invalid.
     #[error("{0}")]
     Todos(#[from] TodoError),
 }
 
 impl SubtaskRequest {
-    /// Reads what a call gives.
+    /// Parses the arguments of a call.
     ///
     /// # Errors
-    /// In words for the model.
+    /// If the message is missing or the todo list is invalid.
     pub fn parse(arguments: &CallArguments) -> Result<Self, SubtaskRequestError> {
         let text = |name: &str| {
             arguments
@@ -64,14 +67,14 @@ impl SubtaskRequest {
     }
 }
 
-/// As the model is offered it.
+/// Returns the spec of `new_task`.
 pub(crate) fn new_task_spec() -> ToolSpec {
     let mut spec = ToolSpec::new(
         NEW_TASK_TOOL,
         "Hand a separable part of the work to a subtask, which works on its own in the same folder and answers with its result. \
          Several in one message work at the same time: give them different files.",
         json!({"type": "object", "required": ["message"], "additionalProperties": false, "properties": {
-            "message": {"type": "string", "description": "What is to be done and all that must be known for it: the subtask sees nothing else of this task. Say what its result should tell."},
+            "message": {"type": "string", "description": "What to do, and everything needed for it: the subtask sees nothing else of this task. Say what its result should tell."},
             "mode": {"type": "string", "description": "The mode it works in. Default: yours."},
             "todos": {"type": "string", "description": "Its first checklist: a line each, `[ ] open`."},
         }}),

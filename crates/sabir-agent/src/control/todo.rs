@@ -1,19 +1,21 @@
 //! `update_todo_list`: the model's own checklist, kept as it was written.
 //!
 //! # Supported
-//! `[ ]` open, `[x]` or `[X]` done, `[-]` or `[~]` in progress, each with a text behind it; in front of the box a bullet (`-`, `*`,
-//! `+`) or a number (`1.`, `1)`), or nothing. Items nest by indentation. Blank lines and line endings of any kind.
+//! `[ ]` open, `[x]` or `[X]` done, `[-]` or `[~]` in progress, each followed by a text; before the
+//! box a bullet (`-`, `*`, `+`) or a number (`1.`, `1)`), or nothing. Items nest by indentation.
+//! Blank lines and line endings of any kind.
 //!
 //! # Unsupported
-//! Headings, words without a box, items of more than one line: they are refused with their line, so that what is checked at
-//! completion is all that the list says.
+//! Headings, texts without a box, items of more than one line: they are rejected with their line,
+//! so that the items checked at completion are all that the list says.
 //!
 //! # Grammar as implemented
 //! ```text
 //! list = (blank | item)*
 //! item = (space | tab)* [bullet space+] "[" (" " | "x" | "X" | "-" | "~") "]" space+ text
 //! ```
-//! A tab counts as four columns. An item is one level deeper than the nearest item above it that is indented less.
+//! A tab counts as four columns. An item is one level deeper than the nearest item above it that is
+//! indented less.
 
 use std::fmt;
 
@@ -22,20 +24,20 @@ use serde_json::json;
 
 use super::json_object;
 
-/// Replaces the list of todos.
+/// The name of the call that replaces the todo list.
 pub const TODO_LIST_TOOL: &str = "update_todo_list";
 
-/// Its Markdown.
+/// The manual of `update_todo_list`.
 pub(super) const MANUAL: &str = include_str!("specs/update_todo_list.md");
 
-/// The most bytes of a list: it is repeated to the model in full.
+/// The most bytes of a list. It is limited because it is repeated to the model in full.
 const MOST_BYTES: usize = 8 << 10;
-/// What a tab is taken for, in columns.
+/// The columns of a tab.
 const TAB: usize = 4;
-/// How much of a line that cannot be read is shown.
+/// The most characters that are shown of an invalid line.
 const SHOWN_CHARS: usize = 80;
 
-/// How far a todo is.
+/// The progress of a todo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TodoState {
     /// Not begun.
@@ -49,22 +51,22 @@ pub enum TodoState {
 /// One item of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TodoItem {
-    /// How far it is.
+    /// Its progress.
     pub state: TodoState,
-    /// Its words.
+    /// Its text.
     pub text: String,
-    /// How deep it is nested; 0 for the outermost.
+    /// Its nesting depth; 0 for the outermost.
     pub depth: usize,
 }
 
-/// A list, with the very text in which the model wrote it.
+/// A todo list, with the text in which the model wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TodoList {
     text: String,
     items: Vec<TodoItem>,
 }
 
-/// Why a text is no list.
+/// The reason why a text is no todo list. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TodoError {
@@ -74,40 +76,40 @@ pub enum TodoError {
          `[-] in progress`, `[x] done`. The list is as it was before"
     )]
     Line {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// The line, cut where it is long.
+        /// The line, cut if it is long.
         text: String,
     },
-    /// A box without words.
+    /// A box has no text.
     #[error(
-        "Line {line} of the todos has a box and no words behind it. Say what is to be done. The list is as it was before"
+        "Line {line} of the todos has a box and no words behind it. Say what to do. The list is as it was before"
     )]
     Empty {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
     },
-    /// More than is worth repeating.
+    /// The list is too long.
     #[error(
         "The todos are {bytes} bytes long; at most {MOST_BYTES} are kept. Shorten them. The list is as it was before"
     )]
     TooLong {
-        /// How long it is.
+        /// Its length in bytes.
         bytes: usize,
     },
 }
 
 impl TodoList {
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// The first line that is no item, in words for the model.
+    /// The first line that is no item.
     pub fn parse(text: &str) -> Result<Self, TodoError> {
         if text.len() > MOST_BYTES {
             return Err(TodoError::TooLong { bytes: text.len() });
         }
         let mut items = Vec::new();
-        // The indentation of the items that the next one may stand under.
+        // The indentation of the items that the next one may be nested in.
         let mut above: Vec<usize> = Vec::new();
         for (line, content) in (1..).zip(text.split('\n')) {
             if content.trim().is_empty() {
@@ -129,22 +131,22 @@ impl TodoList {
         })
     }
 
-    /// The text, byte for byte as the model wrote it.
+    /// Returns the text, byte for byte as the model wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The items, in their order.
+    /// Returns the items in their order.
     pub fn items(&self) -> &[TodoItem] {
         &self.items
     }
 
-    /// Whether there is nothing in it.
+    /// Reports whether the list has no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Those that are not done.
+    /// Returns the items that are not done.
     pub fn open_items(&self) -> impl Iterator<Item = &TodoItem> {
         self.items
             .iter()
@@ -152,17 +154,15 @@ impl TodoList {
     }
 }
 
-/// How many there are of each kind.
+/// Writes the number of items in each state.
 impl fmt::Display for TodoList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |state| self.items.iter().filter(|todo| todo.state == state).count();
         let all = self.items.len();
         write!(f, "{all} todo{}", if all == 1 { "" } else { "s" })?;
-        let (done, active, open) = (
-            count(TodoState::Done),
-            count(TodoState::Active),
-            count(TodoState::Open),
-        );
+        let done = count(TodoState::Done);
+        let active = count(TodoState::Active);
+        let open = count(TodoState::Open);
         if all > 0 {
             write!(f, ": {done} done, {active} in progress, {open} open")
         } else {
@@ -171,7 +171,7 @@ impl fmt::Display for TodoList {
     }
 }
 
-/// The item of a line, with the column at which it begins.
+/// Parses a line into its item and the column at which it begins.
 fn parse_item(line: &str, number: usize) -> Result<(usize, TodoItem), TodoError> {
     let bare = line.trim_start_matches([' ', '\t']);
     let indent = line.get(..line.len() - bare.len()).unwrap_or_default();
@@ -211,7 +211,7 @@ fn parse_item(line: &str, number: usize) -> Result<(usize, TodoItem), TodoError>
     }
 }
 
-/// A line without its bullet or number, if it has one.
+/// Returns the line without its bullet or number, if it has one.
 fn strip_bullet(line: &str) -> &str {
     let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let marks: &[char] = if digits.len() < line.len() {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_item_is_told_with_its_line() {
+    fn invalid_lines_are_refused_with_their_number() {
         let advice = "Write each todo on a line of its own behind a box: `[ ] not begun`, `[-] in progress`, `[x] done`. The list \
                       is as it was before";
         for (text, line, shown) in [
@@ -311,7 +311,7 @@ mod tests {
         }
         check(
             "[ ] a\n[x]  ",
-            "Line 2 of the todos has a box and no words behind it. Say what is to be done. The list is as it was before",
+            "Line 2 of the todos has a box and no words behind it. Say what to do. The list is as it was before",
         );
         let long = format!("[ ] {}", "a".repeat(MOST_BYTES));
         check(
@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_strange(text in "[-*+~xX \\[\\]\n\ta1.)é]{0,60}") {
+        fn any_text_is_kept_and_counted_or_refused(text in "[-*+~xX \\[\\]\n\ta1.)é]{0,60}") {
             if let Ok(todos) = TodoList::parse(&text) {
                 prop_assert_eq!(todos.text(), text.as_str());
                 let lines = text.split('\n').filter(|line| !line.trim().is_empty()).count();

@@ -1,18 +1,20 @@
-//! What subtasks that work at the same time may take together.
+//! The shared budget: limits what subtasks that work at the same time may use together.
 //!
-//! A subtask begins with what its parent has left, and so do its sisters; each alone keeps to that, together they would not. While some
-//! are at work their parent asks nothing of a model, so what the whole family takes is what these take, and their own subtasks: all
-//! of them share one purse, which is looked at before a model is asked. A turn is taken out of it beforehand. Tokens and money are
+//! Each subtask begins with what its parent has left, and so do its siblings; each alone keeps to
+//! that, but together they would not. While some of them work, their parent asks no model. So what
+//! the whole family uses is what these use, with their own subtasks: all of them share one budget,
+//! which is checked before a model is asked. A turn is reserved beforehand. Tokens and money are
 //! known afterwards, so the requests that are under way when a limit is reached are finished.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::observer::DriverObserver;
 use crate::permit::CallPermit;
 use crate::record::Record;
-use crate::task::{TaskLimits, UsageTotals};
+use crate::task::{BudgetPeriod, TaskLimits, UsageTotals};
 
-/// What a family shares; the usual one is nobody's, and has no bounds.
+/// The budget that a family of subtasks shares. The default one belongs to no family and has no
+/// limits.
 #[derive(Debug, Clone, Default)]
 pub struct SharedBudget(Option<Arc<BudgetState>>);
 
@@ -28,19 +30,33 @@ struct BudgetUsage {
     totals: UsageTotals,
 }
 
-/// A turn that is taken out; it goes back where it was not made.
+/// A reserved turn. It is given back when it is dropped, unless it was committed.
 #[derive(Debug)]
 pub(crate) struct TurnReservation<'a>(Option<&'a BudgetState>);
 
-/// The purse of those who are at work.
+/// The reason why a shared budget allows no further turn. The text is for the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BudgetExhausted {
+    /// The limit of turns.
+    #[error("the limit of turns of the task that this one belongs to was reached")]
+    Turns,
+    /// The limit of tokens.
+    #[error("the limit of tokens of the task that this one belongs to was reached")]
+    Tokens,
+    /// The limit of cost.
+    #[error("the limit of cost of the task that this one belongs to was reached")]
+    Cost,
+}
+
+/// The budget of the newest period in which there were subtasks.
 #[derive(Debug, Default)]
-pub(super) struct BudgetSlot(Mutex<Weak<BudgetState>>);
+pub(super) struct BudgetSlot(Mutex<Option<(BudgetPeriod, Arc<BudgetState>)>>);
 
 /// Charges what a subtask's records cost to the budget of its family.
 pub(super) struct BudgetMeter(pub(super) SharedBudget);
 
 impl SharedBudget {
-    /// This one, or that one where this is nobody's.
+    /// Returns this budget, or `other` if this one belongs to no family.
     pub(super) fn or_else(&self, other: impl FnOnce() -> Self) -> Self {
         if self.0.is_some() {
             self.clone()
@@ -57,19 +73,17 @@ impl SharedBudget {
         }
     }
 
-    /// Takes a turn out.
+    /// Reserves a turn.
     ///
     /// # Errors
-    /// In words, where there is nothing left.
-    pub(crate) fn reserve_turn(&self) -> Result<TurnReservation<'_>, String> {
+    /// If a limit is reached.
+    pub(crate) fn reserve_turn(&self) -> Result<TurnReservation<'_>, BudgetExhausted> {
         let Some(inside) = &self.0 else {
             return Ok(TurnReservation(None));
         };
         let mut taken = inside.lock_usage();
-        if let Some(what) = taken.exhausted_limit(&inside.limits) {
-            return Err(format!(
-                "the limit of {what} of the task that this one belongs to was reached"
-            ));
+        if let Some(limit) = taken.exhausted_limit(&inside.limits) {
+            return Err(limit);
         }
         taken.turns = taken.turns.saturating_add(1);
         Ok(TurnReservation(Some(inside)))
@@ -92,40 +106,43 @@ impl BudgetState {
 }
 
 impl BudgetUsage {
-    /// What there is no more of.
-    fn exhausted_limit(&self, limits: &TaskLimits) -> Option<&'static str> {
+    /// Returns the limit that is reached, if one is.
+    fn exhausted_limit(&self, limits: &TaskLimits) -> Option<BudgetExhausted> {
         let cost = self.totals.cost;
         let reached = [
             (
-                "turns",
+                BudgetExhausted::Turns,
                 limits.turns.is_some_and(|limit| self.turns >= limit),
             ),
             (
-                "tokens",
+                BudgetExhausted::Tokens,
                 limits
                     .tokens
                     .is_some_and(|limit| self.totals.total_tokens() >= limit),
             ),
             (
-                "cost",
+                BudgetExhausted::Cost,
                 limits
                     .cost
+                    // A cost that is only partly known cannot be kept below a limit, so it counts
+                    // as reached.
                     .is_some_and(|limit| cost.at_least || cost.known >= limit),
             ),
         ];
         reached
             .into_iter()
-            .find_map(|(what, reached)| reached.then_some(what))
+            .find_map(|(limit, is_reached)| is_reached.then_some(limit))
     }
 }
 
 impl TurnReservation<'_> {
-    /// It was made: it does not go back.
+    /// Keeps the turn, because it was made.
     pub(crate) fn commit(mut self) {
         self.0 = None;
     }
 }
 
+// In `drop`, since the request may be cancelled by dropping its future.
 impl Drop for TurnReservation<'_> {
     fn drop(&mut self) {
         if let Some(inside) = self.0 {
@@ -136,17 +153,21 @@ impl Drop for TurnReservation<'_> {
 }
 
 impl BudgetSlot {
-    /// The purse of those who are at work; a new one with so much in it where nobody is.
-    pub(super) fn shared_budget(&self, left: TaskLimits) -> SharedBudget {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let inside = shared.upgrade().unwrap_or_else(|| {
-            Arc::new(BudgetState {
-                limits: left,
+    /// Returns the budget of the permit's period: the one of an earlier permit, or a new one with what this permit leaves.
+    ///
+    /// A budget outlives its subtasks until the period ends: one may have ended before another of the same period begins, whose
+    /// permit does not know yet what the first has used.
+    pub(super) fn shared_budget(&self, permit: &CallPermit) -> SharedBudget {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = match current.take() {
+            Some((period, state)) if period == permit.budget_period => state,
+            _ => Arc::new(BudgetState {
+                limits: permit.remaining_limits,
                 usage: Mutex::default(),
-            })
-        });
-        *shared = Arc::downgrade(&inside);
-        SharedBudget(Some(inside))
+            }),
+        };
+        *current = Some((permit.budget_period, Arc::clone(&state)));
+        SharedBudget(Some(state))
     }
 }
 

@@ -1,9 +1,10 @@
-//! Approvals: what the user is asked about a call, and what an answer allows.
+//! Approvals: the questions about calls, and the effect of their answers.
 //!
-//! A yes is for the one call that was shown. A wider answer is only taken where it was offered, and it is offered only where the
-//! user can see all that is asked: not for what runs outside of the sandbox, for lines that hold more than one line, or for
-//! characters that nobody sees. What it allows is added to the rules of the running task, in memory; no record is ever read as an
-//! approval.
+//! A yes is for the one call that was shown. A wider answer is accepted only if it was proposed,
+//! and it is proposed only if the user can see everything that is asked: not for commands outside
+//! of the sandbox, for a command line with a heredoc or a line break, or for invisible characters.
+//! What it allows is added to the rules of the running task, in memory; no record is ever read as
+//! an approval.
 
 use sabir_call::{Call, CallId};
 use sabir_policy::{Access, Beyond, PolicyDecision, PolicyRules, Verdict};
@@ -12,27 +13,32 @@ use crate::control;
 use crate::event::{RuleProposal, UserQuestion, UserReply};
 use crate::record::{DecisionMaker, Record};
 
-use super::{Task, TaskEffect};
+use super::echo::TextCallCaution;
+use super::{Task, TaskEffect, UserMessage};
 
-/// The question about a call.
+/// Builds the question about a call.
 pub(super) fn approval_question(
     call: Call,
     access: &Access,
-    judgement: PolicyDecision,
+    decision: PolicyDecision,
     rules: &PolicyRules,
+    caution: TextCallCaution,
 ) -> UserQuestion {
     UserQuestion::Approval {
         detail: longest_argument(&call),
         call: call.id,
         tool: call.name,
         subject: access_subject(access),
-        proposals: rule_proposals(access, judgement.proposals, rules),
-        reason: judgement.reason,
+        proposals: rule_proposals(access, decision.proposals, rules),
+        reason: decision.reason,
+        recovered_from_text: caution.recovered_from_text,
+        echo_of: caution.echo_of,
     }
 }
 
 impl Task {
-    /// Only a yes approves: words, even friendly ones, do not.
+    /// Approves or denies a call by the user's reply. Only a yes approves: a message, however
+    /// friendly, does not.
     pub(super) fn handle_approval(
         &mut self,
         id: &CallId,
@@ -50,10 +56,11 @@ impl Task {
             UserReply::YesWithRules(rules) => {
                 let rules: Vec<_> = rules
                     .into_iter()
+                    // Law 8: a front end cannot approve more than the question proposed.
                     .filter(|rule| offered.iter().any(|known| known.rule == *rule))
                     .collect();
                 for rule in &rules {
-                    // What was offered can be understood; what cannot allows nothing.
+                    // Proposed rules can be parsed; a rule that cannot be parsed allows nothing.
                     _ = self.settings.rules.add_approval(rule);
                 }
                 return self.approve_call(
@@ -65,7 +72,11 @@ impl Task {
                     effects,
                 );
             }
-            UserReply::No(words) | UserReply::Text(words) if !words.trim().is_empty() => words,
+            UserReply::No(words) | UserReply::Text(UserMessage { text: words, .. })
+                if !words.trim().is_empty() =>
+            {
+                words
+            }
             _ => "no reason was given".to_owned(),
         };
         self.deny_call(&call, DecisionMaker::User, &words, effects);
@@ -74,6 +85,8 @@ impl Task {
 
     fn approve_call(&mut self, id: &CallId, reason: String, effects: &mut Vec<TaskEffect>) {
         let call = id.clone();
+        // The verdict is recorded for readers of the journal. A replay makes nothing of an `allow`,
+        // so a resumed task asks again.
         self.commit_record(
             Record::Judged {
                 call,
@@ -83,6 +96,7 @@ impl Task {
             },
             effects,
         );
+        self.mark_user_approved(id);
         match self
             .open_call(id)
             .filter(|call| call.name == control::SWITCH_MODE_TOOL)
@@ -97,7 +111,8 @@ impl Task {
     }
 }
 
-/// What may be approved beyond this call: rules that are known to answer the question, or none.
+/// Returns the rules that may be approved beyond this call: together they answer the question.
+/// Empty if there are none.
 fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Vec<RuleProposal> {
     if !is_plain(access) {
         return Vec::new();
@@ -112,6 +127,8 @@ fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Ve
         };
         offered.push(RuleProposal { rule, words });
     }
+    // Tried out: a proposal that would not have answered this question would only make the user
+    // approve more than they know.
     if wider.decide(access).verdict == Verdict::Allow {
         offered
     } else {
@@ -119,7 +136,7 @@ fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Ve
     }
 }
 
-/// Whether all of it can be taken in at a glance.
+/// Reports whether an access can be judged at a glance.
 fn is_plain(access: &Access) -> bool {
     let shows = |text: &str| {
         !text
@@ -140,7 +157,7 @@ fn access_subject(access: &Access) -> String {
         Access::Read { path, .. } | Access::Write { path, .. } => path.clone(),
         Access::Command { command, .. } => command.clone(),
         Access::Fetch { url } => url.clone(),
-        Access::Server { server, tool } => format!("{server}: {tool}"),
+        Access::Server { server, tool, .. } => format!("{server}: {tool}"),
         Access::Several(all) => all
             .iter()
             .map(access_subject)
@@ -151,7 +168,7 @@ fn access_subject(access: &Access) -> String {
     }
 }
 
-/// What a call would write: the longest text among its arguments, but for the one that names the place.
+/// Returns the text that a call would write: its longest argument, except for its path or command.
 fn longest_argument(call: &Call) -> String {
     let texts = call
         .arguments

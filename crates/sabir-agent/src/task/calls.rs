@@ -1,29 +1,35 @@
-//! The calls of one turn: each waits, is weighed, perhaps asked about, run, and answered exactly once.
+//! The calls of one turn: each is assessed, perhaps asked about, run, and answered exactly once.
 
 use sabir_call::{Call, CallId, CallResult, MessagePart, ToolResultStatus};
-use sabir_policy::{Access, Verdict};
+use sabir_policy::{Access, PolicyRules, Verdict};
 
 use crate::control;
 use crate::event::{UserQuestion, UserReply};
 use crate::permit::{CallDigest, CallPermit, Preconditions};
-use crate::record::{AssistantTurn, DecisionMaker, MessageAuthor, Record, TaskOutcome};
+use crate::record::{AssistantTurn, DecisionMaker, EchoSource, MessageAuthor, Record, TaskOutcome};
 use crate::tool::ToolOutput;
 
 use super::subtask::StartedSubtask;
 use super::{Task, TaskEffect, UserMessage, approval};
 
-/// The result of a completion whose check did not come to its end, or which was shown and not answered.
+/// The result of a completion whose check was interrupted, or that was shown and not answered.
 const UNCHECKED: &str =
     "Not completed: this was interrupted. Complete again when the task is done.";
 
-/// A turn whose calls are not all answered.
+/// The result of a call whose record may be lost.
+const LOST_RESULT: &str = "The records of this call are lost. It may have happened in full, in part, or not at all: look before you repeat it.";
+
+/// A turn whose calls are not all answered yet.
+///
+/// It owns the parts of the message until [`take_answers`](Self::take_answers) releases them with
+/// all results, so the history never holds a call without its result (law 7).
 #[derive(Debug)]
 pub(crate) struct OpenTurn {
     parts: Vec<MessagePart>,
     calls: Vec<PendingCall>,
-    /// What the model is to be told of mistakes that belong to no call.
+    /// Feedback for the model on mistakes that concern no call.
     feedback: Option<String>,
-    /// What was said while the calls were open.
+    /// The messages that arrived while the calls were open.
     messages: Vec<(MessageAuthor, UserMessage)>,
 }
 
@@ -31,25 +37,33 @@ pub(crate) struct OpenTurn {
 struct PendingCall {
     call: Call,
     state: PendingState,
-    /// What it may run as, once it was weighed.
+    /// The permit that the call may run with, once it is assessed.
     permit: Option<CallPermit>,
-    /// The subtask that it began.
+    /// The subtask that the call began.
     subtask: Option<StartedSubtask>,
+    /// The text that the model had read and in which the call occurs.
+    echo_of: Option<EchoSource>,
+    /// The arguments whose values were written on lines of their own.
+    wrapped: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum PendingState {
-    /// A gate stopped it, or it was denied; these are the words for the model. It can never run.
+    /// A gate stopped the call, or it was denied; the text is for the model. It can never run.
     Refused(ToolResultStatus, String),
+    /// Not assessed yet, or to be assessed again.
     Waiting,
+    /// The driver was asked for the call's access.
     Assessing,
-    /// The user is to be asked, or is being asked.
+    /// The user is being asked about the call, or will be.
     Asking(UserQuestion),
+    /// The call was permitted, and its `running` record is kept.
     Running,
+    /// The call has its one result.
     Done(CallResult),
 }
 
-/// What the next call needs.
+/// The next step of a turn.
 enum NextAction {
     Nothing,
     Refuse(Call, ToolResultStatus, String),
@@ -59,34 +73,47 @@ enum NextAction {
 }
 
 impl OpenTurn {
-    /// The turn of an answer, if it holds calls.
+    /// Opens the turn of an answer; `None` if the answer holds no calls.
     pub(super) fn from_answer(answered: &AssistantTurn) -> Option<Self> {
         let calls = answered.parts.iter().filter_map(|part| match part {
-            MessagePart::Call(call) => Some(PendingCall {
-                state: PendingState::initial_state(call, answered),
-                call: call.clone(),
-                permit: None,
-                subtask: None,
-            }),
+            MessagePart::Call(call) => {
+                let check = answered.checks.iter().find(|check| check.call == call.id);
+                Some(PendingCall {
+                    state: PendingState::initial_state(call, answered),
+                    call: call.clone(),
+                    permit: None,
+                    subtask: None,
+                    echo_of: check.and_then(|check| check.echo_of.clone()),
+                    wrapped: check.map(|check| check.wrapped.clone()).unwrap_or_default(),
+                })
+            }
             _ => None,
         });
         let calls: Vec<_> = calls.collect();
         if calls.is_empty() {
             None
         } else {
-            let (parts, feedback) = (answered.parts.clone(), answered.feedback.clone());
             Some(Self {
-                parts,
+                parts: answered.parts.clone(),
                 calls,
-                feedback,
+                feedback: answered.feedback.clone(),
                 messages: Vec::new(),
             })
         }
     }
 
-    /// The parts, and what answers them, once all calls are answered: the results in call order, then the feedback
-    /// and what was said meanwhile.
+    /// Returns the arguments of a call whose values were written on lines of their own.
+    pub(super) fn wrapped_values(&self, id: &CallId) -> &[String] {
+        self.calls
+            .iter()
+            .find(|pending| pending.call.id == *id)
+            .map_or(&[], |pending| &pending.wrapped)
+    }
+
+    /// Takes the parts of the message and of its answer, once all calls are answered: the results
+    /// in call order, then the feedback and the messages that arrived meanwhile.
     pub(super) fn take_answers(&mut self) -> Option<(Vec<MessagePart>, Vec<MessagePart>)> {
+        // `None` as soon as one result is missing: then nothing may leave the turn.
         let results: Option<Vec<_>> = self
             .calls
             .iter()
@@ -102,7 +129,8 @@ impl OpenTurn {
         Some((std::mem::take(&mut self.parts), answers))
     }
 
-    /// Whether no call went wrong, and nothing else did.
+    /// Reports whether everything has succeeded so far: all calls are answered without an error,
+    /// and there is no feedback.
     pub(super) fn is_clean(&self) -> bool {
         let failed = |pending: &PendingCall| {
             pending
@@ -119,12 +147,20 @@ impl OpenTurn {
             .find(|call| call.id == *id)
     }
 
-    /// Words that the model is to read with the results.
+    /// Returns the text that the model had read and in which this call occurs.
+    pub(super) fn echo_source(&self, id: &CallId) -> Option<&EchoSource> {
+        self.calls
+            .iter()
+            .find(|pending| pending.call.id == *id)
+            .and_then(|pending| pending.echo_of.as_ref())
+    }
+
+    /// Adds a message that the model reads after the results.
     pub(super) fn add_message(&mut self, by: MessageAuthor, words: UserMessage) {
         self.messages.push((by, words));
     }
 
-    /// The calls that the user is asked about, or is to be.
+    /// Returns the calls that the user is being asked about, or will be.
     pub(super) fn calls_awaiting_user(&self) -> Vec<Call> {
         let asked = self
             .calls
@@ -133,7 +169,7 @@ impl OpenTurn {
         asked.map(|pending| pending.call.clone()).collect()
     }
 
-    /// Whether that result refuses a completion which the gates had let pass.
+    /// Reports whether this result refuses a completion that the gates had let pass.
     pub(super) fn rejects_completion(&self, result: &CallResult) -> bool {
         let passed = |pending: &PendingCall| {
             !matches!(
@@ -141,6 +177,8 @@ impl OpenTurn {
                 PendingState::Refused(..) | PendingState::Done(_)
             )
         };
+        // A completion that a gate stopped, or that has its result, counts as a mistake and not as
+        // a refusal.
         let completion =
             result.name == control::COMPLETION_TOOL && result.ending == ToolResultStatus::Rejected;
         completion
@@ -150,7 +188,8 @@ impl OpenTurn {
                 .any(|pending| pending.call.id == result.id && passed(pending))
     }
 
-    /// Lets a call that is being weighed run as that; whether there is one.
+    /// Sets the permit of a call that is being assessed, and returns false if there is no such
+    /// call.
     pub(super) fn set_permit(&mut self, id: &CallId, permit: CallPermit) -> bool {
         let pending = self
             .pending_call(id)
@@ -160,21 +199,22 @@ impl OpenTurn {
             .is_some()
     }
 
-    /// Has the user asked about a call.
+    /// Makes the call wait for the user's answer to this question.
     pub(super) fn set_question(&mut self, id: &CallId, question: UserQuestion) {
         if let Some(pending) = self.pending_call(id) {
             pending.state = PendingState::Asking(question);
         }
     }
 
-    /// Has the calls judged anew that the user is asked about, or is to be.
+    /// Returns the calls that wait for the user to their beginning, so that they are judged again.
     pub(super) fn reassess_questions(&mut self) {
         for pending in self
             .calls
             .iter_mut()
             .filter(|pending| matches!(pending.state, PendingState::Asking(_)))
         {
-            (pending.state, pending.permit) = (PendingState::Waiting, None);
+            pending.state = PendingState::Waiting;
+            pending.permit = None;
         }
     }
 
@@ -184,7 +224,7 @@ impl OpenTurn {
         }
     }
 
-    /// The subtask that a call which is open began.
+    /// Returns the subtask that an open call began.
     pub(super) fn find_subtask(&self, id: &CallId) -> Option<&StartedSubtask> {
         self.calls
             .iter()
@@ -192,7 +232,7 @@ impl OpenTurn {
             .and_then(|pending| pending.subtask.as_ref())
     }
 
-    /// Where that is noted.
+    /// Returns the place of an unanswered call's subtask.
     pub(super) fn subtask_slot(&mut self, id: &CallId) -> Option<&mut Option<StartedSubtask>> {
         self.pending_call(id).map(|pending| &mut pending.subtask)
     }
@@ -203,7 +243,7 @@ impl OpenTurn {
             .any(|pending| pending.call.id == *id && pending.state == PendingState::Running)
     }
 
-    /// A call that was running is to be weighed and run again.
+    /// Returns a running call to its beginning, so that it is assessed and run again.
     pub(super) fn mark_waiting(&mut self, id: &CallId) {
         if let Some(pending) = self
             .pending_call(id)
@@ -213,7 +253,8 @@ impl OpenTurn {
         }
     }
 
-    /// A denial that is on record holds, also for a task that is resumed before the call had its result.
+    /// Denies a call. The denial also holds for a task that is resumed before the call had its
+    /// result.
     pub(super) fn mark_denied(&mut self, id: &CallId, by: DecisionMaker, reason: &str) {
         if let Some(pending) = self.pending_call(id) {
             pending.state =
@@ -221,15 +262,32 @@ impl OpenTurn {
         }
     }
 
-    /// The first result of a call stands; there is no second.
+    /// Refuses to run any call that has no result: the records that would tell if it ran are lost. Subtasks are left out if
+    /// `continue_subtasks` is set.
+    pub(super) fn mark_lost(&mut self, continue_subtasks: bool) {
+        for pending in &mut self.calls {
+            let is_subtask = pending.call.name == control::NEW_TASK_TOOL;
+            let may_have_run = !matches!(
+                pending.state,
+                PendingState::Refused(..) | PendingState::Done(_)
+            );
+            if may_have_run && !(is_subtask && continue_subtasks) {
+                pending.state =
+                    PendingState::Refused(ToolResultStatus::Interrupted, LOST_RESULT.to_owned());
+            }
+        }
+    }
+
+    /// Answers a call. The first result is final: a later one finds no open call.
     pub(super) fn mark_done(&mut self, result: &CallResult) {
         if let Some(pending) = self.pending_call(&result.id) {
             pending.state = PendingState::Done(result.clone());
         }
     }
 
-    /// What speaks against completing by that call: another call of the turn that failed, was refused, or has not been
-    /// made, or a part of the message that could not be read.
+    /// Returns the objection to completing by this call: another call of the turn failed, was
+    /// refused, or has not been made, a part of the message could not be read, or the user has sent
+    /// a message.
     pub(super) fn completion_objection(&self, id: &CallId) -> Option<String> {
         let others = self.calls.iter().filter(|pending| pending.call.id != *id);
         let bad = |pending: &&PendingCall| {
@@ -237,10 +295,14 @@ impl OpenTurn {
                 .result()
                 .is_none_or(|result| result.ending.is_error())
         };
-        match others.filter(|pending| !control::is_control(&pending.call.name) || pending.result().is_some()).find(bad)
+        match others
+            .filter(|pending| {
+                !control::is_control(&pending.call.name) || pending.result().is_some()
+            })
+            .find(bad)
         {
             Some(pending) if pending.result().is_none() => Some(format!(
-                "the call of {} stands behind it in the same message. Make that call first, and complete when you have \
+                "the call of {} follows it in the same message. Make that call first, and complete when you have \
                  seen its result",
                 pending.call.name
             )),
@@ -248,16 +310,24 @@ impl OpenTurn {
                 "the call of {} in the same message did not succeed. Look at its result, put that right, then complete",
                 pending.call.name
             )),
-            None if self.feedback.is_some() => Some("a part of the same message could not be read".to_owned()),
-            None => {
-                self.messages.iter().any(|(by, _)| *by == MessageAuthor::User).then(|| {
-                    "the user has said something that you have not read; it stands behind this result".to_owned()
-                })
+            None if self.feedback.is_some() => {
+                Some("a part of the same message could not be read".to_owned())
             }
+            None => self.has_user_words().then(|| {
+                "the user has said something that you have not read; it follows this result"
+                    .to_owned()
+            }),
         }
     }
 
-    /// Calls that have no result, with whether they were running.
+    /// Reports whether the user said something since the calls were made.
+    pub(super) fn has_user_words(&self) -> bool {
+        self.messages
+            .iter()
+            .any(|(by, _)| *by == MessageAuthor::User)
+    }
+
+    /// Returns the calls without a result, and whether each of them is running.
     pub(super) fn unanswered_calls(&self) -> Vec<(Call, bool)> {
         let open = self
             .calls
@@ -273,21 +343,33 @@ impl OpenTurn {
         })
     }
 
-    /// The next thing to do. Calls that only read go together, and so do subtasks, of which at most `max_concurrent` are at work;
-    /// everything else waits for all calls before it.
-    fn next_action(&mut self, readers: &[String], at_once: usize, asking: bool) -> NextAction {
-        let (mut open, mut subtasks) = (false, 0);
+    /// Determines the next step. Calls that only read run together, and so do subtasks, of which at
+    /// most `max_concurrent` work at a time; everything else waits for all calls before it.
+    fn next_action(
+        &mut self,
+        readers: &[String],
+        max_concurrent: usize,
+        asking: bool,
+    ) -> NextAction {
+        let mut open = false;
+        let mut subtasks = 0;
         for pending in &mut self.calls {
             let subtask = pending.call.name == control::NEW_TASK_TOOL;
             let reads = subtask || readers.contains(&pending.call.name);
             subtasks += usize::from(subtask && !matches!(pending.state, PendingState::Done(_)));
             match &pending.state {
                 PendingState::Done(_) => continue,
+                // Refused calls are answered in their turn too, so that results are recorded in
+                // call order where nothing runs concurrently.
                 PendingState::Refused(ending, words) => {
                     return NextAction::Refuse(pending.call.clone(), *ending, words.clone());
                 }
+                // A call that may write must see everything that was called before it, and nothing
+                // of what comes behind it.
                 PendingState::Waiting if open && !reads => return NextAction::Nothing,
-                PendingState::Waiting if subtask && subtasks > at_once.max(1) => open = true,
+                // Over the limit: the call keeps waiting, and calls behind it that only read may
+                // pass it.
+                PendingState::Waiting if subtask && subtasks > max_concurrent.max(1) => open = true,
                 PendingState::Waiting if control::is_control(&pending.call.name) => {
                     return NextAction::Control(pending.call.clone());
                 }
@@ -295,6 +377,7 @@ impl OpenTurn {
                     pending.state = PendingState::Assessing;
                     return NextAction::Assess(pending.call.id.clone());
                 }
+                // One question at a time.
                 PendingState::Asking(question) if !asking => {
                     return NextAction::Ask(question.clone());
                 }
@@ -306,7 +389,22 @@ impl OpenTurn {
     }
 }
 
-/// What the model is told of a denial.
+/// Reports whether all files that an access writes may be read without asking.
+fn may_read(rules: &PolicyRules, access: &Access) -> bool {
+    match access {
+        Access::Write { path, .. } => {
+            let read = Access::Read {
+                path: path.clone(),
+                outside: false,
+            };
+            rules.decide(&read).verdict == Verdict::Allow
+        }
+        Access::Several(all) => all.iter().all(|one| may_read(rules, one)),
+        _ => false,
+    }
+}
+
+/// Describes a denial to the model.
 fn denial_message(by: DecisionMaker, reason: &str) -> String {
     let who = if by == DecisionMaker::User {
         "The user"
@@ -318,7 +416,7 @@ fn denial_message(by: DecisionMaker, reason: &str) -> String {
     )
 }
 
-/// Why a call is denied that somebody would have to be asked about.
+/// Returns the reason for denying a call that needs an approval when there is no user to give it.
 pub(super) fn unapproved_reason(reason: &str) -> String {
     format!("it {reason}, which is not approved in advance, and nobody can be asked")
 }
@@ -329,6 +427,8 @@ impl PendingState {
         match check {
             Some(check) if check.passed => Self::Waiting,
             Some(check) => Self::Refused(ToolResultStatus::Rejected, check.feedback_text()),
+            // Only in a journal that was edited: the machine records a check for each call. A
+            // call without a check never runs.
             None => Self::Refused(
                 ToolResultStatus::Rejected,
                 "The call was not checked and was not run.".to_owned(),
@@ -347,17 +447,18 @@ impl PendingCall {
 }
 
 impl Task {
-    /// Sets everything in motion that can be.
+    /// Takes all steps that are possible now: assesses, refuses, asks and answers calls until one
+    /// must be waited for.
     pub(super) fn advance_calls(&mut self, effects: &mut Vec<TaskEffect>) {
         loop {
             self.apply_current_mode();
             let Some(turn) = &mut self.turn else {
                 return self.finish_turn(effects);
             };
-            let at_once = self.settings.limits.subtasks.max_concurrent;
+            let max_concurrent = self.settings.limits.subtasks.max_concurrent;
             match turn.next_action(
                 &self.settings.read_only_tools,
-                at_once,
+                max_concurrent,
                 self.question.is_some(),
             ) {
                 NextAction::Nothing => return,
@@ -365,6 +466,7 @@ impl Task {
                     self.answer_call(&call, ending, words, effects)
                 }
                 NextAction::Assess(call) => effects.push(TaskEffect::AssessCall(call)),
+                // A control call may need to ask as well.
                 NextAction::Control(_) if self.question.is_some() => return,
                 NextAction::Control(call) => {
                     if !self.handle_control_call(&call, effects) {
@@ -379,16 +481,18 @@ impl Task {
         }
     }
 
-    /// All calls are answered: the model's turn, unless it makes nothing but mistakes.
+    /// Continues with the model's next turn after all calls are answered, unless the model is
+    /// stuck.
     fn finish_turn(&mut self, effects: &mut Vec<TaskEffect>) {
-        if let Some(reason) = self.stuck_reason() {
+        if let Some(reason) = self.progress.stuck_reason(&self.settings.limits) {
             return self.stop_or_ask_user(reason, effects);
         }
+        // Before the request, so that the reminder follows the results it is about.
         self.remind_of_cycle(effects);
         self.request_next_turn(effects);
     }
 
-    /// Has a control call weighed that is more than words.
+    /// Requests the assessment of a control call that runs a check.
     pub(super) fn assess_control_call(&mut self, id: &CallId, effects: &mut Vec<TaskEffect>) {
         if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending_call(id)) {
             pending.state = PendingState::Assessing;
@@ -400,20 +504,20 @@ impl Task {
         &mut self,
         id: &CallId,
         access: &Access,
-        bound: Preconditions,
+        preconditions: Preconditions,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // Only what was asked for is taken: a call that was refused or answered meanwhile is not judged again.
-        let weighing = self
+        // Only requested assessments are accepted: a call that was refused or answered meanwhile is not judged again.
+        let assessing = self
             .turn
             .as_mut()
             .and_then(|turn| turn.pending_call(id))
             .filter(|pending| pending.state == PendingState::Assessing);
-        let Some(call) = weighing.map(|pending| pending.call.clone()) else {
+        let Some(call) = assessing.map(|pending| pending.call.clone()) else {
             return;
         };
         if control::is_control(&call.name) {
-            return self.handle_check_assessment(&call, access, bound, effects);
+            return self.handle_check_assessment(&call, access, preconditions, effects);
         }
         if let Access::Invalid { reason } = access {
             self.answer_call(&call, ToolResultStatus::Failed, reason.clone(), effects);
@@ -423,22 +527,26 @@ impl Task {
             self.answer_call(&call, ToolResultStatus::Failed, words, effects);
             return self.advance_calls(effects);
         }
-        let judgement = self.settings.rules.decide(access);
+        // Judged by the rules of this moment: a mode that was switched by an earlier call of the
+        // turn holds already.
+        let decision = self.settings.rules.decide(access);
+        let caution = self.text_call_caution(&call);
+        let decision = self.require_approval(&call, access, decision, &caution);
         if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending_call(id)) {
-            let seal = CallDigest::for_call(&call.name, &call.arguments, &bound);
-            let only_reads = judgement.only_reads;
+            let digest = CallDigest::for_call(&call.name, &call.arguments, &preconditions);
             pending.permit = Some(CallPermit {
-                digest: seal,
-                preconditions: bound,
-                read_only: only_reads,
+                digest,
+                preconditions,
+                read_only: decision.only_reads,
+                user_approved: decision.is_allowed_by_rule(),
                 ..CallPermit::unchecked(id.clone())
             });
         }
-        match judgement.verdict {
+        match decision.verdict {
             Verdict::Allow => return self.run_call(id, effects),
             Verdict::Ask if self.settings.interactivity.can_answer() => {
-                let question =
-                    approval::approval_question(call, access, judgement, &self.settings.rules);
+                let rules = &self.settings.rules;
+                let question = approval::approval_question(call, access, decision, rules, caution);
                 if let Some(turn) = &mut self.turn {
                     turn.set_question(id, question);
                 }
@@ -446,14 +554,29 @@ impl Task {
             Verdict::Ask => self.deny_call(
                 &call,
                 DecisionMaker::Policy,
-                &unapproved_reason(&judgement.reason),
+                &(unapproved_reason(&decision.reason) + &caution.advice(&call.name)),
                 effects,
             ),
             Verdict::Deny => {
-                self.deny_call(&call, DecisionMaker::Policy, &judgement.reason, effects)
+                self.deny_call(&call, DecisionMaker::Policy, &decision.reason, effects)
             }
         }
         self.advance_calls(effects);
+    }
+
+    /// Reports whether a call of this access should be tried before the user is asked about it: only where they would be asked, and
+    /// only if the model may read the files, since a failure tells about their content.
+    pub fn wants_trial(&self, access: &Access) -> bool {
+        let rules = &self.settings.rules;
+        rules.decide(access).verdict == Verdict::Ask && may_read(rules, access)
+    }
+
+    /// Notes that the user said yes to a call.
+    pub(super) fn mark_user_approved(&mut self, id: &CallId) {
+        let pending = self.turn.as_mut().and_then(|turn| turn.pending_call(id));
+        if let Some(permit) = pending.and_then(|pending| pending.permit.as_mut()) {
+            permit.user_approved = true;
+        }
     }
 
     pub(super) fn run_call(&mut self, id: &CallId, effects: &mut Vec<TaskEffect>) {
@@ -464,10 +587,15 @@ impl Task {
             .and_then(|pending| pending.permit.take());
         // A call that was not weighed has none, and does not run.
         let Some(permit) = permit else { return };
+        // Filled in only now: calls that ran since the judgement may have used up a part of the
+        // limits.
         let permit = CallPermit {
-            remaining_limits: self.remaining_limits(),
+            remaining_limits: self.budget.remaining_limits(&self.settings.limits),
+            budget_period: self.budget.period(),
             ..permit
         };
+        // The record precedes the effect, so that after a crash the call is known to have begun,
+        // and is not repeated (law 9).
         self.commit_record(
             Record::Running {
                 call: id.clone(),
@@ -475,6 +603,8 @@ impl Task {
             },
             effects,
         );
+        // Also before the effect: a crash right after the start must not lose which journal belongs
+        // to the call.
         self.begin_subtask(id, effects);
         effects.push(TaskEffect::RunCall(permit));
         self.advance_calls(effects);
@@ -487,6 +617,8 @@ impl Task {
         reason: &str,
         effects: &mut Vec<TaskEffect>,
     ) {
+        // The verdict is recorded before the result. If the process ends in between, the resumed
+        // task still denies the call.
         let judged = Record::Judged {
             call: call.id.clone(),
             verdict: Verdict::Deny,
@@ -508,6 +640,8 @@ impl Task {
         output: ToolOutput,
         effects: &mut Vec<TaskEffect>,
     ) {
+        // The result of a call that was cancelled, or given back to wait, finds no running call and
+        // is dropped (law 7).
         let running = self
             .turn
             .as_mut()
@@ -523,7 +657,7 @@ impl Task {
         self.advance_calls(effects);
     }
 
-    /// Makes what a tool said the result of its call.
+    /// Makes a tool's output the result of its call.
     pub(super) fn commit_output(
         &mut self,
         id: &CallId,
@@ -535,7 +669,7 @@ impl Task {
         };
         let ending = match output.subtask.map(|end| end.outcome) {
             Some(TaskOutcome::Cancelled) => ToolResultStatus::Interrupted,
-            _ if output.failed => ToolResultStatus::Failed,
+            _ if output.failed && !output.found_nothing => ToolResultStatus::Failed,
             _ => ToolResultStatus::Done,
         };
         output
@@ -543,6 +677,8 @@ impl Task {
             .into_iter()
             .for_each(|end| self.end_subtask(id, end, effects));
         let readers = &self.settings.read_only_tools;
+        // Decided before the record is made, so that a replay finds the words as they were and
+        // decides nothing.
         let output = if readers.contains(&call.name) {
             self.transcript.dedup_output(&call, output)
         } else {
@@ -561,7 +697,7 @@ impl Task {
         self.commit_record(Record::Result(result), effects);
     }
 
-    /// Gives a call its result.
+    /// Answers a call.
     pub(super) fn answer_call(
         &mut self,
         call: &Call,
@@ -569,10 +705,9 @@ impl Task {
         content: String,
         effects: &mut Vec<TaskEffect>,
     ) {
-        let (id, name) = (call.id.clone(), call.name.clone());
         let result = CallResult {
-            id,
-            name,
+            id: call.id.clone(),
+            name: call.name.clone(),
             ending,
             content,
             images: Vec::new(),
@@ -580,7 +715,8 @@ impl Task {
         self.commit_record(Record::Result(result), effects);
     }
 
-    /// Answers the calls that were running: what they did is unknown. Subtasks go on.
+    /// Answers the running calls as interrupted, since their effects are unknown. Subtasks stay
+    /// open.
     pub(super) fn interrupt_running(&mut self, content: &str, effects: &mut Vec<TaskEffect>) {
         let open = self
             .turn
@@ -593,6 +729,7 @@ impl Task {
             } else {
                 content
             };
+            // It is not run again: half of it may have happened. The result asks the model to look.
             if running && !self.survives_resume(&call.name) {
                 self.answer_call(
                     &call,
@@ -604,7 +741,7 @@ impl Task {
         }
     }
 
-    /// Answers every call that is left, none of which was run.
+    /// Answers all open calls as not run.
     pub(super) fn reject_unanswered(&mut self, content: &str, effects: &mut Vec<TaskEffect>) {
         let open = self
             .turn
@@ -622,6 +759,7 @@ impl Task {
     }
 
     pub(super) fn handle_reply(&mut self, reply: UserReply, effects: &mut Vec<TaskEffect>) {
+        // A reply to a question that was withdrawn meanwhile approves nothing (law 8).
         let Some(question) = self.question.take() else {
             return;
         };

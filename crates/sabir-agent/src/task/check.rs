@@ -1,7 +1,8 @@
-//! The check: a command of the user's that must succeed before a completion is accepted, or shown.
+//! The check: a command of the user that must succeed before a completion is accepted or shown.
 //!
-//! It is run as the work of the completion's own call: weighed, sealed, recorded as running, and answered once, as any call. So it
-//! can be cancelled, runs into the time limit, and a crash in it is told like any other. It is the user's own, so no rule judges it.
+//! It runs as the work of the completion's own call: assessed, permitted, recorded as running, and
+//! answered once, as any call. So it can be cancelled, is subject to the time limit, and a crash in
+//! it is reported like any other. It comes from the user, so no rule judges it.
 
 use std::borrow::Cow;
 
@@ -13,20 +14,55 @@ use crate::control;
 use crate::permit::{CallDigest, CallPermit, Preconditions};
 use crate::tool::{CallArguments, ToolOutput};
 
+use super::denials::UnresolvedDenials;
 use super::todos::OpenTodos;
 use super::{Task, TaskEffect};
 
-/// What must hold before a completion is accepted, besides that no call of its message failed.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The conditions for accepting a completion, besides that no call of its message failed.
+#[derive(Debug, Clone, PartialEq)]
 pub struct CompletionConditions {
-    /// Whether todos may be left.
+    /// The treatment of todos that are not done.
     pub open_todos: OpenTodos,
-    /// A tool, and the arguments with which it must succeed. It comes from the user alone: no rule judges it.
+    /// The tool and the arguments of the check. They come from the user alone, so no rule judges
+    /// them.
     pub check: Option<(String, CallArguments)>,
+    /// The treatment of denials that were never made good.
+    pub denials: UnresolvedDenials,
+    /// The form of a result in a task without a user to talk to.
+    pub form: CompletionForm,
+    /// True if the user, or the program that controls the task, is asked before a completion is
+    /// accepted. A headless task accepts it.
+    pub review: bool,
+}
+
+impl Default for CompletionConditions {
+    fn default() -> Self {
+        Self {
+            open_todos: OpenTodos::default(),
+            check: None,
+            denials: UnresolvedDenials::default(),
+            form: CompletionForm::default(),
+            review: true,
+        }
+    }
+}
+
+/// The form in which a model gives its result in a task without a conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CompletionForm {
+    /// That which the protocol suggests: an answer is enough in a native task, and a prompt that
+    /// teaches calls asks for one.
+    ByProtocol,
+    /// Only the call of `attempt_completion` completes a task. A reply without a call earns a reminder.
+    #[default]
+    Call,
+    /// A reply without a call is the result too, as long as nothing was changed.
+    Answer,
 }
 
 impl Task {
-    /// The call that is weighed and run for the call of that id: itself, or, for a completion, the check.
+    /// Returns the call that is assessed and run for the call with this id: itself, or, for a
+    /// completion, the check.
     pub fn effective_call(&self, id: &CallId) -> Option<Cow<'_, Call>> {
         let call = self.open_call(id)?;
         if call.name != control::COMPLETION_TOOL {
@@ -41,21 +77,28 @@ impl Task {
         }))
     }
 
-    /// The check has been weighed.
+    /// Returns the arguments of an open call whose values were written on lines of their own.
+    pub fn wrapped_values(&self, id: &CallId) -> &[String] {
+        self.turn
+            .as_ref()
+            .map_or(&[], |turn| turn.wrapped_values(id))
+    }
+
+    /// Runs the check after its assessment. Invalid arguments count as a failed check.
     pub(super) fn handle_check_assessment(
         &mut self,
         call: &Call,
         access: &Access,
-        bound: Preconditions,
+        preconditions: Preconditions,
         effects: &mut Vec<TaskEffect>,
     ) {
         let Some((tool, arguments)) = &self.settings.completion.check else {
             return;
         };
-        let seal = CallDigest::for_call(tool, arguments, &bound);
+        let digest = CallDigest::for_call(tool, arguments, &preconditions);
         let permit = CallPermit {
-            digest: seal,
-            preconditions: bound,
+            digest,
+            preconditions,
             ..CallPermit::unchecked(call.id.clone())
         };
         if !self
@@ -73,13 +116,15 @@ impl Task {
         }
     }
 
-    /// The check is over.
+    /// Accepts or refuses the completion by the result of its check.
     pub(super) fn handle_check_result(
         &mut self,
         call: &Call,
         output: &ToolOutput,
         effects: &mut Vec<TaskEffect>,
     ) {
+        // The check took a while. The user may have said something since, which the model has not
+        // read.
         if !output.failed && self.reject_completion(call, effects) {
             return self.advance_calls(effects);
         }
@@ -95,7 +140,7 @@ impl Task {
         self.advance_calls(effects);
     }
 
-    /// The check by what it runs, where that is a command.
+    /// Names the command of the check; empty if it is another tool.
     fn check_description(&self) -> String {
         let check = self.settings.completion.check.as_ref();
         let command = check

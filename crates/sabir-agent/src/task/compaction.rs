@@ -1,8 +1,10 @@
-//! Compaction: when the context is full, the beginning of the history is left out of what the model sees, and a head stands for it.
+//! Compaction: replaces the beginning of the history, in what the model sees, by a head that sums
+//! it up.
 //!
-//! What stays word for word: the instructions, the first words of the user and the later ones, the todos, the names of the files, and the
-//! last turns, each with all its calls and results. Everything else is summarised, by the model in a request of its own, or by a line
-//! for each call where that does not come to anything. Nothing is run, and nothing is lost: the history stays as it is.
+//! Kept word for word are the instructions, the user's first message and the later ones, the todos,
+//! the names of the files, and the last turns, each with all its calls and results. Everything else
+//! is summarised, by the model in a request of its own, or, if that fails, by one line for each
+//! call. Nothing is run again, and nothing is lost: the history stays as it is.
 
 use sabir_call::{
     DraftPart, DraftResponse, Message, MessagePart, ModelErrorKind, Request, Role, ToolProtocol,
@@ -19,75 +21,80 @@ use crate::record::{
     Record, SummaryAuthor,
 };
 
-/// How often a request that was too long is asked again, each time with less.
+/// The number of times in a row that a request which was too long is sent again, each time with
+/// less.
 const MAX_OVERFLOW_RETRIES: u32 = 3;
-/// The share of the context that the last turns may keep, by how often there was too much.
+/// The divisors of the context that give the size of the turns that are kept; a later one is used
+/// where an earlier one kept too much.
 const KEPT_SHARES: [usize; 3] = [5, 20, usize::MAX];
 
-/// What becomes of a user's wish to compact the context of a task that goes on.
+/// The moment at which a requested compaction happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionTiming {
-    /// There is nothing that could be left out.
+    /// Never: nothing could be left out.
     Nothing,
-    /// It is done now.
+    /// Now.
     Now,
-    /// It is done before the model is asked for its next turn.
+    /// Before the model is asked for its next turn.
     Later,
 }
 
-/// What fills a context.
+/// The contents of a context, by size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextUsage {
-    /// The tokens of the next request: as the provider counted the last one, and bytes / 4 of what came since.
+    /// The tokens of the next request: the provider's count of the last one, and bytes / 4 for the
+    /// rest.
     pub tokens: u64,
-    /// The tokens that there is room for, if that is known.
+    /// The size of the context window in tokens, if it is known.
     pub window: Option<u64>,
-    /// How full it may get before it is compacted, in percent.
+    /// The share of the window, in percent, at which the context is compacted.
     pub threshold: u8,
-    /// How many messages of the history are left out, and how many there are.
+    /// The number of messages that are left out, and the number of all messages.
     pub left_out: (usize, usize),
-    /// What it consists of: a name, how many, and how many bytes.
+    /// The kinds of contents: a name, a count, and a size in bytes.
     pub breakdown: Vec<(String, usize, usize)>,
 }
 
-/// What a compaction would come to.
+/// The effect that a compaction would have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionPreview {
-    /// How many messages more would be left out.
+    /// The number of further messages that would be left out.
     pub messages: usize,
-    /// How many would stay.
+    /// The number of messages that would stay.
     pub kept_messages: usize,
     /// The tokens of a request before it.
     pub before: u64,
-    /// Those after it, with a summary that no model wrote.
+    /// The tokens of a request after it, with a summary that is made without a model.
     pub after: u64,
-    /// What the model would read instead; the summary is the last of it.
+    /// The texts that the model would read instead; the last one is the summary.
     pub head: Vec<String>,
 }
 
 impl ContextUsage {
-    /// How full it is, in percent; `None` where nobody knows how much there is room for.
+    /// Returns the used share of the window, in percent; `None` if the window's size is not known.
     pub fn percent(&self) -> Option<u64> {
         usage_percent(self.tokens, self.window)
     }
 
-    /// Bytes as tokens: bytes / 4.
+    /// Estimates the tokens of a text: bytes / 4.
     pub fn estimate_tokens(bytes: usize) -> u64 {
         estimate_tokens(bytes)
     }
 }
 
 impl Task {
-    /// Puts the task into a context. Without it, nothing is told of the place and the room is not known.
+    /// Sets the context. Without it, the model gets no facts about its place, and the window's size
+    /// is not known.
     #[must_use]
     pub fn with_context(mut self, context: RequestContext) -> Self {
         self.transcript.view.context = context;
         self
     }
 
-    /// What fills the context of the next request.
+    /// Returns the contents of the next request, by size.
     pub fn context_usage(&self) -> ContextUsage {
-        let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
+        let view = &self.transcript.view;
+        let bytes = self.transcript.request_bytes();
         let tools = self.settings.tools.iter();
         let tool_bytes =
             super::usage::fixed_bytes(&self.settings).saturating_sub(self.settings.system.len());
@@ -110,7 +117,7 @@ impl Task {
         }
     }
 
-    /// How full the context of the next request is, in percent, where it is known how much there is room for.
+    /// Returns the used share of the context window, in percent, if the window's size is known.
     pub fn context_usage_percent(&self) -> Option<u64> {
         usage_percent(
             self.transcript
@@ -120,7 +127,7 @@ impl Task {
         )
     }
 
-    /// What would become of [`TaskInput::Compact`] now.
+    /// Returns the moment at which [`TaskInput::Compact`] would take effect.
     pub fn compaction_timing(&self) -> CompactionTiming {
         match self.phase {
             TaskPhase::Finished | TaskPhase::Ending(..) | TaskPhase::AwaitingSummary(_) => {
@@ -135,12 +142,12 @@ impl Task {
         }
     }
 
-    /// Whether it is the user's turn.
+    /// Reports whether the task waits for a message of the user.
     fn is_awaiting_user(&self) -> bool {
         matches!(self.question, Some(UserQuestion::Next { .. }))
     }
 
-    /// Why the model is being asked for a summary, and not for the next turn; `None`: it is not.
+    /// Returns the reason why the model is being asked for a summary; `None` if it is not.
     pub fn summary_reason(&self) -> Option<CompactionReason> {
         if let TaskPhase::AwaitingSummary(why) = self.phase {
             Some(why)
@@ -149,12 +156,12 @@ impl Task {
         }
     }
 
-    /// Whether the model is being asked for a summary, and not for the next turn.
+    /// Reports whether the model is being asked for a summary instead of its next turn.
     pub fn is_summarising(&self) -> bool {
         matches!(self.phase, TaskPhase::AwaitingSummary(_))
     }
 
-    /// What a compaction now would come to; `None`: there is nothing that could be left out.
+    /// Previews a compaction; `None` if nothing could be left out.
     pub fn preview_compaction(&self) -> Option<CompactionPreview> {
         let from = self.transcript.view.left_out_count();
         let messages = self.compaction_cut(CompactionReason::Asked)?;
@@ -163,26 +170,26 @@ impl Task {
             messages,
             self.digest_summary(messages),
         );
-        let (before, after, head) = (compacted.before, compacted.after, compacted.head);
         Some(CompactionPreview {
             messages: messages - from,
             kept_messages: self.history().len() - messages,
-            before,
-            after,
-            head,
+            before: compacted.before,
+            after: compacted.after,
+            head: compacted.head,
         })
     }
 
-    /// The system prompt: the instructions, and what is told of the place.
+    /// Returns the system prompt: the instructions, and the context fragments.
     pub(super) fn system_prompt(&self) -> String {
         self.settings.system.clone()
             + &fragment::render_fragments(self.transcript.view.prefix_fragments())
     }
 
-    /// Has the model told of its place: at the beginning once, and at the end of a resumed task what is different since.
+    /// Announces the context: all of it when the task begins, and afterwards what has changed, at
+    /// the end of what the model sees.
     pub(super) fn announce_context(&mut self, effects: &mut Vec<TaskEffect>) {
         let fragments = self.transcript.view.context.fragments.clone();
-        let shift = match &self.transcript.view.announced {
+        let change = match &self.transcript.view.announced {
             None if fragments.is_empty() => return,
             None => ContextChange::Begun { fragments },
             Some(before) => match fragment::describe_changes(before, &fragments) {
@@ -190,10 +197,10 @@ impl Task {
                 None => return,
             },
         };
-        self.commit_record(Record::Context(shift), effects);
+        self.commit_record(Record::Context(change), effects);
     }
 
-    /// Has the model told what is different from what it was told, behind all that it has seen.
+    /// Announces changes of the context before a request.
     pub(super) fn handle_context_change(
         &mut self,
         fragments: Vec<ContextFragment>,
@@ -206,8 +213,8 @@ impl Task {
         }
     }
 
-    pub(super) fn apply_context_change(&mut self, shift: &ContextChange) {
-        match shift {
+    pub(super) fn apply_context_change(&mut self, change: &ContextChange) {
+        match change {
             ContextChange::Begun { fragments } => {
                 self.transcript.view.announced = Some(fragments.clone());
                 self.transcript.view.set_prefix(fragments.clone());
@@ -219,7 +226,10 @@ impl Task {
             ContextChange::Compacted(compacted) => self.apply_compaction(compacted),
             ContextChange::Restored => {
                 self.transcript.undo_compaction();
+                // The count belongs to the shortened requests.
                 self.transcript.view.measured = None;
+                // Otherwise the context, which is as full as before, would be compacted again at
+                // once.
                 self.transcript.view.auto_compaction_paused = true;
             }
             ContextChange::Tools(change) => self.apply_tools_change(change),
@@ -234,12 +244,17 @@ impl Task {
     }
 
     fn apply_compaction(&mut self, compacted: &CompactionRecord) {
-        self.apply_usage(UsageDelta::from_compaction(compacted));
+        // The record's own figures: a replay must not estimate again, with the prices of another
+        // day.
+        self.budget
+            .note_usage(UsageDelta::from_compaction(compacted));
         self.draft = DraftResponse::default();
         self.transcript.compact(compacted.messages, &compacted.head);
         let view = &mut self.transcript.view;
         if compacted.why == CompactionReason::Overflow {
             view.overflows = view.overflows.saturating_add(1);
+            // The provider's limit is lower than the catalogue says, or was unknown. From now on it
+            // is known.
             view.refused_tokens = Some(compacted.before);
         }
         // The beginning of the requests is a new one anyway.
@@ -251,7 +266,8 @@ impl Task {
         self.transcript.view.measured = Some((bytes, compacted.after));
     }
 
-    /// Notes what the provider counted. Some count nothing, and say so with a zero.
+    /// Notes the provider's count of the request's tokens. Some providers do not count, and report
+    /// zero.
     pub(super) fn note_measured_tokens(&mut self, answered: &AssistantTurn) {
         let bytes = self.transcript.request_bytes();
         let view = &mut self.transcript.view;
@@ -261,9 +277,11 @@ impl Task {
         }
     }
 
-    /// Compacts a context that is as full as it may get. True: something else than the next turn is to be asked first.
+    /// Compacts a context that is full, or that the user wants compacted. Returns true if the model
+    /// is asked for a summary first.
     pub(super) fn compact_if_full(&mut self, effects: &mut Vec<TaskEffect>) -> bool {
-        let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
+        let view = &self.transcript.view;
+        let bytes = self.transcript.request_bytes();
         if self.pending_input.compaction && self.compaction_cut(CompactionReason::Asked).is_some() {
             self.phase = TaskPhase::AwaitingSummary(CompactionReason::Asked);
             effects.push(TaskEffect::RequestModel);
@@ -285,7 +303,8 @@ impl Task {
         true
     }
 
-    /// After a request that was too long: the same with less of the history. False: there is nothing more to leave out.
+    /// Compacts the context after a request that was too long. Returns false if nothing more can be
+    /// left out.
     pub(super) fn recover_from_overflow(
         &mut self,
         kind: ModelErrorKind,
@@ -298,6 +317,8 @@ impl Task {
         else {
             return false;
         };
+        // Only the first overflow pays for a summary. If the shorter request is refused as well, a
+        // digest will do.
         if attempt == 0 {
             self.phase = TaskPhase::AwaitingSummary(CompactionReason::Overflow);
             effects.push(TaskEffect::RequestModel);
@@ -314,6 +335,8 @@ impl Task {
     }
 
     pub(super) fn compact_on_request(&mut self, by: SummaryAuthor, effects: &mut Vec<TaskEffect>) {
+        // A request that the last run did not get to is met by this one. Left open, it would begin a turn after the summary.
+        self.pending_input.compaction = false;
         let Some(messages) = self.compaction_cut(CompactionReason::Asked) else {
             return;
         };
@@ -336,14 +359,14 @@ impl Task {
         );
     }
 
-    /// Goes back on the last compaction, if there was one.
+    /// Undoes the last compaction, if there is one.
     pub(super) fn undo_compaction(&mut self, effects: &mut Vec<TaskEffect>) {
         if self.transcript.view.is_compacted() {
             self.commit_record(Record::Context(ContextChange::Restored), effects);
         }
     }
 
-    /// The request for a summary.
+    /// Builds the request for a summary.
     pub(super) fn summary_request(&self, why: CompactionReason) -> Request {
         let text = self.summary_input(why);
         Request {
@@ -356,7 +379,7 @@ impl Task {
         }
     }
 
-    /// The model has written its summary, or has not.
+    /// Compacts with the model's summary, or without it if the model failed.
     pub(super) fn handle_summary(
         &mut self,
         why: CompactionReason,
@@ -365,6 +388,7 @@ impl Task {
     ) {
         let draft = std::mem::take(&mut self.draft);
         let began = draft != DraftResponse::default();
+        // Calls in the answer are ignored: the request offered no tools.
         let written: String = draft
             .parts
             .iter()
@@ -384,7 +408,7 @@ impl Task {
             _ => None,
         };
         let asked = summary::INSTRUCTIONS.len() + self.summary_input(why).len();
-        // Nobody pays for a request that was refused.
+        // A refused request costs nothing.
         let UsageDelta {
             usage,
             estimate,
@@ -418,15 +442,18 @@ impl Task {
         self.continue_after_summary(why, effects);
     }
 
-    /// Goes on where the summary came between.
+    /// Continues the phase that the summary interrupted.
     fn continue_after_summary(&mut self, why: CompactionReason, effects: &mut Vec<TaskEffect>) {
         let spoken = std::mem::take(&mut self.pending_input.user_spoke);
         if why != CompactionReason::Asked {
             return self.request_next_turn(effects);
         }
         if !std::mem::take(&mut self.pending_input.compaction) {
+            // The task was paused when the user asked, outside of any run.
             self.phase = TaskPhase::Paused;
         } else if self.is_awaiting_user() && !spoken {
+            // The question is still open, and the user has said nothing: the task waits for its
+            // answer as before.
             self.phase = TaskPhase::HandlingCalls;
         } else {
             self.withdraw_question(effects);
@@ -434,7 +461,8 @@ impl Task {
         }
     }
 
-    /// Compacts the context of a task that goes on: now, where it is the user's turn, else before the model's next one.
+    /// Schedules the compaction that the user requested: now, if the task waits for the user, else
+    /// before the model's next turn.
     pub(super) fn schedule_compaction(&mut self, effects: &mut Vec<TaskEffect>) {
         let when = self.compaction_timing();
         self.pending_input.compaction |= when != CompactionTiming::Nothing;
@@ -448,8 +476,11 @@ impl Task {
         let view = &self.transcript.view;
         let cap = match view.context_window() {
             Some(window) if why != CompactionReason::Overflow => {
+                // About half of the window, at four bytes a token.
                 usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX)
             }
+            // The window is unknown, or not what it was believed to be: surely shorter than the
+            // request that was refused.
             _ => self.transcript.request_bytes() / 3,
         };
         let earlier = view
@@ -463,19 +494,18 @@ impl Task {
         summary::render_transcript(&earlier, covered, cap.max(summary::MIN_SUMMARY_BYTES))
     }
 
-    /// How many messages would be left out; `None`: no turn more than now, or so few that it is not worth a new beginning.
+    /// Returns the number of messages to leave out; `None` if no further turn can be, or too few to
+    /// be worth a new beginning.
     fn compaction_cut(&self, why: CompactionReason) -> Option<usize> {
-        let (view, all, bytes) = (
-            &self.transcript.view,
-            self.history(),
-            self.transcript.request_bytes(),
-        );
+        let view = &self.transcript.view;
+        let all = self.history();
+        let bytes = self.transcript.request_bytes();
         let window = view
             .context_window()
             .and_then(|window| usize::try_from(window.saturating_mul(4)).ok());
         let room = window.map_or(bytes, |window| window.min(bytes));
         let cut = match why {
-            // Where the last turns alone are what is too much, less of them stays at once.
+            // If the kept turns alone exceed the limit, the next smaller share is tried at once.
             CompactionReason::Overflow => {
                 let attempts = KEPT_SHARES
                     .iter()
@@ -494,20 +524,26 @@ impl Task {
                 .sum::<usize>()
         };
         cut.filter(|cut| {
+            // A new beginning costs the provider's cache. For less than a tenth of the room that is
+            // not worth it.
             why != CompactionReason::Threshold || gain(*cut).saturating_mul(10) >= room
         })
     }
 
-    /// How many messages are left out if those that stay have so many bytes; `None`: no turn more than now.
+    /// Returns the number of messages to leave out so that those that stay fit into `budget` bytes;
+    /// `None` if no further turn can be.
     fn cut_for_budget(&self, budget: usize) -> Option<usize> {
-        let (from, all) = (self.transcript.view.left_out_count(), self.history());
-        let (mut cut, mut kept) = (all.len(), 0_usize);
+        let from = self.transcript.view.left_out_count();
+        let all = self.history();
+        let mut cut = all.len();
+        let mut kept = 0_usize;
         for (at, message) in all.iter().enumerate().skip(from.max(1)).rev() {
             kept = kept.saturating_add(message_bytes(message));
-            // The last turn stays whatever its size, until even that was too much.
+            // The last turn stays at any size, until even that exceeded the limit.
             if kept > budget && (cut < all.len() || budget == 0) {
                 break;
             }
+            // The cut is before an answer, so calls and their results stay or go together (law 7).
             if message.role == Role::Assistant {
                 cut = at;
             }
@@ -528,12 +564,13 @@ impl Task {
             .transcript
             .view
             .summary()
+            // Without the heading, which is put before the whole again.
             .and_then(|text| text.split_once('\n'))
             .map_or("", |(_, rest)| rest);
         with_summary_heading(&digest::render_call_lines(earlier, covered))
     }
 
-    /// The compaction with that summary, by nobody's request.
+    /// Builds the record of a compaction with this summary, as if no model had been asked.
     fn build_compaction(
         &self,
         why: CompactionReason,
@@ -564,7 +601,8 @@ impl Task {
             .into_iter()
             .filter(|piece| !piece.trim().is_empty())
             .collect();
-        let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
+        let view = &self.transcript.view;
+        let bytes = self.transcript.request_bytes();
         let now: usize = self
             .transcript
             .request_messages()
@@ -595,7 +633,7 @@ fn usage_percent(tokens: u64, window: Option<u64>) -> Option<u64> {
         .map(|window| tokens.saturating_mul(100) / window)
 }
 
-/// A summary as the model reads it.
+/// Puts the heading for the model before a summary.
 fn with_summary_heading(text: &str) -> String {
     format!(
         "Your own work so far, in short; it is done, and need not be done again:\n{}",
@@ -603,7 +641,7 @@ fn with_summary_heading(text: &str) -> String {
     )
 }
 
-/// The parts of messages by their kinds: a name, how many, and how many bytes.
+/// Counts the parts of messages by kind: a name, a count, and a size in bytes.
 fn count_part_kinds(messages: &[Message]) -> Vec<(String, usize, usize)> {
     let name = |role, part: &MessagePart| match part {
         MessagePart::Text { .. } if role == Role::User => "words to the model",
@@ -616,12 +654,13 @@ fn count_part_kinds(messages: &[Message]) -> Vec<(String, usize, usize)> {
     let mut rows: Vec<(String, usize, usize)> = Vec::new();
     for message in messages {
         for part in &message.parts {
-            let (name, bytes) = (
-                name(message.role, part),
-                super::transcript::part_bytes(part),
-            );
+            let name = name(message.role, part);
+            let bytes = super::transcript::part_bytes(part);
             match rows.iter_mut().find(|row| row.0 == name) {
-                Some(row) => (row.1, row.2) = (row.1 + 1, row.2 + bytes),
+                Some((_, count, size)) => {
+                    *count += 1;
+                    *size += bytes;
+                }
                 None => rows.push((name.to_owned(), 1, bytes)),
             }
         }

@@ -1,32 +1,33 @@
-//! How a task ends, and how it does not: completion, questions to the user, replies without a call, too many mistakes.
+//! The ends of a task: completion, questions to the user, replies without a call, and too many
+//! mistakes.
 
-use sabir_call::{Call, CallId, StopReason, ToolResultStatus};
+use sabir_call::{
+    Call, CallId, CallResult, Image, MessagePart, Role, StopReason, ToolProtocol, ToolResultStatus,
+};
+use sabir_check::render_missing_call;
 use serde_json::Value;
 
 use crate::control;
 use crate::event::{UserQuestion, UserReply};
-use crate::record::{Delivery, TaskOutcome};
+use crate::record::{Delivery, Record, TaskOutcome};
 
-use super::cycles::CallCycle;
-use super::{Interactivity, Task, TaskEffect};
+use super::calls::OpenTurn;
+use super::{CompletionForm, Interactivity, Task, TaskEffect, UserMessage};
 
-/// What a headless task says to a reply without a call.
-const REMINDER: &str = "Your message held no call, so nothing happened. If the task is done, call attempt_completion; if not, \
-call the tool that brings it forward.";
-
-/// What it says where the provider's output limit ended the reply.
+/// The reminder for a reply that the provider's output limit cut off before it held a call.
 const TOO_LONG: &str = "Your message was cut off by the output limit before it held a whole call, so nothing happened. Write \
 less at a time: smaller files, or a file in several edits.";
 
-/// What a question to nobody is answered.
+/// The answer to a question of the model in a headless task.
 pub(super) const HEADLESS_ANSWER: &str =
     "Nobody can be asked in this task. Decide yourself, and say in the end what you assumed.";
 
-/// What is said where the model or its provider refused.
+/// The reason given when the model or its provider refused.
 const REFUSED: &str = "the model, or its provider's filter, refused to answer";
 
 impl Task {
-    /// Answers a control call, or asks the user about it. True: it has its result, and the turn goes on.
+    /// Answers a control call, or asks the user about it. Returns true if the call has its result
+    /// and the turn continues.
     pub(super) fn handle_control_call(
         &mut self,
         call: &Call,
@@ -50,6 +51,7 @@ impl Task {
         if self.reject_completion(call, effects) {
             return true;
         }
+        // The check comes after the objections, which cost nothing.
         if self.settings.completion.check.is_some() {
             self.assess_control_call(&call.id, effects);
         } else {
@@ -58,14 +60,16 @@ impl Task {
         false
     }
 
-    /// Refuses a completion if something speaks against it. That is asked when it is made, and again when it is taken without a yes:
-    /// the user may have said something in between.
+    /// Refuses a completion if there is an objection, and returns true if it did. This is checked
+    /// when the completion is made and again when it is accepted without the user's yes, since the
+    /// user may have sent a message in between.
     pub(super) fn reject_completion(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) -> bool {
         let objection = self
             .turn
             .as_ref()
             .and_then(|turn| turn.completion_objection(&call.id))
-            .or_else(|| self.open_todo_objection());
+            .or_else(|| self.open_todo_objection())
+            .or_else(|| self.echoed_completion_objection(call));
         if let Some(objection) = &objection {
             self.answer_call(
                 call,
@@ -77,9 +81,28 @@ impl Task {
         objection.is_some()
     }
 
-    /// Nothing speaks against it any more.
+    /// Objects to a completion that quotes text that was read, if no user reviews completions.
+    fn echoed_completion_objection(&self, call: &Call) -> Option<String> {
+        let caution = self.text_call_caution(call);
+        let source = caution
+            .echo_of
+            .as_ref()
+            .filter(|_| !self.reviews_completions())?;
+        Some(format!(
+            "the text of this call occurs in {}, and a quotation completes nothing. Complete with words of your own",
+            source.describe()
+        ))
+    }
+
+    /// Reports whether the user or a program is asked before a completion is accepted.
+    fn reviews_completions(&self) -> bool {
+        self.settings.completion.review && self.settings.interactivity.can_answer()
+    }
+
+    /// Accepts a completion that has no objection: shows it to the user, or ends the task if there is
+    /// no reviewer.
     pub(super) fn accept_completion(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) {
-        if !self.settings.interactivity.is_interactive() {
+        if !self.reviews_completions() {
             return self.finish_completed(call, "Accepted.", effects);
         }
         self.ask_user(
@@ -133,19 +156,19 @@ impl Task {
         content: &str,
         effects: &mut Vec<TaskEffect>,
     ) {
+        // The completion first. The remaining calls of the turn follow it in the message, and never
+        // ran.
         self.answer_call(call, ToolResultStatus::Done, content.to_owned(), effects);
         self.reject_unanswered(
             "The task was completed before this call; it was not run.",
             effects,
         );
-        self.end_task(
-            TaskOutcome::Completed,
-            &text_argument(call, "result"),
-            effects,
-        );
+        let (outcome, message) = self.judge_result(text_argument(call, "result"));
+        self.end_task(outcome, &message, effects);
     }
 
-    /// The user has seen the result: a yes ends the task, words go back as the call's result.
+    /// Handles the review of a completion: a yes ends the task, a message becomes the call's
+    /// result.
     pub(super) fn handle_review(
         &mut self,
         id: &CallId,
@@ -156,23 +179,61 @@ impl Task {
             return;
         };
         match reply {
-            UserReply::Yes | UserReply::YesWithRules(_) => {
-                self.finish_completed(&call, "The user accepted.", effects)
-            }
-            UserReply::No(words) | UserReply::Text(words) => {
-                let words = if words.trim().is_empty() {
-                    "This is not what I wanted."
-                } else {
-                    words.as_str()
-                };
-                let content = format!(
-                    "The user has seen the result and answers:\n<feedback>\n{words}\n</feedback>"
-                );
+            // The words came while the result was on the screen: the model has not read them, so its
+            // result cannot be the end.
+            UserReply::Yes | UserReply::YesWithRules(_) if self.has_unread_words() => {
+                let content = "The user accepted this, and has said more: see below.".to_owned();
                 self.answer_call(&call, ToolResultStatus::Done, content, effects);
                 self.advance_calls(effects);
             }
+            UserReply::Yes | UserReply::YesWithRules(_) => {
+                self.finish_completed(&call, "The user accepted.", effects)
+            }
+            UserReply::No(words) => self.return_completion(&call, words.into(), effects),
+            UserReply::Text(answer) => self.return_completion(&call, answer, effects),
             UserReply::Leave => {}
         }
+    }
+
+    /// Reports whether the user said something since the calls of this turn were made.
+    fn has_unread_words(&self) -> bool {
+        self.turn.as_ref().is_some_and(OpenTurn::has_user_words)
+    }
+
+    /// Gives the user's feedback on a completion to the model; the task continues.
+    fn return_completion(
+        &mut self,
+        call: &Call,
+        UserMessage { text, images }: UserMessage,
+        effects: &mut Vec<TaskEffect>,
+    ) {
+        let words = match text.trim() {
+            "" if images.is_empty() => "This is not what I wanted.",
+            "" => "See the attached picture.",
+            _ => text.as_str(),
+        };
+        let content =
+            format!("The user has seen the result and answers:\n<feedback>\n{words}\n</feedback>");
+        self.answer_call_with_images(call, content, images, effects);
+        self.advance_calls(effects);
+    }
+
+    /// Answers a call with the words and the pictures of the user.
+    fn answer_call_with_images(
+        &mut self,
+        call: &Call,
+        content: String,
+        images: Vec<Image>,
+        effects: &mut Vec<TaskEffect>,
+    ) {
+        let result = CallResult {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            ending: ToolResultStatus::Done,
+            content,
+            images,
+        };
+        self.commit_record(Record::Result(result), effects);
     }
 
     pub(super) fn handle_followup_reply(
@@ -184,17 +245,25 @@ impl Task {
         let Some(call) = self.open_call(id).cloned() else {
             return;
         };
-        let content = match reply {
-            UserReply::Yes | UserReply::YesWithRules(_) => "Yes.".to_owned(),
-            UserReply::No(words) if words.trim().is_empty() => "No.".to_owned(),
-            UserReply::No(words) | UserReply::Text(words) => words,
+        let answer: UserMessage = match reply {
+            UserReply::Yes | UserReply::YesWithRules(_) => "Yes.".into(),
+            UserReply::No(words) if words.trim().is_empty() => "No.".into(),
+            UserReply::No(words) => words.into(),
+            UserReply::Text(answer) if answer.text.trim().is_empty() && !answer.is_empty() => {
+                UserMessage {
+                    text: "See the attached picture.".to_owned(),
+                    ..answer
+                }
+            }
+            UserReply::Text(answer) => answer,
             UserReply::Leave => return,
         };
-        self.answer_call(&call, ToolResultStatus::Done, content, effects);
+        self.answer_call_with_images(&call, answer.text, answer.images, effects);
         self.advance_calls(effects);
     }
 
-    /// A reply without a call: in a conversation the user's turn, headless a reminder, and in the end an honest end.
+    /// Handles a reply without a call: in a conversation it is the user's turn; a headless task
+    /// sends reminders and in the end gives up.
     pub(super) fn handle_reply_without_call(
         &mut self,
         feedback: Option<String>,
@@ -214,9 +283,17 @@ impl Task {
                 }
             };
         }
+        if feedback.is_none()
+            && let Some(answer) = self.answer_without_call()
+        {
+            let (outcome, message) = self.judge_result(answer);
+            return self.end_task(outcome, &message, effects);
+        }
         let limit = self.settings.limits.reminders;
         if self.settings.interactivity == Interactivity::Interactive
-            && (feedback.is_none() || self.counters.replies_without_call > limit)
+            // A reply with a broken call is not meant for the user. The model gets its feedback
+            // first, a few times.
+            && (feedback.is_none() || self.progress.replies_without_call() > limit)
         {
             return self.ask_user(
                 UserQuestion::Next {
@@ -225,42 +302,59 @@ impl Task {
                 effects,
             );
         }
-        if self.counters.replies_without_call > limit {
+        if self.progress.replies_without_call() > limit {
             let message = format!(
                 "the model replied {} times without a call and did not complete the task",
-                self.counters.replies_without_call
+                self.progress.replies_without_call()
             );
             return self.end_headless(&message, effects);
         }
-        let reminder = if self.last_stop_reason == Some(StopReason::Length) {
-            TOO_LONG
-        } else {
-            REMINDER
-        };
-        self.send_reminder(feedback.unwrap_or_else(|| reminder.to_owned()), effects);
+        let text = feedback.unwrap_or_else(|| self.missing_call_text());
+        self.send_reminder(text, effects);
         self.request_next_turn(effects);
     }
 
-    /// Why the model should not simply go on, if there is a reason.
-    pub(super) fn stuck_reason(&self) -> Option<String> {
-        let (counts, limits) = (&self.counters, &self.settings.limits);
-        if counts.mistakes >= limits.mistakes {
-            return Some(format!("{} calls in a row failed", counts.mistakes));
+    /// Returns the reminder for a reply without a call.
+    fn missing_call_text(&self) -> String {
+        if self.last_stop_reason == Some(StopReason::Length) {
+            return TOO_LONG.to_owned();
         }
-        if counts.refusals >= limits.refusals {
-            return Some(format!(
-                "the completion was refused {} times",
-                counts.refusals
-            ));
-        }
-        counts
-            .cycles
-            .current_cycle()
-            .filter(|cycle| cycle.times >= limits.cycles)
-            .map(CallCycle::stop_reason)
+        let context = self.feedback_context();
+        render_missing_call(
+            self.progress.replies_without_call(),
+            control::COMPLETION_TOOL,
+            &context,
+        )
     }
 
-    /// Asks the user what next, or ends a headless task.
+    /// Returns the text of the last reply if it is the task's result: there is no user to talk to, and
+    /// the model has only read. A model that changed something must say with a call that it is done.
+    fn answer_without_call(&self) -> Option<String> {
+        let conditions = &self.settings.completion;
+        let takes_answers = match conditions.form {
+            CompletionForm::ByProtocol => self.start.protocol == ToolProtocol::Native,
+            form => form == CompletionForm::Answer,
+        };
+        let may_answer = takes_answers
+            && !self.settings.interactivity.is_interactive()
+            && conditions.check.is_none()
+            && !self.progress.has_acted()
+            && self.last_stop_reason != Some(StopReason::Length)
+            && self.open_todo_objection().is_none();
+        let last = self.history().last().filter(|_| may_answer)?;
+        if last.role != Role::Assistant {
+            return None;
+        }
+        let texts = last.parts.iter().filter_map(|part| match part {
+            MessagePart::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        let answer = texts.collect::<Vec<_>>().join("\n");
+        let answer = answer.trim();
+        (!answer.is_empty()).then(|| answer.to_owned())
+    }
+
+    /// Asks the user for a message, or ends a headless task.
     pub(super) fn stop_or_ask_user(&mut self, message: String, effects: &mut Vec<TaskEffect>) {
         if self.settings.interactivity == Interactivity::Interactive {
             return self.ask_user(UserQuestion::Next { reason: message }, effects);
@@ -268,12 +362,15 @@ impl Task {
         self.end_headless(&message, effects);
     }
 
-    /// Ends a headless task that will not be completed, and says whether denials were the reason.
+    /// Ends a headless task that will not be completed. The outcome says if denials were the
+    /// reason.
     fn end_headless(&mut self, message: &str, effects: &mut Vec<TaskEffect>) {
-        if self.counters.denials > 0 {
+        // Law 10: a task that could not do its work because of denials says so, and how to allow
+        // it.
+        if self.progress.denials() > 0 {
             let message = format!(
                 "{message}; {} calls were denied (see --approve)",
-                self.counters.denials
+                self.progress.denials()
             );
             return self.end_task(TaskOutcome::Denied, &message, effects);
         }
@@ -281,16 +378,18 @@ impl Task {
     }
 
     pub(super) fn handle_next_reply(&mut self, reply: UserReply, effects: &mut Vec<TaskEffect>) {
-        let text = match reply {
-            UserReply::Yes | UserReply::YesWithRules(_) => "Go on.".to_owned(),
-            UserReply::No(words) | UserReply::Text(words) => words,
+        let message = match reply {
+            UserReply::Yes | UserReply::YesWithRules(_) => "Go on.".into(),
+            UserReply::No(words) => words.into(),
+            UserReply::Text(message) => message,
             UserReply::Leave => return,
         };
-        self.commit_user_message(text.into(), Delivery::Next, effects);
+        self.commit_user_message(message, Delivery::Next, effects);
         self.request_next_turn(effects);
     }
 
-    /// The user leaves while being asked. Nothing that waits for an answer is run.
+    /// Ends the task because the user left while being asked. Nothing that waits for an answer is
+    /// run.
     pub(super) fn handle_leave(&mut self, question: &UserQuestion, effects: &mut Vec<TaskEffect>) {
         let message = match question {
             UserQuestion::Completion { .. } => "left without accepting the completion",

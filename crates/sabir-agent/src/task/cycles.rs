@@ -1,11 +1,13 @@
-//! Cycles: the same calls again and again, with the same results.
+//! Cycles: detects the same calls made again and again with the same results.
 //!
-//! A call counts with its result, so whatever makes a difference (another output, another file content, another failure) is progress
-//! and ends a cycle. The calls of a cycle may well have changed files; what is repeated exactly leaves them as they were before. Looking
-//! whether something has happened is no repetition ([`Tool::is_polling`](crate::Tool::is_polling)).
+//! A call counts with its result, so any difference (another output, another file content, another
+//! failure) is progress and ends a cycle. The calls of a cycle may have changed files; exact
+//! repetition leaves them as they were before. Polling is no repetition
+//! ([`Tool::is_polling`](crate::Tool::is_polling)).
 //!
-//! For each period of up to [`MAX_PERIOD`] calls it is counted how many calls in a row equalled the one that period before; that is a
-//! few comparisons a call, and nothing but the last calls is kept.
+//! For each period of up to [`MAX_PERIOD`] calls, the detector counts how many calls in a row
+//! equalled the one that many calls before. This takes a few comparisons for each call, and only
+//! the last calls are kept.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,35 +16,35 @@ use sabir_call::{Call, CallResult, ToolResultStatus};
 
 use super::{Task, TaskEffect};
 
-/// The longest cycle that is seen, in calls.
+/// The longest cycle that is detected, in calls.
 const MAX_PERIOD: usize = 4;
-/// From so many times on the model is told.
+/// The number of rounds at which the model is first reminded.
 const REMINDER_THRESHOLD: u32 = 3;
 
-/// What has come round, and how often.
+/// The repetitions among the last calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CycleDetector {
-    /// The last calls with their results, the newest first.
+    /// The fingerprints of the last calls, the newest first.
     recent_calls: VecDeque<u64>,
-    /// For each period, how many calls in a row equalled the one before.
+    /// For each period, the number of calls in a row that equalled the one that many calls before.
     repeats_by_period: [u32; MAX_PERIOD],
-    /// The last result of a call that only looked whether something has happened.
+    /// The fingerprint of the last polling call.
     polled: Option<u64>,
-    /// How often a cycle had come round when the model was last told of it.
+    /// The number of rounds when the model was last reminded.
     announced_times: u32,
 }
 
-/// A cycle that is going on.
+/// A cycle that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallCycle {
-    /// How many calls it has.
+    /// The number of calls in a round.
     pub(super) calls: usize,
-    /// How often they were made.
+    /// The number of rounds.
     pub(super) times: u32,
 }
 
 impl CycleDetector {
-    /// Takes a call with its result.
+    /// Notes a call by its fingerprint.
     fn note_call(&mut self, pair: u64) {
         for (equal, before) in self
             .repeats_by_period
@@ -61,11 +63,12 @@ impl CycleDetector {
             .current_cycle()
             .is_none_or(|cycle| cycle.times < REMINDER_THRESHOLD)
         {
+            // No cycle is under way any more: the next one gets its first reminder again.
             self.announced_times = 0;
         }
     }
 
-    /// Takes a call that only looked: one that found something new is progress.
+    /// Notes a polling call by its fingerprint. One that found something new is progress.
     fn note_poll(&mut self, pair: u64) {
         if self.polled.replace(pair) != Some(pair) {
             *self = Self {
@@ -75,10 +78,11 @@ impl CycleDetector {
         }
     }
 
-    /// The cycle that came round most often, the shortest among equals.
+    /// Returns the cycle with the most rounds, the shortest among equals.
     pub(super) fn current_cycle(&self) -> Option<CallCycle> {
         let cycles = (1u32..)
             .zip(self.repeats_by_period)
+            // The first round has nothing to equal, hence the one more.
             .map(|(period, equal)| (period, equal / period + 1));
         let (period, times) = cycles.max_by_key(|(period, times)| (*times, u32::MAX - period))?;
         (times > 1).then_some(CallCycle {
@@ -87,14 +91,14 @@ impl CycleDetector {
         })
     }
 
-    /// The model has been told of what is going on.
+    /// Notes that the model was reminded of the present cycle.
     pub(super) fn mark_announced(&mut self) {
         self.announced_times = self.current_cycle().map_or(0, |cycle| cycle.times);
     }
 }
 
 impl CallCycle {
-    /// What the model is told.
+    /// Returns the reminder for the model.
     fn reminder_text(self) -> String {
         let Self { calls, times } = self;
         let what = if calls == 1 {
@@ -109,7 +113,7 @@ impl CallCycle {
         )
     }
 
-    /// Why the user is asked, or the task ends.
+    /// Returns the reason for asking the user or ending the task.
     pub(super) fn stop_reason(self) -> String {
         let Self { calls, times } = self;
         if calls == 1 {
@@ -123,20 +127,23 @@ impl CallCycle {
 impl Task {
     /// Notes a call with its result.
     pub(super) fn note_cycle(&mut self, call: &Call, result: &CallResult) {
+        // The interrupt came from outside, and says nothing about what the model does.
         if result.ending == ToolResultStatus::Interrupted {
             return;
         }
+        // A deduplicated result counts as the one it refers to, or saving tokens would hide a
+        // cycle.
         let pair = call_fingerprint(call, self.transcript.original_result(call, result));
         if self.settings.polling_tools.contains(&call.name) {
-            self.counters.cycles.note_poll(pair);
+            self.progress.cycles.note_poll(pair);
         } else {
-            self.counters.cycles.note_call(pair);
+            self.progress.cycles.note_call(pair);
         }
     }
 
-    /// Tells the model of a cycle that has come round once more.
+    /// Reminds the model of a cycle that has completed another round.
     pub(super) fn remind_of_cycle(&mut self, effects: &mut Vec<TaskEffect>) {
-        let cycles = &self.counters.cycles;
+        let cycles = &self.progress.cycles;
         if let Some(cycle) = cycles.current_cycle().filter(|cycle| {
             cycle.times >= REMINDER_THRESHOLD && cycle.times > cycles.announced_times
         }) {
@@ -145,8 +152,11 @@ impl Task {
     }
 }
 
-/// A call and its result as one number. What a gate or a rule says of a call may change its words from time to time.
+/// Hashes a call with its result. The texts of gates and rules are left out, because they may vary
+/// from one time to the next.
 fn call_fingerprint(call: &Call, result: &CallResult) -> u64 {
+    // Fixed keys, and never stored: a replay computes the same comparisons even if another version
+    // hashes differently.
     let mut hash = DefaultHasher::new();
     call.name.hash(&mut hash);
     serde_json::to_string(&call.arguments)
@@ -170,7 +180,8 @@ fn call_fingerprint(call: &Call, result: &CallResult) -> u64 {
 mod tests {
     use super::*;
 
-    /// Letters are calls with their results; `?` a look that finds nothing new, `!` one that does.
+    /// Checks the cycle of a series: letters are calls with their results, `?` a poll that finds
+    /// nothing new, `!` one that does.
     #[track_caller]
     fn check(calls: &str, expected: Option<(usize, u32)>) {
         let mut cycles = CycleDetector::default();
@@ -195,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_are_seen_whatever_their_period() {
+    fn cycles_of_up_to_four_calls_are_detected() {
         check("", None);
         check("abcdef", None);
         check("aa", Some((1, 2)));
@@ -211,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_progress_and_looking_is_no_repetition() {
+    fn new_results_and_polling_are_no_repetition() {
         check("aab", None);
         check("?????", None);
         // The first look is news.

@@ -1,9 +1,12 @@
-//! Reading again: what a result would repeat word for word is not sent twice.
+//! Deduplication of readings: a result that would repeat an earlier one word for word is not sent
+//! twice.
 //!
-//! The later result says so in a few words; the earlier one stays as it was sent, so that requests keep their beginning. Versions and
-//! times of files play no part: what a tool has really read is held, line by line, against what the model really sees. So a result that
-//! a compaction left out, or that the journal took a secret out of, is not the same. After a call of the task's own that may have
-//! changed the file, everything comes in full once more. A second identical call gets it in full.
+//! The later result says so in a few words; the earlier one stays as it was sent, so that requests
+//! keep their beginning. Versions and times of files play no part: what a tool has really read is
+//! compared, line by line, with what the model really sees. So a result that a compaction left out,
+//! or that was redacted in the journal, does not count. After a call of the task that may have
+//! changed the file, everything comes in full once more. A second identical call gets it in full as
+//! well.
 
 use std::collections::HashMap;
 
@@ -14,28 +17,50 @@ use super::digest;
 use super::transcript::Transcript;
 use crate::tool::{CallArguments, ToolOutput};
 
-/// Results of fewer bytes are sent again: the words in their place would save next to nothing.
+/// The least bytes of a result that is deduplicated: the notice in place of a shorter one would
+/// save next to nothing.
 const MIN_DEDUP_BYTES: usize = 1024;
-/// So many results of one file are held against a later one.
+/// The number of earlier results that a later one is compared with.
 const MAX_CANDIDATES: usize = 8;
-/// What the words begin with.
+/// The beginning of the notice.
 const REPEAT_PREFIX: &str = "[Nothing new: ";
 
-/// The results of calls that read, by the tool and what they read.
+/// The results of reading calls, by tool and subject.
 #[derive(Debug, Default)]
 pub(super) struct ReadDedup(HashMap<(String, String), ReadHistory>);
 
-/// What was read of one thing.
+/// The place of a result in the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ResultPosition {
+    /// The index of the message.
+    message: usize,
+    /// The index of the part in the message.
+    part: usize,
+}
+
+/// A result as it is found in a message.
+struct FoundResult {
+    /// The index of its part.
+    part: usize,
+    ending: ToolResultStatus,
+    /// The bytes of its text and its images.
+    bytes: usize,
+    /// True if it is a notice that refers to another result.
+    is_notice: bool,
+}
+
+/// The results of reading one subject.
 #[derive(Debug, Default)]
 struct ReadHistory {
-    /// The message and the part of results that stand in full, the newest last.
-    full_results: Vec<(usize, usize)>,
-    /// The arguments of the call that was told last that there is nothing new.
+    /// The results in full, the newest last.
+    full_results: Vec<ResultPosition>,
+    /// The arguments of the call that last got a notice instead of its result.
     last_repeat_arguments: Option<CallArguments>,
 }
 
 impl Transcript {
-    /// What the model is told of a result: the result, or that it sees the same already.
+    /// Returns the output for the model: the notice if an earlier result shows the same, else the
+    /// output itself.
     pub(super) fn dedup_output(&self, call: &Call, output: ToolOutput) -> ToolOutput {
         if output.failed || output.content.len() < MIN_DEDUP_BYTES && output.images.is_empty() {
             return output;
@@ -43,6 +68,8 @@ impl Transcript {
         let Some(reading) = self.read_dedup.0.get(&read_key(call)) else {
             return output;
         };
+        // The model asks for the very same once more, so it cannot see the earlier result: it gets
+        // it in full.
         if reading.last_repeat_arguments.as_ref() == Some(&call.arguments) {
             return output;
         }
@@ -50,7 +77,8 @@ impl Transcript {
             .full_results
             .iter()
             .rev()
-            .filter(|(message, _)| *message >= self.view.left_out_count());
+            // Results before the cut are no longer in the requests.
+            .filter(|at| at.message >= self.view.left_out_count());
         let same = seen
             .filter_map(|at| self.result_at(*at))
             .find_map(|result| repeats_result(&output, result));
@@ -60,7 +88,8 @@ impl Transcript {
         }
     }
 
-    /// The result that stands for this one, where it says that there is nothing new: a repetition is one whatever its words.
+    /// Returns the result that a notice refers to, or the result itself. A repetition thus counts as
+    /// one even if its text was replaced by a notice.
     pub(super) fn original_result<'a>(
         &'a self,
         call: &Call,
@@ -74,10 +103,11 @@ impl Transcript {
         let full = reading
             .into_iter()
             .flat_map(|reading| reading.full_results.iter().rev());
-        let same_call = |at: &&(usize, usize)| {
-            let asked =
-                at.0.checked_sub(1)
-                    .and_then(|before| self.messages().get(before));
+        let same_call = |at: &&ResultPosition| {
+            let asked = at
+                .message
+                .checked_sub(1)
+                .and_then(|before| self.messages().get(before));
             let id = self.result_at(**at).map(|result| &result.id);
             asked.is_some_and(|asked| {
                 asked
@@ -91,7 +121,8 @@ impl Transcript {
             .unwrap_or(result)
     }
 
-    /// Takes up the results of the turn that has just entered the history. `readers`: the tools that only read.
+    /// Notes the results of the turn that has just entered the history. `readers` are the tools
+    /// that only read.
     pub(super) fn note_readings(&mut self, readers: &[String]) {
         let messages = self.shared_history();
         let [.., asked, answered] = messages.as_slice() else {
@@ -101,7 +132,7 @@ impl Transcript {
         let found = asked
             .calls()
             .filter_map(|call| Some((find_result(answered, &call.id)?, call)));
-        for ((part, ending, length, again), call) in found {
+        for (result, call) in found {
             if !readers.contains(&call.name) {
                 // An edit that failed may well have failed because the words were not at hand.
                 for path in digest::call_paths(call) {
@@ -110,13 +141,18 @@ impl Transcript {
                     };
                     self.read_dedup.0.retain(|(_, subject), _| !names(subject));
                 }
-            } else if ending == ToolResultStatus::Done && (again || length >= MIN_DEDUP_BYTES) {
+            } else if result.ending == ToolResultStatus::Done
+                && (result.is_notice || result.bytes >= MIN_DEDUP_BYTES)
+            {
                 let reading = self.read_dedup.0.entry(read_key(call)).or_default();
-                if again {
+                if result.is_notice {
                     reading.last_repeat_arguments = Some(call.arguments.clone());
                 } else {
                     reading.last_repeat_arguments = None;
-                    reading.full_results.push((number, part));
+                    reading.full_results.push(ResultPosition {
+                        message: number,
+                        part: result.part,
+                    });
                     let over = reading.full_results.len().saturating_sub(MAX_CANDIDATES);
                     reading.full_results.drain(..over);
                 }
@@ -124,36 +160,35 @@ impl Transcript {
         }
     }
 
-    fn result_at(&self, (message, part): (usize, usize)) -> Option<&CallResult> {
-        match self.messages().get(message)?.parts.get(part)? {
+    fn result_at(&self, at: ResultPosition) -> Option<&CallResult> {
+        match self.messages().get(at.message)?.parts.get(at.part)? {
             MessagePart::Result(result) => Some(result),
             _ => None,
         }
     }
 }
 
-/// The result of that call: which part it is, how it ended, how long it is with its pictures, and whether it refers to another.
-fn find_result(message: &Message, id: &CallId) -> Option<(usize, ToolResultStatus, usize, bool)> {
+/// Finds the result of a call in a message.
+fn find_result(message: &Message, id: &CallId) -> Option<FoundResult> {
     message
         .parts
         .iter()
         .enumerate()
-        .find_map(|(at, part)| match part {
+        .find_map(|(index, part)| match part {
             MessagePart::Result(result) if result.id == *id => {
-                let pictures: usize = result.images.iter().map(|image| image.data.len()).sum();
-                let again = result.content.starts_with(REPEAT_PREFIX);
-                Some((
-                    at,
-                    result.ending,
-                    result.content.len().saturating_add(pictures),
-                    again,
-                ))
+                let images: usize = result.images.iter().map(|image| image.data.len()).sum();
+                Some(FoundResult {
+                    part: index,
+                    ending: result.ending,
+                    bytes: result.content.len().saturating_add(images),
+                    is_notice: result.content.starts_with(REPEAT_PREFIX),
+                })
             }
             _ => None,
         })
 }
 
-/// What a call reads: its one path, or all that it says.
+/// Returns the tool of a call and what it reads: its one path, or else all its arguments.
 fn read_key(call: &Call) -> (String, String) {
     let mut paths = digest::call_paths(call);
     let is_lines = |name: &str| matches!(name, "path" | "start_line" | "end_line");
@@ -167,8 +202,9 @@ fn read_key(call: &Call) -> (String, String) {
     (call.name.clone(), subject)
 }
 
-/// Whether a result shows all that the output would: nothing else, or more lines around the same ones. What is given back is the
-/// output's own note behind its lines, where it has another than the result.
+/// Compares an output with an earlier result. If the result shows all its lines, maybe among
+/// others, returns the note behind the output's lines that the result does not have (empty if there
+/// is none).
 fn repeats_result<'a>(output: &'a ToolOutput, result: &CallResult) -> Option<&'a str> {
     if output.images != result.images {
         return None;
@@ -183,13 +219,14 @@ fn repeats_result<'a>(output: &'a ToolOutput, result: &CallResult) -> Option<&'a
     };
     let mut seen = result.content.lines().map(numbered_line);
     let first = lines.lines().next().and_then(numbered_line)?;
+    // The lines must follow one another in both, so a gap in the earlier result is no repetition.
     seen.by_ref().find(|line| *line == Some(first))?;
     let mut rest = lines.lines().skip(1).map(numbered_line);
     rest.all(|line| line.is_some() && seen.next() == Some(line))
         .then_some(note)
 }
 
-/// A line with its number, whatever blanks stand before that; `None`: the line has none.
+/// Returns a line with its number but without the blanks before it; `None` if it has no number.
 fn numbered_line(line: &str) -> Option<&str> {
     let line = line.trim_start_matches(' ');
     let (number, _) = line.split_once(" |")?;
@@ -207,7 +244,7 @@ fn repeat_notice(call: &Call, note: &str) -> String {
         format!("\n{note}")
     };
     format!(
-        "{REPEAT_PREFIX}all that this would show stands, unchanged, in an earlier result of {}{of} above. Go by that; if you cannot see it, make \
+        "{REPEAT_PREFIX}all that this would show is in an earlier result of {}{of} above, unchanged. Go by that; if you cannot see it, make \
          the same call once more and it comes in full.]{note}",
         call.name
     )
@@ -220,10 +257,9 @@ mod tests {
     use super::*;
 
     fn result(content: &str) -> CallResult {
-        let (id, name) = (CallId::new("1"), "read_file".to_owned());
         CallResult {
-            id,
-            name,
+            id: CallId::new("1"),
+            name: "read_file".to_owned(),
             ending: ToolResultStatus::Done,
             content: content.to_owned(),
             images: Vec::new(),
@@ -231,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stands_there_line_by_line_is_a_repetition() {
+    fn only_lines_of_the_earlier_result_are_a_repetition() {
         let check = |now: &str, then: &str, expected: Option<&str>| {
             assert_eq!(
                 repeats_result(&ToolOutput::done(now), &result(then)),
@@ -266,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_known_by_its_one_path_or_by_all_it_says() {
+    fn read_keys_are_the_only_path_or_all_arguments() {
         let key = |arguments: Value| {
             let arguments = arguments.as_object().cloned().unwrap_or_default();
             read_key(&Call {

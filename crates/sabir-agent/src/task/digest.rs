@@ -1,4 +1,5 @@
-//! What can be said of messages without a model: which files were worked on, what the user said, and a line for each call.
+//! Digests: describe messages without a model, by the files that were used, the user's messages,
+//! and one line for each call.
 
 use std::collections::HashMap;
 
@@ -9,22 +10,25 @@ use crate::context::fragment::truncate_text;
 use crate::context::summary::{MAX_SUMMARY_BYTES, status_word};
 use crate::control;
 
-/// The most bytes of one of the user's later words, and of all of them.
-const USER_TEXT_CAPS: (usize, usize) = (8 * 1024, 32 * 1024);
-/// The most files of a kind that are named, the newest of them.
+/// The most bytes of one later message of the user.
+const USER_TEXT_CAP: usize = 8 * 1024;
+/// The most bytes of all later messages of the user.
+const USER_TEXTS_CAP: usize = 32 * 1024;
+/// The most files of a kind that are named, the newest ones.
 const MAX_FILES: usize = 100;
 
-/// The files that these messages read and changed; empty where there are none.
+/// Names the files that these messages read and changed; empty if there are none.
 pub(super) fn render_files(messages: &[Message], readers: &[String]) -> String {
     let results = results_by_call(messages);
-    let (mut read, mut changed) = (Vec::new(), Vec::new());
+    let mut read = Vec::new();
+    let mut changed = Vec::new();
     for call in messages.iter().flat_map(Message::calls) {
         let done = results
             .get(&call.id)
             .is_some_and(|result| result.ending == ToolResultStatus::Done);
         let reads = readers.contains(&call.name);
         for path in call_paths(call).into_iter().filter(|_| done) {
-            // What was seen before a change is out of date.
+            // Contents that were read before a change are out of date.
             read.retain(|known| *known != path);
             if !reads {
                 changed.retain(|known| *known != path);
@@ -55,7 +59,7 @@ pub(super) fn render_files(messages: &[Message], readers: &[String]) -> String {
     }
 }
 
-/// That pictures are not seen any more; empty where there were none.
+/// Says that images are no longer shown; empty if there were none.
 pub(super) fn render_pictures(messages: &[Message]) -> String {
     let count = |part: &MessagePart| match part {
         MessagePart::Image(_) | MessagePart::ImageUrl { .. } => 1,
@@ -75,7 +79,7 @@ pub(super) fn render_pictures(messages: &[Message]) -> String {
     }
 }
 
-/// What the user said after the first words, as far as the messages that stay do not say it; empty where that is nothing.
+/// Lists the user's messages after the first, except those that stay; empty if there are none.
 pub(super) fn render_user_texts(said: &[String], gone: &[Message], stays: &[Message]) -> String {
     let stays = |words: &str| {
         stays
@@ -86,9 +90,10 @@ pub(super) fn render_user_texts(said: &[String], gone: &[Message], stays: &[Mess
     let own = said.iter().filter(|words| !stays(words)).cloned();
     let all: Vec<String> = followup_answers(gone).into_iter().chain(own).collect();
     let mut kept = Vec::new();
-    let mut room = USER_TEXT_CAPS.1;
+    let mut room = USER_TEXTS_CAP;
+    // From the newest, so that the oldest are those that do not fit.
     for words in all.iter().rev() {
-        let short = truncate_text(words, USER_TEXT_CAPS.0.min(room));
+        let short = truncate_text(words, USER_TEXT_CAP.min(room));
         if short.trim().is_empty() {
             break;
         }
@@ -113,7 +118,8 @@ pub(super) fn render_user_texts(said: &[String], gone: &[Message], stays: &[Mess
     )
 }
 
-/// A line for each call and each remark, behind the lines of an earlier digest; the newest ones that fit.
+/// Lists each call and each remark on a line, after the lines of an earlier digest. The oldest
+/// lines are dropped if they do not fit.
 pub(super) fn render_call_lines(earlier: &str, messages: &[Message]) -> String {
     let results = results_by_call(messages);
     let mut text = String::new();
@@ -159,7 +165,7 @@ pub(super) fn render_call_lines(earlier: &str, messages: &[Message]) -> String {
     )
 }
 
-/// What the user answered to questions of the model's.
+/// Returns the user's answers to the questions of the model.
 fn followup_answers(messages: &[Message]) -> Vec<String> {
     let calls = messages.iter().flat_map(Message::calls);
     let calls: HashMap<&CallId, &Call> = calls.map(|call| (&call.id, call)).collect();
@@ -195,7 +201,7 @@ fn results_by_call(messages: &[Message]) -> HashMap<&CallId, &CallResult> {
     results.collect()
 }
 
-/// What a call is about: its path or command, else the first text among its arguments.
+/// Returns the subject of a call: its path or command, else the first text among its arguments.
 fn call_subject(call: &Call) -> String {
     let named = ["path", "command", "regex", "url", "question", "result"]
         .iter()
@@ -206,8 +212,8 @@ fn call_subject(call: &Call) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// The files that a call names.
-pub(super) fn call_paths(call: &Call) -> Vec<String> {
+/// Returns the paths of the files that a call names.
+pub fn call_paths(call: &Call) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let mut paths: Vec<String> = call
         .arguments
@@ -234,7 +240,7 @@ pub(super) fn call_paths(call: &Call) -> Vec<String> {
     paths
 }
 
-/// The first line of a text, at most `cap` bytes of it.
+/// Returns the first line of a text, at most `cap` bytes of it.
 fn first_line(text: &str, cap: usize) -> String {
     let first = text.trim().lines().next().unwrap_or_default();
     let short = first
@@ -268,12 +274,11 @@ mod tests {
             arguments,
             dialect: None,
         };
-        let (name, content) = (name.to_owned(), content.to_owned());
         let result = CallResult {
             id,
-            name,
+            name: name.to_owned(),
             ending,
-            content,
+            content: content.to_owned(),
             images: Vec::new(),
         };
         [
@@ -358,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_words_are_kept_unless_they_stay() {
+    fn user_texts_are_rendered_unless_their_messages_stay() {
         let check = |said: &[&str], stays: &[Message], expected: &str| {
             let said: Vec<_> = said.iter().map(|text| (*text).to_owned()).collect();
             let text = render_user_texts(&said, &messages(), stays);
@@ -372,7 +377,7 @@ mod tests {
         let long = "x".repeat(9000);
         let text = render_user_texts(&vec![long; 9], &[], &[]);
         assert!(
-            text.len() < USER_TEXT_CAPS.1 + 400
+            text.len() < USER_TEXTS_CAP + 400
                 && text.contains("[5 earlier messages of the user are left out]"),
             "{}",
             text.len()
@@ -380,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_has_a_line_for_each_call_and_forgets_what_is_oldest() {
+    fn a_digest_has_a_line_for_each_call_and_drops_the_oldest() {
         let text = render_call_lines("", &messages());
         assert_eq!(text.lines().count(), 5, "{text}");
         assert!(

@@ -1,4 +1,4 @@
-//! Requests without an answer: which are asked again, which with less, and which end the task.
+//! Failed requests: decides which are asked again, which with less, and which end the task.
 
 use sabir_call::{DraftResponse, ModelError, ModelErrorKind};
 
@@ -7,15 +7,16 @@ use super::{Task, TaskEffect};
 use crate::record::{FailedTurn, Record, TaskOutcome};
 
 impl Task {
-    /// The answer broke off: nothing of it is kept, and the same is asked again a few times.
+    /// Records that an answer failed or broke off, and asks again, compacts or ends. No part of the
+    /// answer is kept.
     pub(super) fn handle_model_failure(
         &mut self,
         error: &ModelError,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // What failed before its answer began has been repeated by the model itself, with pauses.
+        // The model has already repeated requests that failed before an answer began, with pauses.
         let began = self.draft != DraftResponse::default();
-        // Nobody pays for a request that was refused; what broke off has been paid for as far as it came.
+        // A refused request costs nothing; a broken answer costs what arrived of it.
         let UsageDelta {
             usage,
             estimate,
@@ -33,10 +34,7 @@ impl Task {
             cost,
         };
         self.commit_record(Record::Failed(failed), effects);
-        if began
-            && error.kind.is_transient()
-            && self.counters.failures <= self.settings.limits.retries
-        {
+        if began && error.kind.is_transient() && self.progress.allows_retry(&self.settings.limits) {
             return self.request_next_turn(effects);
         }
         if self.recover_from_overflow(error.kind, effects) {

@@ -1,39 +1,43 @@
-//! Limits: when a task stops that would go on.
+//! Limits at which a task stops.
 
 use sabir_call::Dollars;
 
-/// When to stop.
+/// The limits of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskLimits {
     /// The most turns; `None`: no limit.
     pub turns: Option<u32>,
-    /// Mistakes in a row (a bad call, a failed or denied one) before the user is asked, or a headless task ends.
+    /// The mistakes in a row (a bad, failed or denied call) after which the user is asked, or a
+    /// headless task ends.
     pub mistakes: u32,
-    /// Replies without a call in a row that a headless task answers with a reminder.
+    /// The replies without a call in a row that a headless task answers with a reminder.
     pub reminders: u32,
-    /// How often a completion is refused before the user is asked, or a headless task ends.
+    /// The refused completions after which the user is asked, or a headless task ends.
     pub refusals: u32,
-    /// How often the same calls may come round with the same results before the user is asked, or a headless task ends.
+    /// The rounds of the same calls with the same results after which the user is asked, or a
+    /// headless task ends.
     pub cycles: u32,
-    /// How often a turn is asked again after its answer broke off.
+    /// The number of times in a row that a turn is asked again because its answer broke off.
     pub retries: u32,
-    /// The most tokens, read and written, as the provider reports them or as they are guessed, counted as the money is.
+    /// The most tokens, read and written, reported or guessed, counted since the task was started
+    /// or resumed; `None`: no limit.
     pub tokens: Option<u64>,
-    /// The most money, counted since the task was begun or resumed; `None`: no limit. It is looked at before the model is
-    /// asked, so the turn that reaches it is finished.
+    /// The most money, counted since the task was started or resumed; `None`: no limit. It is
+    /// checked before the model is asked, so the turn that reaches it is finished.
     pub cost: Option<Dollars>,
-    /// How far subtasks go.
+    /// The limits of subtasks.
     pub subtasks: SubtaskLimits,
 }
 
-/// How far subtasks go. What they take is counted with the task's own: turns, tokens and money are limits of the whole family.
+/// The limits of subtasks. What subtasks use counts as the task's own: turns, tokens and money are
+/// limits of the whole family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubtaskLimits {
-    /// How many levels of subtasks may stand below the task; 0: it has none.
+    /// The levels of subtasks that are allowed below the task; 0: none.
     pub depth: u32,
-    /// How many of a task run at the same time; more wait for their turn.
+    /// The most subtasks of a task that run at the same time; the others wait for their turn.
     pub max_concurrent: usize,
-    /// How many a task may begin, counted since it was begun or resumed.
+    /// The most subtasks that a task may begin, counted since it was started or resumed.
     pub max_total: u32,
 }
 

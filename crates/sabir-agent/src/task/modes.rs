@@ -1,12 +1,13 @@
-//! Modes in the machine: what a task may switch to, and what a switch changes.
+//! Modes in the machine: the switches between them, and their effects.
 //!
-//! Which mode holds follows from the records ([`ModeHistory`]); what the task works with in it comes from the caller ([`ModeConfig`]), and
-//! taken over before the next thing is decided ([`Task::apply_current_mode`]): a call behind a switch is judged in the new mode, an answer
-//! that was asked for in the old one costs what it cost there. The instructions at the beginning of the requests stay those of the mode that
-//! the task was begun in; what another one says stands where it came, behind everything that was sent.
+//! The current mode follows from the records ([`ModeHistory`]). What the task uses in a mode comes
+//! from the caller ([`ModeConfig`]) and is applied before the next decision
+//! ([`Task::apply_current_mode`]): a call behind a switch is judged in the new mode, and an answer
+//! that was requested in the old one costs what it cost there. The instructions at the beginning of
+//! the requests stay those of the mode that the task began in; the text of another mode is placed
+//! where the switch was made, after everything that was sent.
 
-use sabir_call::{Call, TokenPrices, ToolResultStatus, ToolSet, nearest_candidate};
-use sabir_check::CallChecker;
+use sabir_call::{Call, TextRecovery, TokenPrices, ToolResultStatus, ToolSet, nearest_candidate};
 use sabir_policy::{Mode, Verdict};
 
 use crate::control;
@@ -17,33 +18,37 @@ use crate::record::{ContextChange, DecisionMaker, Delivery, Record, ToolsChange}
 use super::tools::changed_set;
 use super::{Task, TaskEffect, TaskPhase, calls, usage};
 
-/// What a task works with in a mode.
+/// The configuration of a task in a mode.
 #[derive(Debug, Clone)]
 pub struct ModeConfig {
     /// The mode.
     pub mode: Mode,
-    /// Whether it is a repository's: no approval in advance holds for it.
+    /// True if the mode comes from a repository: then no approval in advance holds for it.
     pub from_repository: bool,
     /// The provider's name of the model.
     pub model: String,
-    /// What the model costs today.
+    /// The current prices of the model.
     pub prices: TokenPrices,
-    /// The tokens that there is room for, if that is known.
+    /// The size of the context window in tokens, if it is known.
     pub window: Option<u64>,
-    /// What the model is offered.
+    /// The treatment of calls in the text of a native session.
+    pub recovery: TextRecovery,
+    /// True if the server of the model renders a chat template.
+    pub renders_template: bool,
+    /// The tools that the model is offered.
     pub tools: ToolSet,
 }
 
 /// The modes of a task.
 #[derive(Debug, Default)]
 pub(super) struct TaskModes {
-    /// The one that holds.
+    /// The history, which tells the current mode.
     pub(super) history: ModeHistory,
     configs: Vec<ModeConfig>,
 }
 
 impl TaskModes {
-    /// Changes what each mode offers.
+    /// Applies a change of the tools to each mode.
     pub(super) fn apply_tools_change(&mut self, change: &ToolsChange) {
         for config in &mut self.configs {
             if let Some(tools) = changed_set(&config.tools, change, Some(&config.mode)) {
@@ -53,30 +58,30 @@ impl TaskModes {
     }
 
     fn find_config(&self, name: &str) -> Option<&ModeConfig> {
-        self.configs.iter().find(|outfit| outfit.mode.name == name)
+        self.configs.iter().find(|config| config.mode.name == name)
     }
 }
 
 impl Task {
-    /// Lets the task switch among these modes. Without it there is none but its own.
+    /// Lets the task switch among these modes. Without it, the task has only its own mode.
     #[must_use]
-    pub fn with_modes(mut self, outfits: Vec<ModeConfig>) -> Self {
-        self.modes.configs = outfits;
+    pub fn with_modes(mut self, configs: Vec<ModeConfig>) -> Self {
+        self.modes.configs = configs;
         // The modes were set up without the changes on record.
         let change = self.recorded_tools.clone();
         self.modes.apply_tools_change(&change);
         self
     }
 
-    /// Which mode holds, and how it came to that.
+    /// Returns the mode history of the task.
     pub fn mode_history(&self) -> &ModeHistory {
         &self.modes.history
     }
 
-    /// Answers a call for another mode, or has the user asked about it.
+    /// Answers a call for another mode, or asks the user about it.
     pub(super) fn handle_switch_call(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) {
         let name = control::requested_mode(call);
-        let Some(outfit) = self.modes.find_config(name) else {
+        let Some(config) = self.modes.find_config(name) else {
             let words = self.no_such_mode(name);
             return self.answer_call(call, ToolResultStatus::Failed, words, effects);
         };
@@ -89,8 +94,17 @@ impl Task {
                 effects,
             );
         }
-        let judgement = rules.decide_mode_switch(&outfit.mode, outfit.from_repository);
-        match judgement.verdict {
+        // The model may give up abilities by itself. To gain some it needs the user.
+        let mut decision = rules.decide_mode_switch(&config.mode, config.from_repository);
+        let caution = self.text_call_caution(call);
+        if let Some(reason) = caution
+            .reason()
+            .filter(|_| decision.verdict == Verdict::Allow)
+        {
+            decision.verdict = Verdict::Ask;
+            decision.reason = reason;
+        }
+        match decision.verdict {
             Verdict::Allow => self.finish_switch(call, effects),
             Verdict::Ask if self.settings.interactivity.can_answer() => {
                 let question = UserQuestion::Approval {
@@ -103,8 +117,10 @@ impl Task {
                         .and_then(|reason| reason.as_str())
                         .unwrap_or_default()
                         .to_owned(),
-                    reason: judgement.reason,
+                    reason: decision.reason,
                     proposals: Vec::new(),
+                    recovered_from_text: caution.recovered_from_text,
+                    echo_of: caution.echo_of,
                 };
                 if let Some(turn) = &mut self.turn {
                     turn.set_question(&call.id, question);
@@ -113,22 +129,20 @@ impl Task {
             Verdict::Ask => self.deny_call(
                 call,
                 DecisionMaker::Policy,
-                &calls::unapproved_reason(&judgement.reason),
+                &(calls::unapproved_reason(&decision.reason) + &caution.advice(&call.name)),
                 effects,
             ),
-            Verdict::Deny => {
-                self.deny_call(call, DecisionMaker::Policy, &judgement.reason, effects)
-            }
+            Verdict::Deny => self.deny_call(call, DecisionMaker::Policy, &decision.reason, effects),
         }
     }
 
-    /// The call's mode holds from now on.
+    /// Answers a call for another mode as done. The record of that result switches the mode.
     pub(super) fn finish_switch(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) {
         let name = control::requested_mode(call);
         match self
             .modes
             .find_config(name)
-            .map(|outfit| outfit.mode.entry_message())
+            .map(|config| config.mode.entry_message())
         {
             Some(words) => self.answer_call(call, ToolResultStatus::Done, words, effects),
             None => self.answer_call(
@@ -140,20 +154,24 @@ impl Task {
         }
     }
 
-    /// The user switches.
+    /// Switches to the mode that the user chose.
     pub(super) fn handle_mode_change(&mut self, name: &str, effects: &mut Vec<TaskEffect>) {
         let name = Mode::canonical_name(name);
         let words = self
             .modes
             .find_config(name)
-            .map(|outfit| outfit.mode.entry_message());
+            .map(|config| config.mode.entry_message());
         let Some(words) =
             words.filter(|_| !matches!(self.phase, TaskPhase::Paused | TaskPhase::Finished))
         else {
             return;
         };
+        // Switching to the current mode records nothing, but what is asked about is judged again
+        // all the same.
         if self.modes.history.current_mode() != name {
             let when = if self.phase == TaskPhase::AwaitingModel {
+                // The answer that is being written was requested without it, and replay has no
+                // other way to know.
                 Delivery::Later
             } else {
                 Delivery::Next
@@ -168,15 +186,17 @@ impl Task {
         else {
             return;
         };
-        // What was asked about in the other mode may be free or forbidden now.
+        // A call that asked in the other mode may be allowed or denied now.
         turn.reassess_questions();
+        // Withdrawn even if the new judgement is the same: a yes to the old question must not count
+        // for the new one (law 8).
         if matches!(self.question, Some(UserQuestion::Approval { .. })) {
             self.withdraw_question(effects);
         }
         self.advance_calls(effects);
     }
 
-    /// Subtasks that may do more than that mode allows do not go on.
+    /// Stops the subtasks if they may do more than the new mode allows.
     fn stop_wider_subtasks(&mut self, name: &str, effects: &mut Vec<TaskEffect>) {
         let old = self.settings.rules.mode();
         let narrows = self
@@ -189,7 +209,7 @@ impl Task {
         }
     }
 
-    /// A task that is resumed in another mode than its last one.
+    /// Announces the mode, if the task is resumed in another one than its last.
     pub(super) fn announce_mode(&mut self, effects: &mut Vec<TaskEffect>) {
         let Some(mode) = self
             .settings
@@ -199,8 +219,9 @@ impl Task {
         else {
             return;
         };
-        let (name, words) = (mode.name.clone(), mode.entry_message());
-        self.commit_mode(&name, &words, Delivery::Next, effects);
+        let name = mode.name.clone();
+        let message = mode.entry_message();
+        self.commit_mode(&name, &message, Delivery::Next, effects);
     }
 
     fn commit_mode(
@@ -221,7 +242,7 @@ impl Task {
         );
     }
 
-    /// Takes over what the mode that holds brings with it.
+    /// Applies the configuration of the current mode, if it is not applied yet.
     pub(super) fn apply_current_mode(&mut self) {
         let name = self.modes.history.current_mode();
         if self
@@ -232,36 +253,41 @@ impl Task {
         {
             return;
         }
-        let Some(outfit) = self.modes.find_config(name).cloned() else {
+        let Some(config) = self.modes.find_config(name).cloned() else {
             return;
         };
+        // Measured before the settings change, so that the size of the old tools can be taken out
+        // of the count.
         let before = usage::fixed_bytes(&self.settings);
         let ModeConfig {
             mode,
             model,
             prices,
             window,
+            recovery,
+            renders_template,
             tools,
             ..
-        } = outfit;
+        } = config;
         let view = &mut self.transcript.view;
         if self.settings.model != model {
-            // What the other model was seen to refuse says nothing of this one.
+            // A size that the other model refused says nothing about this one.
             view.refused_tokens = None;
         }
         view.context.window = window;
         self.settings.rules = std::mem::take(&mut self.settings.rules).with_mode(mode);
-        self.checker = CallChecker::new(tools.clone()).with_repairs(self.settings.repairs);
-        (
-            self.settings.model,
-            self.settings.prices,
-            self.settings.tools,
-        ) = (model, prices, tools);
+        self.checker = self.settings.call_checker(tools.clone());
+        self.settings.model = model;
+        self.settings.prices = prices;
+        self.settings.recovery = recovery;
+        self.settings.renders_template = renders_template;
+        self.settings.tools = tools;
         self.transcript
             .replace_fixed_bytes(before, usage::fixed_bytes(&self.settings));
     }
 
-    /// What a summary says of the mode, where it is not the one of the instructions.
+    /// Returns the text about the mode for a summary; empty if the mode is still the one of the
+    /// instructions.
     pub(super) fn mode_summary(&self) -> String {
         let mode = self
             .settings
@@ -276,7 +302,7 @@ impl Task {
             self.modes
                 .configs
                 .iter()
-                .map(|outfit| outfit.mode.name.as_str())
+                .map(|config| config.mode.name.as_str())
         };
         if names().next().is_none() {
             return "This task has no mode but its own.".to_owned();
@@ -288,7 +314,7 @@ impl Task {
             .modes
             .configs
             .iter()
-            .map(|outfit| format!("\n- `{}`: {}", outfit.mode.name, outfit.mode.about));
+            .map(|config| format!("\n- `{}`: {}", config.mode.name, config.mode.about));
         format!(
             "There is no mode `{name}`.{near} The modes are:{}",
             rows.collect::<String>()

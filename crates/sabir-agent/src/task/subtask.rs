@@ -1,19 +1,22 @@
-//! Subtasks in the machine: when one may begin, what they take, and how a task ends while some are at work.
+//! Subtasks in the machine: their beginning, their usage, and the end of a task while some are at
+//! work.
 //!
-//! A call of `new_task` is the one call that goes on when its task is resumed: its subtask has a journal of its own, so nothing is
-//! done twice and nothing is in doubt. It stays open through an interrupt, a limit and a crash, and is weighed and run again.
+//! A call of `new_task` is the one call that continues when its task is resumed: its subtask has
+//! its own journal, so nothing is done twice and nothing is in doubt. The call stays open through
+//! an interrupt, a limit and a crash, and is assessed and run again.
 //!
-//! What a subtask takes is told by its records in this task alone. Each says what no earlier one told, so they are added up like
-//! answers, here as in a journal that somebody looks through.
+//! The usage of a subtask is known from its records in this task alone. Each record counts what no
+//! earlier one has counted, so they add up like answers, in the machine and for readers of a
+//! journal.
 
-use sabir_call::{Call, CallId, Cost, Dollars, ToolResultStatus, Usage};
+use sabir_call::{Call, CallId, Cost, ToolResultStatus, Usage};
 
 use crate::control;
 use crate::record::{Record, SubtaskEnd, TaskId, TaskOutcome};
 use crate::tool::ToolOutput;
 
 use super::calls::OpenTurn;
-use super::limits::{SubtaskLimits, TaskLimits};
+use super::limits::SubtaskLimits;
 use super::usage::{UsageDelta, UsageTotals};
 use super::{Task, TaskEffect, TaskPhase};
 
@@ -21,7 +24,7 @@ use super::{Task, TaskEffect, TaskPhase};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StartedSubtask {
     task: TaskId,
-    /// What it took, as far as records told.
+    /// The usage that is recorded so far.
     reported: UsageTotals,
     turns: u32,
 }
@@ -40,7 +43,7 @@ impl StartedSubtask {
         self.turns = self.turns.saturating_add(end.turns);
     }
 
-    /// What no record told yet of a subtask that took so much in all its life.
+    /// Subtracts what is recorded so far from everything that the subtask has used in its life.
     fn unreported_usage(&self, end: SubtaskEnd) -> SubtaskEnd {
         SubtaskEnd {
             outcome: end.outcome,
@@ -55,7 +58,7 @@ impl StartedSubtask {
     }
 }
 
-/// What is in the first and not in the second.
+/// Subtracts usage, field by field.
 fn usage_difference(all: Usage, told: Usage) -> Usage {
     let rest =
         |all: Option<u64>, told: Option<u64>| all.map(|all| all.saturating_sub(told.unwrap_or(0)));
@@ -69,36 +72,12 @@ fn usage_difference(all: Usage, told: Usage) -> Usage {
 }
 
 impl Task {
-    /// What the task took, with all its subtasks as far as it knows, as a parent is told of it.
+    /// Returns the end of this task for its parent, with everything that it and its subtasks used.
     pub(crate) fn subtask_usage(&self, outcome: TaskOutcome) -> SubtaskEnd {
-        let UsageTotals {
-            usage,
-            estimate,
-            cost,
-        } = self.totals;
-        let turns = self
-            .counters
-            .turns
-            .saturating_add(self.counters.subtask_turns);
-        SubtaskEnd {
-            outcome,
-            turns,
-            usage,
-            estimate,
-            cost,
-        }
+        self.budget.to_subtask_end(outcome)
     }
 
-    /// Turns since the task was begun or resumed, those of its subtasks included.
-    pub(super) fn total_turns(&self) -> u32 {
-        self.turn_count().saturating_add(
-            self.counters
-                .subtask_turns
-                .saturating_sub(self.counters.earlier_subtask_turns),
-        )
-    }
-
-    /// The family has used up what it may take.
+    /// Ends the task because the shared budget is used up, if it is about to ask the model.
     pub(super) fn handle_budget_exhausted(&mut self, message: &str, effects: &mut Vec<TaskEffect>) {
         if matches!(
             self.phase,
@@ -108,40 +87,8 @@ impl Task {
         }
     }
 
-    /// What a subtask that begins now may take.
-    pub(super) fn remaining_limits(&self) -> TaskLimits {
-        let (limits, counts) = (self.settings.limits, &self.counters);
-        // A cost that is not known leaves nothing.
-        let money = |limit: Dollars| {
-            if counts.cost.at_least {
-                Dollars::default()
-            } else {
-                limit.saturating_sub(counts.cost.known)
-            }
-        };
-        let SubtaskLimits {
-            depth,
-            max_concurrent: at_once,
-            max_total: most,
-        } = limits.subtasks;
-        TaskLimits {
-            turns: limits
-                .turns
-                .map(|limit| limit.saturating_sub(self.total_turns())),
-            tokens: limits
-                .tokens
-                .map(|limit| limit.saturating_sub(counts.tokens)),
-            cost: limits.cost.map(money),
-            subtasks: SubtaskLimits {
-                depth: depth.saturating_sub(1),
-                max_concurrent: at_once,
-                max_total: most,
-            },
-            ..limits
-        }
-    }
-
-    /// Why a call begins no subtask, in words for the model, if it does not. One that was begun goes on.
+    /// Returns the reason, for the model, why a call cannot begin a subtask. A subtask that has
+    /// begun may always continue.
     pub(super) fn subtask_refusal(&self, call: &Call) -> Option<String> {
         let SubtaskLimits {
             depth,
@@ -154,11 +101,12 @@ impl Task {
         if depth == 0 {
             return Some("A task as deep as this one has no subtasks. Do it yourself.".to_owned());
         }
-        (self.counters.subtasks >= most)
+        self.budget
+            .is_out_of_subtasks(&self.settings.limits.subtasks)
             .then(|| format!("{most} subtasks were begun, and a task has no more than that. Do the rest yourself."))
     }
 
-    /// The subtask that a call of this task began, if it did.
+    /// Returns the subtask that a call of this task began.
     fn started_subtask(&self, call: &CallId) -> Option<&StartedSubtask> {
         // A fork has its own: that of the other task is the other's.
         let own = self.start.task.child_id(call);
@@ -168,7 +116,7 @@ impl Task {
             .filter(|begun| begun.task == own)
     }
 
-    /// Keeps that a call is about to begin its subtask, unless that was kept before.
+    /// Records that a call is about to begin its subtask, unless that was recorded before.
     pub(super) fn begin_subtask(&mut self, call: &CallId, effects: &mut Vec<TaskEffect>) {
         let is_one = self
             .open_call(call)
@@ -186,7 +134,7 @@ impl Task {
         }
     }
 
-    /// Keeps how the subtask of a call ended.
+    /// Records the end of a call's subtask.
     pub(super) fn end_subtask(
         &mut self,
         call: &CallId,
@@ -194,7 +142,8 @@ impl Task {
         effects: &mut Vec<TaskEffect>,
     ) {
         if let Some(begun) = self.started_subtask(call) {
-            let (task, ended) = (begun.task.clone(), Some(begun.unreported_usage(end)));
+            let task = begun.task.clone();
+            let ended = Some(begun.unreported_usage(end));
             self.commit_record(
                 Record::Subtask {
                     call: call.clone(),
@@ -206,7 +155,7 @@ impl Task {
         }
     }
 
-    /// Takes a record of a subtask.
+    /// Applies the record of a subtask's beginning or end.
     pub(super) fn apply_subtask(
         &mut self,
         call: &CallId,
@@ -220,15 +169,12 @@ impl Task {
             _ => {}
         }
         match ended {
-            None => self.counters.subtasks = self.counters.subtasks.saturating_add(1),
-            Some(end) => {
-                self.counters.subtask_turns = self.counters.subtask_turns.saturating_add(end.turns);
-                self.apply_usage(UsageDelta::from_subtask(end));
-            }
+            None => self.budget.note_subtask_start(),
+            Some(end) => self.budget.note_subtask_end(end),
         }
     }
 
-    /// Calls whose subtasks were at work when the process ended wait for their turn again.
+    /// Makes calls wait again whose subtasks were at work when the process ended.
     pub(super) fn requeue_subtasks(&mut self) {
         for (call, _) in self
             .turn
@@ -244,12 +190,13 @@ impl Task {
         }
     }
 
-    /// Whether a running call of that name goes on when the task is resumed.
+    /// Reports whether a running call of that name continues when the task is resumed.
     pub(super) fn survives_resume(&self, name: &str) -> bool {
         name == control::NEW_TASK_TOOL && self.settings.tools.get(name).is_some()
     }
 
-    /// Ends the task from outside. Subtasks end first, and say what they took; their calls stay open.
+    /// Ends the task from outside. Its subtasks end first and report their usage; their calls stay
+    /// open.
     pub(super) fn shut_down(
         &mut self,
         outcome: TaskOutcome,
@@ -261,13 +208,17 @@ impl Task {
             // Nothing is at work yet.
             self.requeue_subtasks();
         }
+        // Other tools are dropped by now: their calls are answered before the end is recorded, so
+        // that no result is missing.
         self.interrupt_running(super::INTERRUPTED, effects);
+        // An answer on its way to the old question must find none.
         self.question = None;
         self.phase = TaskPhase::Ending(outcome, message);
         self.end_when_idle(outcome, message, effects);
     }
 
-    /// A subtask is over while the task ends. What it completed is its call's result; all else is gone on with when the task is.
+    /// Handles the end of a subtask while the task ends. The result of a completed one answers its
+    /// call; any other continues when the task is resumed.
     pub(super) fn handle_result_while_ending(
         &mut self,
         id: &CallId,
@@ -286,6 +237,8 @@ impl Task {
                 ..
             }) => self.commit_output(id, output, effects),
             end => {
+                // Its call stays open without a result, so that the resumed task runs it again and
+                // the subtask continues.
                 turn.mark_waiting(id);
                 end.into_iter()
                     .for_each(|end| self.end_subtask(id, end, effects));
@@ -310,7 +263,8 @@ impl Task {
         }
     }
 
-    /// Asks the subtasks that are at work to end, and answers the calls whose subtasks were to go on.
+    /// Asks the running subtasks to end, and answers the calls whose subtasks were to continue
+    /// later.
     pub(super) fn stop_subtasks(&mut self, effects: &mut Vec<TaskEffect>) {
         for (call, running) in self
             .turn
@@ -323,7 +277,7 @@ impl Task {
             } else if let Some(StartedSubtask { task, .. }) = self.started_subtask(&call.id) {
                 let words = format!(
                     "The subtask {task} was begun and interrupted, and the user said something, or switched the mode, before it went on. \
-                     What it did stands: look before you repeat it."
+                     What it did is kept: look before you repeat it."
                 );
                 self.answer_call(&call, ToolResultStatus::Interrupted, words, effects);
             }

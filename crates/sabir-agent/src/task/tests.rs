@@ -1,4 +1,4 @@
-//! All that is counted follows from the records: what applying them makes is what the living task has.
+//! Compares the state of a running task with that of its replayed records.
 
 use proptest::prelude::*;
 use sabir_call::{ArgForm, ToolProtocol, ToolSpec};
@@ -58,11 +58,16 @@ fn settings(attended: Interactivity) -> TaskSettings {
         interactivity: attended,
         limits: TaskLimits::default(),
         completion: CompletionConditions {
+            review: true,
             open_todos: OpenTodos::Refused,
             check: Some(("run".to_owned(), arguments)),
+            ..CompletionConditions::default()
         },
         dialects: sabir_call::dialect::DialectSet::default(),
         repairs: RepairSet::all(),
+        recovery: sabir_call::TextRecovery::Ask,
+        parallel_calls: sabir_call::ParallelCalls::Many,
+        renders_template: false,
         max_output: None,
         prices: TokenPrices::default(),
     }
@@ -70,13 +75,12 @@ fn settings(attended: Interactivity) -> TaskSettings {
 
 fn start() -> TaskStart {
     let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
-    let (task, protocol) = (TaskId::new("t"), ToolProtocol::Native);
     TaskStart {
-        task,
+        task: TaskId::new("t"),
         prompt,
         workspace,
         model,
-        protocol,
+        protocol: ToolProtocol::Native,
         version,
         edit_tool: None,
         mode: None,
@@ -153,7 +157,7 @@ fn apply(task: &mut Task, open: &mut Vec<TaskEffect>, step: &Move) -> Vec<Record
             let replies = [
                 UserReply::Yes,
                 UserReply::No("no".to_owned()),
-                UserReply::Text("words".to_owned()),
+                UserReply::Text("words".into()),
             ];
             task.step(TaskInput::UserReplied(replies[*which].clone()))
         }
@@ -184,7 +188,8 @@ proptest! {
             for record in apply(&mut task, &mut open, step) {
                 again.apply_record(&record);
             }
-            prop_assert_eq!(&again.counters, &task.counters);
+            prop_assert_eq!(&again.budget, &task.budget);
+            prop_assert_eq!(&again.progress, &task.progress);
             prop_assert_eq!(&again.todo_tracker, &task.todo_tracker);
             prop_assert_eq!(again.history(), task.history());
             prop_assert_eq!(again.transcript.request_bytes(), task.transcript.request_bytes());

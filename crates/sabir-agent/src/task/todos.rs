@@ -1,8 +1,10 @@
-//! The todo list in the machine: the newest one that a call gave, when the model is told of it again, and what is left of it.
+//! The todo list in the machine: keeps the newest list, repeats it to the model, and reports what
+//! is left of it.
 //!
-//! A list needs no record of its own: a result of `update_todo_list` that is `done` makes the arguments of its call the list. The model
-//! finds it where it wrote it, in the history, which only grows so that providers can cache it; when the list has been out of sight
-//! for some turns, it follows the results of a turn once more.
+//! A list needs no record of its own: a `done` result of `update_todo_list` makes the arguments of
+//! its call the list. The model finds it where it wrote it, in the history, which only grows so
+//! that providers can cache it. When the list has been out of sight for some turns, it is repeated
+//! after the results of a turn.
 
 use sabir_call::{Call, CallResult, ToolResultStatus};
 use serde_json::Value;
@@ -12,35 +14,35 @@ use crate::record::{MessageAuthor, TaskOrigin, TaskStart};
 
 use super::{Task, TaskEffect};
 
-/// After so many turns a list that is not done is told again.
+/// The turns after which a list that is not done is repeated.
 const REMINDER_TURNS: u32 = 10;
-/// How many of the todos that are left are named.
+/// The most open todos that an objection names.
 const MAX_NAMED_TODOS: usize = 3;
 
-/// The list, with when the model has last seen it.
+/// The todo list, with the turn in which the model last saw it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct TodoTracker {
     todos: TodoList,
     last_seen_turn: u32,
 }
 
-/// Whether a task may be completed while todos are not done.
+/// The treatment of a completion while todos are not done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OpenTodos {
-    /// It may.
+    /// It is accepted.
     #[default]
     Allowed,
-    /// It may not.
+    /// It is refused.
     Refused,
 }
 
 impl Task {
-    /// The todos, as the model last gave them.
+    /// Returns the todos, as the model last gave them.
     pub fn todos(&self) -> &TodoList {
         &self.todo_tracker.todos
     }
 
-    /// Takes the words that a task begins with, and the list that a parent gave it.
+    /// Applies the start of a task: its first message, and the todo list that a parent gave it.
     pub(super) fn apply_start(&mut self, start: &TaskStart) {
         self.deliver_message(MessageAuthor::User, start.prompt.as_str().into());
         if let Some(TaskOrigin::Subtask {
@@ -74,22 +76,24 @@ impl Task {
         }
     }
 
-    /// Takes over the list of a call that was answered so.
+    /// Keeps the list of a call that succeeded.
     pub(super) fn apply_todo_result(&mut self, call: &Call, result: &CallResult) {
         if result.name == control::TODO_LIST_TOOL
             && result.ending == ToolResultStatus::Done
+            // Parsed again instead of taken from the answer: a replay has only the call and its
+            // result.
             && let Ok(todos) = TodoList::parse(todo_argument(call))
         {
             self.todo_tracker = TodoTracker {
                 todos,
-                last_seen_turn: self.counters.turns,
+                last_seen_turn: self.budget.lifetime_turns(),
             };
         }
     }
 
-    /// What the model is told of its list behind the results of a turn, if it is time.
+    /// Returns the reminder of the list that follows the results of a turn, if it is due.
     pub(super) fn todo_reminder(&mut self) -> Option<String> {
-        let turns = self.counters.turns;
+        let turns = self.budget.lifetime_turns();
         let due = turns.saturating_sub(self.todo_tracker.last_seen_turn) >= REMINDER_TURNS
             && self.todos().open_items().next().is_some();
         due.then(|| {
@@ -101,7 +105,7 @@ impl Task {
         })
     }
 
-    /// What speaks against completing, where todos must be done.
+    /// Returns the objection to a completion while todos are open, if they must be done.
     pub(super) fn open_todo_objection(&self) -> Option<String> {
         let left: Vec<&TodoItem> = self.todos().open_items().collect();
         if left.is_empty() || self.settings.completion.open_todos == OpenTodos::Allowed {

@@ -1,10 +1,10 @@
-//! Changes of the tools while a task is under way.
+//! Changes of the tools during a task.
 //!
-//! Which tools there are at first comes with the settings, as the rest of what a task is run with. A later change is a record, since the
-//! requests and the checks of calls depend on it: replaying the records makes the same requests.
+//! The first tools come with the settings, like everything else a task is run with. A later change
+//! is a record, since requests and the checks of calls depend on it: replaying the records makes
+//! the same requests.
 
 use sabir_call::{DraftResponse, ToolSet};
-use sabir_check::CallChecker;
 use sabir_policy::Mode;
 
 use crate::record::{ContextChange, Record, ToolsChange};
@@ -49,7 +49,7 @@ impl Task {
             return;
         };
         let before = usage::fixed_bytes(&self.settings);
-        self.checker = CallChecker::new(tools.clone()).with_repairs(self.settings.repairs);
+        self.checker = self.settings.call_checker(tools.clone());
         self.settings.tools = tools;
         self.transcript
             .replace_fixed_bytes(before, usage::fixed_bytes(&self.settings));
@@ -57,7 +57,7 @@ impl Task {
 }
 
 impl super::TaskSettings {
-    /// Changes the lists of tools that only read, and that poll.
+    /// Updates the lists of tools that only read and of tools that poll.
     fn apply_names(&mut self, change: &ToolsChange) {
         let is_gone = |name: &String| {
             change.removed.contains(name) || change.added.iter().any(|tool| tool.spec.name == *name)
@@ -75,7 +75,7 @@ impl super::TaskSettings {
     }
 }
 
-/// Returns the changed set as a mode offers it; `None`: the tools cannot be offered together.
+/// Returns the changed set as a mode offers it; `None` if the tools cannot be offered together.
 pub(super) fn changed_set(
     tools: &ToolSet,
     change: &ToolsChange,
@@ -104,5 +104,10 @@ pub(super) fn changed_set(
         };
         list.push(tool.spec.clone());
     }
-    ToolSet::with_unoffered(shown, known).ok()
+    let changed = ToolSet::with_unoffered(shown, known).ok()?;
+    Some(if tools.knows_foreign_tools() {
+        changed.with_foreign_tools()
+    } else {
+        changed
+    })
 }

@@ -1,7 +1,7 @@
-//! The past: the history, with what is asked of it at every turn counted as it grows.
+//! The transcript: the history of a task, with ids and sizes counted as it grows.
 //!
-//! A turn looks at what is new alone. A request shares the messages instead of copying them, which ids are taken is a set that is
-//! kept, and so is the number of bytes.
+//! A turn looks only at what is new. A request shares the messages instead of copying them; the set
+//! of used ids and the number of bytes are kept up to date.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::dedup::ReadDedup;
 use super::view::ContextView;
 
-/// What one picture is taken for, in bytes of text; its true size says nothing about its tokens.
+/// The bytes of text that one image counts for. Its true size says nothing about its tokens.
 const IMAGE_BYTES: usize = 4000;
 
 /// The history and what is counted of it.
@@ -20,14 +20,14 @@ pub(super) struct Transcript {
     messages: History,
     ids: HashSet<CallId>,
     bytes: usize,
-    /// What calls have read.
+    /// The results of reading calls, to find repetitions.
     pub(super) read_dedup: ReadDedup,
-    /// What the model sees of it.
+    /// The part of the history that the model sees.
     pub(super) view: ContextView,
 }
 
 impl Transcript {
-    /// An empty one. `bytes`: those of what goes with it in every request.
+    /// Creates an empty transcript. `bytes` is the size of what goes with it in every request.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             bytes,
@@ -39,34 +39,52 @@ impl Transcript {
         &self.messages
     }
 
-    /// The messages, not copied.
+    /// Returns the messages without copying them.
     pub(super) fn shared_history(&self) -> History {
         self.messages.clone()
     }
 
-    /// The messages for a request, not copied.
+    /// Returns the messages for a request without copying them.
     pub(super) fn request_messages(&self) -> History {
         self.view
             .compacted_messages()
             .unwrap_or_else(|| self.messages.clone())
     }
 
-    /// Whether a call of it has that id.
+    /// Reports whether the model was given this character to read, in a result or in a description of
+    /// the workspace.
+    pub(super) fn was_read(&self, c: char) -> bool {
+        let in_part = |part: &MessagePart| match part {
+            MessagePart::Result(result) => result.content.contains(c),
+            _ => false,
+        };
+        let messages = self.request_messages();
+        messages
+            .iter()
+            .any(|message| message.parts.iter().any(in_part))
+            || self
+                .view
+                .prefix_fragments()
+                .iter()
+                .any(|fragment| fragment.text.contains(c))
+    }
+
+    /// Reports whether a call in the history has that id.
     pub(super) fn has_call(&self, id: &CallId) -> bool {
         self.ids.contains(id)
     }
 
-    /// The bytes of the text of the next request, roughly.
+    /// Estimates the text of the next request, in bytes.
     pub(super) fn request_bytes(&self) -> usize {
         self.view.request_bytes(self.bytes)
     }
 
-    /// From now on so many bytes go with every request, and not so many as before.
+    /// Replaces the size of what goes with every request.
     pub(super) fn replace_fixed_bytes(&mut self, before: usize, now: usize) {
         self.bytes = self.bytes.saturating_sub(before).saturating_add(now);
     }
 
-    /// Adds a message; one without parts is none.
+    /// Adds a message, unless it has no parts.
     pub(super) fn push_message(&mut self, role: Role, parts: Vec<MessagePart>) {
         if parts.is_empty() {
             return;
@@ -78,11 +96,14 @@ impl Transcript {
         self.messages.push(message);
     }
 
-    /// Words for the model, or a picture, joined to the message that is already waiting for it.
+    /// Adds a text or an image for the model to the message that already waits for it, or as a new
+    /// message.
     pub(super) fn append_user_part(&mut self, part: MessagePart) {
         self.count_bytes(std::slice::from_ref(&part));
         self.view.append_user_part(&part);
         match self.messages.last_mut() {
+            // Some providers expect the roles to alternate, so two user messages in a row become
+            // one.
             Some(message) if message.role == Role::User => message.parts.push(part),
             _ => self.messages.push(Message {
                 role: Role::User,
@@ -91,12 +112,12 @@ impl Transcript {
         }
     }
 
-    /// Leaves the first messages out of what the model sees, for that head.
+    /// Replaces the first messages with `head` in what the model sees.
     pub(super) fn compact(&mut self, messages: usize, head: &[String]) {
         self.view.compact(&self.messages, messages, head);
     }
 
-    /// Goes back on the last [`compact`](Self::compact).
+    /// Undoes the last [`compact`](Self::compact).
     pub(super) fn undo_compaction(&mut self) {
         self.view.undo_compaction(&self.messages);
     }
@@ -108,12 +129,12 @@ impl Transcript {
     }
 }
 
-/// The bytes of the text of a message, roughly.
+/// Estimates the text of a message, in bytes.
 pub(super) fn message_bytes(message: &Message) -> usize {
     message.parts.iter().map(part_bytes).sum()
 }
 
-/// Those of a part.
+/// Estimates the text of a part, in bytes.
 pub(super) fn part_bytes(part: &MessagePart) -> usize {
     match part {
         MessagePart::Text { text } | MessagePart::Thought { text, .. } => text.len(),

@@ -1,18 +1,19 @@
-//! From a draft to an answer: ids, gates, feedback.
+//! Turns: makes an answer out of a draft, with call ids, gate results and feedback.
 
 use std::collections::{HashMap, HashSet};
 
-use sabir_call::{CallId, DraftPart, DraftResponse, MessagePart, Role};
+use sabir_call::{CallId, DraftCall, DraftPart, DraftResponse, MessagePart, Role, ToolProtocol};
 use sabir_check::{CallState, CheckedCall, CheckedOutcome, FeedbackContext, render_feedback};
+use serde_json::Value;
 
-use crate::record::{AssistantTurn, CallCheck};
+use crate::record::{AssistantTurn, CallCheck, EchoSource};
 
 use super::Task;
 use super::calls::OpenTurn;
 use super::usage::UsageDelta;
 
 impl Task {
-    /// Puts the calls of a draft through the gates and gives every call an id of its own.
+    /// Checks the calls of a draft with the gates and gives every call a unique id.
     pub(super) fn check_answer(&self, mut draft: DraftResponse) -> AssistantTurn {
         draft.drop_blank_text();
         let UsageDelta {
@@ -20,8 +21,24 @@ impl Task {
             estimate,
             cost,
         } = self.answer_usage(&draft);
-        let turn = self.counters.turns.saturating_add(1);
+        let turn = self.budget.lifetime_turns().saturating_add(1);
         let mut checked = self.checker.check_all(&draft);
+        let mut wrapped: HashMap<u32, Vec<String>> = draft
+            .calls()
+            .filter_map(|call| {
+                let checked = checked.iter().find(|it| it.index == call.index)?;
+                Some((call.index, wrapped_arguments(call, checked)))
+            })
+            .collect();
+        let escaping = self.content_escaping();
+        for value in checked
+            .iter_mut()
+            .flat_map(|checked| checked.arguments.values_mut())
+        {
+            escaping.restore_value(value, &|c| self.transcript.was_read(c));
+        }
+        // Results find their calls by id, so a provider that repeats one must not answer two calls
+        // at once (law 7).
         let mut used = HashSet::new();
         let mut taken = |id: &CallId| self.transcript.has_call(id) || !used.insert(id.clone());
         let loose: Vec<_> = draft
@@ -31,24 +48,21 @@ impl Task {
             .cloned()
             .collect();
         let say = |checked: &[CheckedCall], loose: &[_]| {
-            render_feedback(
-                checked,
-                loose,
-                &draft.source,
-                &FeedbackContext {
-                    protocol: &self.start.protocol,
-                    dialects: &self.settings.dialects,
-                    tools: self.checker.tools(),
-                    repetition: &self.counters.reported_mistakes,
-                },
-            )
+            render_feedback(checked, loose, &draft.source, &self.feedback_context())
         };
+        // Before the draft is taken apart: a call's span refers to its source.
+        let mut echoes: HashMap<u32, EchoSource> = draft
+            .calls()
+            .filter_map(|call| Some((call.index, self.find_echo_source(&draft, call)?)))
+            .collect();
         let mut parts = Vec::new();
         let mut checks = Vec::new();
         for part in draft.parts {
             match part {
                 DraftPart::Text(text) => parts.push(MessagePart::Text { text }),
                 DraftPart::Thought(text) => parts.push(MessagePart::Thought { text, opaque: None }),
+                // A provider's own state belongs to the thought before it, and goes back with it
+                // unchanged.
                 DraftPart::Opaque(opaque) => match parts.last_mut() {
                     Some(MessagePart::Thought {
                         opaque: slot @ None,
@@ -65,6 +79,8 @@ impl Task {
                     };
                     let checked = checked.swap_remove(at);
                     let id = unique_call_id(call.id.as_deref(), turn, call.index, &mut taken);
+                    let native = self.start.protocol == ToolProtocol::Native;
+                    // Law 3: only a call that was closed and passed every gate may run.
                     let passed = checked.state == CallState::Complete;
                     let feedback = if passed {
                         None
@@ -77,12 +93,14 @@ impl Task {
                         repairs: checked.repairs,
                         faults: checked.faults,
                         feedback,
+                        recovered_from_text: native && call.dialect.is_some(),
+                        echo_of: echoes.remove(&call.index),
+                        wrapped: wrapped.remove(&call.index).unwrap_or_default(),
                     });
-                    let (name, arguments) = (checked.name, checked.arguments);
                     parts.push(MessagePart::Call(sabir_call::Call {
                         id,
-                        name,
-                        arguments,
+                        name: checked.name,
+                        arguments: checked.arguments,
                         dialect: call.dialect,
                     }));
                 }
@@ -102,31 +120,38 @@ impl Task {
         }
     }
 
-    /// Takes over an answer.
+    /// Returns the facts about the task on which feedback depends.
+    pub(super) fn feedback_context(&self) -> FeedbackContext<'_> {
+        FeedbackContext {
+            protocol: &self.start.protocol,
+            dialects: &self.settings.dialects,
+            tools: self.checker.tools(),
+            repetition: self.progress.reported_mistakes(),
+        }
+    }
+
+    /// Applies an answer.
     pub(super) fn apply_answer(&mut self, answered: &AssistantTurn) {
-        self.counters.turns = self.counters.turns.saturating_add(1);
-        self.counters.failures = 0;
+        self.budget.note_turn();
+        self.budget.note_usage(UsageDelta::from_turn(answered));
         self.note_mistakes(answered);
-        self.apply_usage(UsageDelta::from_turn(answered));
+        // Before the answer enters the history: the provider counted the request without it.
         self.note_measured_tokens(answered);
         self.last_stop_reason = answered.stop;
         self.draft = DraftResponse::default();
-        match OpenTurn::from_answer(answered) {
-            Some(turn) => {
-                self.counters.replies_without_call = 0;
-                self.turn = Some(turn);
-            }
-            None => {
-                self.counters.replies_without_call =
-                    self.counters.replies_without_call.saturating_add(1);
-                self.transcript
-                    .push_message(Role::Assistant, answered.parts.clone());
-            }
+        let turn = OpenTurn::from_answer(answered);
+        self.progress.note_answer(turn.is_some());
+        match turn {
+            Some(turn) => self.turn = Some(turn),
+            None => self
+                .transcript
+                .push_message(Role::Assistant, answered.parts.clone()),
         }
+        // After the answer, which was requested without them.
         self.deliver_pending();
     }
 
-    /// Notes which mistakes of an answer the model is told of, so that the same words are not said again and again.
+    /// Notes the mistakes that the model gets feedback on, so that the same text is not repeated.
     pub(super) fn note_mistakes(&mut self, answered: &AssistantTurn) {
         let call = |part: &MessagePart| match part {
             MessagePart::Call(call) => Some((call.id.clone(), call.name.clone())),
@@ -143,13 +168,30 @@ impl Task {
             passed: false,
             faults: &answered.faults,
         };
-        self.counters
-            .reported_mistakes
-            .record_message(calls.chain([loose]));
+        self.progress.note_checks(calls.chain([loose]));
     }
 }
 
-/// The provider's id if it is new, else one of our own. `taken` says whether one is taken, and takes it.
+/// Returns the names of the arguments whose values were written on lines of their own. A repair may
+/// have renamed an argument, so they are found by their values.
+fn wrapped_arguments(call: &DraftCall, checked: &CheckedCall) -> Vec<String> {
+    let is_wrapped = |value: &Value| {
+        value.as_str().is_some_and(|value| {
+            call.arguments
+                .iter()
+                .any(|written| written.is_wrapped() && written.text == value)
+        })
+    };
+    checked
+        .arguments
+        .iter()
+        .filter(|(_, value)| is_wrapped(value))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+/// Returns the provider's id if it is new, else an id of our own. `taken` reports whether an id is
+/// used, and reserves it.
 fn unique_call_id(
     native: Option<&str>,
     turn: u32,

@@ -1,7 +1,7 @@
-//! What an answer takes: tokens as the provider reports them, guesses where it reports none, and money.
+//! Usage: tokens as the provider reports them, guesses where it reports none, and cost.
 //!
-//! Prices are facts of the day. A record keeps the cost that was known when it was written; a replayed task adds up what its
-//! records say, and asks no price list of a later day.
+//! Prices change from day to day. A record keeps the cost that was known when it was written; a
+//! replayed task adds up its records and consults no later price list.
 
 use sabir_call::{BYTES_PER_TOKEN, Cost, DraftPart, DraftResponse, ToolSpec, Usage};
 
@@ -10,29 +10,29 @@ use crate::record::{
     AssistantTurn, CompactionRecord, ContextChange, FailedTurn, Record, SubtaskEnd,
 };
 
-/// What all answers took together.
+/// The usage of all answers together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Tokens as the provider reported them.
     pub usage: Usage,
-    /// Guesses for answers of which it reported none.
+    /// Guesses for answers of which the provider reported none.
     pub estimate: Usage,
-    /// What they cost.
+    /// The cost.
     pub cost: Cost,
 }
 
-/// What one answer took.
+/// The usage of one answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct UsageDelta {
-    /// As reported.
+    /// Tokens as the provider reported them.
     pub(super) usage: Usage,
-    /// Guesses, for what was not reported.
+    /// Estimates of the counts that were not reported.
     pub(super) estimate: Usage,
     pub(super) cost: Cost,
 }
 
 impl UsageTotals {
-    /// Adds what a record tells.
+    /// Adds the usage that a record reports.
     pub fn add_record(&mut self, record: &Record) {
         match record {
             Record::Answered(answered) => self.add_delta(UsageDelta::from_turn(answered)),
@@ -47,7 +47,7 @@ impl UsageTotals {
         }
     }
 
-    /// The tokens in all, read and written; guesses where nothing was reported.
+    /// Returns the sum of all tokens, read and written, with guesses where nothing was reported.
     pub(crate) fn total_tokens(&self) -> u64 {
         UsageDelta {
             usage: self.usage,
@@ -57,15 +57,15 @@ impl UsageTotals {
         .total_tokens()
     }
 
-    pub(super) fn add_delta(&mut self, charge: UsageDelta) {
-        self.usage.add(charge.usage);
-        self.estimate.add(charge.estimate);
-        self.cost += charge.cost;
+    pub(super) fn add_delta(&mut self, delta: UsageDelta) {
+        self.usage.add(delta.usage);
+        self.estimate.add(delta.estimate);
+        self.cost += delta.cost;
     }
 }
 
 impl UsageDelta {
-    /// What an answer's record tells.
+    /// Reads the usage from the record of an answer.
     pub(super) fn from_turn(answered: &AssistantTurn) -> Self {
         Self {
             usage: answered.usage,
@@ -74,7 +74,8 @@ impl UsageDelta {
         }
     }
 
-    /// Its tokens in all, read and written. There are guesses only of what was not reported.
+    /// Returns the sum of all tokens, read and written. Only counts that were not reported are
+    /// estimated.
     pub(super) fn total_tokens(self) -> u64 {
         let all = [
             self.usage.input,
@@ -85,7 +86,7 @@ impl UsageDelta {
         all.into_iter().flatten().fold(0, u64::saturating_add)
     }
 
-    /// What the record of a failure tells.
+    /// Reads the usage from the record of a failure.
     pub(super) fn from_failure(failed: &FailedTurn) -> Self {
         Self {
             usage: failed.usage,
@@ -94,7 +95,7 @@ impl UsageDelta {
         }
     }
 
-    /// What the record of a compaction tells.
+    /// Reads the usage from the record of a compaction.
     pub(super) fn from_compaction(compacted: &CompactionRecord) -> Self {
         Self {
             usage: compacted.usage,
@@ -103,7 +104,7 @@ impl UsageDelta {
         }
     }
 
-    /// What the record of a subtask's end tells.
+    /// Reads the usage from the record of a subtask's end.
     pub(super) fn from_subtask(end: &SubtaskEnd) -> Self {
         Self {
             usage: end.usage,
@@ -114,12 +115,13 @@ impl UsageDelta {
 }
 
 impl Task {
-    /// What an answer took, whole or broken off. Must be asked before the answer enters the history.
+    /// Returns the usage of an answer, complete or broken off. Must be called before the answer
+    /// enters the history.
     pub(super) fn answer_usage(&self, draft: &DraftResponse) -> UsageDelta {
         self.request_usage(draft, self.transcript.request_bytes())
     }
 
-    /// What the answer to a request of so many bytes took.
+    /// Returns the usage of the answer to a request of `asked` bytes.
     pub(super) fn request_usage(&self, draft: &DraftResponse, asked: usize) -> UsageDelta {
         let usage = draft.usage;
         // Some servers count nothing and say so with a zero, which no request can have taken.
@@ -145,35 +147,9 @@ impl Task {
             cost,
         }
     }
-
-    /// The limit of turns that has been reached, in words.
-    pub(super) fn turn_limit(&self) -> Option<String> {
-        let (limit, turns) = (self.settings.limits.turns?, self.total_turns());
-        (turns >= limit).then(|| format!("the limit of {turns} turns was reached"))
-    }
-
-    /// The limit of tokens that has been reached, in words.
-    pub(super) fn token_limit(&self) -> Option<String> {
-        let (limit, tokens) = (self.settings.limits.tokens?, self.counters.tokens);
-        (tokens >= limit).then(|| format!("the limit of {limit} tokens was reached: {tokens}"))
-    }
-
-    /// The limit of cost that has been reached, in words. Where the cost cannot be told, no limit can be kept: that is
-    /// reaching it.
-    pub(super) fn cost_limit(&self) -> Option<String> {
-        let limit = self.settings.limits.cost?;
-        if self.counters.cost.at_least {
-            return Some(format!(
-                "the limit of {limit} cannot be kept any longer: what the task costs is not known ({})",
-                self.counters.cost
-            ));
-        }
-        (self.counters.cost.known >= limit)
-            .then(|| format!("the limit of {limit} was reached: {}", self.counters.cost))
-    }
 }
 
-/// The bytes of what goes with every request: the instructions and the tools.
+/// Returns the bytes that go with every request: the instructions and the tools.
 pub(super) fn fixed_bytes(settings: &TaskSettings) -> usize {
     let tool = |tool: &ToolSpec| {
         tool.name.len() + tool.description.len() + tool.parameters.to_string().len()

@@ -1,10 +1,12 @@
-//! What the user says while the task works.
+//! The user's messages while the task works.
 //!
-//! Words are kept at once and never stand before something that the model has already seen: what was sent stays a prefix of what
-//! is sent next. While calls are open they wait for the results; while an answer is written they wait for its end, and the record
-//! says so ([`Delivery::Later`]), since replay could not tell otherwise. Steering gives up what has no consequence yet: an answer
-//! that is not whole, calls that have not begun, a question. What runs is left to its end, because half of it may have happened;
-//! cancelling stops that. Words approve nothing, and only a question for words is answered by them.
+//! A message is recorded at once and never placed before something that the model has already seen:
+//! what was sent stays a prefix of what is sent next. While calls are open, messages wait for the
+//! results; while an answer is written, they wait for its end, and the record says so
+//! ([`Delivery::Later`]), since a replay could not tell otherwise. An interrupting message gives up
+//! what has no consequence yet: an incomplete answer, calls that have not begun, a question.
+//! Running work is left to its end, because half of it may have happened; cancelling stops it. A
+//! message approves nothing, and answers only a question for a message.
 
 use sabir_call::{DraftResponse, Image, MessagePart, ModelError, ModelErrorKind, ToolResultStatus};
 
@@ -18,24 +20,28 @@ use super::completion::HEADLESS_ANSWER;
 use super::usage::UsageDelta;
 use super::{Task, TaskEffect, TaskInput, TaskPhase};
 
+/// The result of a completion that the user has seen and answered with a message.
+const ANSWERED_BY_MESSAGE: &str =
+    "Not completed: the user has seen the result and answers with the message that follows.";
+
 /// The result of a call that was given up before it began.
 const OVERTAKEN_RESULT: &str = "The user said something before this call was made; it was not run.";
 
-/// Why there is no answer.
+/// The reason why an answer was given up.
 const ABANDONED_REASON: &str = "given up for what the user says";
 
-/// A message of the user: text, pictures, or both.
+/// A message of the user: text, images, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserMessage {
     /// The text.
     pub text: String,
-    /// The pictures, which the model sees before the text.
+    /// The images, which the model sees before the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
 }
 
 impl UserMessage {
-    /// A message without pictures.
+    /// Creates a message without images.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -44,64 +50,65 @@ impl UserMessage {
     }
 }
 
-/// When a message of the user reaches the model.
+/// The moment at which a message of the user reaches the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageDelivery {
-    /// After what the model is doing: behind the answer that is being written and the results of the open calls.
+    /// After what the model is doing: behind the answer that is being written and the results of
+    /// the open calls.
     #[default]
     Queue,
-    /// At once: the answer that is being written, the calls that have not begun and the open question are given up. Tools that run
-    /// continue, and the model is asked when they are done.
+    /// At once: the answer that is being written, the calls that have not begun and the open
+    /// question are given up. Running tools continue, and the model is asked when they are done.
     Interrupt,
 }
 
-/// What waits for its moment.
+/// The input that takes effect later.
 #[derive(Debug, Default)]
 pub(super) struct PendingInput {
-    /// What was said while an answer was written.
+    /// The messages that arrived while an answer was written.
     pub(super) messages: Vec<(MessageAuthor, UserMessage)>,
-    /// Pictures that go with what is said first when the task goes on.
+    /// The images for the first message when the task continues.
     pub(super) images: Vec<Image>,
-    /// Whether the user wants a compaction.
+    /// True if the user wants a compaction.
     pub(super) compaction: bool,
-    /// Whether he has spoken while the model was asked for its summary.
+    /// True if the user sent a message while the model was asked for its summary.
     pub(super) user_spoke: bool,
 }
 
-/// Whether somebody can be asked.
+/// The kind of user, if any, that can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interactivity {
     /// A user is there.
     Interactive,
-    /// A program answers whether calls may run, and what the model wants to know. It holds no conversation and reviews no
-    /// completion: there it is as if nobody was there.
+    /// A program decides about calls, answers the model's questions and reviews completions. It holds
+    /// no conversation: in this respect the task is headless.
     Controlled,
-    /// Nobody is: asking means denying.
+    /// There is no user to ask, so calls that need an approval are denied.
     Headless,
 }
 
 impl Interactivity {
-    /// Whether somebody can approve calls and answer questions.
+    /// Reports whether calls can be approved and questions answered.
     pub fn can_answer(self) -> bool {
         self != Self::Headless
     }
 
-    /// Whether somebody talks with the model and looks at its results.
+    /// Reports whether a user talks with the model.
     pub fn is_interactive(self) -> bool {
         self == Self::Interactive
     }
 }
 
 impl UserMessage {
-    /// Whether nothing is said or shown.
+    /// Reports whether the message has neither text nor images.
     pub fn is_empty(&self) -> bool {
         self.text.trim().is_empty() && self.images.is_empty()
     }
 
-    /// As the model reads them.
+    /// Returns the message as the model reads it.
     pub(super) fn to_parts(&self) -> Vec<MessagePart> {
-        // What is said must be there, be it nothing: the model is asked because of it.
+        // Even an empty text is sent: the model is asked because of this message.
         let text = (self.images.is_empty() || !self.text.is_empty())
             .then(|| MessagePart::text(&self.text));
         self.images
@@ -129,15 +136,16 @@ impl From<&str> for UserMessage {
 }
 
 impl Task {
-    /// Pictures that go with what is said first when the task begins or goes on.
+    /// Adds images to the first message with which the task begins or continues.
     #[must_use]
     pub fn with_images(mut self, images: Vec<Image>) -> Self {
-        self.bring(images);
+        self.set_first_images(images);
         self
     }
 
-    /// As [`with_images`](Self::with_images), for a task that is reopened.
-    pub fn bring(&mut self, images: Vec<Image>) {
+    /// Sets the images for the first message of a task that is reopened, like
+    /// [`with_images`](Self::with_images).
+    pub fn set_first_images(&mut self, images: Vec<Image>) {
         self.pending_input.images = images;
     }
 
@@ -159,6 +167,7 @@ impl Task {
                 self.resume_work(effects);
             }
             _ if empty => {}
+            // The request was sent without the message, and only the record can tell a replay so.
             TaskPhase::AwaitingModel => self.commit_user_message(words, Delivery::Later, effects),
             // A summary is asked for with messages of its own: the next turn has not been sent yet.
             TaskPhase::AwaitingSummary(_) => {
@@ -166,6 +175,20 @@ impl Task {
                 self.commit_user_message(words, Delivery::Next, effects);
             }
             TaskPhase::HandlingCalls => {
+                // A message about a completion that is shown is the answer to it, however it came.
+                if let Some(UserQuestion::Completion { call, .. }) = &self.question
+                    && let Some(call) = self.open_call(call).cloned()
+                {
+                    self.withdraw_question(effects);
+                    self.commit_user_message(words, Delivery::Next, effects);
+                    self.answer_call(
+                        &call,
+                        ToolResultStatus::Done,
+                        ANSWERED_BY_MESSAGE.to_owned(),
+                        effects,
+                    );
+                    return self.advance_calls(effects);
+                }
                 let asked_for = matches!(self.question, Some(UserQuestion::Next { .. }));
                 if asked_for {
                     self.withdraw_question(effects);
@@ -183,6 +206,8 @@ impl Task {
         match self.phase {
             _ if words.is_empty() => {}
             TaskPhase::AwaitingModel => {
+                // The request is dropped before anything is recorded, so no delta of it can arrive
+                // behind the record.
                 effects.push(TaskEffect::StopAll);
                 self.record_abandoned_answer(ABANDONED_REASON, effects);
                 self.commit_user_message(words, Delivery::Next, effects);
@@ -206,6 +231,8 @@ impl Task {
                     .and_then(UserQuestion::call_id)
                     .cloned();
                 self.withdraw_question(effects);
+                // Subtasks that run are asked to end: they have their own journals, so nothing of
+                // them is in doubt.
                 self.stop_subtasks(effects);
                 let open = self
                     .turn
@@ -214,6 +241,7 @@ impl Task {
                     .unwrap_or_default();
                 for (call, _) in open
                     .into_iter()
+                    // Running calls are left to their end, since half of them may have happened.
                     .filter(|(call, running)| !running || asked.as_ref() == Some(&call.id))
                 {
                     self.answer_call(
@@ -230,8 +258,9 @@ impl Task {
         }
     }
 
-    /// Nobody is there any more.
+    /// Makes the task headless, because the user has left.
     pub(super) fn handle_user_left(&mut self, effects: &mut Vec<TaskEffect>) {
+        // First, so that nothing below asks again.
         self.settings.interactivity = Interactivity::Headless;
         let question = self.question.clone();
         self.withdraw_question(effects);
@@ -249,6 +278,8 @@ impl Task {
             );
         }
         match question {
+            // There is no reviewer any more: it is accepted as in a headless task, unless there is
+            // an objection.
             Some(UserQuestion::Completion { call, .. }) => match self.open_call(&call).cloned() {
                 Some(call) if !self.reject_completion(&call, effects) => {
                     self.finish_completed(&call, "Accepted.", effects)
@@ -267,16 +298,19 @@ impl Task {
                 self.advance_calls(effects);
             }
             Some(UserQuestion::Approval { .. }) => self.advance_calls(effects),
-            // Nobody says how to go on from there.
-            Some(UserQuestion::Next { .. }) => match self.stuck_reason() {
-                Some(reason) => self.stop_or_ask_user(reason, effects),
-                None => self.handle_reply_without_call(None, effects),
-            },
+            // There is no user to say how to continue.
+            Some(UserQuestion::Next { .. }) => {
+                match self.progress.stuck_reason(&self.settings.limits) {
+                    Some(reason) => self.stop_or_ask_user(reason, effects),
+                    None => self.handle_reply_without_call(None, effects),
+                }
+            }
             None => {}
         }
     }
 
-    /// An answer without a call to somebody who has spoken meanwhile: his words are what the model goes on with.
+    /// Asks the model again after a reply without a call, because the user has sent a message
+    /// meanwhile, which the model reads next.
     pub(super) fn continue_with_message(
         &mut self,
         feedback: Option<String>,
@@ -288,14 +322,14 @@ impl Task {
         self.request_next_turn(effects);
     }
 
-    /// Words that waited for an answer which was lost when Sabir was stopped.
+    /// Records that the answer was lost when Sabir was stopped, if messages wait for it.
     pub(super) fn record_lost_answer(&mut self, effects: &mut Vec<TaskEffect>) {
         if !self.pending_input.messages.is_empty() {
             self.record_abandoned_answer("lost when Sabir was stopped", effects);
         }
     }
 
-    /// Nothing is kept of the answer that is being written, but for what it took.
+    /// Records that the answer is given up. Only its usage is kept.
     fn record_abandoned_answer(&mut self, why: &str, effects: &mut Vec<TaskEffect>) {
         let began = self.draft != DraftResponse::default();
         let UsageDelta {
@@ -307,11 +341,10 @@ impl Task {
         } else {
             UsageDelta::default()
         };
-        let (error, message) = (ModelErrorKind::Broken, why.to_owned());
         self.commit_record(
             Record::Failed(FailedTurn {
-                error,
-                message,
+                error: ModelErrorKind::Broken,
+                message: why.to_owned(),
                 usage,
                 estimate,
                 cost,
@@ -337,17 +370,21 @@ impl Task {
         );
     }
 
-    /// Takes over what was said.
+    /// Applies a message.
     pub(super) fn apply_message(&mut self, by: MessageAuthor, words: UserMessage, when: Delivery) {
         match by {
             MessageAuthor::User => {
-                self.counters.reset_after_user();
+                self.progress.note_user_message();
+                // The end that named them was shown: these words ask for something else.
+                self.denials.forget_all();
                 self.transcript
                     .view
                     .user_texts
                     .extend(Some(words.text.clone()).filter(|text| !text.trim().is_empty()));
             }
-            MessageAuthor::Sabir => self.counters.cycles.mark_announced(),
+            // Every message of Sabir counts as the reminder, since the record does not say which
+            // one it is.
+            MessageAuthor::Sabir => self.progress.cycles.mark_announced(),
         }
         match when {
             Delivery::Next => self.deliver_message(by, words),
@@ -361,8 +398,8 @@ impl Task {
         }
     }
 
-    /// Words that the model is to read next: joined to the message that is already waiting for it, or to the results of
-    /// the calls that are open.
+    /// Delivers a message to the model: with the results if calls are open, else joined to the
+    /// message that already waits for it.
     pub(super) fn deliver_message(&mut self, by: MessageAuthor, words: UserMessage) {
         if let Some(turn) = &mut self.turn {
             return turn.add_message(by, words);
@@ -373,18 +410,18 @@ impl Task {
             .for_each(|part| self.transcript.append_user_part(part));
     }
 
-    /// The answer is there, or will not come: what waited for it is read next.
+    /// Delivers the messages that waited for an answer, which is now there or will not come.
     pub(super) fn deliver_pending(&mut self) {
         let waiting = std::mem::take(&mut self.pending_input.messages);
         if waiting.iter().any(|(by, _)| *by == MessageAuthor::User) {
-            self.counters.replies_without_call = 0;
+            self.progress.note_user_message_delivered();
         }
         waiting
             .into_iter()
             .for_each(|(by, words)| self.deliver_message(by, words));
     }
 
-    /// Whether the user has spoken while the answer was written.
+    /// Reports whether the user has sent a message while the answer was written.
     pub(super) fn has_pending_message(&self) -> bool {
         self.pending_input
             .messages

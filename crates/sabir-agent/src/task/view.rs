@@ -1,7 +1,8 @@
-//! The view: what the model sees of a task, which is the whole history until a compaction leaves the beginning of it out.
+//! The context view: what the model sees of a task, which is the whole history until a compaction
+//! leaves out its beginning.
 //!
-//! The history is never changed by it. A compaction puts a head in place of the first messages; going back on it puts back what stood
-//! there, message by message, with whatever came since.
+//! The history never changes. A compaction puts a head in place of the first messages; undoing it
+//! restores what was there, message by message, with everything that came since.
 
 use sabir_call::{History, Message, MessagePart, Role};
 
@@ -9,46 +10,47 @@ use super::transcript::message_bytes;
 use super::usage::estimate_tokens;
 use crate::context::{ContextFragment, RequestContext, fragment};
 
-/// What the model sees, and how much that is.
+/// The part of the history that the model sees, with its size.
 #[derive(Debug, Default)]
 pub(super) struct ContextView {
-    /// What is told of the place, and the room there is, as of today.
+    /// The present context: the fragments and the size of the window.
     pub(super) context: RequestContext,
-    /// The fragments in the requests; `None`: nothing was said of them yet.
+    /// The fragments in the requests; `None`: none were announced yet.
     prefix: Option<Vec<ContextFragment>>,
     prefix_bytes: usize,
-    /// The fragments as the model was last told of them.
+    /// The fragments as the model last saw them.
     pub(super) announced: Option<Vec<ContextFragment>>,
-    /// What stands in place of the history; `None`: all of it is seen.
+    /// The shortened history; `None`: all of it is seen.
     compacted: Option<CompactedView>,
-    /// What was seen before each compaction.
+    /// The views before each compaction.
     snapshots: Vec<ViewSnapshot>,
-    /// The bytes of a request, and the tokens that it is known to have.
+    /// The bytes of a measured request and its tokens.
     pub(super) measured: Option<(usize, u64)>,
-    /// What the user said after the first words.
+    /// The user's messages after the first one.
     pub(super) user_texts: Vec<String>,
-    /// Compactions in a row that a refused request made necessary.
+    /// The compactions in a row that were made because a request was refused.
     pub(super) overflows: u32,
     /// The tokens of a request that was too long.
     pub(super) refused_tokens: Option<u64>,
-    /// Whether the user went back on a compaction: then none is made for fullness alone.
+    /// True after the user undid a compaction: then a full context alone causes none.
     pub(super) auto_compaction_paused: bool,
 }
 
 /// A shortened history.
 #[derive(Debug, Clone)]
 struct CompactedView {
-    /// How many messages are left out.
+    /// The number of messages that are left out.
     left_out_messages: usize,
-    /// The last piece of the head: the summary.
+    /// The summary, which is the last piece of the head.
     summary: String,
     messages: History,
-    /// The bytes that are left out, and those that stand for them.
+    /// The bytes that are left out; `head_bytes` are those in their place.
     left_out_bytes: usize,
     head_bytes: usize,
 }
 
-/// What was seen when the history had so many messages, the last of them with so many parts.
+/// The view at the time of a compaction, when the history had this many messages and the last of
+/// them this many parts.
 #[derive(Debug)]
 struct ViewSnapshot {
     compacted: Option<CompactedView>,
@@ -57,29 +59,31 @@ struct ViewSnapshot {
 }
 
 impl ContextView {
-    /// The messages for a request, where they are not the whole history. Shared, not copied.
+    /// Returns the messages for a request if they are not the whole history. They are shared, not
+    /// copied.
     pub(super) fn compacted_messages(&self) -> Option<History> {
         self.compacted.as_ref().map(|short| short.messages.clone())
     }
 
-    /// How many messages of the history are left out.
+    /// Returns the number of messages that are left out.
     pub(super) fn left_out_count(&self) -> usize {
         self.compacted
             .as_ref()
             .map_or(0, |short| short.left_out_messages)
     }
 
-    /// The summary of what is left out.
+    /// Returns the summary of what is left out.
     pub(super) fn summary(&self) -> Option<&str> {
         self.compacted.as_ref().map(|short| short.summary.as_str())
     }
 
-    /// The fragments in the requests.
+    /// Returns the fragments in the requests.
     pub(super) fn prefix_fragments(&self) -> &[ContextFragment] {
         self.prefix.as_deref().unwrap_or_default()
     }
 
-    /// The bytes of a request, where those with the whole history would be so many.
+    /// Converts the bytes of a request with the whole history into those of a request with this
+    /// view.
     pub(super) fn request_bytes(&self, all: usize) -> usize {
         let (gone, head) = self
             .compacted
@@ -90,12 +94,14 @@ impl ContextView {
             .saturating_sub(gone)
     }
 
-    /// The tokens of a request of so many bytes: as the provider counted the last one, and bytes / 4 of what came since.
+    /// Estimates the tokens of a request with this many bytes: the provider's count of the last
+    /// one, and bytes / 4 for the rest.
     pub(super) fn request_tokens(&self, bytes: usize) -> u64 {
         match self.measured {
             Some((measured, known)) if bytes >= measured => {
                 known.saturating_add(estimate_tokens(bytes - measured))
             }
+            // The request has become shorter since: scaled, since no provider counted the smaller one.
             Some((measured, known)) => {
                 let [bytes, measured] =
                     [bytes, measured.max(1)].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
@@ -105,7 +111,8 @@ impl ContextView {
         }
     }
 
-    /// The tokens of the model's context: what is known of it, and what it was seen to refuse.
+    /// Returns the size of the context window in tokens: what is known of it, or what it was seen
+    /// to refuse, if that is less.
     pub(super) fn context_window(&self) -> Option<u64> {
         [self.context.window, self.refused_tokens]
             .into_iter()
@@ -118,14 +125,14 @@ impl ContextView {
         self.prefix = Some(fragments);
     }
 
-    /// Follows the history.
+    /// Adds a message of the history to the view.
     pub(super) fn push_message(&mut self, message: &Message) {
         if let Some(short) = &mut self.compacted {
             short.messages.push(message.clone());
         }
     }
 
-    /// Follows the history.
+    /// Adds a part of the history's last message to the view.
     pub(super) fn append_user_part(&mut self, part: &MessagePart) {
         let Some(short) = &mut self.compacted else {
             return;
@@ -156,6 +163,7 @@ impl ContextView {
             left_out_bytes: left,
             head_bytes,
         };
+        // The last message may still grow by parts, which an undo must not lose.
         let last = all.last().map_or(0, |message| message.parts.len());
         let before = self.compacted.replace(short);
         self.snapshots.push(ViewSnapshot {
@@ -176,7 +184,7 @@ impl ContextView {
         };
         self.compacted = short;
         let last = messages.checked_sub(1).and_then(|at| all.get(at));
-        // What was said since may have joined the last message of then.
+        // Later text may have been merged into the message that was the last one then.
         for part in last
             .into_iter()
             .flat_map(|message| message.parts.iter().skip(parts))
@@ -188,7 +196,7 @@ impl ContextView {
         }
     }
 
-    /// Whether there is a compaction to go back on.
+    /// Reports whether there is a compaction to undo.
     pub(super) fn is_compacted(&self) -> bool {
         self.compacted.is_some()
     }

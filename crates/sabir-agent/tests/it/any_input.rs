@@ -1,5 +1,5 @@
-//! Law 7 by construction: inputs of every kind in any order, fitting or not, make no history with an unanswered or doubly answered
-//! call.
+//! Law 7 by construction: inputs of every kind in any order, expected or not, never leave a call without a result or give it two
+//! results.
 
 use proptest::prelude::*;
 use sabir_agent::{
@@ -14,29 +14,29 @@ use sabir_call::{
 use sabir_policy::{Access, Verdict};
 
 use crate::machine::{Machine, settings, start};
-use crate::modes::{in_mode, outfits};
+use crate::modes::{mode_configs, settings_in_mode};
 
 /// An input, owned.
 #[derive(Debug, Clone)]
-enum Given {
+enum GeneratedInput {
     Begin,
-    Said,
-    /// Words or none with a picture, perhaps at once.
-    Showed(bool, bool),
+    TextMessage,
+    /// A message with an image and perhaps text, perhaps interrupting.
+    ImageMessage(bool, bool),
     Text,
-    Opened(u32, usize, usize),
+    CallStart(u32, usize, usize),
     Argument(u32, usize),
-    /// What the machine waits for, done.
-    Fitting(bool),
+    /// Completes an effect that the machine waits for.
+    EffectResult(bool),
     /// A whole call.
-    Called(u32, usize, usize),
-    Closed(u32),
+    WholeCall(u32, usize, usize),
+    CallEnd(u32),
     Cut(u32),
     Stopped(StopReason),
     Used,
     Answered,
     Failed(ModelErrorKind),
-    Weighed(usize, Access),
+    Weighed(usize, Box<Access>),
     Replied(UserReply),
     Ran(usize, bool),
     Moded(usize),
@@ -48,11 +48,11 @@ enum Given {
     /// The context is compacted, by the model or without one.
     Compact(SummaryAuthor),
     Restore,
-    /// The process ends, and another one goes on with the records.
+    /// The process ends, and another one resumes from the records.
     Resumed,
 }
 
-/// Ids as providers give them, as the machine makes them, and one that nobody gave.
+/// Ids as providers give them, as the machine makes them, and an unknown one.
 const IDS: [&str; 8] = [
     "a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody",
 ];
@@ -72,7 +72,7 @@ const ARGUMENTS: [&str; 6] = ["path", "result", "question", "message", "todos", 
 
 const MODES: [&str; 4] = ["code", "plan", "ask", "nothing"];
 
-fn given() -> impl Strategy<Value = Given> {
+fn any_generated_input() -> impl Strategy<Value = GeneratedInput> {
     let index = || 0u32..3;
     let words = || prop_oneof![Just(String::new()), Just("words".to_owned())];
     let path = || "a".to_owned();
@@ -86,43 +86,43 @@ fn given() -> impl Strategy<Value = Given> {
     let reply = prop_oneof![
         3 => Just(UserReply::Yes),
         1 => words().prop_map(UserReply::No),
-        1 => words().prop_map(UserReply::Text),
+        1 => words().prop_map(|text| UserReply::Text(text.into())),
         1 => Just(UserReply::YesWithRules(vec!["edits".to_owned()])),
         1 => Just(UserReply::Leave),
     ];
     prop_oneof![
-        6 => Just(Given::Begin),
-        1 => Just(Given::Said),
-        2 => any::<(bool, bool)>().prop_map(|(speaks, at_once)| Given::Showed(speaks, at_once)),
-        2 => Just(Given::Text),
-        8 => (index(), 0..IDS.len(), 0..NAMES.len()).prop_map(|(index, id, name)| Given::Opened(index, id, name)),
-        6 => (index(), 0..ARGUMENTS.len()).prop_map(|(index, name)| Given::Argument(index, name)),
-        12 => (index(), 0..IDS.len(), 0..NAMES.len()).prop_map(|(index, id, name)| Given::Called(index, id, name)),
-        8 => index().prop_map(Given::Closed),
-        1 => index().prop_map(Given::Cut),
-        1 => prop_oneof![Just(StopReason::Refused), Just(StopReason::Length)].prop_map(Given::Stopped),
-        1 => Just(Given::Used),
-        14 => Just(Given::Answered),
-        1 => prop_oneof![Just(ModelErrorKind::Broken), Just(ModelErrorKind::Key)].prop_map(Given::Failed),
-        10 => (0..IDS.len(), access).prop_map(|(id, access)| Given::Weighed(id, access)),
-        5 => reply.prop_map(Given::Replied),
-        10 => (0..IDS.len(), any::<bool>()).prop_map(|(id, failed)| Given::Ran(id, failed)),
-        20 => any::<bool>().prop_map(Given::Fitting),
-        2 => (0..MODES.len()).prop_map(Given::Moded),
-        1 => Just(Given::Cancel),
-        1 => Just(Given::Expired),
-        1 => Just(Given::Spent),
-        1 => Just(Given::Steered),
-        1 => Just(Given::Left),
-        1 => Just(Given::Compact(SummaryAuthor::Model)),
-        2 => Just(Given::Compact(SummaryAuthor::Sabir)),
-        1 => Just(Given::Restore),
-        2 => Just(Given::Resumed),
+        6 => Just(GeneratedInput::Begin),
+        1 => Just(GeneratedInput::TextMessage),
+        2 => any::<(bool, bool)>().prop_map(|(speaks, at_once)| GeneratedInput::ImageMessage(speaks, at_once)),
+        2 => Just(GeneratedInput::Text),
+        8 => (index(), 0..IDS.len(), 0..NAMES.len()).prop_map(|(index, id, name)| GeneratedInput::CallStart(index, id, name)),
+        6 => (index(), 0..ARGUMENTS.len()).prop_map(|(index, name)| GeneratedInput::Argument(index, name)),
+        12 => (index(), 0..IDS.len(), 0..NAMES.len()).prop_map(|(index, id, name)| GeneratedInput::WholeCall(index, id, name)),
+        8 => index().prop_map(GeneratedInput::CallEnd),
+        1 => index().prop_map(GeneratedInput::Cut),
+        1 => prop_oneof![Just(StopReason::Refused), Just(StopReason::Length)].prop_map(GeneratedInput::Stopped),
+        1 => Just(GeneratedInput::Used),
+        14 => Just(GeneratedInput::Answered),
+        1 => prop_oneof![Just(ModelErrorKind::Broken), Just(ModelErrorKind::Key)].prop_map(GeneratedInput::Failed),
+        10 => (0..IDS.len(), access).prop_map(|(id, access)| GeneratedInput::Weighed(id, Box::new(access))),
+        5 => reply.prop_map(GeneratedInput::Replied),
+        10 => (0..IDS.len(), any::<bool>()).prop_map(|(id, failed)| GeneratedInput::Ran(id, failed)),
+        20 => any::<bool>().prop_map(GeneratedInput::EffectResult),
+        2 => (0..MODES.len()).prop_map(GeneratedInput::Moded),
+        1 => Just(GeneratedInput::Cancel),
+        1 => Just(GeneratedInput::Expired),
+        1 => Just(GeneratedInput::Spent),
+        1 => Just(GeneratedInput::Steered),
+        1 => Just(GeneratedInput::Left),
+        1 => Just(GeneratedInput::Compact(SummaryAuthor::Model)),
+        2 => Just(GeneratedInput::Compact(SummaryAuthor::Sabir)),
+        1 => Just(GeneratedInput::Restore),
+        2 => Just(GeneratedInput::Resumed),
     ]
 }
 
-/// Who is there, and what must hold before a completion is accepted.
-fn terms() -> impl Strategy<Value = TaskSettings> {
+/// Generates settings: the interactivity, and the conditions for a completion.
+fn any_settings() -> impl Strategy<Value = TaskSettings> {
     let attended = prop_oneof![
         Just(Interactivity::Interactive),
         Just(Interactivity::Headless),
@@ -147,7 +147,7 @@ fn error(kind: ModelErrorKind) -> ModelError {
     }
 }
 
-fn end(failed: bool) -> SubtaskEnd {
+fn subtask_end(failed: bool) -> SubtaskEnd {
     let outcome = if failed {
         TaskOutcome::Cancelled
     } else {
@@ -166,7 +166,7 @@ fn end(failed: bool) -> SubtaskEnd {
     }
 }
 
-fn argument(machine: &mut Machine, index: u32, name: &str) {
+fn write_argument(machine: &mut Machine, index: u32, name: &str) {
     machine.step(TaskInput::ModelEvent(Event::ArgStart {
         index,
         name,
@@ -186,13 +186,13 @@ fn argument(machine: &mut Machine, index: u32, name: &str) {
     }));
 }
 
-/// Gives it to the machine, whatever that waits for.
-fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
+/// Gives an input to the machine, in any state.
+fn apply_input(machine: &mut Machine, given: &GeneratedInput, terms: &TaskSettings) {
     let id = |at: usize| CallId::new(IDS[at]);
     let input = match given {
-        Given::Begin => TaskInput::Begin,
-        Given::Said => TaskInput::queued("words"),
-        Given::Showed(speaks, at_once) => {
+        GeneratedInput::Begin => TaskInput::Begin,
+        GeneratedInput::TextMessage => TaskInput::queued("words"),
+        GeneratedInput::ImageMessage(speaks, at_once) => {
             let image = Image {
                 media_type: "image/png".to_owned(),
                 data: "A".to_owned(),
@@ -212,8 +212,8 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
                 TaskInput::queued(message)
             }
         }
-        Given::Text => TaskInput::ModelEvent(Event::Text { text: "words" }),
-        Given::Opened(index, id, name) => {
+        GeneratedInput::Text => TaskInput::ModelEvent(Event::Text { text: "words" }),
+        GeneratedInput::CallStart(index, id, name) => {
             let id = IDS.get(*id).copied().filter(|id| *id != "nobody");
             TaskInput::ModelEvent(Event::CallStart {
                 index: *index,
@@ -224,7 +224,7 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
                 name_at: 0,
             })
         }
-        Given::Fitting(failed) => {
+        GeneratedInput::EffectResult(failed) => {
             let fits = |effect: &TaskEffect| {
                 matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_))
             };
@@ -248,7 +248,7 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
                     TaskInput::ToolFinished(
                         permit.call,
                         ToolOutput {
-                            subtask: is_one.then(|| end(*failed)),
+                            subtask: is_one.then(|| subtask_end(*failed)),
                             ..output
                         },
                     )
@@ -256,51 +256,55 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
                 (other, _) => unreachable!("{other:?}"),
             }
         }
-        Given::Argument(index, name) => return argument(machine, *index, ARGUMENTS[*name]),
-        Given::Called(index, id, name) => return called(machine, (*index, *id, *name), terms),
-        Given::Closed(index) => TaskInput::ModelEvent(Event::CallEnd {
+        GeneratedInput::Argument(index, name) => {
+            return write_argument(machine, *index, ARGUMENTS[*name]);
+        }
+        GeneratedInput::WholeCall(index, id, name) => {
+            return write_call(machine, (*index, *id, *name), terms);
+        }
+        GeneratedInput::CallEnd(index) => TaskInput::ModelEvent(Event::CallEnd {
             index: *index,
             at: 0,
         }),
-        Given::Cut(index) => TaskInput::ModelEvent(Event::CallCut {
+        GeneratedInput::Cut(index) => TaskInput::ModelEvent(Event::CallCut {
             index: *index,
             why: Truncation::Ended,
             at: 0,
         }),
-        Given::Stopped(reason) => TaskInput::ModelEvent(Event::Stop {
+        GeneratedInput::Stopped(reason) => TaskInput::ModelEvent(Event::Stop {
             reason: *reason,
             raw: "",
         }),
-        Given::Used => TaskInput::ModelEvent(Event::Usage(Usage {
+        GeneratedInput::Used => TaskInput::ModelEvent(Event::Usage(Usage {
             output: Some(3),
             ..Usage::default()
         })),
-        Given::Answered => TaskInput::ModelFinished,
-        Given::Failed(kind) => TaskInput::ModelFailed(error(*kind)),
-        Given::Weighed(at, access) => {
-            TaskInput::CallAssessed(id(*at), access.clone(), Preconditions::default())
+        GeneratedInput::Answered => TaskInput::ModelFinished,
+        GeneratedInput::Failed(kind) => TaskInput::ModelFailed(error(*kind)),
+        GeneratedInput::Weighed(at, access) => {
+            TaskInput::CallAssessed(id(*at), (**access).clone(), Preconditions::default())
         }
-        Given::Replied(reply) => TaskInput::UserReplied(reply.clone()),
-        Given::Ran(at, true) => TaskInput::ToolFinished(id(*at), ToolOutput::failed("x")),
-        Given::Ran(at, false) => TaskInput::ToolFinished(id(*at), ToolOutput::done("x")),
-        Given::Moded(at) => TaskInput::SetMode(MODES[*at].to_owned()),
-        Given::Cancel => TaskInput::Cancel,
-        Given::Expired => TaskInput::TimeExpired,
-        Given::Spent => TaskInput::BudgetExhausted("x".to_owned()),
-        Given::Steered => TaskInput::interrupting("words"),
-        Given::Left => TaskInput::UserLeft,
-        Given::Compact(by) => TaskInput::Compact(*by),
-        Given::Restore => TaskInput::Restore,
-        Given::Resumed => return resumed(machine, terms),
+        GeneratedInput::Replied(reply) => TaskInput::UserReplied(reply.clone()),
+        GeneratedInput::Ran(at, true) => TaskInput::ToolFinished(id(*at), ToolOutput::failed("x")),
+        GeneratedInput::Ran(at, false) => TaskInput::ToolFinished(id(*at), ToolOutput::done("x")),
+        GeneratedInput::Moded(at) => TaskInput::SetMode(MODES[*at].to_owned()),
+        GeneratedInput::Cancel => TaskInput::Cancel,
+        GeneratedInput::Expired => TaskInput::TimeExpired,
+        GeneratedInput::Spent => TaskInput::BudgetExhausted("x".to_owned()),
+        GeneratedInput::Steered => TaskInput::interrupting("words"),
+        GeneratedInput::Left => TaskInput::UserLeft,
+        GeneratedInput::Compact(by) => TaskInput::Compact(*by),
+        GeneratedInput::Restore => TaskInput::Restore,
+        GeneratedInput::Resumed => return resume_task(machine, terms),
     };
     machine.step(input);
 }
 
-/// A whole call, with what its tool requires.
-fn called(machine: &mut Machine, (index, id, name): (u32, usize, usize), terms: &TaskSettings) {
+/// Writes a complete call with the arguments that its tool requires.
+fn write_call(machine: &mut Machine, (index, id, name): (u32, usize, usize), terms: &TaskSettings) {
     let argument = if name < 4 { 0 } else { name - 3 };
-    give(machine, &Given::Opened(index, id, name), terms);
-    give(machine, &Given::Argument(index, argument), terms);
+    apply_input(machine, &GeneratedInput::CallStart(index, id, name), terms);
+    apply_input(machine, &GeneratedInput::Argument(index, argument), terms);
     if NAMES[name] == "switch_mode" {
         machine.step(TaskInput::ModelEvent(Event::ArgStart {
             index,
@@ -317,13 +321,16 @@ fn called(machine: &mut Machine, (index, id, name): (u32, usize, usize), terms: 
     machine.step(TaskInput::ModelEvent(Event::CallEnd { index, at: 0 }));
 }
 
-/// Another process goes on with the records.
-fn resumed(machine: &mut Machine, terms: &TaskSettings) {
+/// Resumes the task from its records, as another process does.
+fn resume_task(machine: &mut Machine, terms: &TaskSettings) {
     let mode = ModeHistory::from_records(&machine.records)
         .current_mode()
         .to_owned();
-    if let Ok(task) = Task::replay(machine.records.clone(), in_mode(&mode, terms.clone())) {
-        machine.task = task.with_modes(roomy());
+    if let Ok(task) = Task::replay(
+        machine.records.clone(),
+        settings_in_mode(&mode, terms.clone()),
+    ) {
+        machine.task = task.with_modes(modes_with_large_windows());
         machine.open.clear();
     }
 }
@@ -380,12 +387,14 @@ fn check_records(records: &[Record]) {
     }
 }
 
-/// Modes whose models have room for anything: nothing is compacted.
-fn roomy() -> Vec<ModeConfig> {
-    outfits()
+/// Returns modes whose models have large windows, so that nothing is compacted.
+fn modes_with_large_windows() -> Vec<ModeConfig> {
+    mode_configs()
         .into_iter()
         .map(|outfit| ModeConfig {
             window: None,
+            recovery: sabir_call::TextRecovery::Ask,
+            renders_template: false,
             ..outfit
         })
         .collect()
@@ -395,18 +404,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), terms in terms()) {
-        let (task, first) = Task::new(start(), in_mode("code", terms.clone()));
-        let mut machine = Machine { task: task.with_modes(roomy()), records: vec![first], open: Vec::new() };
+    fn any_inputs_replay_to_the_same_history(given in proptest::collection::vec(any_generated_input(), 0..120), terms in any_settings()) {
+        let (task, first) = Task::new(start(), settings_in_mode("code", terms.clone()));
+        let mut machine = Machine { task: task.with_modes(modes_with_large_windows()), records: vec![first], open: Vec::new() };
         for one in &given {
-            give(&mut machine, one, &terms);
+            apply_input(&mut machine, one, &terms);
             machine.check_history();
             check_records(&machine.records);
         }
-        // What can be asked of a model at the end is as whole.
+        // The final request is as complete as the history.
         let trail = ModeHistory::from_records(&machine.records);
         prop_assert_eq!(trail.current_mode(), machine.task.mode_history().current_mode());
-        if let Ok(mut again) = Task::replay(machine.records.clone(), in_mode(trail.current_mode(), terms)) {
+        if let Ok(mut again) = Task::replay(machine.records.clone(), settings_in_mode(trail.current_mode(), terms)) {
             prop_assert_eq!(again.history(), machine.task.history());
             prop_assert_eq!(again.totals(), machine.task.totals());
             again.step(TaskInput::Cancel);

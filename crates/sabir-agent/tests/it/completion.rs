@@ -1,4 +1,4 @@
-//! What must hold before a completion is accepted: todos, the check, and how often it may fail.
+//! The conditions for accepting a completion: todos, the check, and how often it may fail.
 
 use sabir_agent::{
     CallArguments, CallPermit, Interactivity, OpenTodos, Preconditions, Record, Task, TaskEffect,
@@ -25,14 +25,14 @@ fn with_todos(attended: Interactivity) -> TaskSettings {
 
 fn checked(attended: Interactivity) -> TaskSettings {
     let mut settings = settings(attended);
-    // Nothing is approved: the check is the user's own.
+    // No approval is given: the user configured the check, so it needs none.
     settings.rules = sabir_policy::PolicyRules::default();
     let arguments = CallArguments::from_iter([("command".to_owned(), json!("make test"))]);
     settings.completion.check = Some(("run".to_owned(), arguments));
     settings
 }
 
-/// The check runs, and ends so.
+/// Runs the check with this output.
 fn check(machine: &mut Machine, output: ToolOutput) {
     let TaskEffect::AssessCall(call) = machine.open.remove(0) else {
         panic!("{:?}", machine.open)
@@ -78,7 +78,7 @@ fn last_result(machine: &Machine) -> &CallResult {
 }
 
 #[test]
-fn words_said_while_the_check_runs_are_read_first() {
+fn messages_during_the_check_are_read_before_the_completion() {
     for words in [
         TaskInput::queued as fn(&'static str) -> TaskInput<'static>,
         TaskInput::interrupting,
@@ -115,19 +115,20 @@ fn words_said_while_the_check_runs_are_read_first() {
 }
 
 #[test]
-fn who_leaves_after_saying_something_has_accepted_nothing() {
+fn a_message_before_the_user_leaves_rejects_the_completion() {
     let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.answer(DONE);
     machine.step(TaskInput::queued("And the docs?"));
     machine.step(TaskInput::UserLeft);
     assert_eq!(machine.ended(), None);
-    assert_eq!(machine.results(), ["attempt_completion rejected"]);
+    // The message answers the result that was shown.
+    assert!(last_result(&machine).content.starts_with("Not completed"));
     machine.answer(DONE);
     assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
 }
 
 #[test]
-fn todos_that_are_left_refuse_a_completion_where_they_must_be_done() {
+fn open_todos_refuse_a_completion_where_configured() {
     let mut machine = Machine::new(with_todos(Interactivity::Headless));
     machine.answer(&list("[x] a\n[ ] b\n[-] c\n[ ] d\n[ ] e"));
     machine.answer(DONE);
@@ -196,7 +197,7 @@ fn a_check_comes_before_the_user_is_asked() {
         "{:?}",
         machine.open
     );
-    machine.reply(UserReply::Text("The docs are missing.".to_owned()));
+    machine.reply(UserReply::Text("The docs are missing.".into()));
     assert!(
         last_result(&machine)
             .content
@@ -211,7 +212,7 @@ fn a_check_comes_before_the_user_is_asked() {
 }
 
 #[test]
-fn no_check_is_run_for_what_is_refused_anyway() {
+fn no_check_runs_for_a_refused_completion() {
     let mut machine = Machine::new(TaskSettings {
         completion: checked(Interactivity::Headless).completion,
         ..with_todos(Interactivity::Headless)
@@ -254,7 +255,7 @@ fn a_check_that_cannot_be_run_has_not_succeeded() {
 }
 
 #[test]
-fn a_check_is_cancelled_and_a_crash_in_it_is_told() {
+fn a_cancelled_or_crashed_check_interrupts_the_completion() {
     let running = || {
         let mut machine = Machine::new(checked(Interactivity::Headless));
         machine.answer(DONE);
@@ -310,7 +311,7 @@ fn refusals_have_a_limit() {
     let mut machine = Machine::new(checked(Interactivity::Headless));
     for _ in 0..4 {
         refuse(&mut machine);
-        // What is good between them does not make them fewer.
+        // Successful calls between refusals do not reset their count.
         machine.answer(LOOK);
         machine.work(false);
     }
@@ -323,7 +324,7 @@ fn refusals_have_a_limit() {
         matches!(machine.question(), UserQuestion::Next { reason } if reason == "the completion was refused 5 times")
     );
     machine.step(TaskInput::UserReplied(UserReply::Text(
-        "Try once more.".to_owned(),
+        "Try once more.".into(),
     )));
     refuse(&mut machine);
     assert_eq!(
@@ -334,7 +335,7 @@ fn refusals_have_a_limit() {
 }
 
 #[test]
-fn what_the_gates_refuse_is_no_refused_completion() {
+fn an_invalid_completion_call_does_not_count_as_refused() {
     let mut machine = Machine::new(checked(Interactivity::Headless));
     for _ in 0..5 {
         machine.answer("<attempt_completion>\n<colour>x</colour>\n</attempt_completion>");
@@ -347,7 +348,7 @@ fn what_the_gates_refuse_is_no_refused_completion() {
 }
 
 #[test]
-fn steering_gives_up_a_completion_that_was_checked_and_is_shown() {
+fn an_interrupting_message_rejects_a_shown_completion() {
     let mut machine = Machine::new(checked(Interactivity::Interactive));
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("all is well"));

@@ -1,4 +1,4 @@
-//! What the model sees: a steady beginning, compaction and its undo, recovery from requests that are too long.
+//! The request that the model sees: its stable prefix, compaction and its undo, recovery from requests that are too long.
 
 use proptest::prelude::*;
 use sabir_agent::{
@@ -45,13 +45,13 @@ fn machine(context: RequestContext) -> Machine {
     machine
 }
 
-fn replayed(records: &[Record], context: RequestContext) -> Option<Task> {
+fn replay_task(records: &[Record], context: RequestContext) -> Option<Task> {
     Task::replay(records.to_vec(), settings(Interactivity::Headless))
         .ok()
         .map(|task| task.with_context(context))
 }
 
-/// What the model writes when it is asked for a summary.
+/// Answers a request for a summary with this text.
 fn summarise(machine: &mut Machine, text: &str) {
     assert!(machine.task.is_summarising());
     let request = machine.task.model_request();
@@ -78,7 +78,7 @@ fn fail(machine: &mut Machine, kind: ModelErrorKind) {
     }));
 }
 
-/// Does what the calls of a turn ask for; each result has so many bytes.
+/// Runs the calls of a turn; each result has this number of bytes.
 fn work(machine: &mut Machine, bytes: usize) {
     while let Some(at) = machine
         .open
@@ -103,7 +103,7 @@ fn work(machine: &mut Machine, bytes: usize) {
     }
 }
 
-fn look(path: &str) -> String {
+fn read_call(path: &str) -> String {
     format!("<look>\n<path>{path}</path>\n</look>")
 }
 
@@ -129,7 +129,7 @@ fn text(message: &Message) -> String {
         .collect()
 }
 
-/// Law 7 in a request: every call has its one result, right behind it, and the sides take turns.
+/// Checks law 7 in a request: every call has one result directly after it, and the roles alternate.
 fn check_request(request: &Request) {
     let messages = &request.messages;
     assert_eq!(
@@ -189,7 +189,7 @@ fn requests_begin_with_the_one_before_until_a_compaction() {
         before.system
     );
     for turn in 0..20 {
-        machine.answer(&look(&format!("f{turn}")));
+        machine.answer(&read_call(&format!("f{turn}")));
         work(&mut machine, 50);
         let request = machine.task.model_request();
         assert_eq!(request.system, before.system);
@@ -202,14 +202,14 @@ fn requests_begin_with_the_one_before_until_a_compaction() {
 }
 
 #[test]
-fn a_resumed_task_has_the_same_beginning_and_is_told_what_changed_at_the_end() {
+fn a_resumed_task_keeps_its_system_prompt_and_appends_changed_fragments() {
     let mut machine = machine(context(None));
-    machine.answer(&look("a"));
+    machine.answer(&read_call("a"));
     work(&mut machine, 10);
     let before = machine.task.model_request();
     machine.step(TaskInput::Cancel);
 
-    let mut same = replayed(&machine.records, context(None)).unwrap();
+    let mut same = replay_task(&machine.records, context(None)).unwrap();
     assert_eq!(
         same.step(TaskInput::Begin),
         [TaskEffect::RequestModel],
@@ -222,7 +222,7 @@ fn a_resumed_task_has_the_same_beginning_and_is_told_what_changed_at_the_end() {
 
     let mut other = context(None);
     other.fragments[0] = fragment(FragmentKind::Instructions, "AGENTS.md", "Use spaces.");
-    let mut changed = replayed(&machine.records, other.clone()).unwrap();
+    let mut changed = replay_task(&machine.records, other.clone()).unwrap();
     let effects = changed.step(TaskInput::Begin);
     let [TaskEffect::PersistRecord(record), TaskEffect::RequestModel] = effects.as_slice() else {
         panic!("{effects:?}")
@@ -237,7 +237,7 @@ fn a_resumed_task_has_the_same_beginning_and_is_told_what_changed_at_the_end() {
             .contains("From AGENTS.md:\nUse spaces.\n")
     );
     let records = [machine.records.as_slice(), std::slice::from_ref(record)].concat();
-    let mut again = replayed(&records, other).unwrap();
+    let mut again = replay_task(&records, other).unwrap();
     assert_eq!(
         again.step(TaskInput::Begin),
         [TaskEffect::RequestModel],
@@ -255,7 +255,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     for turn in 0..300 {
         if machine.task.is_summarising() {
             whole = machine.task.history().to_vec();
-            // Once in three times the model is of no help.
+            // The model fails to summarise once in three times.
             let is_of_help = compactions(&machine).len() % 3 != 2;
             summarise(&mut machine, if is_of_help { SUMMARY } else { "" });
         }
@@ -277,7 +277,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
         machine.answer(&format!("<{name}>\n<path>f{turn}</path>\n</{name}>"));
         work(&mut machine, 600);
         if turn % 9 == 0
-            && let Some(again) = replayed(&machine.records, known.clone())
+            && let Some(again) = replay_task(&machine.records, known.clone())
             && !machine.task.is_summarising()
         {
             assert_eq!(
@@ -302,10 +302,10 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     );
     assert!(machine.task.model_request().messages.len() < machine.task.history().len() / 4);
 
-    // The exact history again, compaction by compaction.
+    // Undoing one compaction after the other restores the exact history.
     let count = all.len();
     machine.step(TaskInput::Cancel);
-    let mut resumed = replayed(&machine.records, known.clone()).unwrap();
+    let mut resumed = replay_task(&machine.records, known.clone()).unwrap();
     let mut records = machine.records.clone();
     for _ in 0..count {
         for effect in resumed.step(TaskInput::Restore) {
@@ -324,7 +324,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
         resumed.step(TaskInput::Restore).is_empty(),
         "there is nothing more to go back on"
     );
-    let again = replayed(&records, known).unwrap();
+    let again = replay_task(&records, known).unwrap();
     assert_eq!(
         again.model_request().messages,
         resumed.model_request().messages
@@ -332,7 +332,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
 }
 
 #[test]
-fn every_prefix_of_a_journal_has_the_view_that_there_was() {
+fn every_journal_prefix_replays_to_the_same_request() {
     let known = context(Some(3000));
     let mut machine = machine(known.clone());
     let mut seen = Vec::new();
@@ -344,21 +344,21 @@ fn every_prefix_of_a_journal_has_the_view_that_there_was() {
             machine.records.len(),
             machine.task.model_request().messages.to_vec(),
         ));
-        machine.answer(&look(&format!("f{turn}")));
+        machine.answer(&read_call(&format!("f{turn}")));
         work(&mut machine, 700);
     }
     assert!(compactions(&machine).len() >= 2);
     for (records, messages) in seen {
-        let task = replayed(&machine.records[..records], known.clone()).unwrap();
+        let task = replay_task(&machine.records[..records], known.clone()).unwrap();
         assert_eq!(task.model_request().messages, messages, "{records} records");
     }
 }
 
 #[test]
-fn too_long_is_asked_again_with_less_and_not_for_ever() {
+fn a_too_long_request_is_shortened_a_bounded_number_of_times() {
     let mut machine = machine(context(None));
     for turn in 0..12 {
-        machine.answer(&look(&format!("f{turn}")));
+        machine.answer(&read_call(&format!("f{turn}")));
         work(&mut machine, 2000);
     }
     let mut asked = vec![machine.task.model_request().messages.to_vec()];
@@ -385,8 +385,8 @@ fn too_long_is_asked_again_with_less_and_not_for_ever() {
     assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed));
     machine.check_history();
 
-    // A provider that takes it again is worked with as before.
-    let mut resumed = replayed(&machine.records, context(None)).unwrap();
+    // If the provider accepts the request later, the task continues.
+    let mut resumed = replay_task(&machine.records, context(None)).unwrap();
     assert_eq!(resumed.step(TaskInput::Begin), [TaskEffect::RequestModel]);
     assert_eq!(resumed.history().len(), 25, "the history is whole");
 }
@@ -403,14 +403,14 @@ fn the_first_request_that_is_too_long_ends_the_task() {
 }
 
 #[test]
-fn words_of_the_user_are_kept_by_a_compaction_and_its_undo() {
+fn user_messages_are_kept_by_a_compaction_and_its_undo() {
     let known = context(None);
     let mut machine = machine(known.clone());
     for turn in 0..4 {
-        machine.answer(&look(&format!("f{turn}")));
+        machine.answer(&read_call(&format!("f{turn}")));
         work(&mut machine, 900);
         machine.step(TaskInput::Cancel);
-        machine.task = replayed(&machine.records, known.clone()).unwrap();
+        machine.task = replay_task(&machine.records, known.clone()).unwrap();
         machine.open.clear();
         if turn == 2 {
             assert!(
@@ -438,7 +438,7 @@ fn words_of_the_user_are_kept_by_a_compaction_and_its_undo() {
         );
     }
     machine.step(TaskInput::Cancel);
-    let mut resumed = replayed(&machine.records, known).unwrap();
+    let mut resumed = replay_task(&machine.records, known).unwrap();
     resumed.step(TaskInput::Restore);
     assert_eq!(
         resumed.model_request().messages,
@@ -447,11 +447,11 @@ fn words_of_the_user_are_kept_by_a_compaction_and_its_undo() {
 }
 
 #[test]
-fn a_summary_costs_and_after_an_undo_fullness_alone_compacts_nothing() {
+fn a_summary_is_charged_and_an_undone_compaction_is_not_repeated() {
     let known = context(Some(2000));
     let mut machine = machine(known.clone());
     while !machine.task.is_summarising() {
-        machine.answer(&look("a"));
+        machine.answer(&read_call("a"));
         work(&mut machine, 900);
     }
     let before = machine.task.totals().usage;
@@ -461,7 +461,7 @@ fn a_summary_costs_and_after_an_undo_fullness_alone_compacts_nothing() {
         100
     );
     machine.step(TaskInput::Cancel);
-    machine.task = replayed(&machine.records, known).unwrap();
+    machine.task = replay_task(&machine.records, known).unwrap();
     machine.open.clear();
     machine.step(TaskInput::Restore);
     machine.step(TaskInput::Begin);
@@ -495,20 +495,20 @@ proptest! {
                 (false, 2) => machine.answer("<look><path>a</path></look><look><path>b</path></look><touch><path>c</path></touch>"),
                 (false, 3) => machine.answer("<touch><colour>a</colour></touch>"),
                 (false, 4) => {
-                    let Some(again) = replayed(&machine.records, known.clone()) else { break };
+                    let Some(again) = replay_task(&machine.records, known.clone()) else { break };
                     machine.task = again;
                     machine.open.clear();
                     machine.step(if bytes % 2 == 0 { TaskInput::Restore } else { TaskInput::Compact(SummaryAuthor::Sabir) });
                     machine.step(TaskInput::queued(format!("said {bytes}")));
                 }
-                _ => machine.answer(&look("a")),
+                _ => machine.answer(&read_call("a")),
             }
             work(&mut machine, bytes);
             machine.check_history();
             check_nothing_runs_twice(&machine.records);
             if machine.open == [TaskEffect::RequestModel] && !machine.task.is_summarising() {
                 check_request(&machine.task.model_request());
-                let again = replayed(&machine.records, known.clone()).unwrap();
+                let again = replay_task(&machine.records, known.clone()).unwrap();
                 prop_assert_eq!(again.model_request().messages, machine.task.model_request().messages);
                 prop_assert_eq!(again.model_request().system, machine.task.model_request().system);
             }

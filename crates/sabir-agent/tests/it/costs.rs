@@ -1,4 +1,4 @@
-//! What a task costs: per answer, in all, over a resume, and where it ends for it.
+//! The cost of a task: per answer, in total, across a resume, and at its limit.
 
 use sabir_agent::{
     CallPermit, Interactivity, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome,
@@ -17,7 +17,7 @@ fn usage(input: Option<u64>, output: Option<u64>) -> Usage {
     }
 }
 
-/// One dollar a million tokens of input, ten of output.
+/// Returns settings with prices of one dollar per million input tokens and ten per million output tokens.
 fn priced() -> TaskSettings {
     let prices = TokenPrices {
         input: "1".parse().ok(),
@@ -37,7 +37,7 @@ fn limited(limit: &str) -> TaskSettings {
     settings
 }
 
-/// An answer of words alone, with what the provider says that it took.
+/// Gives an answer of text alone, with the usage that the provider reports.
 fn answer(machine: &mut Machine, usage: Usage) {
     machine
         .open
@@ -63,7 +63,7 @@ fn costs_add_up_and_survive_a_replay() {
         serde_json::to_value(machine.last_answer()).unwrap()["cost"],
         json!({"nano_usd": 2_100_000})
     );
-    // Today's prices do not change what yesterday cost.
+    // Changed prices do not change the cost of earlier answers.
     let task = Task::replay(machine.records.clone(), settings(Interactivity::Headless)).unwrap();
     let replayed = Machine {
         task,
@@ -74,7 +74,7 @@ fn costs_add_up_and_survive_a_replay() {
 }
 
 #[test]
-fn what_is_not_reported_is_guessed_and_marked() {
+fn unreported_usage_is_estimated_and_marked() {
     let mut machine = Machine::new(priced());
     answer(&mut machine, usage(None, None));
     let record = serde_json::to_value(machine.last_answer()).unwrap();
@@ -95,7 +95,7 @@ fn what_is_not_reported_is_guessed_and_marked() {
         (&second["usage"], &second["estimate"]),
         (&json!({"input": 50}), &json!({"output": 2}))
     );
-    // A zero is no count where something was asked or written.
+    // A zero is not a valid count for a request or an answer with text.
     answer(&mut machine, usage(Some(0), Some(0)));
     let third = serde_json::to_value(machine.last_answer()).unwrap();
     assert_eq!(third["estimate"]["output"], 2);
@@ -152,7 +152,7 @@ fn pictures_of_results_are_counted() {
 }
 
 #[test]
-fn an_answer_that_broke_off_was_paid_for() {
+fn a_broken_answer_is_charged() {
     let mut machine = Machine::new(priced());
     let broken = || {
         TaskInput::ModelFailed(ModelError {
@@ -167,7 +167,7 @@ fn an_answer_that_broke_off_was_paid_for() {
         totals(&machine)["cost"],
         json!({"nano_usd": 1_020_000, "estimated": true})
     );
-    // One that never began was not.
+    // An answer that never began costs nothing.
     machine.step(broken());
     assert_eq!(
         totals(&machine)["cost"],
@@ -186,7 +186,7 @@ fn unknown_prices_stay_unknown() {
             .contains("cost"),
         "not a word of it in the journal"
     );
-    // A part that is known does not make the sum known.
+    // A sum with an unknown part stays unknown.
     let task = Task::replay(machine.records.clone(), priced()).unwrap();
     let mut resumed = Machine {
         task,
@@ -231,7 +231,7 @@ fn the_limit_ends_the_task_before_the_next_turn() {
         panic!("no end")
     };
     assert_eq!(message, "the limit of $0.0050 was reached: $0.0050");
-    // A resumed task has a new purse.
+    // A resumed task has its full cost limit again.
     let task = Task::replay(machine.records.clone(), limited("0.005")).unwrap();
     let mut resumed = Machine {
         task,
@@ -243,7 +243,7 @@ fn the_limit_ends_the_task_before_the_next_turn() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_kept_ends_the_task() {
+fn a_cost_limit_beyond_known_prices_ends_the_task() {
     let mut settings = limited("5");
     settings.prices.up_to = Some(1000);
     let mut machine = Machine::new(settings);
@@ -261,7 +261,7 @@ fn a_limit_that_cannot_be_kept_ends_the_task() {
 }
 
 #[test]
-fn a_limit_also_holds_back_the_repetition_of_a_broken_answer() {
+fn the_cost_limit_prevents_the_retry_of_a_broken_answer() {
     let mut machine = Machine::new(limited("0.001"));
     machine.step(TaskInput::ModelEvent(Event::Usage(usage(Some(1000), None))));
     machine.step(TaskInput::ModelEvent(Event::Text { text: "Eight by" }));

@@ -1,4 +1,4 @@
-//! Cycles: what is told and when, what ends, and what is no cycle.
+//! Cycles: when repeated calls are warned about or end the task, and which repetitions are no cycle.
 
 use sabir_agent::{
     CallPermit, Interactivity, MessageAuthor, Record, Task, TaskEffect, TaskInput, TaskOutcome,
@@ -11,7 +11,7 @@ fn call(name: &str, path: &str) -> String {
     format!("<{name}>\n<path>{path}</path>\n</{name}>\n")
 }
 
-/// Answers with calls, each of which has this result.
+/// Answers with calls and gives each of them this result.
 fn turn(machine: &mut Machine, text: &str, result: &str) {
     machine.answer(text);
     while let Some(at) = machine
@@ -32,8 +32,8 @@ fn turn(machine: &mut Machine, text: &str, result: &str) {
     }
 }
 
-/// What Sabir said to the model.
-fn told(machine: &Machine) -> Vec<&str> {
+/// Returns the texts that Sabir added for the model.
+fn warnings(machine: &Machine) -> Vec<&str> {
     let said = machine.records.iter().filter_map(|record| match record {
         Record::Said {
             by: MessageAuthor::Sabir,
@@ -46,12 +46,12 @@ fn told(machine: &Machine) -> Vec<&str> {
 }
 
 #[test]
-fn the_third_time_is_told_and_the_sixth_ends() {
+fn a_third_identical_call_warns_and_a_sixth_ends_the_task() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     for time in 1..=6 {
         assert_eq!(machine.ended(), None, "{time}");
         turn(&mut machine, &call("look", "a"), "same");
-        let words = told(&machine);
+        let words = warnings(&machine);
         assert_eq!(
             words.len(),
             [0, 0, 1, 2, 3, 3][time - 1],
@@ -70,7 +70,7 @@ fn the_third_time_is_told_and_the_sixth_ends() {
 }
 
 #[test]
-fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
+fn cycles_of_several_calls_are_detected_across_and_within_messages() {
     for calls in [
         vec![call("look", "a"), call("touch", "b")],
         vec![call("look", "a"), call("look", "b"), call("touch", "a")],
@@ -92,11 +92,11 @@ fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
                 "The same {} calls were made 3 times one after the other",
                 calls.len()
             );
-            assert_eq!(told(&machine).len(), 1, "{calls:?}");
+            assert_eq!(warnings(&machine).len(), 1, "{calls:?}");
             assert!(
-                told(&machine)[0].starts_with(&expected),
+                warnings(&machine)[0].starts_with(&expected),
                 "{:?}",
-                told(&machine)
+                warnings(&machine)
             );
             machine.check_history();
         }
@@ -104,7 +104,7 @@ fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
 }
 
 #[test]
-fn what_makes_a_difference_is_progress() {
+fn changed_results_or_changes_in_between_are_no_cycle() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     for time in 0..20 {
         turn(&mut machine, &call("look", "a"), &format!("line {time}"));
@@ -118,35 +118,35 @@ fn what_makes_a_difference_is_progress() {
         );
         turn(&mut machine, &call("look", "tests"), "2 tests fail");
     }
-    assert_eq!((told(&machine).len(), machine.ended()), (0, None));
+    assert_eq!((warnings(&machine).len(), machine.ended()), (0, None));
 }
 
 #[test]
-fn looking_whether_something_has_happened_is_no_cycle() {
+fn polling_tools_make_no_cycle() {
     let polling = TaskSettings {
         polling_tools: vec!["look".to_owned()],
         ..settings(Interactivity::Headless)
     };
     let mut machine = Machine::new(polling.clone());
     (0..30).for_each(|_| turn(&mut machine, &call("look", "job"), "nothing new"));
-    assert_eq!((told(&machine).len(), machine.ended()), (0, None));
-    // Another call stays a cycle, whatever is looked at in between.
+    assert_eq!((warnings(&machine).len(), machine.ended()), (0, None));
+    // Repeating another call stays a cycle, with polling in between.
     for _ in 0..3 {
         turn(&mut machine, &call("touch", "a"), "same");
         turn(&mut machine, &call("look", "job"), "nothing new");
     }
-    assert_eq!(told(&machine).len(), 1);
-    // Unless something has happened.
+    assert_eq!(warnings(&machine).len(), 1);
+    // Unless a poll has a new result.
     let mut machine = Machine::new(polling);
     for time in 0..10 {
         turn(&mut machine, &call("touch", "a"), "same");
         turn(&mut machine, &call("look", "job"), &format!("line {time}"));
     }
-    assert_eq!(told(&machine).len(), 0);
+    assert_eq!(warnings(&machine).len(), 0);
 }
 
 #[test]
-fn the_user_is_asked_and_his_words_begin_anew() {
+fn the_users_reply_resets_the_cycle_count() {
     let mut machine = Machine::new(settings(Interactivity::Interactive));
     (0..6).for_each(|_| turn(&mut machine, &call("look", "a"), "same"));
     let question = machine.question();
@@ -155,14 +155,14 @@ fn the_user_is_asked_and_his_words_begin_anew() {
         "{question:?}"
     );
     machine.step(TaskInput::UserReplied(UserReply::Text(
-        "Go on all the same.".to_owned(),
+        "Go on all the same.".into(),
     )));
     turn(&mut machine, &call("look", "a"), "same");
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
 #[test]
-fn a_replayed_task_has_its_own_patience_and_the_same_history() {
+fn replay_keeps_the_history_and_resets_the_cycle_count() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     (0..5).for_each(|_| turn(&mut machine, &call("look", "a"), "same"));
     let records = machine.records.clone();

@@ -1,4 +1,4 @@
-//! Tools that appear and disappear while a task is at work: the next request has them, and the records say so.
+//! Tools that appear and disappear while a task runs: the next request and the records show the change.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,17 +13,17 @@ use sabir_call::{
 use sabir_policy::Access;
 use serde_json::json;
 
+use crate::call_order::SilentFrontEnd;
 use crate::machine::{settings, start};
-use crate::order::Nobody;
 
-/// What a call of a [`Named`] tool does to the registry.
-type Deed = Arc<dyn Fn() + Send + Sync>;
+/// The change that a call of a [`NamedTool`] tool makes to the registry.
+type ToolAction = Arc<dyn Fn() + Send + Sync>;
 
-/// A tool of that name.
+/// A tool with this name.
 #[derive(Clone)]
-struct Named(&'static str, Deed);
+struct NamedTool(&'static str, ToolAction);
 
-impl Tool for Named {
+impl Tool for NamedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(self.0, "", json!({"type": "object", "properties": {}}))
     }
@@ -37,7 +37,7 @@ impl Tool for Named {
     }
 }
 
-impl PreparedCall for Named {
+impl PreparedCall for NamedTool {
     fn access(&self) -> Access {
         Access::Nothing
     }
@@ -51,14 +51,14 @@ impl PreparedCall for Named {
     }
 }
 
-fn nothing() -> Deed {
+fn nothing() -> ToolAction {
     Arc::new(|| {})
 }
 
-/// Calls these tools, a turn each, then completes. Notes the tools of each request.
-struct Calls(Vec<&'static str>, Mutex<Vec<Vec<String>>>);
+/// ScriptedCalls these tools, one per turn, then completes. Notes the tools of each request.
+struct ScriptedCalls(Vec<&'static str>, Mutex<Vec<Vec<String>>>);
 
-impl Model for Calls {
+impl Model for ScriptedCalls {
     fn stream_response<'a>(
         &'a self,
         request: &'a Request,
@@ -107,9 +107,9 @@ impl Model for Calls {
     }
 }
 
-struct Kept(Vec<Record>);
+struct MemoryStore(Vec<Record>);
 
-impl RecordStore for Kept {
+impl RecordStore for MemoryStore {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         self.0.push(record.clone());
         Ok(())
@@ -128,14 +128,14 @@ fn drive(
     registry: &ToolRegistry,
     task: &mut Task,
     first: Option<Record>,
-    model: &Calls,
+    model: &ScriptedCalls,
 ) -> Vec<Record> {
-    let mut store = Kept(Vec::new());
+    let mut store = MemoryStore(Vec::new());
     let driver = TaskDriver {
         model,
         registry,
         store: &mut store,
-        front_end: &mut Nobody,
+        front_end: &mut SilentFrontEnd,
         observers: Vec::new(),
         cancel: CancelToken::default(),
         max_time: None,
@@ -144,7 +144,7 @@ fn drive(
         .enable_all()
         .build()
         .unwrap();
-    let (outcome, message) = runtime.block_on(driver.run(task, first, None));
+    let (outcome, message) = runtime.block_on(driver.run(task, first, None)).unwrap();
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     store.0
 }
@@ -173,7 +173,7 @@ fn tool_changes(records: &[Record]) -> Vec<(Vec<&str>, Vec<&str>)> {
     changes.collect()
 }
 
-/// A registry whose `first` adds `late`, whose call removes `first`.
+/// Builds a registry with a tool `first` that adds a tool `late`, which removes `first`.
 fn changing_registry() -> ToolRegistry {
     let registry = ToolRegistry::new(Vec::new()).unwrap();
     let shared = registry.clone();
@@ -181,20 +181,20 @@ fn changing_registry() -> ToolRegistry {
         let inner = shared.clone();
         let remove = move || assert!(inner.remove("first"));
         shared
-            .add(Arc::new(Named("late", Arc::new(remove))))
+            .add(Arc::new(NamedTool("late", Arc::new(remove))))
             .unwrap();
     };
     registry
-        .add(Arc::new(Named("first", Arc::new(add))))
+        .add(Arc::new(NamedTool("first", Arc::new(add))))
         .unwrap();
     registry
 }
 
 #[test]
-fn a_change_is_in_the_next_request_and_on_record() {
+fn a_tool_change_is_recorded_and_sent_with_the_next_request() {
     let registry = changing_registry();
     let (mut task, first) = Task::new(start(), task_settings(&registry));
-    let model = Calls(vec!["first", "late", "first"], Mutex::default());
+    let model = ScriptedCalls(vec!["first", "late", "first"], Mutex::default());
     let records = drive(&registry, &mut task, Some(first), &model);
     let requests = model.1.lock().unwrap().clone();
     let names = |names: &[&str]| {
@@ -227,7 +227,7 @@ fn a_change_is_in_the_next_request_and_on_record() {
         results[2].contains("first"),
         "a tool that is gone is unknown: {results:?}"
     );
-    // The same records make the same requests, whatever the tools were at first.
+    // The same records make the same requests with any tools at the start.
     let bare = ToolRegistry::new(Vec::new()).unwrap();
     let again = Task::replay_for_message(records, task_settings(&bare)).unwrap();
     let (request, replayed) = (task.model_request(), again.model_request());
@@ -243,20 +243,20 @@ fn a_change_is_in_the_next_request_and_on_record() {
 }
 
 #[test]
-fn a_resumed_task_learns_which_tools_did_not_come_back() {
+fn a_resumed_task_records_which_tools_are_gone() {
     let registry = changing_registry();
     let (mut task, first) = Task::new(start(), task_settings(&registry));
     let mut records = drive(
         &registry,
         &mut task,
         Some(first),
-        &Calls(vec!["first"], Mutex::default()),
+        &ScriptedCalls(vec!["first"], Mutex::default()),
     );
     records.pop();
     // `late` is gone, `first` is there from the beginning.
-    let later = ToolRegistry::new(vec![Arc::new(Named("first", nothing()))]).unwrap();
+    let later = ToolRegistry::new(vec![Arc::new(NamedTool("first", nothing()))]).unwrap();
     let mut resumed = Task::replay(records, task_settings(&later)).unwrap();
-    let model = Calls(vec!["first"], Mutex::default());
+    let model = ScriptedCalls(vec!["first"], Mutex::default());
     let records = drive(&later, &mut resumed, None, &model);
     assert_eq!(tool_changes(&records), [(vec![], vec!["late"])]);
     assert_eq!(model.1.lock().unwrap()[0], ["first"]);
@@ -264,18 +264,18 @@ fn a_resumed_task_learns_which_tools_did_not_come_back() {
 
 #[test]
 fn only_sound_tools_are_added() {
-    let registry = ToolRegistry::new(vec![Arc::new(Named("first", nothing()))]).unwrap();
+    let registry = ToolRegistry::new(vec![Arc::new(NamedTool("first", nothing()))]).unwrap();
     registry
-        .add(Arc::new(Named("first", nothing())))
+        .add(Arc::new(NamedTool("first", nothing())))
         .unwrap_err();
     registry
-        .add(Arc::new(Named("attempt_completion", nothing())))
+        .add(Arc::new(NamedTool("attempt_completion", nothing())))
         .unwrap_err();
     registry
-        .add(Arc::new(Named("no name", nothing())))
+        .add(Arc::new(NamedTool("no name", nothing())))
         .unwrap_err();
     registry
-        .replace(Arc::new(Named("first", nothing())))
+        .replace(Arc::new(NamedTool("first", nothing())))
         .unwrap();
     assert!(!registry.remove("late"));
 }

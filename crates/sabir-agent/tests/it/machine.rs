@@ -1,4 +1,4 @@
-//! A machine on a bench: inputs by hand, everything that it asked for written down.
+//! A task without a driver: inputs are given by hand, and all effects are recorded.
 
 use sabir_agent::{
     AssistantTurn, CallPermit, CompletionConditions, Interactivity, Preconditions, Record, Task,
@@ -13,7 +13,7 @@ use sabir_call::{
 use sabir_policy::{Access, PolicyRules};
 use serde_json::json;
 
-/// Three tools: `look` reads, `touch` writes, `new_task` hands on.
+/// Returns three tools: `look` reads, `touch` writes, `new_task` begins a subtask.
 pub(crate) fn tools() -> ToolSet {
     let schema =
         json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
@@ -41,6 +41,9 @@ pub(crate) fn settings(attended: Interactivity) -> TaskSettings {
         completion: CompletionConditions::default(),
         dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
+        recovery: sabir_call::TextRecovery::Ask,
+        parallel_calls: sabir_call::ParallelCalls::Many,
+        renders_template: false,
         max_output: None,
         prices: TokenPrices::default(),
     }
@@ -60,11 +63,11 @@ pub(crate) fn start() -> TaskStart {
     }
 }
 
-/// A task with everything that it asked for so far.
+/// A task with all effects that it has requested so far.
 pub(crate) struct Machine {
     pub(crate) task: Task,
     pub(crate) records: Vec<Record>,
-    /// What it asked for that has not been done, in order.
+    /// The requested effects that have not been executed, in order.
     pub(crate) open: Vec<TaskEffect>,
 }
 
@@ -89,7 +92,7 @@ impl Machine {
                     .open
                     .retain(|effect| !matches!(effect, TaskEffect::AskUser(_))),
                 TaskEffect::RequestModel => {
-                    // No call is open any more: what was to be weighed has been given up.
+                    // No call is open any more: the assessment was given up.
                     self.open
                         .retain(|effect| !matches!(effect, TaskEffect::AssessCall(_)));
                     self.open.push(TaskEffect::RequestModel);
@@ -99,7 +102,7 @@ impl Machine {
         }
     }
 
-    /// The model writes a message in the cline dialect.
+    /// Streams a message of the model in the cline dialect.
     pub(crate) fn answer(&mut self, text: &str) {
         assert_eq!(self.open, [TaskEffect::RequestModel]);
         self.open.clear();
@@ -127,7 +130,7 @@ impl Machine {
         }));
     }
 
-    /// Weighs and runs everything that is asked for, with the given output of each tool; reading is inside the workspace.
+    /// Assesses and runs all requested calls, with the given output of each tool; reading is inside the workspace.
     pub(crate) fn work(&mut self, failed: bool) {
         while let Some(at) = self
             .open
@@ -194,7 +197,7 @@ impl Machine {
         })
     }
 
-    /// The results so far, as `name ending`.
+    /// Returns the results so far, as `name ending`.
     pub(crate) fn results(&self) -> Vec<String> {
         let results = self.records.iter().filter_map(|record| match record {
             Record::Result(CallResult { name, ending, .. }) => {
@@ -218,7 +221,7 @@ impl Machine {
             .unwrap()
     }
 
-    /// Law 7: in the history every call has exactly one result, in call order, in the very next message.
+    /// Checks law 7: in the history every call has exactly one result, in call order, in the very next message.
     pub(crate) fn check_history(&self) {
         let history = self.task.history();
         for (at, message) in history.iter().enumerate() {

@@ -9,22 +9,23 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
-mod again;
 mod any_input;
 mod approval;
+mod call_order;
 mod completion;
 mod context;
 mod costs;
 mod cycles;
-mod laws;
+mod images;
+mod invariants;
 mod live_tools;
 mod machine;
 mod modes;
 mod observers;
-mod order;
 mod panics;
-mod shown;
-mod story;
+mod repeated_reads;
+mod started_tasks;
 mod subtasks;
+mod task_runs;
 mod todos;
-mod words;
+mod user_messages;

@@ -1,4 +1,4 @@
-//! Switching modes in the machine: when what holds, whose word counts, and that a replay comes to the same.
+//! Switching modes: which calls a new mode applies to, who may switch, and that a replay has the same mode.
 
 use sabir_agent::{
     ContextChange, Delivery, Interactivity, ModeConfig, ModeHistory, Record, Task, TaskEffect,
@@ -19,7 +19,7 @@ fn mode(name: &str) -> Mode {
         .unwrap()
 }
 
-fn known() -> ToolSet {
+fn known_tools() -> ToolSet {
     let all = tools();
     ToolSet::new(
         all.iter()
@@ -30,8 +30,8 @@ fn known() -> ToolSet {
     .unwrap()
 }
 
-/// The modes of a task, each with a model of its own.
-pub(crate) fn outfits() -> Vec<ModeConfig> {
+/// Returns the modes of a task, each with its own model.
+pub(crate) fn mode_configs() -> Vec<ModeConfig> {
     let outfit = |mode: Mode| {
         let (model, prices) = (format!("model of {}", mode.name), TokenPrices::default());
         ModeConfig {
@@ -40,25 +40,27 @@ pub(crate) fn outfits() -> Vec<ModeConfig> {
             model,
             prices,
             window: Some(1000),
-            tools: known(),
+            recovery: sabir_call::TextRecovery::Ask,
+            renders_template: false,
+            tools: known_tools(),
         }
     };
     Mode::builtin_modes().into_iter().map(outfit).collect()
 }
 
-fn within(name: &str, attended: Interactivity) -> TaskSettings {
-    in_mode(name, settings(attended))
+fn attended_settings(name: &str, attended: Interactivity) -> TaskSettings {
+    settings_in_mode(name, settings(attended))
 }
 
-/// The settings of a task that is in that mode.
-pub(crate) fn in_mode(name: &str, plain: TaskSettings) -> TaskSettings {
+/// Returns the settings of a task in this mode.
+pub(crate) fn settings_in_mode(name: &str, plain: TaskSettings) -> TaskSettings {
     let limits = TaskLimits {
         turns: None,
         ..plain.limits
     };
     TaskSettings {
         rules: plain.rules.clone().with_mode(mode(name)),
-        tools: known(),
+        tools: known_tools(),
         limits,
         ..plain
     }
@@ -68,10 +70,10 @@ fn machine(name: &str, attended: Interactivity) -> Machine {
     let mode = Some(name.to_owned()).filter(|name| name != "code");
     let (task, first) = Task::new(
         sabir_agent::TaskStart { mode, ..start() },
-        within(name, attended),
+        attended_settings(name, attended),
     );
     let mut machine = Machine {
-        task: task.with_modes(outfits()),
+        task: task.with_modes(mode_configs()),
         records: vec![first],
         open: Vec::new(),
     };
@@ -83,7 +85,7 @@ fn switch(name: &str) -> String {
     format!("<switch_mode>\n<mode>{name}</mode>\n<reason>why</reason>\n</switch_mode>\n")
 }
 
-/// The model writes it, where the tools are those of the modes.
+/// Gives an answer of the model, with the tools of the modes.
 fn answer(machine: &mut Machine, text: &str) {
     use sabir_call::dialect::DialectSet;
     use sabir_call::{EventSink, PromptedSink};
@@ -92,7 +94,7 @@ fn answer(machine: &mut Machine, text: &str) {
     let task = &mut machine.task;
     let mut reading = PromptedSink::new(
         DialectSet::built_in().all(),
-        &known(),
+        &known_tools(),
         |event: Event<'_>| assert!(task.step(TaskInput::ModelEvent(event)).is_empty()),
     );
     reading.push_event(Event::Text { text });
@@ -101,7 +103,7 @@ fn answer(machine: &mut Machine, text: &str) {
 }
 
 #[test]
-fn reads_before_a_switch_are_in_the_old_mode_and_what_follows_in_the_new_one() {
+fn calls_before_a_switch_use_the_old_mode_and_later_ones_the_new() {
     let mut machine = machine("code", Interactivity::Headless);
     answer(
         &mut machine,
@@ -135,7 +137,7 @@ fn reads_before_a_switch_are_in_the_old_mode_and_what_follows_in_the_new_one() {
     machine.check_history();
 }
 
-/// Whatever of the records is there, a replay is in the mode that they tell, and so is whoever follows them.
+/// For every prefix of the records, a replayed task and a [`ModeHistory`] agree on the mode.
 #[test]
 fn a_mode_follows_from_records_alone() {
     let mut machine = machine("plan", Interactivity::Interactive);
@@ -155,10 +157,10 @@ fn a_mode_follows_from_records_alone() {
         let trail = ModeHistory::from_records(records);
         let again = Task::replay(
             records.to_vec(),
-            within(trail.current_mode(), Interactivity::Interactive),
+            attended_settings(trail.current_mode(), Interactivity::Interactive),
         )
         .unwrap()
-        .with_modes(outfits());
+        .with_modes(mode_configs());
         assert_eq!(again.mode_history().current_mode(), trail.current_mode());
         if modes.last().map(String::as_str) != Some(trail.current_mode()) {
             modes.push(trail.current_mode().to_owned());
@@ -168,7 +170,7 @@ fn a_mode_follows_from_records_alone() {
 }
 
 #[test]
-fn the_users_word_has_open_questions_judged_anew() {
+fn a_switch_by_the_user_reassesses_open_questions() {
     let mut machine = machine("plan", Interactivity::Interactive);
     answer(&mut machine, &format!("{}{TOUCH}", switch("code")));
     let UserQuestion::Approval {
@@ -184,10 +186,10 @@ fn the_users_word_has_open_questions_judged_anew() {
         reason.contains("which can also change files") && detail == "why" && proposals.is_empty(),
         "{reason}"
     );
-    // Words approve nothing.
+    // A message approves nothing.
     machine.step(TaskInput::queued("yes, switch"));
     assert_eq!(machine.results(), [""; 0]);
-    // To what the model asks for: there is no question any more.
+    // The user switches to the mode that the model asked for, so the question is gone.
     machine.step(TaskInput::SetMode("act".to_owned()));
     machine.work(false);
     assert_eq!(machine.results(), ["switch_mode done", "touch done"]);
@@ -196,7 +198,7 @@ fn the_users_word_has_open_questions_judged_anew() {
     machine.check_history();
 }
 
-/// While an answer is written a switch waits with its words, and holds for the calls of that answer.
+/// While an answer is written, the text of a switch waits, but the new mode applies to the calls of that answer.
 #[test]
 fn a_switch_while_the_model_writes() {
     let mut machine = machine("code", Interactivity::Headless);
@@ -222,7 +224,7 @@ fn a_switch_while_the_model_writes() {
 }
 
 #[test]
-fn nobody_there_means_no_more_than_before() {
+fn a_switch_to_more_abilities_is_denied_when_the_user_leaves() {
     let mut machine = machine("plan", Interactivity::Interactive);
     answer(&mut machine, &switch("code"));
     machine.question();
@@ -234,7 +236,7 @@ fn nobody_there_means_no_more_than_before() {
         ),
         (vec!["switch_mode denied".to_owned()], "plan")
     );
-    // A result that nobody gave switches nothing.
+    // A forged result switches nothing.
     let mut trail = machine.task.mode_history().clone();
     let id = CallId::new("forged");
     let (name, ending, content) = (
@@ -252,15 +254,15 @@ fn nobody_there_means_no_more_than_before() {
 }
 
 #[test]
-fn a_task_that_knows_no_modes_has_its_own() {
-    let (task, first) = Task::new(start(), within("plan", Interactivity::Headless));
+fn a_task_without_a_mode_list_cannot_switch() {
+    let (task, first) = Task::new(start(), attended_settings("plan", Interactivity::Headless));
     let mut machine = Machine {
         task,
         records: vec![first],
         open: Vec::new(),
     };
     machine.step(TaskInput::Begin);
-    // Its start says another mode than it is run in: that is told.
+    // Its start names another mode than the one it runs in, so the change is recorded.
     assert!(
         matches!(machine.records.last(), Some(Record::Context(ContextChange::Moded { mode, .. })) if mode == "plan")
     );

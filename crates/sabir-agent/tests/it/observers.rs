@@ -1,4 +1,4 @@
-//! Observers: they see what is kept and shown in order, and stand around every tool's work.
+//! Observers: they see records and events in order, and wrap the work of every tool.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,12 +15,12 @@ use sabir_call::{
 use sabir_policy::Access;
 use serde_json::json;
 
+use crate::call_order::{DiscardingStore, SilentFrontEnd};
 use crate::machine::{settings, start};
-use crate::order::{Lost, Nobody};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// A tool that prepares calls which note what is asked of them.
+/// A tool that prepares calls which record the methods called on them.
 struct Look(Log);
 
 struct LookCall(Log, String);
@@ -122,10 +122,10 @@ impl DriverObserver for Observer {
     }
 }
 
-/// Looks at that path, then completes.
-struct Looking(&'static str);
+/// Makes one call with this path, then completes.
+struct ReadingModel(&'static str);
 
-impl Model for Looking {
+impl Model for ReadingModel {
     fn stream_response<'a>(
         &'a self,
         request: &'a Request,
@@ -143,16 +143,16 @@ impl Model for Looking {
     }
 }
 
-/// Runs a call of that path between two observers, of which the second may refuse it; what happened, and the result.
+/// Runs a call with this path between two observers, of which the second may refuse it; returns the steps and the result.
 fn observed(path: &'static str, refusal: &'static str) -> (Vec<String>, String) {
     let log = Log::default();
     let registry = ToolRegistry::new(vec![Arc::new(Look(Arc::clone(&log)))]).unwrap();
     let (mut task, first) = Task::new(start(), settings(Interactivity::Headless));
     let driver = TaskDriver {
-        model: &Looking(path),
+        model: &ReadingModel(path),
         registry: &registry,
-        store: &mut Lost,
-        front_end: &mut Nobody,
+        store: &mut DiscardingStore,
+        front_end: &mut SilentFrontEnd,
         observers: vec![Arc::new(Observer(Arc::clone(&log), refusal))],
         cancel: CancelToken::default(),
         max_time: None,
@@ -161,7 +161,9 @@ fn observed(path: &'static str, refusal: &'static str) -> (Vec<String>, String) 
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(driver.run(&mut task, Some(first), None));
+    runtime
+        .block_on(driver.run(&mut task, Some(first), None))
+        .unwrap();
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let result = parts.into_iter().find_map(|part| match part {
         MessagePart::Result(result) => Some(result.content.clone()),

@@ -1,4 +1,4 @@
-//! A tool that breaks down fails, and the task goes on.
+//! A tool that panics fails, and the task continues.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use sabir_call::{
 use sabir_policy::Access;
 use serde_json::json;
 
+use crate::call_order::{DiscardingStore, SilentFrontEnd};
 use crate::machine::{settings, start};
-use crate::order::{Lost, Nobody};
 
-/// Breaks down at once, after a while, or not at all, as its path says.
+/// Panics at once, after a while, or not at all, depending on its path.
 struct Fragile;
 
 impl Tool for Fragile {
@@ -57,9 +57,9 @@ impl PreparedCall for FragileCall {
     }
 }
 
-struct Looking;
+struct ReadingModel;
 
-impl Model for Looking {
+impl Model for ReadingModel {
     fn stream_response<'a>(
         &'a self,
         request: &'a Request,
@@ -82,7 +82,7 @@ impl Model for Looking {
 }
 
 #[test]
-fn a_tool_that_breaks_down_fails_and_the_task_goes_on() {
+fn a_panicking_tool_fails_and_the_task_continues() {
     let registry = ToolRegistry::new(vec![Arc::new(Fragile)]).unwrap();
     let settings = sabir_agent::TaskSettings {
         tools: registry.tool_set().clone(),
@@ -90,10 +90,10 @@ fn a_tool_that_breaks_down_fails_and_the_task_goes_on() {
     };
     let (mut task, first) = Task::new(start(), settings);
     let driver = TaskDriver {
-        model: &Looking,
+        model: &ReadingModel,
         registry: &registry,
-        store: &mut Lost,
-        front_end: &mut Nobody,
+        store: &mut DiscardingStore,
+        front_end: &mut SilentFrontEnd,
         observers: Vec::new(),
         cancel: CancelToken::default(),
         max_time: None,
@@ -102,7 +102,9 @@ fn a_tool_that_breaks_down_fails_and_the_task_goes_on() {
         .enable_all()
         .build()
         .unwrap();
-    let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
+    let (outcome, message) = runtime
+        .block_on(driver.run(&mut task, Some(first), None))
+        .unwrap();
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let results: Vec<_> = parts

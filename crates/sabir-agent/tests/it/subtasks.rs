@@ -1,6 +1,6 @@
-//! Subtasks: over scripted models and a household in memory, with crashes at every record.
+//! Subtasks, with scripted models and journals in memory, and with crashes at every record.
 
-mod house;
+mod task_family;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -17,21 +17,21 @@ use sabir_call::{CallId, Message, ModelErrorKind, ToolResultStatus, ToolSet, Too
 use sabir_policy::{Access, PolicyRules};
 
 use crate::machine::{Machine, settings, start, tools};
-use house::{Entry, House, Say, block, results};
+use task_family::{FamilyEvent, ScriptedReply, TaskFamily, block, results};
 
-fn done(result: &str) -> Say {
-    Say::Text(format!(
+fn done(result: &str) -> ScriptedReply {
+    ScriptedReply::Text(format!(
         "<attempt_completion>\n<result>{result}</result>\n</attempt_completion>"
     ))
 }
 
-fn touch(path: &str) -> Say {
-    Say::Text(format!("<touch>\n<path>{path}</path>\n</touch>"))
+fn touch(path: &str) -> ScriptedReply {
+    ScriptedReply::Text(format!("<touch>\n<path>{path}</path>\n</touch>"))
 }
 
-fn hand(messages: &[&str]) -> Say {
+fn delegate(messages: &[&str]) -> ScriptedReply {
     let call = |message: &&str| format!("<new_task>\n<message>{message}</message>\n</new_task>\n");
-    Say::Text(messages.iter().map(call).collect())
+    ScriptedReply::Text(messages.iter().map(call).collect())
 }
 
 fn turns(history: &[Message]) -> usize {
@@ -41,18 +41,18 @@ fn turns(history: &[Message]) -> usize {
         .count()
 }
 
-/// Each subtask touches the file that it is told of; the root completes with what all of them said.
-fn touching(prompt: &str, history: &[Message], messages: &[&str]) -> Say {
+/// Scripts subtasks that each touch the file named in the message; the root completes with all their results.
+fn touch_in_subtasks(prompt: &str, history: &[Message], messages: &[&str]) -> ScriptedReply {
     match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(messages),
+        ("Do it.", 0) => delegate(messages),
         ("Do it.", _) => done(&results(history).join("; ")),
         (path, 0) => touch(path),
         (path, _) => done(&format!("{path} is there")),
     }
 }
 
-/// The records of the root that tell of subtasks, in words.
-fn tale(house: &House) -> Vec<String> {
+/// Describes the records of the root that concern subtasks.
+fn subtask_story(family: &TaskFamily) -> Vec<String> {
     let words = |record| match record {
         Record::Running { .. } => Some("running".to_owned()),
         Record::Subtask { ended: None, .. } => Some("begins".to_owned()),
@@ -63,18 +63,19 @@ fn tale(house: &House) -> Vec<String> {
         Record::Ended { outcome, .. } => Some(format!("{outcome:?}")),
         _ => None,
     };
-    house
+    family
         .records(&start().task)
         .into_iter()
         .filter_map(words)
         .collect()
 }
 
-/// What all answers in all journals took, each once.
-fn own_totals(house: &House) -> UsageTotals {
+/// Returns the usage of all answers in all journals, each counted once.
+fn root_totals(family: &TaskFamily) -> UsageTotals {
     let mut totals = UsageTotals::default();
-    for entry in house.all() {
-        if let Entry::Kept(_, record @ (Record::Answered(_) | Record::Failed(_))) = entry {
+    for entry in family.events() {
+        if let FamilyEvent::Recorded(_, record @ (Record::Answered(_) | Record::Failed(_))) = entry
+        {
             totals.add_record(&record);
         }
     }
@@ -83,17 +84,17 @@ fn own_totals(house: &House) -> UsageTotals {
 
 #[test]
 fn a_subtask_answers_its_call() {
-    let house = House::new(|prompt, history| touching(prompt, history, &["a"]));
-    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    let family = TaskFamily::new(|prompt, history| touch_in_subtasks(prompt, history, &["a"]));
+    let (outcome, message, task) = block(family.run(CancelToken::default()));
     assert_eq!(
         (outcome, message.as_str()),
         (TaskOutcome::Completed, "new_task done: a is there")
     );
     let root = start().task;
-    let [_, child] = &house.tasks()[..] else {
-        panic!("{:?}", house.tasks())
+    let [_, child] = &family.task_ids()[..] else {
+        panic!("{:?}", family.task_ids())
     };
-    let call = house
+    let call = family
         .records(&root)
         .into_iter()
         .find_map(|record| match record {
@@ -102,7 +103,7 @@ fn a_subtask_answers_its_call() {
         });
     let call = call.unwrap();
     assert_eq!(*child, root.child_id(&call));
-    let Record::Started(started) = &house.records(child)[0] else {
+    let Record::Started(started) = &family.records(child)[0] else {
         panic!()
     };
     let origin = TaskOrigin::Subtask {
@@ -116,7 +117,7 @@ fn a_subtask_answers_its_call() {
         ("a", Some(&origin))
     );
     assert_eq!(
-        tale(&house),
+        subtask_story(&family),
         [
             "running",
             "begins",
@@ -126,22 +127,18 @@ fn a_subtask_answers_its_call() {
             "Completed"
         ]
     );
-    assert_eq!(house.touched(), ["a"]);
+    assert_eq!(family.touched_paths(), ["a"]);
     assert_eq!(
         (task.turn_count(), task.totals()),
-        (2, own_totals(&house)),
+        (2, root_totals(&family)),
         "what a subtask took is counted once"
     );
     let mut noted = UsageTotals::default();
-    house
+    family
         .records(&start().task)
         .iter()
         .for_each(|record| noted.add_record(record));
-    assert_eq!(
-        noted,
-        task.totals(),
-        "whoever reads the records finds the same"
-    );
+    assert_eq!(noted, task.totals(), "the records give the same");
 }
 
 #[test]
@@ -152,39 +149,39 @@ fn the_name_of_a_subtask_follows_from_its_call() {
     assert_ne!(child("t1", "call_1_0"), child("t2", "call_1_0"));
 }
 
-/// The result of a subtask that goes so, when the parent goes on.
+/// Checks the failed result that a parent receives for a subtask with this reply.
 #[track_caller]
-fn check_failure(mend: impl Fn(&mut House), say: Say, expected: &str) {
-    let mut house = House::new(move |prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(&["a"]),
+fn check_failure(mend: impl Fn(&mut TaskFamily), say: ScriptedReply, expected: &str) {
+    let mut family = TaskFamily::new(move |prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => delegate(&["a"]),
         ("Do it.", _) => done("seen"),
         _ => say.clone(),
     });
-    mend(&mut house);
-    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    mend(&mut family);
+    let (outcome, message, task) = block(family.run(CancelToken::default()));
     assert_eq!(
         (outcome, message.as_str()),
         (TaskOutcome::Completed, "seen"),
         "the parent goes on"
     );
-    let child = &house.tasks()[1];
+    let child = &family.task_ids()[1];
     assert_eq!(
         results(task.history())[0],
         format!("new_task {}", expected.replace("CHILD", child.as_str()))
     );
-    assert_eq!(task.totals(), own_totals(&house));
+    assert_eq!(task.totals(), root_totals(&family));
 }
 
 #[test]
-fn an_end_that_is_no_completion_is_told() {
+fn an_incomplete_subtask_fails_its_call_with_the_reason() {
     let log = "The user can see all of it with `sabir log CHILD`.";
-    let as_it_is = |_: &mut House| {};
+    let as_it_is = |_: &mut TaskFamily| {};
     check_failure(
         as_it_is,
-        Say::Text("I wonder.".to_owned()),
+        ScriptedReply::Text("I wonder.".to_owned()),
         &format!(
             "failed: The subtask CHILD ended without completing: the model replied 3 times without a call and did not complete \
-             the task. What it changed so far stands.\nThe last that it said:\nI wonder.\n{log}"
+             the task. What it changed so far is kept.\nThe last that it said:\nI wonder.\n{log}"
         ),
     );
     for (kind, why) in [
@@ -198,38 +195,38 @@ fn an_end_that_is_no_completion_is_told() {
         ),
     ] {
         let words =
-            format!("failed: The subtask CHILD {why}: no. What it changed so far stands.\n{log}");
-        check_failure(as_it_is, Say::Fail(kind), &words);
+            format!("failed: The subtask CHILD {why}: no. What it changed so far is kept.\n{log}");
+        check_failure(as_it_is, ScriptedReply::Fail(kind), &words);
     }
-    let strict = |house: &mut House| house.settings.rules = PolicyRules::default();
+    let strict = |family: &mut TaskFamily| family.settings.rules = PolicyRules::default();
     check_failure(
         strict,
         touch("a"),
         &format!(
-            "failed: The subtask CHILD could not go on, since calls were denied: 6 calls in a row failed; 6 calls were denied \
-             (see --approve). What it changed so far stands.\n{log}"
+            "failed: The subtask CHILD could not continue, since calls were denied: 6 calls in a row failed; 6 calls were denied \
+             (see --approve). What it changed so far is kept.\n{log}"
         ),
     );
 }
 
 #[test]
-fn arguments_that_make_no_subtask_are_told() {
+fn invalid_arguments_begin_no_subtask() {
     #[track_caller]
     fn check(arguments: &str, expected: &str) {
         let call = format!("<new_task>\n{arguments}\n</new_task>");
-        let house = House::new(move |_, history| match turns(history) {
-            0 => Say::Text(call.clone()),
+        let family = TaskFamily::new(move |_, history| match turns(history) {
+            0 => ScriptedReply::Text(call.clone()),
             _ => done("seen"),
         });
-        let (outcome, _, task) = block(house.run(CancelToken::default()));
+        let (outcome, _, task) = block(family.run(CancelToken::default()));
         assert_eq!(outcome, TaskOutcome::Completed);
         let results = results(task.history());
         assert!(results[0].starts_with(expected), "{results:?}");
-        assert_eq!(house.tasks().len(), 1);
+        assert_eq!(family.task_ids().len(), 1);
     }
     check(
         "<message> </message>",
-        "new_task failed: The message is empty. Say what is to be done",
+        "new_task failed: The message is empty. Say what to do",
     );
     check(
         "<message>a</message>\n<todos># Plan</todos>",
@@ -243,7 +240,7 @@ fn arguments_that_make_no_subtask_are_told() {
 }
 
 #[test]
-fn what_is_said_is_read() {
+fn subtask_requests_are_parsed() {
     let read = |value: serde_json::Value| SubtaskRequest::parse(value.as_object().unwrap());
     let full =
         read(serde_json::json!({"message": "a", "mode": " plan ", "todos": "[ ] b"})).unwrap();
@@ -257,19 +254,19 @@ fn what_is_said_is_read() {
 }
 
 #[test]
-fn a_list_that_was_given_is_the_first_list() {
+fn a_subtask_begins_with_the_given_todos() {
     let call = "<new_task>\n<message>a</message>\n<todos>[ ] one</todos>\n</new_task>";
     let listed = "<update_todo_list>\n<todos>[x] one</todos>\n</update_todo_list>";
-    let mut house = House::new(move |prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => Say::Text(call.to_owned()),
+    let mut family = TaskFamily::new(move |prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => ScriptedReply::Text(call.to_owned()),
         ("Do it.", _) | (_, 0) => done("done"),
-        (_, 1) => Say::Text(listed.to_owned()),
+        (_, 1) => ScriptedReply::Text(listed.to_owned()),
         _ => done("now it is"),
     });
-    house.settings.completion.open_todos = OpenTodos::Refused;
-    let (_, _, task) = block(house.run(CancelToken::default()));
+    family.settings.completion.open_todos = OpenTodos::Refused;
+    let (_, _, task) = block(family.run(CancelToken::default()));
     assert_eq!(results(task.history())[0], "new_task done: now it is");
-    let child = house.records(&house.tasks()[1]);
+    let child = family.records(&family.task_ids()[1]);
     let refused = |record: &Record| matches!(record, Record::Result(result) if result.ending == ToolResultStatus::Rejected && result.content.contains("`one`"));
     assert!(child.iter().any(refused), "{child:?}");
     let again = Task::replay(
@@ -286,13 +283,13 @@ fn a_list_that_was_given_is_the_first_list() {
 
 #[test]
 fn subtasks_have_subtasks_to_a_depth() {
-    let house = House::new(|prompt, history| match (prompt, turns(history)) {
-        (_, 0) => hand(&[&format!("below {prompt}")]),
+    let family = TaskFamily::new(|prompt, history| match (prompt, turns(history)) {
+        (_, 0) => delegate(&[&format!("below {prompt}")]),
         _ => done(results(history)[0].split('\n').next().unwrap()),
     });
-    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    let (outcome, message, task) = block(family.run(CancelToken::default()));
     assert_eq!(outcome, TaskOutcome::Completed);
-    let tasks = house.tasks();
+    let tasks = family.task_ids();
     assert_eq!(tasks.len(), 3, "{tasks:?}");
     assert!(
         tasks[2].as_str().starts_with(tasks[1].as_str()),
@@ -302,12 +299,12 @@ fn subtasks_have_subtasks_to_a_depth() {
         message.contains("replied 3 times without a call"),
         "the deepest has no such tool: {message}"
     );
-    assert_eq!(task.totals(), own_totals(&house), "those of all levels");
+    assert_eq!(task.totals(), root_totals(&family), "those of all levels");
 }
 
 #[test]
-fn a_machine_without_depth_begins_none() {
-    let mut shallow = delegating();
+fn no_subtask_begins_at_depth_zero() {
+    let mut shallow = task_settings();
     shallow.limits.subtasks.depth = 0;
     let mut machine = Machine::new(shallow);
     machine.answer("<new_task>\n<message>a</message>\n</new_task>");
@@ -322,28 +319,30 @@ fn a_machine_without_depth_begins_none() {
 }
 
 #[test]
-fn a_task_begins_so_many_and_no_more() {
-    let mut house = House::new(|prompt, history| touching(prompt, history, &["a", "b", "c", "d"]));
-    house.settings.limits.subtasks.max_total = 3;
-    let (_, message, _) = block(house.run(CancelToken::default()));
+fn a_task_begins_at_most_max_total_subtasks() {
+    let mut family = TaskFamily::new(|prompt, history| {
+        touch_in_subtasks(prompt, history, &["a", "b", "c", "d"])
+    });
+    family.settings.limits.subtasks.max_total = 3;
+    let (_, message, _) = block(family.run(CancelToken::default()));
     assert!(
         message.ends_with(
             "new_task failed: 3 subtasks were begun, and a task has no more than that. Do the rest yourself."
         )
     );
-    assert_eq!(house.tasks().len(), 4);
+    assert_eq!(family.task_ids().len(), 4);
 }
 
 #[test]
-fn several_work_at_once_and_more_wait() {
-    let house = House::new(|prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(&["a", "b", "c", "d", "e"]),
+fn three_subtasks_run_at_once_and_further_ones_wait() {
+    let family = TaskFamily::new(|prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => delegate(&["a", "b", "c", "d", "e"]),
         ("Do it.", _) => done(&results(history).join("; ")),
-        _ => Say::Hang,
+        _ => ScriptedReply::Hang,
     });
     block(async {
         let cancel = CancelToken::default();
-        let watched = house.clone();
+        let watched = family.clone();
         let watch = async {
             for (at, gone) in ["b", "c", "a", "e", "d"].into_iter().enumerate() {
                 watched.wait_for((5 - at).min(3)).await;
@@ -353,8 +352,9 @@ fn several_work_at_once_and_more_wait() {
                     open.iter().any(|prompt| prompt == gone),
                     "in their order: {open:?}"
                 );
-                let ears = watched.ears.lock().unwrap();
-                ears.iter()
+                let queues = watched.queues.lock().unwrap();
+                queues
+                    .iter()
                     .find(|(prompt, _)| prompt == gone)
                     .unwrap()
                     .1
@@ -362,7 +362,7 @@ fn several_work_at_once_and_more_wait() {
                 watched.open.lock().unwrap().retain(|prompt| prompt != gone);
             }
         };
-        let ((outcome, message, _), ()) = tokio::join!(house.run(cancel), watch);
+        let ((outcome, message, _), ()) = tokio::join!(family.run(cancel), watch);
         assert_eq!(outcome, TaskOutcome::Completed);
         assert_eq!(
             message
@@ -374,11 +374,11 @@ fn several_work_at_once_and_more_wait() {
     });
 }
 
-fn delegating() -> TaskSettings {
+fn task_settings() -> TaskSettings {
     settings(Interactivity::Headless)
 }
 
-/// Weighs and runs what is asked for, but for calls whose output is not there yet.
+/// Assesses and runs the requested calls, except those whose output is not available yet.
 fn work(machine: &mut Machine, mut output: impl FnMut(&CallId) -> Option<ToolOutput>) {
     let mut later = Vec::new();
     while !machine.open.is_empty() {
@@ -406,7 +406,7 @@ fn work(machine: &mut Machine, mut output: impl FnMut(&CallId) -> Option<ToolOut
     machine.open = later;
 }
 
-fn running(machine: &Machine) -> Vec<String> {
+fn running_calls(machine: &Machine) -> Vec<String> {
     let running = machine.open.iter().filter_map(|effect| match effect {
         TaskEffect::RunCall(CallPermit { call, .. }) => {
             Some(machine.task.open_call(call).unwrap().name.clone())
@@ -436,13 +436,13 @@ fn ended(outcome: TaskOutcome, turns: u32, input: u64) -> ToolOutput {
 }
 
 #[test]
-fn subtasks_go_with_what_reads_and_wait_for_what_writes() {
+fn subtasks_run_beside_reads_and_wait_for_writes() {
     let (look, touch) = (
         "<look>\n<path>a</path>\n</look>\n",
         "<touch>\n<path>a</path>\n</touch>\n",
     );
     let new = "<new_task>\n<message>a</message>\n</new_task>\n";
-    let mut machine = Machine::new(delegating());
+    let mut machine = Machine::new(task_settings());
     machine.answer(&format!(
         "{touch}{new}{look}{new}{new}{new}{look}{touch}{new}"
     ));
@@ -452,7 +452,7 @@ fn subtasks_go_with_what_reads_and_wait_for_what_writes() {
             left = left.checked_sub(1)?;
             Some(ToolOutput::done("yes"))
         });
-        running(machine)
+        running_calls(machine)
     };
     assert_eq!(finish(&mut machine, 0), ["touch"], "they wait for it");
     let (new, look) = (control::NEW_TASK_TOOL, "look");
@@ -475,24 +475,24 @@ fn subtasks_go_with_what_reads_and_wait_for_what_writes() {
 }
 
 #[test]
-fn limits_hold_for_the_whole_family() {
-    // Each of them would go on for ever.
-    let mut house = House::new(|prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(&["a", "b", "c"]),
+fn the_turn_limit_is_shared_with_subtasks() {
+    // Without a limit each of them would never end.
+    let mut family = TaskFamily::new(|prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => delegate(&["a", "b", "c"]),
         (prompt, turn) => touch(&format!("{prompt}{turn}")),
     });
-    house.settings.limits.turns = Some(8);
-    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    family.settings.limits.turns = Some(8);
+    let (outcome, message, task) = block(family.run(CancelToken::default()));
     assert_eq!(
         (outcome, message.as_str()),
         (TaskOutcome::Limit, "the limit of 8 turns was reached")
     );
-    let answers = house
-        .all()
+    let answers = family
+        .events()
         .into_iter()
-        .filter(|entry| matches!(entry, Entry::Kept(_, Record::Answered(_))));
+        .filter(|entry| matches!(entry, FamilyEvent::Recorded(_, Record::Answered(_))));
     assert_eq!(
-        (answers.count(), house.asked.load(Ordering::SeqCst)),
+        (answers.count(), family.asked.load(Ordering::SeqCst)),
         (8, 8),
         "all of them together"
     );
@@ -501,63 +501,63 @@ fn limits_hold_for_the_whole_family() {
             .iter()
             .all(|result| result.contains("reached a limit"))
     );
-    // A resumed task has its limits anew, and so have its subtasks.
-    let mut house = house.after(house.all());
-    house.settings.limits.turns = Some(3);
-    let (outcome, ..) = block(house.run(CancelToken::default()));
+    // Limits start anew after a resume, also for the subtasks.
+    let mut family = family.after_crash(family.events());
+    family.settings.limits.turns = Some(3);
+    let (outcome, ..) = block(family.run(CancelToken::default()));
     assert_eq!(outcome, TaskOutcome::Limit);
-    assert_eq!(house.asked.load(Ordering::SeqCst), 3);
+    assert_eq!(family.asked.load(Ordering::SeqCst), 3);
 }
 
 #[test]
-fn tokens_and_money_of_a_family_are_one_sum() {
+fn token_limits_and_totals_include_subtasks() {
     let words = "words ".repeat(100);
-    let mut house = House::new(move |prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(&["a", "b", "c"]),
-        (prompt, turn) => Say::Text(format!(
+    let mut family = TaskFamily::new(move |prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => delegate(&["a", "b", "c"]),
+        (prompt, turn) => ScriptedReply::Text(format!(
             "{words}<touch>\n<path>{prompt}{turn}</path>\n</touch>"
         )),
     });
-    house.settings.limits.tokens = Some(8_000);
-    let (outcome, _, task) = block(house.run(CancelToken::default()));
+    family.settings.limits.tokens = Some(8_000);
+    let (outcome, _, task) = block(family.run(CancelToken::default()));
     assert_eq!(
         (outcome, task.totals()),
-        (TaskOutcome::Limit, own_totals(&house))
+        (TaskOutcome::Limit, root_totals(&family))
     );
-    let tokens = own_tokens(&house);
+    let tokens = own_tokens(&family);
     // The requests that were under way are finished: three of them, each smaller than the sum before.
     assert!((8_000..16_000).contains(&tokens), "{tokens}");
 }
 
-fn own_tokens(house: &House) -> u64 {
+fn own_tokens(family: &TaskFamily) -> u64 {
     let UsageTotals {
         usage, estimate, ..
-    } = own_totals(house);
+    } = root_totals(family);
     [usage.input, usage.output, estimate.input, estimate.output]
         .into_iter()
         .flatten()
         .sum()
 }
 
-/// What is left of a family's story when the process ends after so many entries, and it is gone on with.
-fn gone_on(house: &House, entries: usize) -> (House, TaskOutcome, String, Task) {
-    let house = house.after(house.all()[..entries].to_vec());
-    let (outcome, message, task) = block(house.run(CancelToken::default()));
-    (house, outcome, message, task)
+/// Resumes a task and its subtasks from the first `entries` journal entries, as after a crash.
+fn resume_after(family: &TaskFamily, entries: usize) -> (TaskFamily, TaskOutcome, String, Task) {
+    let family = family.after_crash(family.events()[..entries].to_vec());
+    let (outcome, message, task) = block(family.run(CancelToken::default()));
+    (family, outcome, message, task)
 }
 
-/// Laws of a family's records, whatever happened.
-fn check_family(house: &House) {
+/// Checks the laws that hold for the records of a task and its subtasks.
+fn check_family(family: &TaskFamily) {
     let mut touches = HashMap::new();
-    house
-        .touched()
+    family
+        .touched_paths()
         .into_iter()
         .for_each(|path| *touches.entry(path).or_insert(0) += 1);
     assert!(
         touches.values().all(|times| *times == 1),
         "done twice: {touches:?}"
     );
-    let tasks = house.tasks();
+    let tasks = family.task_ids();
     assert!(
         tasks
             .iter()
@@ -566,7 +566,7 @@ fn check_family(house: &House) {
         "begun twice: {tasks:?}"
     );
     for task in &tasks {
-        let records = house.records(task);
+        let records = family.records(task);
         let (mut begun, mut answered) = (Vec::new(), Vec::new());
         for record in &records {
             match record {
@@ -595,12 +595,11 @@ fn check_family(house: &House) {
                 _ => {}
             }
         }
-        let own =
-            |entry: &Entry| matches!(entry, Entry::Kept(of, Record::Started(_)) if of == task);
-        let born = house.all().iter().position(own).unwrap();
+        let own = |entry: &FamilyEvent| matches!(entry, FamilyEvent::Recorded(of, Record::Started(_)) if of == task);
+        let born = family.events().iter().position(own).unwrap();
         let parent = tasks
             .iter()
-            .find(|parent| records_name(house, parent, task, born));
+            .find(|parent| records_name(family, parent, task, born));
         assert!(
             parent.is_some() || *task == start().task,
             "{task} is in no journal that was there before it"
@@ -608,24 +607,24 @@ fn check_family(house: &House) {
     }
 }
 
-/// Whether the parent's journal named the subtask before it was born.
-fn records_name(house: &House, parent: &TaskId, child: &TaskId, born: usize) -> bool {
-    let names = |entry: &Entry| matches!(entry, Entry::Kept(of, Record::Subtask { task, .. }) if of == parent && task == child);
-    house
-        .all()
+/// Reports whether the parent's journal named the subtask before the subtask began.
+fn records_name(family: &TaskFamily, parent: &TaskId, child: &TaskId, born: usize) -> bool {
+    let names = |entry: &FamilyEvent| matches!(entry, FamilyEvent::Recorded(of, Record::Subtask { task, .. }) if of == parent && task == child);
+    family
+        .events()
         .iter()
         .position(names)
         .is_some_and(|named| named < born)
 }
 
-/// Three levels, each of which does something.
-fn nested() -> House {
-    House::new(|prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(&["a", "nest"]),
-        ("nest", 0) => hand(&["b"]),
+/// Scripts tasks on three levels, each with work of its own.
+fn three_levels() -> TaskFamily {
+    TaskFamily::new(|prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => delegate(&["a", "nest"]),
+        ("nest", 0) => delegate(&["b"]),
         ("nest", 1) => touch("c"),
         ("Do it.", 1) => touch("d"),
-        // Where the process ended between the result of a completion and the end of its task, it is completed once more.
+        // If the process ended between the result of a completion and the end of its task, the task completes once more.
         ("Do it." | "nest", _) => {
             let others = results(history)
                 .into_iter()
@@ -638,45 +637,45 @@ fn nested() -> House {
 }
 
 #[test]
-fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
-    let whole = nested();
+fn a_task_cancelled_at_any_record_ends_its_subtasks_and_resumes() {
+    let whole = three_levels();
     block(whole.run(CancelToken::default()));
     let (mut cancelled, mut open) = (0, 0);
-    for entries in 1..whole.all().len() {
-        let house = nested();
+    for entries in 1..whole.events().len() {
+        let family = three_levels();
         let (outcome, _, task) = block(async {
             let cancel = CancelToken::default();
             let stop = async {
-                while house.all().len() < entries {
+                while family.events().len() < entries {
                     tokio::task::yield_now().await;
                 }
                 cancel.cancel();
             };
-            tokio::join!(house.run(cancel.clone()), stop).0
+            tokio::join!(family.run(cancel.clone()), stop).0
         });
         assert_eq!(
             task.totals(),
-            own_totals(&house),
+            root_totals(&family),
             "at {entries}: what was taken is told"
         );
         if outcome != TaskOutcome::Cancelled {
             continue;
         }
         cancelled += 1;
-        for task in house.tasks() {
-            let last = house.records(&task).pop();
+        for task in family.task_ids() {
+            let last = family.records(&task).pop();
             assert!(
                 matches!(last, Some(Record::Ended { .. })),
                 "at {entries}, {task}: {last:?}"
             );
         }
-        open += usize::from(tale(&house).contains(&"Cancelled after 1".to_owned()));
-        let (after, outcome, message, task) = gone_on(&house, house.all().len());
+        open += usize::from(subtask_story(&family).contains(&"Cancelled after 1".to_owned()));
+        let (after, outcome, message, task) = resume_after(&family, family.events().len());
         assert_eq!(outcome, TaskOutcome::Completed, "at {entries}: {message}");
         check_family(&after);
         assert_eq!(
-            (task.totals(), after.tasks().len()),
-            (own_totals(&after), 4),
+            (task.totals(), after.task_ids().len()),
+            (root_totals(&after), 4),
             "at {entries}"
         );
     }
@@ -687,29 +686,29 @@ fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
 }
 
 #[test]
-fn words_at_any_moment_end_no_parent() {
-    let whole = nested();
+fn a_user_message_at_any_record_does_not_end_the_parent() {
+    let whole = three_levels();
     block(whole.run(CancelToken::default()));
     let mut given_up = 0;
-    for entries in 1..whole.all().len() {
-        let house = nested();
+    for entries in 1..whole.events().len() {
+        let family = three_levels();
         let (outcome, message, task) = block(async {
-            let mouth = CommandQueue::default();
-            let ears = mouth.clone();
+            let queue = CommandQueue::default();
+            let queues = queue.clone();
             let steer = async {
-                while house.all().len() < entries {
+                while family.events().len() < entries {
                     tokio::task::yield_now().await;
                 }
-                mouth.push(UserCommand::interrupt("Mind the tests."));
+                queue.push(UserCommand::interrupt("Mind the tests."));
             };
-            tokio::join!(house.spoken_to(ears), steer).0
+            tokio::join!(family.run_with_commands(queues), steer).0
         });
         assert_eq!(
             (outcome, task.totals()),
-            (TaskOutcome::Completed, own_totals(&house)),
+            (TaskOutcome::Completed, root_totals(&family)),
             "at {entries}: {message}"
         );
-        check_family(&house);
+        check_family(&family);
         given_up += results(task.history())
             .iter()
             .filter(|result| result.starts_with("new_task interrupted"))
@@ -719,22 +718,22 @@ fn words_at_any_moment_end_no_parent() {
 }
 
 #[test]
-fn a_crash_at_any_record_is_gone_on_from() {
-    let house = nested();
-    let (outcome, whole, task) = block(house.run(CancelToken::default()));
+fn a_task_resumes_after_a_crash_at_any_record() {
+    let family = three_levels();
+    let (outcome, whole, task) = block(family.run(CancelToken::default()));
     assert_eq!(outcome, TaskOutcome::Completed);
     assert_eq!(
-        (task.totals(), house.tasks().len()),
-        (own_totals(&house), 4)
+        (task.totals(), family.task_ids().len()),
+        (root_totals(&family), 4)
     );
-    // The same is found by whoever looks only at the records.
-    for child in &house.tasks()[1..] {
-        let parent = house
-            .tasks()
+    // The same ends follow from the records alone.
+    for child in &family.task_ids()[1..] {
+        let parent = family
+            .task_ids()
             .into_iter()
-            .find(|parent| records_name(&house, parent, child, usize::MAX))
+            .find(|parent| records_name(&family, parent, child, usize::MAX))
             .unwrap();
-        let ends = house
+        let ends = family
             .records(&parent)
             .into_iter()
             .filter_map(|record| match record {
@@ -747,15 +746,15 @@ fn a_crash_at_any_record_is_gone_on_from() {
             });
         assert_eq!(
             ends.collect::<Vec<_>>(),
-            [CompletedSubtask::from_records(&house.records(child))
+            [CompletedSubtask::from_records(&family.records(child))
                 .unwrap()
                 .end]
         );
     }
-    let all = house.all();
+    let all = family.events();
     // The last record completes the root; before the first there is nothing.
     for entries in 1..all.len() {
-        let (after, outcome, message, task) = gone_on(&house, entries);
+        let (after, outcome, message, task) = resume_after(&family, entries);
         assert_eq!(
             outcome,
             TaskOutcome::Completed,
@@ -764,12 +763,12 @@ fn a_crash_at_any_record_is_gone_on_from() {
         check_family(&after);
         assert_eq!(
             task.totals(),
-            own_totals(&after),
+            root_totals(&after),
             "after {entries}: all that was taken is counted, and once"
         );
-        // A call that was running has an interrupted result; all else is as if nothing had happened.
-        let interrupted = after.all().iter().any(
-            |entry| matches!(entry, Entry::Kept(_, Record::Result(result)) if result.ending == ToolResultStatus::Interrupted),
+        // A call that was running has an interrupted result; everything else is as without the crash.
+        let interrupted = after.events().iter().any(
+            |entry| matches!(entry, FamilyEvent::Recorded(_, Record::Result(result)) if result.ending == ToolResultStatus::Interrupted),
         );
         assert!(
             interrupted || message == whole,
@@ -782,47 +781,47 @@ fn a_crash_at_any_record_is_gone_on_from() {
         );
         if interrupted {
             assert!(
-                after.touched().len() >= 3,
+                after.touched_paths().len() >= 3,
                 "one call is in doubt, no more: {:?}",
-                after.touched()
+                after.touched_paths()
             );
         } else {
-            assert_eq!(after.touched().len(), 4);
+            assert_eq!(after.touched_paths().len(), 4);
         }
-        // And once more, in the middle of that.
+        // A second crash during the resumed run.
         for more in [entries + 1, entries + 3, entries + 8] {
-            if more < after.all().len() {
-                let (last, outcome, message, task) = gone_on(&after, more);
+            if more < after.events().len() {
+                let (last, outcome, message, task) = resume_after(&after, more);
                 assert_eq!(
                     outcome,
                     TaskOutcome::Completed,
                     "after {entries}, then {more}: {message}"
                 );
                 check_family(&last);
-                assert_eq!(task.totals(), own_totals(&last));
+                assert_eq!(task.totals(), root_totals(&last));
             }
         }
     }
 }
 
 #[test]
-fn a_torn_journal_of_a_subtask_is_gone_on_from() {
-    let house = House::new(|prompt, history| touching(prompt, history, &["a"]));
-    block(house.run(CancelToken::default()));
-    let (all, child) = (house.all(), house.tasks()[1].clone());
-    let mine = |entry: &Entry| matches!(entry, Entry::Kept(of, _) if *of == child);
+fn a_subtask_resumes_from_an_incomplete_journal() {
+    let family = TaskFamily::new(|prompt, history| touch_in_subtasks(prompt, history, &["a"]));
+    block(family.run(CancelToken::default()));
+    let (all, child) = (family.events(), family.task_ids()[1].clone());
+    let mine = |entry: &FamilyEvent| matches!(entry, FamilyEvent::Recorded(of, _) if *of == child);
     let last = all.iter().rposition(mine).unwrap();
     let own: Vec<_> = (0..=last).filter(|at| mine(&all[*at])).collect();
     for torn in 0..own.len() {
-        // The parent knows all that it knew, the subtask has lost its end, or everything.
+        // The parent's journal is complete, that of the subtask lost its end, or everything.
         let left = all[..=last]
             .iter()
             .enumerate()
             .filter(|(at, entry)| !mine(entry) || own[..torn].contains(at));
         let left = left
             .map(|(_, entry)| entry.clone())
-            .filter(|entry| !matches!(entry, Entry::Touched(..)));
-        let after = house.after(left.collect());
+            .filter(|entry| !matches!(entry, FamilyEvent::Touched(..)));
+        let after = family.after_crash(left.collect());
         let (outcome, message, task) = block(after.run(CancelToken::default()));
         assert_eq!(outcome, TaskOutcome::Completed);
         assert_eq!(
@@ -835,19 +834,19 @@ fn a_torn_journal_of_a_subtask_is_gone_on_from() {
 
 #[test]
 fn a_subtask_that_was_completed_is_not_asked_again() {
-    let house = House::new(|prompt, history| touching(prompt, history, &["a"]));
-    let (_, whole, _) = block(house.run(CancelToken::default()));
-    let completed = house.all().iter().position(
-        |entry| matches!(entry, Entry::Kept(task, Record::Ended { .. }) if *task != start().task),
+    let family = TaskFamily::new(|prompt, history| touch_in_subtasks(prompt, history, &["a"]));
+    let (_, whole, _) = block(family.run(CancelToken::default()));
+    let completed = family.events().iter().position(
+        |entry| matches!(entry, FamilyEvent::Recorded(task, Record::Ended { .. }) if *task != start().task),
     );
-    let (after, _, message, task) = gone_on(&house, completed.unwrap() + 1);
+    let (after, _, message, task) = resume_after(&family, completed.unwrap() + 1);
     assert_eq!(
         (message, after.asked.load(Ordering::SeqCst)),
         (whole, 1),
         "only the root's completion is asked for"
     );
-    assert_eq!(task.totals(), own_totals(&after));
-    let child = after.records(&after.tasks()[1]);
+    assert_eq!(task.totals(), root_totals(&after));
+    let child = after.records(&after.task_ids()[1]);
     assert_eq!(
         CompletedSubtask::from_records(&child)
             .map(|completed| completed.result)
@@ -860,42 +859,42 @@ fn a_subtask_that_was_completed_is_not_asked_again() {
     );
 }
 
-/// A subtask that touches something and then waits for ever, unless it was gone on with.
-fn waiting(told: &Arc<Mutex<bool>>) -> House {
+/// Scripts subtasks that touch a file and then hang, unless they were resumed.
+fn hang_until_resumed(told: &Arc<Mutex<bool>>) -> TaskFamily {
     let told = Arc::clone(told);
-    House::new(move |prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(&["a", "b"]),
+    TaskFamily::new(move |prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => delegate(&["a", "b"]),
         ("Do it.", _) => done(&results(history).join("; ")),
         (path, 0) => touch(path),
         (path, _) if *told.lock().unwrap() => done(&format!("{path} is there")),
-        _ => Say::Hang,
+        _ => ScriptedReply::Hang,
     })
 }
 
 #[test]
-fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
+fn a_cancelled_parent_cancels_its_subtasks_first_and_resumes_them() {
     let told = Arc::default();
-    let house = waiting(&told);
+    let family = hang_until_resumed(&told);
     let (outcome, _, task) = block(async {
         let cancel = CancelToken::default();
         let stop = async {
-            house.wait_for(2).await;
-            while house.touched().len() < 2 || house.asked.load(Ordering::SeqCst) < 5 {
+            family.wait_for(2).await;
+            while family.touched_paths().len() < 2 || family.asked.load(Ordering::SeqCst) < 5 {
                 tokio::task::yield_now().await;
             }
             cancel.cancel();
         };
-        tokio::join!(house.run(cancel.clone()), stop).0
+        tokio::join!(family.run(cancel.clone()), stop).0
     });
     assert_eq!(outcome, TaskOutcome::Cancelled);
     assert_eq!(
         task.totals(),
-        own_totals(&house),
+        root_totals(&family),
         "what they took so far is told"
     );
-    let tasks = house.tasks();
+    let tasks = family.task_ids();
     for task in &tasks {
-        let last = house.records(task).pop();
+        let last = family.records(task).pop();
         assert!(
             matches!(
                 last,
@@ -907,18 +906,18 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
             "{task}: {last:?}"
         );
     }
-    let Some(Entry::Kept(last, _)) = house.all().pop() else {
+    let Some(FamilyEvent::Recorded(last, _)) = family.events().pop() else {
         panic!()
     };
     assert_eq!(last, start().task, "the parent ends last");
     assert!(
-        !told_results(&house).contains(&"new_task"),
+        !new_task_results(&family).contains(&"new_task"),
         "{:?}",
-        told_results(&house)
+        new_task_results(&family)
     );
 
     *told.lock().unwrap() = true;
-    let (after, outcome, message, task) = gone_on(&house, house.all().len());
+    let (after, outcome, message, task) = resume_after(&family, family.events().len());
     assert_eq!(
         (outcome, message.as_str()),
         (
@@ -927,17 +926,17 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
         )
     );
     assert_eq!(
-        (after.tasks().len(), after.touched().len()),
+        (after.task_ids().len(), after.touched_paths().len()),
         (3, 2),
         "nothing is begun or done twice"
     );
     assert_eq!(
         task.totals(),
-        own_totals(&after),
+        root_totals(&after),
         "and nothing is counted twice"
     );
     check_family(&after);
-    let ends = tale(&after)
+    let ends = subtask_story(&after)
         .into_iter()
         .filter(|words| words.contains("after"));
     assert_eq!(
@@ -953,28 +952,28 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
 
 #[test]
 fn a_cancel_reaches_subtasks_of_subtasks() {
-    let house = House::new(|prompt, history| match (prompt, turns(history)) {
-        ("Do it.", 0) => hand(&["nest", "a"]),
-        ("nest", 0) => hand(&["b"]),
-        _ => Say::Hang,
+    let family = TaskFamily::new(|prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => delegate(&["nest", "a"]),
+        ("nest", 0) => delegate(&["b"]),
+        _ => ScriptedReply::Hang,
     });
     let (outcome, _, task) = block(async {
         let cancel = CancelToken::default();
         let stop = async {
-            while house.asked.load(Ordering::SeqCst) < 4 {
+            while family.asked.load(Ordering::SeqCst) < 4 {
                 tokio::task::yield_now().await;
             }
             cancel.cancel();
         };
-        tokio::join!(house.run(cancel.clone()), stop).0
+        tokio::join!(family.run(cancel.clone()), stop).0
     });
     assert_eq!(
         (outcome, task.totals()),
-        (TaskOutcome::Cancelled, own_totals(&house))
+        (TaskOutcome::Cancelled, root_totals(&family))
     );
-    assert_eq!(house.tasks().len(), 4);
-    for task in house.tasks() {
-        let last = house.records(&task).pop();
+    assert_eq!(family.task_ids().len(), 4);
+    for task in family.task_ids() {
+        let last = family.records(&task).pop();
         assert!(
             matches!(
                 last,
@@ -986,10 +985,10 @@ fn a_cancel_reaches_subtasks_of_subtasks() {
             "{task}: {last:?}"
         );
     }
-    check_family(&house);
+    check_family(&family);
 }
 
-/// A household whose subtasks hear nothing.
+/// A `new_task` tool whose subtasks do not react to a cancel.
 struct Deaf;
 
 impl Tool for Deaf {
@@ -1018,20 +1017,20 @@ impl PreparedCall for Deaf {
 
 #[test]
 fn a_subtask_that_does_not_end_is_dropped_and_stays_open() {
-    let house = House::new(|_, _| hand(&["a"]));
+    let family = TaskFamily::new(|_, _| delegate(&["a"]));
     let registry = ToolRegistry::new(vec![Arc::new(Deaf)]).unwrap();
     let cancel = CancelToken::default();
     let (outcome, _, task) = block(async {
         let stop = async {
-            while !tale(&house).contains(&"begins".to_owned()) {
+            while !subtask_story(&family).contains(&"begins".to_owned()) {
                 tokio::task::yield_now().await;
             }
             cancel.cancel();
         };
-        tokio::join!(house.run_with(&registry, cancel.clone()), stop).0
+        tokio::join!(family.run_with(&registry, cancel.clone()), stop).0
     });
     assert_eq!(
-        (outcome, tale(&house)),
+        (outcome, subtask_story(&family)),
         (
             TaskOutcome::Cancelled,
             ["running", "begins", "Cancelled"]
@@ -1045,8 +1044,8 @@ fn a_subtask_that_does_not_end_is_dropped_and_stays_open() {
     );
 }
 
-fn told_results(house: &House) -> Vec<&'static str> {
-    let results = house
+fn new_task_results(family: &TaskFamily) -> Vec<&'static str> {
+    let results = family
         .records(&start().task)
         .into_iter()
         .filter_map(|record| match record {
@@ -1061,42 +1060,42 @@ fn told_results(house: &House) -> Vec<&'static str> {
 #[test]
 fn a_subtask_that_is_cancelled_alone_interrupts_its_call() {
     let told = Arc::default();
-    let house = waiting(&told);
+    let family = hang_until_resumed(&told);
     let (outcome, message, task) = block(async {
         let stop = async {
-            while house.asked.load(Ordering::SeqCst) < 5 {
+            while family.asked.load(Ordering::SeqCst) < 5 {
                 tokio::task::yield_now().await;
             }
-            for (_, ears) in house.ears.lock().unwrap().iter() {
-                ears.push(UserCommand::Cancel);
+            for (_, queues) in family.queues.lock().unwrap().iter() {
+                queues.push(UserCommand::Cancel);
             }
         };
-        tokio::join!(house.run(CancelToken::default()), stop).0
+        tokio::join!(family.run(CancelToken::default()), stop).0
     });
     assert_eq!(outcome, TaskOutcome::Completed);
-    let child = &house.tasks()[1];
+    let child = &family.task_ids()[1];
     let words = format!(
-        "new_task interrupted: The subtask {child} was cancelled: interrupted. What it changed so far stands.\nThe user can see \
+        "new_task interrupted: The subtask {child} was cancelled: interrupted. What it changed so far is kept.\nThe user can see \
          all of it with `sabir log {child}`."
     );
     assert!(message.contains(&words), "{message}");
-    assert_eq!(task.totals(), own_totals(&house));
+    assert_eq!(task.totals(), root_totals(&family));
 }
 
 #[test]
-fn steering_gives_subtasks_up() {
+fn an_interrupting_message_interrupts_subtasks() {
     let told = Arc::default();
-    let house = waiting(&told);
+    let family = hang_until_resumed(&told);
     let (outcome, message, task) = block(async {
-        let mouth = CommandQueue::default();
-        let ears = mouth.clone();
+        let queue = CommandQueue::default();
+        let queues = queue.clone();
         let steer = async {
-            while house.asked.load(Ordering::SeqCst) < 5 {
+            while family.asked.load(Ordering::SeqCst) < 5 {
                 tokio::task::yield_now().await;
             }
-            mouth.push(UserCommand::interrupt("Another way."));
+            queue.push(UserCommand::interrupt("Another way."));
         };
-        tokio::join!(house.spoken_to(ears), steer).0
+        tokio::join!(family.run_with_commands(queues), steer).0
     });
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     assert_eq!(
@@ -1106,19 +1105,19 @@ fn steering_gives_subtasks_up() {
     );
     let said = format!("{:?}", task.history());
     assert!(said.contains("Another way."));
-    check_family(&house);
+    check_family(&family);
 }
 
 #[test]
-fn what_was_begun_and_is_given_up_before_it_goes_on_was_interrupted() {
-    let mut machine = Machine::new(delegating());
+fn a_begun_subtask_that_does_not_resume_is_interrupted() {
+    let mut machine = Machine::new(task_settings());
     machine
         .answer("<touch>\n<path>a</path>\n</touch>\n<new_task>\n<message>a</message>\n</new_task>");
     let touched = machine.last_answer().checks[0].call.clone();
     work(&mut machine, |call| {
         (*call == touched).then(|| ToolOutput::done("yes"))
     });
-    assert_eq!(running(&machine), [control::NEW_TASK_TOOL]);
+    assert_eq!(running_calls(&machine), [control::NEW_TASK_TOOL]);
     let records = machine.records.clone();
     let resumed = |settings: TaskSettings| {
         let task = Task::replay(records.clone(), settings).unwrap();
@@ -1130,7 +1129,7 @@ fn what_was_begun_and_is_given_up_before_it_goes_on_was_interrupted() {
         machine.step(TaskInput::Begin);
         machine
     };
-    let mut machine = resumed(delegating());
+    let mut machine = resumed(task_settings());
     assert!(
         matches!(machine.open[..], [TaskEffect::AssessCall(_)]),
         "it goes on: {:?}",
@@ -1139,10 +1138,10 @@ fn what_was_begun_and_is_given_up_before_it_goes_on_was_interrupted() {
     machine.step(TaskInput::interrupting("No."));
     assert_eq!(machine.results(), ["touch done", "new_task interrupted"]);
     machine.check_history();
-    // Where subtasks are no longer possible, it is a call like any other.
+    // If subtasks are no longer possible, it is an ordinary call.
     let plain = resumed(TaskSettings {
         tools: without_subtasks(),
-        ..delegating()
+        ..task_settings()
     });
     assert_eq!(plain.results(), ["touch done", "new_task interrupted"]);
 }
@@ -1159,8 +1158,8 @@ fn without_subtasks() -> ToolSet {
 }
 
 #[test]
-fn a_fork_has_subtasks_of_its_own() {
-    let mut machine = Machine::new(delegating());
+fn a_fork_names_its_own_subtasks() {
+    let mut machine = Machine::new(task_settings());
     machine.answer("<new_task>\n<message>a</message>\n</new_task>");
     work(&mut machine, |_| None);
     let mut records = machine.records.clone();
@@ -1173,7 +1172,7 @@ fn a_fork_has_subtasks_of_its_own() {
     });
     (start.task, start.from) = (TaskId::new("t2"), from);
     let mut fork = Machine {
-        task: Task::replay(records.clone(), delegating()).unwrap(),
+        task: Task::replay(records.clone(), task_settings()).unwrap(),
         records,
         open: Vec::new(),
     };
@@ -1195,7 +1194,7 @@ fn a_fork_has_subtasks_of_its_own() {
 
 #[test]
 fn a_task_that_ends_waits_for_the_ends_of_its_subtasks() {
-    let mut machine = Machine::new(delegating());
+    let mut machine = Machine::new(task_settings());
     let new = "<new_task>\n<message>a</message>\n</new_task>\n";
     machine.answer(&format!("{new}{new}{new}<touch>\n<path>a</path>\n</touch>"));
     work(&mut machine, |_| None);
@@ -1229,7 +1228,7 @@ fn a_task_that_ends_waits_for_the_ends_of_its_subtasks() {
         "what was completed is"
     );
     assert_eq!(machine.task.totals().usage.input, Some(30));
-    let mut again = Task::replay(machine.records.clone(), delegating()).unwrap();
+    let mut again = Task::replay(machine.records.clone(), task_settings()).unwrap();
     assert_eq!(again.totals(), machine.task.totals());
     let weighed = again
         .step(TaskInput::Begin)
@@ -1237,8 +1236,8 @@ fn a_task_that_ends_waits_for_the_ends_of_its_subtasks() {
         .filter(|effect| matches!(effect, TaskEffect::AssessCall(_)))
         .count();
     assert_eq!(weighed, 2, "the others go on, and the write waits");
-    // Whoever cancels again does not wait.
-    let mut machine = Machine::new(delegating());
+    // A second cancel does not wait.
+    let mut machine = Machine::new(task_settings());
     machine.answer(new);
     work(&mut machine, |_| None);
     machine.step(TaskInput::Cancel);

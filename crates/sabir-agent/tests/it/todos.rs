@@ -1,4 +1,4 @@
-//! The todo list: what makes it, where the model finds it, and that a replay has the same one.
+//! The todo list: how it is set, how the model is reminded of it, and that a replay has the same one.
 
 use sabir_agent::{Interactivity, Task};
 use sabir_call::MessagePart;
@@ -11,8 +11,8 @@ fn list(todos: &str) -> String {
     format!("<update_todo_list>\n<todos>\n{todos}\n</todos>\n</update_todo_list>")
 }
 
-/// What the model was told behind results, of its list.
-fn told(machine: &Machine) -> Vec<String> {
+/// Returns the reminders of the todo list that follow results.
+fn reminders(machine: &Machine) -> Vec<String> {
     let parts = machine
         .task
         .history()
@@ -26,7 +26,7 @@ fn told(machine: &Machine) -> Vec<String> {
 }
 
 #[test]
-fn the_last_good_list_is_the_list() {
+fn the_last_valid_list_is_kept() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     assert!(machine.task.todos().is_empty());
     let text = "- [x] Read,  with\ttabs \n  - [-] Größe <b>&amp;\n- [ ] Test";
@@ -66,7 +66,7 @@ fn several_lists_in_one_message_count_in_their_order() {
 }
 
 #[test]
-fn a_list_that_is_out_of_sight_is_told_again() {
+fn the_list_is_repeated_after_some_turns() {
     let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&list("[ ] one\n[x] two"));
     let mut looks = (0..).map(|at| format!("<look>\n<path>{at}</path>\n</look>"));
@@ -77,16 +77,16 @@ fn a_list_that_is_out_of_sight_is_told_again() {
         }
     };
     look(&mut machine, 9);
-    assert!(told(&machine).is_empty());
+    assert!(reminders(&machine).is_empty());
     look(&mut machine, 1);
     let words = "Your todo list, as you left it:\n<todos>\n[ ] one\n[x] two\n</todos>";
-    assert_eq!(told(&machine), [words]);
+    assert_eq!(reminders(&machine), [words]);
     look(&mut machine, 19);
-    assert_eq!(told(&machine).len(), 2);
+    assert_eq!(reminders(&machine).len(), 2);
     let again = Task::replay(machine.records.clone(), settings(Interactivity::Headless)).unwrap();
     assert_eq!(again.history(), machine.task.history());
     machine.answer(&list("[x] one\n[x] two"));
     look(&mut machine, 20);
-    assert_eq!(told(&machine).len(), 2, "nothing is left to be told");
+    assert_eq!(reminders(&machine).len(), 2, "nothing is left to be told");
     machine.check_history();
 }

@@ -1,7 +1,7 @@
 //! Defines the grammar data of a dialect's row.
 //!
 //! A few parsers read all dialects; the dialects differ in their markers. A row holds data only.
-//! Whatever needs code belongs to a parser (`reader/`), where every other row can use it.
+//! Anything that needs code belongs to a parser (`reader/`), where every other row can use it.
 //!
 //! | parser | reads | file |
 //! | --- | --- | --- |

@@ -49,11 +49,13 @@ struct RowPool(Mutex<Vec<PooledRow>>);
 /// A table, and the row that it is or the rule that it breaks.
 type PooledRow = (DialectTable, Result<Dialect, DefineError>);
 
-/// Which dialects of a set a reader listens for.
+/// The dialects of a set that a reader listens for.
 #[derive(Debug, Clone, Copy)]
 pub struct DialectSelection<'d> {
     dialects: &'d DialectSet,
     only: Option<&'d Dialect>,
+    /// True if the text is expected to hold calls, as that of a model which was taught to write them.
+    text_calls: bool,
 }
 
 impl DialectSet {
@@ -124,6 +126,7 @@ impl DialectSet {
         DialectSelection {
             dialects: self,
             only: None,
+            text_calls: true,
         }
     }
 
@@ -140,6 +143,7 @@ impl DialectSet {
         DialectSelection {
             dialects: self,
             only: Some(dialect),
+            text_calls: true,
         }
     }
 }
@@ -155,7 +159,7 @@ impl fmt::Debug for DialectSet {
 }
 
 impl PartialEq for DialectSet {
-    /// Whether both hold the same dialects in the same order.
+    /// Reports whether both hold the same dialects in the same order.
     fn eq(&self, other: &Self) -> bool {
         self.defined_rows() == other.defined_rows()
     }
@@ -178,6 +182,21 @@ impl<'d> DialectSelection<'d> {
     /// Reports whether calls in that dialect are read.
     pub fn includes(self, name: &str) -> bool {
         self.only.is_none_or(|only| only.name == name)
+    }
+
+    /// Returns the selection for a model that calls natively. Its text is an answer, so an element that
+    /// belongs to no tool is part of the answer, and no call of an unknown tool.
+    #[must_use]
+    pub fn for_native_calls(self) -> Self {
+        Self {
+            text_calls: false,
+            ..self
+        }
+    }
+
+    /// Reports whether the text is expected to hold calls.
+    pub(crate) fn expects_text_calls(self) -> bool {
+        self.text_calls
     }
 
     /// Reports whether one dialect was chosen.

@@ -65,7 +65,7 @@ named exactly as declared.",
         tokens: &[],
         thought: None,
         instructions: "Write calls in a block of tags that all begin with the sentinel. An argument that is a string carries \
-`string=\"true\"` and stands as it is; any other value carries `string=\"false\"` and stands as JSON.",
+`string=\"true\"` and is written as it is; any other value carries `string=\"false\"` and is written as JSON.",
     },
     Dialect {
         name: "minimax",
@@ -81,7 +81,7 @@ one `parameter` tag with the argument's name for each argument.",
     Dialect {
         name: "minimax_m3",
         aliases: &[],
-        summary: "Every tag stands behind ]<]minimax[>[, arguments are tags of their own names (MiniMax M3).",
+        summary: "Every tag follows ]<]minimax[>[, arguments are tags of their own names (MiniMax M3).",
         // An empty argument tag means that each argument is a tag of its own name.
         spec: include_str!("../specs/minimax_m3.md"),
         grammar: &Grammar::Tagged(TaggedCalls {
@@ -101,7 +101,7 @@ one `parameter` tag with the argument's name for each argument.",
         }),
         tokens: &[],
         thought: None,
-        instructions: "Every tag stands behind the same marker. Write one `invoke` tag with the tool's name for each call, and in \
+        instructions: "Every tag follows the same marker. Write one `invoke` tag with the tool's name for each call, and in \
 it one tag for each argument, named as the argument.",
     },
     Dialect {

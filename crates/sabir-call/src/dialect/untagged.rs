@@ -5,9 +5,9 @@ use super::Dialect;
 use super::grammar::{GemmaCalls, Grammar, PythonCalls};
 
 const PYTHON_LESSON: &str = "Write all calls of a message as one Python list: `tool(argument=value, …)` for each, with keyword \
-arguments only. Strings stand in quotes, with Python's escapes.";
+arguments only. Strings are in quotes, with Python's escapes.";
 const GEMMA_LESSON: &str = "Write each call between the markers: `call:`, the tool's name, and its arguments in braces. Every \
-string stands between two quote markers, as it is.";
+string is between two quote markers, as it is.";
 
 pub(super) static ROWS: &[Dialect] = &[
     Dialect {

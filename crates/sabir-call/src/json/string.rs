@@ -280,7 +280,7 @@ mod tests {
     use super::{SpecialMask, plain_end};
 
     #[test]
-    fn marks_are_exact() {
+    fn special_bytes_are_found_in_pieces_of_any_length() {
         let odd = [
             b'"', b'\\', 0, 0x1f, 0x20, 0x21, 0x23, b'[', b']', 0x7f, 0x80, 0x9f, 0xa2, 0xdc, 0xff,
         ];
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn short_pieces() {
+    fn pieces_with_short_escapes_are_decoded() {
         let check = |piece: &str, open: bool, expected: Option<(&str, bool)>| {
             let mut decoded = String::new();
             let ends =

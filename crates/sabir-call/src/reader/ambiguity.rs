@@ -34,14 +34,30 @@ pub(super) struct CallAmbiguity {
     pub(super) unknown_tag: Option<(String, Span)>,
     /// The position of a call's close without the argument's.
     unclosed: Option<Span>,
+    /// The last close of a wrapper inside the value.
+    wrapper_close: Option<(String, Span)>,
     /// The tag found in place of the call's close.
     pub(super) misplaced: Option<(MisplacedTag, String, Span)>,
     /// Faults that must follow the text before them.
     pub(super) faults: Vec<Fault>,
     /// True if the current argument was opened although the closing tag before it is missing.
     pub(super) implied: bool,
+    /// Opening tags of other arguments inside a value, each name once.
+    siblings: Vec<InnerTag>,
+    /// The first closing tag of a value that was taken for content.
+    inner_close: Option<InnerTag>,
     /// True once a fault about an ambiguity was reported; further ones would only repeat it.
     reported: bool,
+}
+
+/// A tag inside a value that could also belong to the call.
+#[derive(Debug)]
+struct InnerTag {
+    /// The argument whose value holds the tag.
+    holder: Box<str>,
+    /// The argument that an opening tag names; empty for a closing tag.
+    name: Box<str>,
+    span: Span,
 }
 
 /// The kind of tag found in place of the call's close.
@@ -75,6 +91,8 @@ pub(super) enum TagRole {
     OtherClose,
     /// Closes the unknown tag.
     UnknownClose,
+    /// Closes the wrapper around the calls.
+    WrapperClose,
     /// No meaning.
     Content,
 }
@@ -109,6 +127,8 @@ impl OpenTagCall {
         if !self.form.has_argument_tags() {
             return if self.form.argument_name(tag).is_some() {
                 TagRole::ArgumentOpen
+            } else if tag.close && self.form.is_wrapper(tag.name) {
+                TagRole::WrapperClose
             } else {
                 TagRole::Content
             };
@@ -153,7 +173,8 @@ impl OpenTagCall {
             || self.tool_index().is_some() && vocabulary.declares_argument(self.tool_index(), name);
         let tool = || self.form.has_tool_tags() && vocabulary.find_exact_tool(name).is_some();
         let known = self.form.has_argument_tags() && (declared() || tool());
-        if stranger || known {
+        let wrapper = close && self.form.is_wrapper(name);
+        if stranger || known || wrapper {
             TagInterest::Plain
         } else {
             TagInterest::None
@@ -184,8 +205,9 @@ impl OpenTagCall {
                 self.value.depth = self.value.depth.saturating_add(1)
             }
             TagRole::ArgumentOpen | TagRole::CallClose if top && before == PrecedingTag::Ended => {
-                let message = "a value that had ended seems to go on: its closing tag stands twice"
-                    .to_owned();
+                let message =
+                    "a value seems to continue after its end: its closing tag occurs twice"
+                        .to_owned();
                 self.report_once(
                     FaultKind::DoubledArgument,
                     span,
@@ -210,6 +232,10 @@ impl OpenTagCall {
                     .get_or_insert(span)
             }
             TagRole::OtherClose if top => self.close_other(name),
+            TagRole::WrapperClose if top => {
+                self.ambiguity.get_or_insert_default().wrapper_close =
+                    Some((name.to_owned(), span));
+            }
             TagRole::UnknownClose if top => self.value.before = PrecedingTag::UnknownClose,
             _ => {}
         }
@@ -224,7 +250,100 @@ impl OpenTagCall {
         }
     }
 
-    fn report_once(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
+    /// Notes that the opening tag of an argument is part of a value.
+    pub(super) fn note_sibling(&mut self, name: &str, span: Span, vocabulary: &Vocabulary) {
+        let can_be_meant = !self.form.has_argument_tags()
+            && self.tool_index().is_some()
+            && !self.given.contains(name)
+            && vocabulary.declares_argument(self.tool_index(), name);
+        if !can_be_meant {
+            return;
+        }
+        let holder = self.argument_name().into();
+        let siblings = &mut self.ambiguity.get_or_insert_default().siblings;
+        if siblings.iter().all(|sibling| &*sibling.name != name) {
+            let name = name.into();
+            siblings.push(InnerTag { holder, name, span });
+        }
+    }
+
+    /// Notes that a closing tag of the current value is part of it.
+    pub(super) fn note_inner_close(&mut self, span: Span) {
+        if self.form.has_argument_tags() {
+            return;
+        }
+        let holder = self.argument_name().into();
+        let doubt = self.ambiguity.get_or_insert_default();
+        doubt.inner_close.get_or_insert_with(|| InnerTag {
+            holder,
+            name: Box::default(),
+            span,
+        });
+    }
+
+    /// Reports, at the end of the call, tags inside its values that may have been meant as tags of the call.
+    ///
+    /// They are content for certain only if the call has every argument that such a tag could begin or end.
+    pub(super) fn report_inner_tags(&mut self, vocabulary: &Vocabulary) {
+        let Some(doubt) = &mut self.ambiguity else {
+            return;
+        };
+        let siblings = std::mem::take(&mut doubt.siblings);
+        let inner_close = doubt.inner_close.take();
+        // The value's closing tag, then the end of all calls or the beginning of the next one: that is more likely a
+        // call without its close than content.
+        let is_structural = |(what, name, _): &(MisplacedTag, String, Span)| {
+            *what == MisplacedTag::Open || self.form.is_wrapper(name)
+        };
+        if doubt.misplaced.as_ref().is_some_and(is_structural) {
+            self.report_misplaced();
+        }
+        if let Some(InnerTag { holder, name, span }) = siblings
+            .into_iter()
+            .find(|sibling| !self.given.contains(&sibling.name))
+        {
+            let open = self.form.spell_argument(&name);
+            let close = self.form.spell_close(&self.value.close);
+            let message = format!(
+                "`{open}` is inside the value of `{holder}`: `{close}` may be missing before it"
+            );
+            let hint = format!("close each argument with `{close}`");
+            self.report_in_argument(&holder, FaultKind::WrongClose, span, message, &hint);
+        }
+        let absent = vocabulary
+            .absent_arguments(self.tool_index(), &self.given)
+            .next();
+        if let Some(InnerTag { holder, span, .. }) = inner_close
+            && let Some(absent) = absent
+        {
+            let close = self.form.spell_close(&self.value.close);
+            let open = self.form.spell_argument(absent);
+            let message = format!(
+                "the value of `{holder}` continues after `{close}`: the opening tag of an argument may be missing, \
+                 such as `{open}`"
+            );
+            let hint = format!("write `{open}` before each value, and `{close}` after it");
+            self.report_in_argument(&holder, FaultKind::DoubledArgument, span, message, &hint);
+        }
+    }
+
+    fn report_in_argument(
+        &mut self,
+        argument: &str,
+        kind: FaultKind,
+        span: Span,
+        message: String,
+        hint: &str,
+    ) {
+        if !std::mem::replace(&mut self.ambiguity.get_or_insert_default().reported, true) {
+            let fault = Fault::error(kind, span, message)
+                .in_call(self.index)
+                .in_argument(argument);
+            self.queue_fault(fault.with_hint(hint));
+        }
+    }
+
+    pub(super) fn report_once(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
         if !std::mem::replace(&mut self.ambiguity.get_or_insert_default().reported, true) {
             self.add_fault(kind, span, message, hint);
         }
@@ -260,7 +379,7 @@ impl OpenTagCall {
         let argument = self.form.spell_close(&self.value.close);
         let open = &self.value.close;
         let message =
-            format!("`{call}` stands here while `{open}` is still open: `{argument}` is missing");
+            format!("`{call}` begins here while `{open}` is still open: `{argument}` is missing");
         self.report_once(
             FaultKind::WrongClose,
             span,
@@ -271,6 +390,14 @@ impl OpenTagCall {
 
     /// Reports, at the end of the text, the likely reason why a call was not closed.
     pub(super) fn explain_cut(&mut self, out: &mut dyn EventSink) {
+        self.report_misplaced();
+        self.report_unclosed();
+        self.report_wrapper_close();
+        self.emit_faults(out);
+    }
+
+    /// Reports the tag that was found in place of the call's close.
+    fn report_misplaced(&mut self) {
         if let Some((what, name, span)) = self
             .ambiguity
             .as_mut()
@@ -280,12 +407,12 @@ impl OpenTagCall {
             let message = match what {
                 MisplacedTag::Close => {
                     format!(
-                        "`{}` stands where `{close}` was expected",
+                        "found `{}` where `{close}` was expected",
                         self.form.spell_close(&name)
                     )
                 }
                 MisplacedTag::Open => {
-                    format!("`{close}` is missing before `{name}`, so the call before it goes on")
+                    format!("`{close}` is missing before `{name}`, so the call before it continues")
                 }
             };
             self.report_once(
@@ -295,7 +422,29 @@ impl OpenTagCall {
                 &format!("close the call with `{close}`"),
             );
         }
-        self.report_unclosed();
-        self.emit_faults(out);
+    }
+
+    /// Reports that the wrapper was closed while a value was open.
+    fn report_wrapper_close(&mut self) {
+        let found = self
+            .ambiguity
+            .as_mut()
+            .and_then(|doubt| doubt.wrapper_close.take());
+        let Some((wrapper, span)) = found else {
+            return;
+        };
+        let call = self.form.spell_close(&self.form.call);
+        let argument = self.form.spell_close(&self.value.close);
+        let message = format!(
+            "`{}` begins here while `{}` is still open: `{argument}` and `{call}` are missing",
+            self.form.spell_close(&wrapper),
+            self.value.close
+        );
+        self.report_once(
+            FaultKind::WrongClose,
+            span,
+            message,
+            &format!("close the argument with `{argument}` and the call with `{call}` first"),
+        );
     }
 }

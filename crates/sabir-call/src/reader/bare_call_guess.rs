@@ -22,6 +22,8 @@ use super::vocabulary::Vocabulary;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 
 /// The maximum length of held text, in bytes.
+/// Larger calls need a marker: holding more would delay a long answer that merely begins with a
+/// bracket.
 const HOLD_CAP: usize = 1024 * 1024;
 /// The maximum length of a name, in bytes.
 const NAME_CAP: usize = 128;
@@ -120,7 +122,7 @@ impl BareCallGuess {
         first: bool,
         vocabulary: &Vocabulary,
     ) -> Option<Self> {
-        let chosen = vocabulary.chosen;
+        let chosen = vocabulary.bare_anywhere;
         let place = first || chosen;
         let json = vocabulary.bare_json.filter(|_| place);
         let python = vocabulary.bare_python.filter(|_| place);
@@ -150,6 +152,7 @@ impl BareCallGuess {
         let blank = byte.is_ascii_whitespace();
         match self.state {
             GuessPhase::Fence if byte == b'`' => self.fence += 1,
+            // One or two backticks are inline code.
             GuessPhase::Fence if self.fence < 3 => return ByteVerdict::Text,
             GuessPhase::Fence | GuessPhase::Language => {
                 self.state = GuessPhase::Language;
@@ -176,6 +179,7 @@ impl BareCallGuess {
             GuessPhase::After if self.fence > 0 && byte == b'`' => {
                 self.state = GuessPhase::Closing(1)
             }
+            // Llama 3 separates several calls by semicolons; commas are tolerated too.
             GuessPhase::After if self.fence == 0 && matches!(byte, b';' | b',') => {}
             GuessPhase::After
                 if self.fence == 0 && !self.scan.python && matches!(byte, b'{' | b'[') =>
@@ -198,6 +202,7 @@ impl BareCallGuess {
         ByteVerdict::Continue
     }
 
+    /// Processes a byte inside the brackets.
     fn push_body_byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
         // A Python list in a fence is an example.
         let list = self.held.as_bytes().get(self.body.0) == Some(&b'[');
@@ -265,6 +270,8 @@ impl BareCallGuess {
         }
     }
 
+    /// Returns the certainty that the event reports: in a chosen dialect a bare call is what was
+    /// asked for, in a fence it is still a guess.
     fn guess_certainty(&self) -> Certainty {
         if self.chosen && self.fence == 0 {
             Certainty::Certain
@@ -345,6 +352,8 @@ impl GuessValidator<'_> {
             None => self.vocabulary.is_tool_name(&name),
             Some(tool) => {
                 let nameless = given.iter().any(String::is_empty);
+                // Required arguments are the strongest sign of a call: an object that merely
+                // describes a tool seldom has them all. A cut or unread call is left to the checks.
                 !closed || nameless || tool.is_satisfied_by(given.iter().map(String::as_str))
             }
         };
@@ -357,6 +366,7 @@ impl EventSink for GuessValidator<'_> {
             Event::CallStart { name, .. } => {
                 self.end_call(false);
                 self.calls = true;
+                // After the first bad call the verdict is certain, so nothing more is stored.
                 self.open = self.good.then(|| (name.to_owned(), Vec::new()));
             }
             Event::ArgStart { name, .. } => {
@@ -372,6 +382,7 @@ impl EventSink for GuessValidator<'_> {
 }
 
 impl BracketScan {
+    /// Processes a byte of the calls. `json` and `python` say which notations are possible here.
     fn push_byte(
         &mut self,
         byte: u8,
@@ -442,10 +453,9 @@ impl BracketScan {
                     .word
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-                if !self.named
-                    && self.depth == 1
-                    && (!(python && word) || self.word.len() >= NAME_CAP)
-                {
+                let prose = self.depth == 1 && !(python && word);
+                // No number or literal is that long, so it is text at any depth.
+                if !self.named && (prose || self.word.len() >= NAME_CAP) {
                     return ByteVerdict::Text;
                 }
             }
@@ -457,6 +467,7 @@ impl BracketScan {
         }
     }
 
+    /// Begins a string, or turns two quotes into the beginning of a triple-quoted one.
     fn open_string(&mut self, quote: u8) -> ByteVerdict {
         // The third quote in a row opens a triple-quoted string.
         let triple = self.python && self.quotes == 2;
@@ -466,6 +477,8 @@ impl BracketScan {
         ByteVerdict::Continue
     }
 
+    /// Processes a byte inside a string. Brackets there have no meaning, which is the only reason
+    /// to track strings.
     fn push_quoted_byte(
         &mut self,
         byte: u8,
@@ -515,6 +528,7 @@ fn opens_list(byte: &u8) -> bool {
         || matches!(byte, b'_' | b'{' | b'[' | b'"' | 0x80..)
 }
 
+/// Returns true for the keys under which providers and frameworks put the arguments of a call.
 fn is_arguments_key(key: &str) -> bool {
     matches!(
         key,
@@ -565,6 +579,7 @@ impl CallReader {
                 self.abandon_guess(out);
                 return ReaderStep::To(from + at);
             }
+            // Released, not cut: without the end of the message this never was a call.
             if guess.held.len() >= HOLD_CAP {
                 self.abandon_guess(out);
                 return ReaderStep::To(next);
@@ -615,6 +630,8 @@ impl CallReader {
         }
     }
 
+    /// Emits the held text as prose. If it named a tool, it is marked as a mention, so that `sabir
+    /// explain` can say why nothing ran.
     fn release_guess(&mut self, guess: &BareCallGuess, out: &mut dyn EventSink) {
         self.prose.read_text(&guess.held);
         self.emit_prose(&guess.held, out);
@@ -641,6 +658,7 @@ impl CallReader {
         // An open fence may show more than calls. Of calls in two places only the last could run,
         // so none does.
         let open = guess.fence > 0 && !guess.is_fenced();
+        // An earlier bare call was released because text followed it, so it was only shown.
         let scattered = std::mem::take(&mut self.diagnostics.shown);
         let calls =
             guess.scan.named && !open && guess.has_runnable_calls(index, why, &self.vocabulary);
@@ -649,7 +667,7 @@ impl CallReader {
             let span = Span::new(guess.offset, guess.offset + guess.held.len());
             self.release_guess(&guess, out);
             if calls && scattered {
-                let message = "calls without a marker stand in two places, of which only one can be the end of the message";
+                let message = "calls without a marker are in two places, and only one of them can be the end of the message";
                 let fault = Fault::error(FaultKind::StrayText, span, message);
                 out.push_event(Event::Fault(
                     &fault.with_hint("write all calls in one list at the end of the message"),

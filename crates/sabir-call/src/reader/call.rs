@@ -53,6 +53,8 @@ pub(super) struct OpenTagCall {
 }
 
 impl OpenTagCall {
+    /// Creates the state of a call that has just been opened, before its first argument. `tool` is
+    /// its position in the vocabulary; `None` for an unknown tool.
     pub(super) fn new(index: u32, form: TagForm, tool: Option<usize>) -> Self {
         let first = form.first_byte();
         Self {
@@ -73,6 +75,8 @@ impl OpenTagCall {
             .form
             .decode_name(self.form.argument_name(&tag).unwrap_or_default());
         let span = Span::new(at, at + tag.len);
+        // Two readings: the first value may have contained this tag. Never guessed, since
+        // `…</content><path>evil</path>` inside a file must not redirect a write.
         if self.given.contains(name) {
             let message =
                 format!("`{name}` is given twice, so the value before it could end in two places");
@@ -121,6 +125,7 @@ impl OpenTagCall {
         }
     }
 
+    /// Queues an error about the current argument, which stops the call.
     pub(super) fn add_fault(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
         let fault = Fault::error(kind, span, message)
             .in_call(self.index)
@@ -133,11 +138,18 @@ impl OpenTagCall {
         self.ambiguity.get_or_insert_default().faults.push(fault);
     }
 
+    /// Returns the name of the current argument.
+    pub(super) fn argument_name(&self) -> &str {
+        &self.argument
+    }
+
     /// Returns the position of the call's tool.
     pub(super) fn tool_index(&self) -> Option<usize> {
         self.tool.and_then(|tool| usize::try_from(tool).ok())
     }
 
+    /// Emits the queued faults. The caller has emitted the text before them, so their order does
+    /// not depend on the chunks.
     pub(super) fn emit_faults(&mut self, out: &mut dyn EventSink) {
         for fault in self
             .ambiguity
@@ -164,6 +176,7 @@ impl CallReader {
             ValuePhase::Start => {
                 let rest = window.text_from(from);
                 // The other half of a CRLF may follow.
+                // Without the wait, the split of a CRLF would decide whether the value is wrapped.
                 if rest == "\r" && !window.last {
                     return ReaderStep::Wait(from);
                 }
@@ -176,6 +189,8 @@ impl CallReader {
         }
     }
 
+    /// Reads a value up to a candidate for its end, to a tag that ends the call, or to the end of
+    /// the window. Everything before that is emitted at once, so a large file streams.
     fn read_value_body(
         &mut self,
         window: TextWindow<'_>,
@@ -190,6 +205,8 @@ impl CallReader {
         let first = open.form.first_byte();
         loop {
             let rest = window.text_from(at);
+            // No candidate in the rest of the window: all of it is content, except a last line
+            // feed.
             let Some(found) = find_byte(first, rest.as_bytes()) else {
                 open.value.track_text(rest);
                 let run = window.text_from(said);
@@ -235,10 +252,17 @@ impl CallReader {
             }
             // Only a candidate: `read_closing` decides when it sees the text after it.
             if matches!(role, TagRole::ArgumentClose) && open.value.depth == 0 {
+                open.value.note_before_close(run);
                 let feed = open.emit_value(run, &mut self.held, out);
                 self.held.push_str(window.text_between(at, at + tag.len));
+                // From here on only white space and one tag are held back, never a value.
                 open.value.phase = ValuePhase::Closing(span.start, feed);
                 return ReaderStep::To(at + tag.len);
+            }
+            if matches!(role, TagRole::ArgumentOpen)
+                && let Some(name) = open.form.argument_name(&tag)
+            {
+                open.note_sibling(name, span, vocabulary);
             }
             let ends = open.assess_tag(&role, tag.name, span);
             // Faults must follow the text before them.
@@ -268,9 +292,11 @@ impl CallReader {
         if rest.is_empty() {
             return ReaderStep::To(at);
         }
+        let is_apart = self.held.ends_with(|c: char| c.is_ascii_whitespace());
         let ReaderState::Call(open) = &mut self.state else {
             return ReaderStep::To(at);
         };
+        let is_quoted = !is_apart && open.value.is_close_quoted(rest);
         let ValuePhase::Closing(close_at, feed) = open.value.phase else {
             return ReaderStep::To(at);
         };
@@ -285,9 +311,11 @@ impl CallReader {
             if open.form.begins_half_pair(rest) {
                 open.flag_half_pair(self.offset + at);
             }
-            return self.resume_content(at, out);
+            return self.resume_content(at, is_quoted, out);
         };
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
+        // Both closing tags in a row end the call. If the value contained that pair, the real one
+        // comes later and is reported then (`report_ambiguous_end`).
         if tag.is_closing_tag(&open.form.call) {
             self.end_value(close_at, feed, out);
             self.end_call(span, span.end, out);
@@ -296,8 +324,13 @@ impl CallReader {
         let argument = open.form.argument_name(&tag);
         let opens = match open.form.has_argument_tags() {
             false => argument.is_some(),
-            true => argument
-                .is_some_and(|name| self.vocabulary.declares_argument(open.tool_index(), name)),
+            true => argument.is_some_and(|name| {
+                let tool = open.tool_index();
+                self.vocabulary.declares_argument(tool, name)
+                    || self
+                        .vocabulary
+                        .understands_argument(tool, name, |name| open.given.contains(name))
+            }),
         };
         if opens {
             self.end_value(close_at, feed, out);
@@ -318,27 +351,42 @@ impl CallReader {
         } else if tag.is_plain() && self.vocabulary.find_exact_tool(tag.name).is_none() {
             open.ambiguity.get_or_insert_default().unknown_tag = Some((tag.name.to_owned(), span));
         }
-        self.resume_content(at, out)
+        self.resume_content(at, is_quoted, out)
     }
 
     /// Continues the value: the candidate was content.
-    fn resume_content(&mut self, at: usize, out: &mut dyn EventSink) -> ReaderStep {
+    fn resume_content(
+        &mut self,
+        at: usize,
+        is_quoted: bool,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
         let ReaderState::Call(open) = &mut self.state else {
             return ReaderStep::To(at);
         };
         let (text, pending) = open.value.split_pending(&self.held);
         emit_delta(open.index, Some(text), out);
+        open.value.last_byte = self.held.as_bytes().last().copied().unwrap_or(0);
         open.value.pending = pending;
         self.held.clear();
         if let ValuePhase::Closing(close, _) = open.value.phase {
             open.flag_implied_close(close);
+            // In quotation marks it is only mentioned, as in `echo '</parameter>'`.
+            if !is_quoted {
+                let length = open.form.spell_close(&open.value.close).len();
+                open.note_inner_close(Span::new(close, close + length));
+            }
         }
         open.emit_faults(out);
         open.value.phase = ValuePhase::Body;
+        // The candidate and the white space after it were content, so nothing precedes the next
+        // tag.
         open.value.before = PrecedingTag::Nothing;
         ReaderStep::To(at)
     }
 
+    /// Ends the value at a candidate that turned out to be its end. `feed` is the length of the
+    /// line feed before it that was held back.
     fn end_value(&mut self, at: usize, feed: u8, out: &mut dyn EventSink) {
         let ReaderState::Call(open) = &mut self.state else {
             return;
@@ -358,11 +406,15 @@ impl CallReader {
         self.held.clear();
     }
 
+    /// Ends the call at its closing tag, and remembers its pairs of closing tags: if they come
+    /// again, the value could have ended there too.
     fn end_call(&mut self, span: Span, value_end: usize, out: &mut dyn EventSink) {
         let outside = self.state_after_call();
-        let ReaderState::Call(open) = std::mem::replace(&mut self.state, outside) else {
+        let ReaderState::Call(mut open) = std::mem::replace(&mut self.state, outside) else {
             return;
         };
+        open.report_inner_tags(&self.vocabulary);
+        open.emit_faults(out);
         // The call's close also ends the value, because the argument's close is missing.
         if value_end == span.start {
             out.push_event(Event::ArgEnd {
@@ -381,12 +433,16 @@ impl CallReader {
             value,
             given,
             form,
+            tool,
             ..
         } = *open;
         // The end of any argument may have been content, so all are remembered, not only the last
-        // one.
+        // one; also those of arguments that may only come after it.
+        let declared = tool.and_then(|tool| usize::try_from(tool).ok());
         let closes: Vec<&str> = if form.has_argument_tags() {
-            given.sorted_names()
+            let mut names = given.sorted_names();
+            names.extend(self.vocabulary.absent_arguments(declared, &given));
+            names
         } else {
             vec![&value.close]
         };
@@ -429,6 +485,8 @@ impl CallReader {
             });
         }
         open.explain_cut(out);
+        // Law 3: even a call whose last argument was complete is cut, for more of them may have
+        // been meant.
         out.push_event(Event::CallCut {
             index: open.index,
             why,
@@ -445,6 +503,7 @@ impl OpenTagCall {
         let value = &self.value;
         let line =
             run.ends_with('\n') || (run.is_empty() && value.pending.as_str().ends_with('\n'));
+        // All of these must hold; in any other layout the tag is content, and the value continues.
         if !self.form.has_value_lines()
             || value.lead == LineFeed::None
             || value.depth > 0
@@ -471,6 +530,7 @@ impl OpenTagCall {
             lead,
             at: span.start - usize::from(feed),
         });
+        // The value is kept for the feedback; the error stops the call.
         let close = self.form.spell_close(&self.value.close);
         let message = format!(
             "`{close}` is missing before the next argument; the value of `{}` ends here",
@@ -488,13 +548,12 @@ impl OpenTagCall {
     fn flag_half_pair(&mut self, at: usize) {
         let span = Span::new(at, at + 1);
         let message =
-            "a key without a value, or a value without a key, stands behind a closing tag"
-                .to_owned();
+            "a key without a value, or a value without a key, follows a closing tag".to_owned();
         let hint = format!(
             "write `{}` for each argument",
             self.form.spell_argument("…")
         );
-        self.add_fault(FaultKind::StrayText, span, message, &hint);
+        self.report_once(FaultKind::StrayText, span, message, &hint);
     }
 
     /// Reports a closing tag that turned out to be content. If the argument before had no closing
@@ -506,9 +565,8 @@ impl OpenTagCall {
             .is_some_and(|doubt| std::mem::take(&mut doubt.implied))
         {
             let close = self.form.spell_close(&self.value.close);
-            let message = format!(
-                "`{close}` stands here, but more of the call follows: what it closes is not known"
-            );
+            let message =
+                format!("more of the call follows `{close}`, so it is not known what that closes");
             let span = Span::new(at, at + close.len());
             self.add_fault(
                 FaultKind::DoubledArgument,
@@ -536,10 +594,12 @@ impl OpenTagCall {
             return false;
         }
         let plain = match find_byte(self.first, chunk.as_bytes()) {
+            // No byte of this chunk can begin a tag: it is content as a whole, whatever follows.
             None => true,
             Some(at) => !self.has_relevant_tag(chunk, at, vocabulary),
         };
         if plain {
+            self.value.last_byte = chunk.as_bytes().last().copied().unwrap_or(0);
             out.push_event(Event::ArgDelta {
                 index: self.index,
                 text: chunk,
@@ -588,13 +648,15 @@ impl OpenTagCall {
             || begins(&self.form.call)
             || (self.form.has_argument_tags() && vocabulary.begins_name(letter))
             || self.form.has_name_behind()
+            || self.form.may_begin_wrapper(letter)
     }
 
     /// Emits a piece of the value, after the line feed that was held back.
     fn emit_piece(&mut self, text: Option<&str>, out: &mut dyn EventSink) {
-        if text.is_some_and(|text| !text.is_empty()) {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
             self.flush_pending(out);
-            emit_delta(self.index, text, out);
+            self.value.last_byte = text.as_bytes().last().copied().unwrap_or(0);
+            emit_delta(self.index, Some(text), out);
         }
     }
 
@@ -619,6 +681,7 @@ impl OpenTagCall {
         feed
     }
 
+    /// Emits the line feed that was held back: more text follows, so it belongs to the value.
     fn flush_pending(&mut self, out: &mut dyn EventSink) {
         emit_delta(
             self.index,
@@ -627,6 +690,7 @@ impl OpenTagCall {
         );
     }
 
+    /// Returns true if faults are queued.
     fn has_faults(&self) -> bool {
         self.ambiguity
             .as_ref()
@@ -634,6 +698,7 @@ impl OpenTagCall {
     }
 }
 
+/// Emits a piece of a value; an empty one is no event, as the contract of events demands.
 fn emit_delta(index: u32, text: Option<&str>, out: &mut dyn EventSink) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         out.push_event(Event::ArgDelta { index, text });

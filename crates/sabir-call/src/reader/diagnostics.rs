@@ -22,10 +22,16 @@ pub(super) struct ReaderDiagnostics {
     slips: u8,
     /// The number of markers without a call.
     strays: u8,
+    /// The number of elements that had begun like a call and were prose.
+    missed_elements: u8,
     /// True if calls without a marker were followed by more text.
     pub(super) shown: bool,
     /// The prose position before the last call, if that call was outside of its wrapper.
     pub(super) unopened: Option<u32>,
+    /// The prose position after the last call, until its block ends.
+    after_call: Option<u32>,
+    /// The number of calls before the current block.
+    calls_before_block: u32,
     /// The first call closed by each pair of tags, to detect a second possible end.
     closed: Option<Box<ClosedCalls>>,
     odd: Option<Box<DiagnosticNotes>>,
@@ -50,6 +56,9 @@ struct DiagnosticNotes {
     malformed: Option<String>,
     /// A wrapper followed by words, and the number of calls before it.
     words: Option<(String, Span, u32)>,
+    /// A wrapper at the start of a line that was not followed by a call, and the number of calls
+    /// before it.
+    without_call: Option<(String, Span, u32)>,
     /// Observations that must follow the prose before them.
     notes: Vec<PendingNote>,
 }
@@ -121,6 +130,7 @@ impl ReaderDiagnostics {
             odd.unheard = None;
             odd.malformed = None;
             odd.words = None;
+            odd.without_call = None;
             self.free_if_empty();
         }
     }
@@ -133,7 +143,10 @@ impl ReaderDiagnostics {
     fn free_if_empty(&mut self) {
         self.odd.take_if(|odd| {
             let told = odd.notes.is_empty() && odd.mention.is_none() && odd.unheard.is_none();
-            told && odd.bare.is_none() && odd.malformed.is_none() && odd.words.is_none()
+            told && odd.bare.is_none()
+                && odd.malformed.is_none()
+                && odd.words.is_none()
+                && odd.without_call.is_none()
         });
     }
 
@@ -175,6 +188,10 @@ impl ReaderDiagnostics {
     pub(super) fn note_failed_open(&mut self, fault: Fault) {
         if self.slips < SLIPS_CAP {
             self.slips += 1;
+            // The reason why the block holds no call.
+            if let Some(odd) = &mut self.odd {
+                odd.without_call = None;
+            }
             self.note_fault(fault);
         }
     }
@@ -183,6 +200,16 @@ impl ReaderDiagnostics {
     pub(super) fn count_stray_marker(&mut self) -> bool {
         self.strays = self.strays.saturating_add(1);
         self.strays <= STRAYS
+    }
+
+    /// Counts an element that had begun like a call and was prose.
+    pub(super) fn count_missed_element(&mut self) {
+        self.missed_elements = self.missed_elements.saturating_add(1);
+    }
+
+    /// Returns the number of such elements.
+    pub(super) fn missed_elements(&self) -> u8 {
+        self.missed_elements
     }
 
     /// Queues a fault.
@@ -207,6 +234,56 @@ impl ReaderDiagnostics {
             let fault = Fault::error(FaultKind::StrayText, span, message);
             self.note_fault(fault.with_hint("write a call into it, or leave it out"));
         }
+    }
+
+    /// Records a wrapper that was not followed by a call. Its closing tag makes it a fault.
+    pub(super) fn note_wrapper_without_call(&mut self, wrapper: &str, at: usize, len: usize) {
+        let calls = self.calls;
+        self.notes_mut().without_call = Some((wrapper.to_owned(), Span::new(at, at + len), calls));
+    }
+
+    /// Reports that wrapper if this tag closes it and no call came between.
+    pub(super) fn end_wrapper_without_call(&mut self, tag: &str, close: Span) {
+        let calls = self.calls;
+        let Some((wrapper, open, _)) = self.odd.as_mut().and_then(|odd| {
+            odd.without_call
+                .take_if(|(wrapper, _, before)| names_match(wrapper, tag) && *before == calls)
+        }) else {
+            return;
+        };
+        let message = format!("`{wrapper}` holds no call");
+        let fault = Fault::error(FaultKind::NoCall, Span::new(open.start, close.end), message);
+        self.note_fault(fault.with_hint("write a call into it, or leave it out"));
+    }
+
+    /// Records that a wrapper begins.
+    pub(super) fn begin_block(&mut self) {
+        self.after_call = None;
+        self.calls_before_block = self.calls;
+    }
+
+    /// Records that a call ends, at this position of the prose.
+    pub(super) fn note_call_end(&mut self, position: u32) {
+        self.after_call = Some(position);
+    }
+
+    /// Returns the position of the prose after the last call of the block, once.
+    pub(super) fn take_call_end(&mut self) -> Option<u32> {
+        self.after_call.take()
+    }
+
+    /// Reports, at the end of the text, that the closing tag of a block with calls is missing.
+    pub(super) fn note_unclosed_wrapper(&mut self, close: &str, at: usize) {
+        let Some(last) = self
+            .calls
+            .checked_sub(1)
+            .filter(|last| *last >= self.calls_before_block)
+        else {
+            return;
+        };
+        let message = format!("`{close}` is missing; the calls before it are whole");
+        let fault = Fault::warning(FaultKind::WrongClose, Span::new(at, at), message).in_call(last);
+        self.note_fault(fault.with_hint(format!("end the block of calls with `{close}`")));
     }
 
     /// Queues a mark for markup that belongs to no call.
@@ -289,7 +366,7 @@ impl ReaderDiagnostics {
         };
         if let Some(CallMention { why, name, span }) = mention {
             let message =
-                format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
+                format!("`{name}` is {why}, where a call is only mentioned; nothing was run");
             let kind = if why == IN_FENCE {
                 FaultKind::FencedCall
             } else {

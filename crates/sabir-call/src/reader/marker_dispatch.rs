@@ -64,12 +64,15 @@ enum HeaderEnd {
 }
 
 impl CallHeader {
+    /// Searches the end of the name, in a bounded prefix of the text.
     fn find_end(&self, rest: &str, last: bool) -> HeaderEnd {
         let end = self
             .form
             .and_then(|form| form.head)
             .map_or(MESSAGE, |head| head.end);
         let special = is_special(&self.opening.tag);
+        // A bounded prefix: a marker without an end would otherwise be searched to the end of the
+        // text with every chunk (law 2).
         let cap = rest.floor_char_boundary(rest.len().min(HEAD_CAP + end.len()));
         let head = rest.get(..cap).unwrap_or_default();
         // No name contains a brace. After a special token, which is certainly meant as a call, the
@@ -85,6 +88,7 @@ impl CallHeader {
         let Some((at, next)) = found else {
             return match last {
                 true => HeaderEnd::Cut,
+                // A name is never this long, so waiting ends here whatever follows.
                 false if rest.len() < HEAD_CAP + end.len() => HeaderEnd::Wait,
                 false => HeaderEnd::No,
             };
@@ -180,6 +184,7 @@ impl CallReader {
         }
     }
 
+    /// Decides what the text after a marker is, among the dialects that share it.
     fn classify_content(&self, opening: &PendingOpen, rest: &str, last: bool) -> MarkerContent {
         let text = opening.marker_text();
         let wrapper = opening.tag.trim_matches(['<', '>']);
@@ -337,7 +342,7 @@ impl CallReader {
     ) {
         let sure = self.marker_certainty(&opening.tag);
         let span = Span::new(opening.at, opening.at + opening.len);
-        let rule = "a marker before calls, with what belongs behind it";
+        let rule = "a marker before calls, followed by the start of a call";
         out.push_event(Event::Mark(MarkupSpan {
             role: MarkupRole::Wrapper,
             dialect: Some(dialect),

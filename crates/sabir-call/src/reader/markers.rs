@@ -78,7 +78,8 @@ impl MarkerTable {
     pub(crate) fn add_dialect(
         &mut self,
         dialect: &Dialect,
-        (listened, chosen): (bool, bool),
+        listened: bool,
+        chosen: bool,
         triggers: &mut TriggerTable,
     ) {
         for (text, kind) in dialect_markers(dialect, listened, chosen) {
@@ -93,6 +94,8 @@ impl MarkerTable {
             } else {
                 &mut self.bare
             };
+            // Several dialects share a marker. Its text is searched once; `all` keeps every
+            // meaning.
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -124,10 +127,13 @@ impl MarkerTable {
                 continue;
             }
             if rest.starts_with(text) {
+                // The longest wins, because a marker may be the beginning of another one.
                 found = found
                     .filter(|known| known.len() >= text.len())
                     .or(Some(text));
             } else if !last && rest.len() < text.len() && text.starts_with(rest) {
+                // The text ends inside a possible marker. Held back, because the next chunk decides
+                // (law 1).
                 return MarkerMatch::Partial;
             }
         }

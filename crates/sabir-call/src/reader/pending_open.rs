@@ -4,7 +4,8 @@
 //! it is prose; if a closing tag comes later, a fault is reported, because a call without argument
 //! tags was probably meant. A tag that belongs to no tool opens a call to an unknown tool if its
 //! name resembles a tool's (more closely in the middle of a line) and a tag named like some tool's
-//! argument follows. The model then learns what is wrong.
+//! argument follows, or if it is a whole element of the shape of a call (`reader/element.rs`). The model
+//! then learns what is wrong.
 
 use crate::dialect::grammar::{TagNotation, TagScheme};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
@@ -12,6 +13,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::call::OpenTagCall;
 use super::diagnostics::BareCall;
+use super::element::{ElementShape, ElementVerdict, MISSES_CAP};
 use super::markers::{MarkerMatch, is_special};
 use super::tag::{LexedTag, Tag, TagInterest};
 use super::tag_form::TagForm;
@@ -50,6 +52,8 @@ pub(super) struct PendingOpen {
     pub(super) first: bool,
     /// True if words follow it on the next line.
     pub(super) words: bool,
+    /// The element that it opens, while that may be a call of an unknown tool.
+    pub(super) element: Option<Box<ElementShape>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +98,7 @@ impl PendingOpen {
             len: tag.len,
             first,
             words: false,
+            element: None,
         }
     }
 
@@ -108,6 +113,7 @@ impl PendingOpen {
             len: text.len(),
             first,
             words: false,
+            element: None,
         }
     }
 
@@ -219,20 +225,66 @@ impl CallReader {
         if next.is_some_and(|tag| self.try_open_call(&opening, tag, at, out)) {
             return ReaderStep::To(at + next.map_or(0, |tag| tag.len));
         }
-        if rest.starts_with('{') && self.begin_json_body(&opening, out) {
+        if let Some(tag) = next {
+            match self.read_element(&mut opening, tag, rest, window.last) {
+                ElementVerdict::Wait => {
+                    self.state = ReaderState::Opening(opening);
+                    return ReaderStep::Wait(at);
+                }
+                ElementVerdict::Call => {
+                    self.begin_with(&opening, tag, self.offset + at, out);
+                    return ReaderStep::To(at + tag.len);
+                }
+                ElementVerdict::Prose => {}
+            }
+        }
+        let is_weak = self.is_weak_open(&opening);
+        if rest.starts_with('{') && !is_weak && self.begin_json_body(&opening, out) {
             return ReaderStep::To(at);
         }
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool was certainly meant as a call, so even another tag after it
         // counts as misplaced content.
-        let bare =
-            fault.is_none() && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
+        let bare = fault.is_none()
+            && !is_weak
+            && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
         let json = rest.starts_with('{');
         self.release_as_prose(*opening, bare.then_some(json), out);
         if let Some(fault) = fault {
             out.push_event(Event::Fault(&fault));
         }
         ReaderStep::To(at)
+    }
+
+    /// Reads an element that belongs to no tool, up to the end of the text. `tag` is the first one in
+    /// it, at the start of `rest`.
+    fn read_element(
+        &mut self,
+        opening: &mut PendingOpen,
+        tag: Tag<'_>,
+        rest: &str,
+        last: bool,
+    ) -> ElementVerdict {
+        let is_candidate = matches!(opening.kind, OpenKind::Unknown(_))
+            && opening.first
+            && self.vocabulary.elements
+            && !tag.close
+            && self.diagnostics.missed_elements() < MISSES_CAP;
+        if !is_candidate {
+            return ElementVerdict::Prose;
+        }
+        let begun = opening.element.take().or_else(|| {
+            ElementShape::try_begin(&opening.name, tag.name, &self.vocabulary).map(Box::new)
+        });
+        let Some(mut element) = begun else {
+            return ElementVerdict::Prose;
+        };
+        let verdict = element.read_text(&opening.name, rest, last, &self.vocabulary);
+        match verdict {
+            ElementVerdict::Wait | ElementVerdict::Call => opening.element = Some(element),
+            ElementVerdict::Prose => self.diagnostics.count_missed_element(),
+        }
+        verdict
     }
 
     /// Returns the fault for an argument's tag that does not match the call's tag.
@@ -291,6 +343,7 @@ impl CallReader {
         // A wrapper is not text, unless its content turns out not to be a call; `release_as_prose`
         // then undoes this.
         self.wrapped = Some(wrapper.tag.as_str().into());
+        self.diagnostics.begin_block();
         let opening = PendingOpen::new(
             OpenKind::Fixed(spelling),
             tag,
@@ -337,11 +390,14 @@ impl CallReader {
             OpenKind::Unknown(_) => {
                 let by_argument = !tag.close
                     && self.vocabulary.is_any_argument(tag.name)
-                    && self.vocabulary.resembles_tool(&opening.name);
+                    && self.vocabulary.resembles_tool(&opening.name)
+                    || !tag.close
+                        && self.vocabulary.is_any_alias(tag.name)
+                        && self.vocabulary.is_near_tool(&opening.name);
                 // A closing tag alone proves little, so the name must be very similar to a tool's.
                 let empty = tag.is_closing_tag(&opening.name)
                     && self.vocabulary.is_near_tool(&opening.name);
-                // A placeholder stands for any tool.
+                // A placeholder may mean any tool.
                 let placeholder = !tag.close
                     && PLACEHOLDERS
                         .iter()
@@ -394,7 +450,7 @@ impl CallReader {
         if let Some(wrapper) = form.wrapper_name().filter(|_| unwrapped) {
             // The wrapper's closing tag may still follow, and must not become text then.
             self.diagnostics.unopened = Some(before);
-            let message = format!("the call stands outside of `<{wrapper}>`");
+            let message = format!("the call is outside of `<{wrapper}>`");
             let fault = Fault::warning(FaultKind::MissingWrapper, span, message);
             let hint = format!("put calls between `<{wrapper}>` and `</{wrapper}>`");
             out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
@@ -402,9 +458,24 @@ impl CallReader {
         true
     }
 
+    /// Returns true if the tag is a word that also occurs in other markup, such as `<view>`: only an
+    /// argument's tag behind it makes it a call.
+    pub(super) fn is_weak_open(&self, opening: &PendingOpen) -> bool {
+        matches!(opening.kind, OpenKind::Tool(_, tool) if self.vocabulary.is_foreign_tool(tool))
+            && !opening.name.contains('_')
+    }
+
     fn is_tool_open(&self, opening: &PendingOpen, tool: usize, tag: Tag<'_>) -> bool {
         let declared = self.vocabulary.declares_argument(Some(tool), tag.name);
         let other_tool = self.vocabulary.find_exact_tool(tag.name).is_some();
+        if self.vocabulary.is_foreign_tool(tool) {
+            // Names such as `<view>` and `<task>` occur in other markup too.
+            let understood = self
+                .vocabulary
+                .understands_argument(Some(tool), tag.name, |_| false);
+            let is_like_call = opening.name.contains('_') && tag.is_plain() && !other_tool;
+            return !tag.close && (declared || understood || is_like_call);
+        }
         if tag.close {
             tag.is_closing_tag(&opening.name)
         } else {
@@ -423,6 +494,7 @@ impl CallReader {
             OpenKind::Tool(_, tool) => Some(tool),
             _ => self.vocabulary.resolve_tool(&opening.name),
         };
+        let tool = tool.filter(|at| !self.vocabulary.has_any_argument(*at));
         let Some(form) = opening.tag_form() else {
             return self.diagnostics.calls;
         };
@@ -463,9 +535,12 @@ impl CallReader {
             Certainty::Likely
         };
         let rule = match opening.kind {
-            OpenKind::Tool(..) => "a tool's tag, with an argument's tag or its close behind it",
-            OpenKind::Unknown(_) => "a tag like a tool's, with an argument's tag behind it",
-            _ => "a call's tag, with an argument's tag or its close behind it",
+            OpenKind::Tool(..) => "a tool's tag, followed by an argument's tag or its own close",
+            OpenKind::Unknown(_) if opening.element.is_some() => {
+                "an element of the shape of a call"
+            }
+            OpenKind::Unknown(_) => "a tag like a tool's, followed by an argument's tag",
+            _ => "a call's tag, followed by an argument's tag or its own close",
         };
         let span = Span::new(*at, at + len);
         out.push_event(Event::Mark(MarkupSpan {
@@ -504,6 +579,10 @@ impl CallReader {
         } else {
             self.prose.read_text(&held);
             self.emit_prose(&held, out);
+        }
+        if matches!(opening.kind, OpenKind::Wrapper(_)) && opening.first {
+            self.diagnostics
+                .note_wrapper_without_call(&opening.tag, opening.at, opening.len);
         }
         // The wrapper was emitted as text with the rest, so its closing tag will be text too.
         if held.find(&opening.tag) != Some(opening.name_offset()) {
@@ -550,6 +629,7 @@ impl CallReader {
             rule,
         }));
         self.wrapped = Some(opening.tag.as_str().into());
+        self.diagnostics.begin_block();
         self.blank.clear();
         self.prose.read_text(words);
         self.emit_prose(words, out);
@@ -623,7 +703,8 @@ impl CallReader {
         }
         let named = matches!(opening.kind, OpenKind::Keyed(_))
             && self.vocabulary.resolve_tool(&opening.name).is_some();
-        let certain = opening.is_certain() || (named && opening.first);
+        let certain =
+            (opening.is_certain() && !self.is_weak_open(&opening)) || (named && opening.first);
         if !certain {
             self.release_as_prose(opening, None, out);
             return self.emit_prose(rest, out);

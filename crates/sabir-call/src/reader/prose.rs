@@ -46,6 +46,7 @@ pub(crate) struct ProseTracker {
     resumed: u32,
 }
 
+/// The part of the line at the current position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineState {
     /// Only white space so far.
@@ -64,6 +65,7 @@ enum LineState {
     Code,
 }
 
+/// An open fence: its character, and the length that its close must at least have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CodeFence {
     mark: u8,
@@ -132,6 +134,8 @@ impl ProseTracker {
         if close {
             self.shown = self.shown.filter(|open| *open != at);
         } else if self.mention_reason().is_none() && (first || name == "code") {
+            // `<pre>` in the middle of a line is mostly a word about HTML, and would hide the whole
+            // rest.
             self.shown = Some(at);
         }
         true
@@ -261,6 +265,8 @@ impl ProseTracker {
         let mut stop = 0;
         while let Some(&byte) = rest.get(stop) {
             if !triggers.is_plain(byte) {
+                // A trigger that begins words depends on the byte before it, which may precede this
+                // text.
                 let before = stop
                     .checked_sub(1)
                     .and_then(|at| rest.get(at))
@@ -272,6 +278,8 @@ impl ProseTracker {
             }
             stop += 1;
         }
+        // Only the last four bytes can matter later, so a leap over a megabyte costs four steps
+        // here.
         for &byte in rest.get(stop.saturating_sub(4)..stop).unwrap_or_default() {
             self.remember_byte(byte);
         }
@@ -284,6 +292,7 @@ impl ProseTracker {
         from + stop
     }
 
+    /// Shifts a byte into the four last ones.
     fn remember_byte(&mut self, byte: u8) {
         let [_, second, third, fourth] = self.last;
         self.last = [second, third, fourth, byte];
@@ -320,11 +329,13 @@ impl ProseTracker {
         }
     }
 
+    /// Processes a byte before the first one of a line that is not white space.
     fn push_leading_byte(&mut self, byte: u8) {
         match byte {
             b' ' => self.indent = self.indent.saturating_add(1),
             // A tab counts as four columns.
             b'\t' => self.indent = self.indent.saturating_add(4),
+            // Part of the line end, not of the indentation.
             b'\r' => {}
             // Four columns of indentation make indented code instead of a fence (CommonMark).
             b'`' | b'~' if self.indent < 4 => {
@@ -382,6 +393,7 @@ impl ProseTracker {
         self.push_inline_byte(byte);
     }
 
+    /// Processes a byte of ordinary text: runs of backticks open or close inline code.
     fn push_inline_byte(&mut self, byte: u8) {
         if byte == b'`' && !(self.escaped && self.code == 0) {
             self.run = self.run.saturating_add(1);
@@ -396,6 +408,8 @@ impl ProseTracker {
         self.escaped = byte == b'\\' && !self.escaped;
     }
 
+    /// Opens inline code, or closes it if the run is as long as the one that opened it (CommonMark
+    /// 6.1).
     fn toggle_code(&mut self, run: u32) {
         self.code = match self.code {
             0 => run,
@@ -404,6 +418,8 @@ impl ProseTracker {
         };
     }
 
+    /// Processes a line feed. Fences, inline code and HTML elements continue over it; a blank line
+    /// ends the paragraph, and with it inline code and `<code>`.
     fn end_line(&mut self) {
         if self.line == LineState::Run {
             self.end_fence_run(b'\n');
@@ -423,9 +439,11 @@ impl ProseTracker {
         self.line = LineState::Start;
         self.indent = 0;
         self.escaped = false;
+        // A stray mark must not turn every later tag into a mention, so each line counts anew.
         self.quote = false;
     }
 
+    /// Returns true if an opening quotation mark comes directly before this place.
     fn is_quoted(&self) -> bool {
         let ends_word = |byte: u8| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'!' | b'?' | b')' | b']' | b'}')
@@ -437,6 +455,7 @@ impl ProseTracker {
             // Closing quotation marks in UTF-8 open a quotation if white space precedes them
             // (German and Swedish usage).
             [before, 0xe2, 0x80, 0x9d | 0x99] => before.is_ascii_whitespace(),
+            // U+2018, U+201A, U+201C and U+201E; above, 0xC2 0xAB is U+00AB.
             [_, 0xe2, 0x80, 0x98 | 0x9a | 0x9c | 0x9e] => true,
             _ => false,
         }

@@ -59,12 +59,16 @@ pub(super) fn run_steps(mut turn: impl FnMut(usize) -> StepOutcome) -> RegionPro
 /// A region parser of any kind, without the cost of a trait object on the hot path.
 #[derive(Debug)]
 pub(super) enum AnyRegionParser {
+    /// JSON between markers, with or without a name before it.
     Json(Box<JsonRegionParser>),
+    /// A list of Python calls.
     Python(Box<PythonRegionParser>),
+    /// Gemma's calls, with quote tokens around strings.
     Gemma(Box<GemmaRegionParser>),
 }
 
 impl AnyRegionParser {
+    /// Returns the parser as a trait object, for the methods that are called once per region.
     fn as_parser(&self) -> &dyn RegionParser {
         match self {
             Self::Json(region) => &**region,
@@ -90,6 +94,7 @@ impl RegionParser for AnyRegionParser {
     #[inline]
     fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
         match self {
+            // Dispatched by a match, so that the compiler can inline the three hot paths.
             Self::Json(region) => region.take_chunk(chunk, out),
             Self::Python(region) => region.take_chunk(chunk, out),
             Self::Gemma(region) => region.take_chunk(chunk, out),

@@ -46,10 +46,14 @@ pub(super) enum TriggerMatch {
 impl CallReader {
     /// Identifies the construct at the start of `rest`, which is at `at` in the window.
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
+        // Decided by the text before the trigger alone, so the chunks after it cannot change it
+        // (law 1).
         let mention = self.prose.mention_reason();
         let first = self.prose.at_line_start() && mention.is_none();
         let fresh = first || (self.prose.is_fresh() && mention.is_none());
         match self.vocabulary.markers.find_marker(rest, last) {
+            // Markers come before tags: `<tool_call>` is both, and only the text after it tells
+            // which.
             MarkerMatch::Partial => return TriggerMatch::Wait,
             MarkerMatch::Marker(text) => {
                 if let Some(look) = self.scan_marker(text, at, mention) {
@@ -96,6 +100,7 @@ impl CallReader {
         let ends = tag.close
             && self.vocabulary.is_message_frame(tag.name, notation)
             && self.prose.ends_fence();
+        // Law 4: whatever the tag would open, here it is shown and not called.
         if let Some(why) = mention.filter(|_| !ends) {
             // Even inside a mention, closing tags are noted: they may show that the value before
             // them was meant to extend to here.
@@ -145,6 +150,8 @@ impl CallReader {
         last: bool,
         first: bool,
     ) -> (LexedTag<'w>, TagNotation) {
+        // Angle brackets first, since nearly all tags have them; the other notations are rare
+        // tokens.
         let angle = match rest.starts_with('<') {
             true => lex_tag(rest, last, |name, close| {
                 self.prose_tag_interest(name, close, first)
@@ -184,6 +191,8 @@ impl CallReader {
         {
             return TagInterest::Any;
         }
+        // Closing tags after a call has ended matter: its last value may have been meant to reach
+        // here.
         let ends = |closed: &ClosedCall| {
             names_match(name, &closed.argument_close) || names_match(name, &closed.call_close)
         };
@@ -200,6 +209,7 @@ impl CallReader {
         {
             return TagInterest::Plain;
         }
+        // Without tools no tag can be a call, so apart from thoughts all of them are text.
         if self.vocabulary.is_empty() {
             return TagInterest::None;
         }
@@ -233,6 +243,7 @@ impl CallReader {
             Some(_) => TagInterest::Any,
             None if self.vocabulary.inactive_dialect(name).is_some() => TagInterest::Any,
             // No tool has a name like a special token.
+            // An unknown closing tag proves nothing, and prose about HTML is full of them.
             None if close || name.contains('|') => TagInterest::None,
             // Tags are frequent in the middle of a line, so there only names close to a tool's are
             // examined.
@@ -258,6 +269,8 @@ impl CallReader {
                 .find_wrapper(name, TagNotation::Angle)
                 .or_else(|| self.vocabulary.find_keyed_call(name))
                 .is_some();
+            // A marker in angle brackets may be typed; in the middle of a line it is not worth a
+            // fault.
             let whole = text.starts_with('<') && text.ends_with('>');
             let meant = is_special(text) || (whole && self.prose.at_line_start() && !tag);
             if let Some(dialect) = self
@@ -279,6 +292,7 @@ impl CallReader {
             return None;
         }
         // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
+        // "The next step, Action: stop, …" is a sentence.
         if text.ends_with(':') && !self.prose.is_start() {
             return None;
         }
@@ -432,10 +446,17 @@ impl CallReader {
                 }
             }
         };
+        if self.wrapped.is_some() && matches!(kind, OpenKind::Fixed(_)) {
+            self.note_words_in_block(Span::new(start, start + tag.len));
+        }
         let opening = PendingOpen::new(kind, tag, start, first);
         match kind {
             // In the middle of a line a malformed tag is more likely prose than a call.
-            OpenKind::Tool(..) if !tag.is_plain() && !first => TriggerMatch::Text,
+            OpenKind::Tool(_, tool)
+                if !tag.is_plain() && (!first || self.vocabulary.is_foreign_tool(tool)) =>
+            {
+                TriggerMatch::Text
+            }
             OpenKind::Fixed(_) if tag.empty && !first && self.wrapped.is_none() => {
                 TriggerMatch::Text
             }
@@ -459,6 +480,8 @@ impl CallReader {
             .is_some_and(|wrapper| names_match(wrapper, tag.name))
         {
             self.wrapped = None;
+            // Words after the last call have a warning of their own, as at the end of any message.
+            self.diagnostics.take_call_end();
             self.diagnostics.note_mark(
                 MarkupRole::Wrapper,
                 span.start,
@@ -479,10 +502,23 @@ impl CallReader {
             return TriggerMatch::Skip(tag.len);
         }
         self.note_stray_close(tag, at);
+        self.diagnostics.end_wrapper_without_call(tag.name, span);
         if let Some(bare) = self.diagnostics.take_bare_call(tag.name) {
             self.note_bare_call(&bare, span);
         }
         TriggerMatch::Text
+    }
+
+    /// Notes words between the last call of a block and this markup.
+    fn note_words_in_block(&mut self, span: Span) {
+        let ended = self.diagnostics.take_call_end();
+        if ended.is_none_or(|position| self.prose.blank_since(position)) {
+            return;
+        }
+        let message = "there is text between the calls of a block, before this tag";
+        let fault = Fault::warning(FaultKind::StrayText, span, message);
+        self.diagnostics
+            .note_fault(fault.with_hint("write words before the block of calls"));
     }
 
     /// Returns true if the tag closes a wrapper directly after a call that had no wrapper.
@@ -581,6 +617,8 @@ impl CallReader {
         let position = self.prose.bytes_read();
         // A tag is at most a few hundred bytes long.
         let length = u32::try_from(tag.len).unwrap_or_default();
+        // Both closing tags must come in this order with only white space between them, as at the
+        // end of a call; either one alone occurs in prose about the format.
         let mut doubtful = None;
         if self.diagnostics.closed_calls().is_empty() {
             return;
@@ -600,13 +638,15 @@ impl CallReader {
         }
     }
 
+    /// Notes a tool's tag with words or JSON inside instead of argument tags. It becomes a fault
+    /// and no call: the words may just as well be prose about the tool.
     fn note_bare_call(&mut self, bare: &BareCall, close: Span) {
         let name = &bare.name;
         let right = &bare.right;
         let (kind, message) = if bare.json {
             (
                 FaultKind::JsonInTag,
-                format!("`{name}` holds JSON, but each argument belongs into a tag of its own"),
+                format!("`{name}` holds JSON, but each argument belongs in a tag of its own"),
             )
         } else {
             (
@@ -639,7 +679,7 @@ impl CallReader {
     fn report_ambiguous_end(&mut self, at: usize, span: Span) {
         let closed = self.diagnostics.closed_calls_mut().swap_remove(at);
         let message = format!(
-            "the value of `{}` could end in two places: the closing tags of its call stand twice",
+            "the value of `{}` could end in two places: the closing tags of its call occur twice",
             closed.argument
         );
         // Every later call may be content of this call's value, so all of them are rejected.

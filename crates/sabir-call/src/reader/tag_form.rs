@@ -30,6 +30,8 @@ impl TagForm {
     }
 
     /// Returns the prefix of this call's tags.
+    ///
+    /// In `<invoke …>` that is `antml:`, and its argument tags must have it too.
     fn tag_prefix(&self) -> &str {
         match self.tagged.tags {
             TagScheme::Fixed { .. } => split_name(&self.call).0,
@@ -48,6 +50,17 @@ impl TagForm {
             self.tagged.tags,
             TagScheme::Own | TagScheme::Fixed { argument: "", .. }
         )
+    }
+
+    /// Returns true if a tag of this name is a wrapper around such calls.
+    pub(super) fn is_wrapper(&self, name: &str) -> bool {
+        self.tagged.is_wrapper_name(name)
+    }
+
+    /// Returns true if a wrapper's name may begin with this byte.
+    pub(super) fn may_begin_wrapper(&self, letter: u8) -> bool {
+        let begins = |name: &&str| name.as_bytes().first() == Some(&letter);
+        self.tagged.wrappers.iter().any(begins)
     }
 
     /// Returns true if the tool's name is text after the call's tag.
@@ -77,6 +90,8 @@ impl TagForm {
     /// Returns true if the tag opens a call, or a wrapper around calls.
     pub(super) fn begins_call(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> bool {
         let call = match self.tagged.tags {
+            // Exactly: inside a value a tag that only resembles a tool's is far more likely
+            // content.
             TagScheme::Own => vocabulary.find_exact_tool(tag.name).is_some(),
             TagScheme::Fixed { call, .. } => tag.split_name().1 == call,
             TagScheme::Keyed { call, .. } => tag.name == call,
@@ -144,6 +159,7 @@ impl TagForm {
                 argument_name,
                 ..
             } if named(argument) => Some(argument_name.read_name(tag)),
+            // The lexer puts the text between key tags in the place of attributes.
             TagScheme::Keyed { key, .. } if tag.name == key => Some(tag.attributes),
             _ => None,
         }
@@ -259,6 +275,7 @@ impl NamePosition {
         }
     }
 
+    /// Renders the name in its position: ` name="f"` or `=f`.
     fn spell_name(self, name: &str) -> String {
         match self {
             Self::Attribute(key) => format!(" {key}=\"{name}\""),

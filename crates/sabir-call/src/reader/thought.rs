@@ -86,6 +86,8 @@ impl ThoughtBlock {
     }
 
     /// Returns true if a tag of this name may end the thought.
+    /// Only its own closing tag counts: a model that thinks about `</think>` in `<thinking>` goes
+    /// on.
     fn can_end_with(self, name: &str) -> bool {
         match self.end {
             ThoughtEnd::Tag(close) => name == close,
@@ -99,6 +101,7 @@ impl ThoughtBlock {
     fn end_marker_len(self, text: &str, last: bool) -> Option<usize> {
         match self.end {
             ThoughtEnd::Marker(_, close) if text.starts_with(close) => Some(close.len()),
+            // A part of the closing marker at the end of the chunk: its rest may follow.
             ThoughtEnd::Marker(_, close) if !last && close.starts_with(text) => None,
             _ => Some(0),
         }
@@ -152,6 +155,8 @@ impl CallReader {
                 return step;
             }
             let before = last_char(window.text_between(from, at));
+            // The byte before the chunk counts as well, or the split would change the result (law
+            // 1).
             let ticked = before.map_or(self.prose.previous_byte() == b'`', |c| c == "`");
             let interest = |name: &str, _| match thought.can_end_with(name) {
                 true => TagInterest::Plain,
@@ -205,11 +210,13 @@ impl CallReader {
                     self.prose.note_preceding(before.unwrap_or_default());
                     return ReaderStep::Wait(at);
                 }
+                // Just this `<`: a tag may begin right behind it.
                 LexedTag::No => at += 1,
             }
         }
     }
 
+    /// Ends the thought with its last text; `len` is the length of the closing markup at `at`.
     fn end_thought(&mut self, rest: &str, at: usize, len: usize, out: &mut dyn EventSink) {
         emit_thought(rest, out);
         self.diagnostics.note_mark(
@@ -258,6 +265,7 @@ impl CallReader {
         };
         // The text before the markup has no influence on the text after it.
         self.prose.note_preceding(">");
+        // The call interrupts the thought, which continues after it.
         self.inside = Some(Box::new(thought));
         let Some(opening) = opening else {
             self.wrapped = None;

@@ -43,6 +43,7 @@ impl TriggerTable {
         self.byte_class(byte) & OWN != 0
     }
 
+    /// Returns the classes of a byte as a set of bits.
     fn byte_class(&self, byte: u8) -> u8 {
         self.0.get(usize::from(byte)).copied().unwrap_or(0)
     }
@@ -53,6 +54,8 @@ impl TriggerTable {
         }
     }
 
+    /// Makes a byte a trigger: a letter or digit only at the start of a word, anything else
+    /// anywhere.
     pub(crate) fn add_byte(&mut self, byte: u8) {
         self.add_class(
             byte,
@@ -64,6 +67,7 @@ impl TriggerTable {
         );
     }
 
+    /// Makes a byte a trigger at the start of a line only.
     pub(crate) fn add_at_line_start(&mut self, byte: u8) {
         self.add_class(byte, LINE);
     }
@@ -74,12 +78,15 @@ impl TriggerTable {
 pub(crate) struct FirstLetters(u128);
 
 impl FirstLetters {
+    /// Adds the first byte of a text. Bit 127 represents every byte beyond ASCII.
     pub(crate) fn add_first_letter(&mut self, text: &str) {
         if let Some(byte) = text.as_bytes().first() {
             self.0 |= 1 << byte.min(&127);
         }
     }
 
+    /// Returns true if a text with this first byte may be in the set: one shift instead of a
+    /// search.
     pub(crate) fn has_letter(self, byte: u8) -> bool {
         self.0 >> byte.min(127) & 1 == 1
     }

@@ -24,6 +24,10 @@ pub(super) struct ValueState {
     pub(super) before: PrecedingTag,
     /// True if a tool's name may follow a call's opening tag.
     pub(super) named: bool,
+    /// The last byte of the value that was emitted.
+    pub(super) last_byte: u8,
+    /// The byte before the closing tag that is held back.
+    pub(super) before_close: u8,
 }
 
 /// Names with the number of times that each was opened.
@@ -90,7 +94,22 @@ impl ValueState {
             inner: None,
             before: PrecedingTag::Nothing,
             named,
+            last_byte: 0,
+            before_close: 0,
         }
+    }
+
+    /// Remembers the byte before a closing tag; `run` is the text before it that was not emitted yet.
+    pub(super) fn note_before_close(&mut self, run: &str) {
+        let pending = self.pending.as_str().as_bytes();
+        let last = run.as_bytes().last().or(pending.last());
+        self.before_close = last.copied().unwrap_or(self.last_byte);
+    }
+
+    /// Returns true if the closing tag that is held back is between two quotation marks of a kind.
+    pub(super) fn is_close_quoted(&self, after: &str) -> bool {
+        matches!(self.before_close, b'\'' | b'"' | b'`')
+            && after.as_bytes().first() == Some(&self.before_close)
     }
 
     /// Returns the length of the line feed at the end of `text` that would pair with the one at the

@@ -1,14 +1,20 @@
 //! Collects the names and markers that the reader recognizes: tools, arguments, and the dialects'
 //! own.
 
+use std::sync::Arc;
+
+use crate::compatibility::strip_namespace;
 use crate::dialect::grammar::{
     Grammar, NamePosition, PythonCalls, TagNotation, TagScheme, TaggedCalls,
 };
-use crate::dialect::{Dialect, DialectSelection};
+use crate::dialect::{Dialect, DialectSelection, INVOKE};
+use crate::known_tool::KnownTool;
+use crate::small_name_set::SmallNameSet;
 use crate::tool::{ToolSet, nearest_candidate};
 
 use super::markers::MarkerTable;
 use super::tag::{TagInterest, names_match, split_name};
+use super::tag_form::TagForm;
 use super::triggers::{FirstLetters, TriggerTable};
 
 /// The tags whose content is a thought.
@@ -26,7 +32,9 @@ pub(crate) const SHOWN: [(&str, &str); 2] = [
 pub(crate) struct Vocabulary {
     /// One dialect was chosen.
     pub(crate) chosen: bool,
-    tools: Vec<KnownTool>,
+    /// Elements that belong to no tool may be calls.
+    pub(crate) elements: bool,
+    tools: Arc<[KnownTool]>,
     /// All dialects with tags, active or not.
     tagged: Vec<TagDialect>,
     /// The active dialects whose tags are not plain angle-bracket tags.
@@ -38,20 +46,14 @@ pub(crate) struct Vocabulary {
     tags: FirstLetters,
     /// The active dialect for JSON without a marker.
     pub(crate) bare_json: Option<&'static str>,
+    /// True if a dialect without markers was chosen, so that its calls may begin anywhere.
+    pub(crate) bare_anywhere: bool,
     /// The active dialect for Python lists without a marker.
     pub(crate) bare_python: Option<&'static str>,
     /// The bytes at which prose may contain markup.
     pub(crate) triggers: TriggerTable,
     /// The first byte of tags that do not begin with `<`.
     pub(crate) marked: Option<u8>,
-}
-
-/// The reader's view of a tool.
-#[derive(Debug)]
-pub(crate) struct KnownTool {
-    pub(crate) name: String,
-    pub(crate) arguments: Vec<String>,
-    required: Vec<String>,
 }
 
 /// A dialect with tags.
@@ -64,48 +66,45 @@ pub(crate) struct TagDialect {
 }
 
 impl Vocabulary {
+    /// Compiles the dialects and tools. Inactive dialects are compiled too, so that a call in one
+    /// of them is reported with its name instead of passing as prose.
     pub(crate) fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
-        let tool = |spec: &crate::ToolSpec| KnownTool {
-            name: spec.name.clone(),
-            arguments: spec
-                .declared_arguments()
-                .map(|argument| argument.name.to_owned())
-                .collect(),
-            required: spec
-                .declared_arguments()
-                .filter(|it| it.required)
-                .map(|argument| argument.name.to_owned())
-                .collect(),
-        };
         let mut made = Self {
             chosen: selection.is_chosen(),
-            tools: tools.all_tools().map(tool).collect(),
+            elements: selection.expects_text_calls(),
+            tools: tools.known_tools(),
             tagged: Vec::new(),
             others: Vec::new(),
             markers: MarkerTable::default(),
             names: FirstLetters::default(),
             tags: FirstLetters::default(),
             bare_json: None,
+            bare_anywhere: false,
             bare_python: None,
             triggers: TriggerTable::default(),
             marked: None,
         };
         // Thoughts are recognized even without tools.
         made.triggers.add_byte(b'<');
-        let names = made
-            .tools
-            .iter()
-            .flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
+        let names = made.tools.iter().flat_map(|tool| {
+            let understood = tool.understood_names();
+            let declared = tool.arguments.iter().map(String::as_str);
+            declared.chain([tool.name.as_str()]).chain(understood)
+        });
         names.for_each(|name| made.names.add_first_letter(name));
         // Without tools nothing can be a call, so no dialect is needed.
         if !made.is_empty() {
             for (dialect, listened) in selection.recognised_dialects() {
                 made.add_dialect(dialect, listened);
             }
+            if made.chosen && selection.includes(INVOKE) {
+                made.add_compatible_json(selection);
+            }
         }
         made
     }
 
+    /// Adds a dialect's tags and markers; `listened` is false for one that is only recognized.
     fn add_dialect(&mut self, dialect: &Dialect, listened: bool) {
         let name = dialect.name;
         if let Grammar::Tagged(tagged) = dialect.grammar {
@@ -133,7 +132,38 @@ impl Vocabulary {
             self.add_bare_dialect(dialect);
         }
         self.markers
-            .add_dialect(dialect, (listened, self.chosen), &mut self.triggers);
+            .add_dialect(dialect, listened, self.chosen, &mut self.triggers);
+    }
+
+    /// Adds JSON without a marker beside a chosen dialect. The rules for it are those of a session
+    /// that listens for all dialects.
+    fn add_compatible_json(&mut self, selection: DialectSelection<'_>) {
+        // The same wrapper with JSON in it is a dialect of its own.
+        for (dialect, listened) in selection.recognised_dialects() {
+            if let Grammar::Python(table) = *dialect.grammar
+                && !listened
+                && self.is_wrapper_name(table.open.trim_matches(['<', '>']))
+            {
+                self.markers
+                    .add_dialect(dialect, true, false, &mut self.triggers);
+            }
+        }
+        // The last one, as in a session that listens for all.
+        let bare = selection
+            .recognised_dialects()
+            .filter(|(dialect, _)| matches!(*dialect.grammar, Grammar::Json(table) if table.bare))
+            .last()
+            .map(|(dialect, _)| dialect.name);
+        if bare.is_some() && self.bare_json.is_none() {
+            self.bare_json = bare;
+            self.add_json_triggers();
+        }
+    }
+
+    fn add_json_triggers(&mut self) {
+        b"{[`"
+            .iter()
+            .for_each(|byte| self.triggers.add_at_line_start(*byte));
     }
 
     /// Calls without any marker.
@@ -141,15 +171,17 @@ impl Vocabulary {
         match *dialect.grammar {
             Grammar::Json(table) if table.bare => {
                 self.bare_json = Some(dialect.name);
-                b"{[`"
-                    .iter()
-                    .for_each(|byte| self.triggers.add_at_line_start(*byte));
+                self.bare_anywhere = self.chosen;
+                self.add_json_triggers();
+                // A chosen dialect is what the prompt taught, so its calls count in the middle of a
+                // line as well.
                 if self.chosen {
                     b"{[".iter().for_each(|byte| self.triggers.add_byte(*byte));
                 }
             }
             Grammar::Python(PythonCalls { open: "", .. }) => {
                 self.bare_python = Some(dialect.name);
+                self.bare_anywhere = self.chosen;
                 self.triggers.add_byte(b'[');
                 self.triggers.add_at_line_start(b'`');
             }
@@ -182,6 +214,17 @@ impl Vocabulary {
         self.tools.is_empty()
     }
 
+    /// Returns the closing tag of a wrapper as its dialect writes it.
+    pub(crate) fn spell_wrapper_close(&self, name: &str) -> String {
+        let spelling = self
+            .active_tag_dialects()
+            .find(|spelling| spelling.tagged.is_wrapper_name(name));
+        spelling.map_or_else(
+            || format!("</{name}>"),
+            |spelling| TagForm::new(spelling, "").spell_close(name),
+        )
+    }
+
     /// Returns the dialect in which tools and arguments have tags of their own names.
     pub(crate) fn own_tag_dialect(&self) -> Option<TagDialect> {
         self.active_tag_dialects()
@@ -194,6 +237,12 @@ impl Vocabulary {
             .iter()
             .copied()
             .filter(|spelling| spelling.listened)
+    }
+
+    /// Returns true if some dialect, active or not, has a tag of this name around calls or for them.
+    pub(crate) fn is_dialect_tag(&self, name: &str) -> bool {
+        let is_tag = |spelling: &TagDialect| spelling.tagged.tag_names().any(|tag| tag == name);
+        self.tagged.iter().any(is_tag)
     }
 
     /// Returns true if a tag of this name is a wrapper in some active dialect.
@@ -250,6 +299,7 @@ impl Vocabulary {
     pub(crate) fn thought_tag(&self, name: &str) -> Option<&'static str> {
         let found = THOUGHTS.into_iter().find(|known| *known == name)?;
         // A tool with that name has priority.
+        // The other thought tags are never a tool's, because models emit them unasked.
         if WORDS.contains(&found) && self.find_exact_tool(found).is_some() {
             None
         } else {
@@ -301,26 +351,37 @@ impl Vocabulary {
     }
 
     /// Returns the position of a tool: by its exact name, or else the only tool whose name differs
-    /// in case alone.
+    /// in case alone. Declared tools go before those of other agents.
     pub(crate) fn resolve_tool(&self, name: &str) -> Option<usize> {
         if let Some(exact) = self.find_exact_tool(name) {
             return Some(exact);
         }
-        let mut alike = self
-            .tools
-            .iter()
-            .enumerate()
-            .filter(|(_, tool)| tool.name.eq_ignore_ascii_case(name));
-        let found = alike.next().map(|(at, _)| at);
-        // With several names that differ only in case, none is certainly meant.
-        if alike.next().is_some() { None } else { found }
+        let alike = |is_foreign: bool| {
+            let mut alike = self.tools.iter().enumerate().filter(|(_, tool)| {
+                tool.is_foreign == is_foreign && tool.name.eq_ignore_ascii_case(name)
+            });
+            let found = alike.next().map(|(at, _)| at);
+            // With several names that differ only in case, none is certainly meant.
+            if alike.next().is_some() { None } else { found }
+        };
+        let foreign = || {
+            let is_exact = |tool: &KnownTool| tool.is_foreign && tool.name == name;
+            self.tools.iter().position(is_exact).or_else(|| alike(true))
+        };
+        alike(false).or_else(foreign)
     }
 
-    /// Returns the position of the tool with exactly that name.
+    /// Returns the position of the declared tool with exactly that name.
     pub(crate) fn find_exact_tool(&self, name: &str) -> Option<usize> {
-        self.tools.iter().position(|tool| tool.name == name)
+        self.declared_tools().position(|tool| tool.name == name)
     }
 
+    /// Returns the declared tools, which come before those of other agents.
+    fn declared_tools(&self) -> impl Iterator<Item = &KnownTool> {
+        self.tools.iter().take_while(|tool| !tool.is_foreign)
+    }
+
+    /// Returns the tool at a position that `resolve_tool` returned.
     pub(crate) fn tool_at(&self, at: usize) -> Option<&KnownTool> {
         self.tools.get(at)
     }
@@ -334,6 +395,51 @@ impl Vocabulary {
         }
     }
 
+    /// Returns the arguments of a known tool that were not given.
+    pub(crate) fn absent_arguments(
+        &self,
+        tool: Option<usize>,
+        given: &SmallNameSet,
+    ) -> impl Iterator<Item = &str> {
+        let tool = tool.and_then(|at| self.tools.get(at));
+        tool.into_iter()
+            .flat_map(|tool| &tool.arguments)
+            .map(String::as_str)
+            .filter(|name| !given.contains(name))
+    }
+
+    /// Returns true if the tag is an argument that the tool does not declare but that is understood,
+    /// and neither it nor the argument that it means was given.
+    pub(crate) fn understands_argument(
+        &self,
+        tool: Option<usize>,
+        argument: &str,
+        is_given: impl Fn(&str) -> bool,
+    ) -> bool {
+        let Some(tool) = tool.and_then(|at| self.tools.get(at)) else {
+            return false;
+        };
+        tool.understands_argument(argument, is_given)
+    }
+
+    /// Returns true if another agent's tool is only known by its name: it is read like an unknown
+    /// one, which may have any argument.
+    pub(crate) fn has_any_argument(&self, at: usize) -> bool {
+        self.tools
+            .get(at)
+            .is_some_and(|tool| tool.is_foreign && tool.arguments.is_empty())
+    }
+
+    /// Returns true if some declared tool understands such an argument as an alias of its own.
+    pub(crate) fn is_any_alias(&self, argument: &str) -> bool {
+        self.declared_tools().any(|tool| tool.has_alias(argument))
+    }
+
+    /// Returns true if the tool is another agent's.
+    pub(crate) fn is_foreign_tool(&self, at: usize) -> bool {
+        self.tools.get(at).is_some_and(|tool| tool.is_foreign)
+    }
+
     /// Returns true if an unknown tag resembles a tool's name more than other markup.
     pub(crate) fn resembles_tool(&self, name: &str) -> bool {
         name.contains('_') || self.is_near_tool(name)
@@ -344,16 +450,14 @@ impl Vocabulary {
     pub(crate) fn resembles_tool_strictly(&self, name: &str) -> bool {
         name.contains('_')
             || self
-                .tools
-                .iter()
+                .declared_tools()
                 .any(|tool| is_misspelling(name, &tool.name))
     }
 
     /// Returns true if a name is meant as a tool's: it is one, or nearly one, or looks like one in
     /// a chosen dialect.
     pub(crate) fn is_tool_name(&self, name: &str) -> bool {
-        // The namespace of functions at OpenAI and Kimi, which models also write elsewhere.
-        let name = name.strip_prefix("functions.").unwrap_or(name);
+        let name = strip_namespace(name).unwrap_or(name);
         self.resolve_tool(name).is_some()
             || self.is_near_tool(name)
             || (self.chosen && name.contains('_'))
@@ -361,14 +465,22 @@ impl Vocabulary {
 
     /// Returns true if some tool has nearly this name.
     pub(crate) fn is_near_tool(&self, name: &str) -> bool {
-        nearest_candidate(name, self.tools.iter().map(|tool| tool.name.as_str())).is_some()
+        nearest_candidate(name, self.declared_tools().map(|tool| tool.name.as_str())).is_some()
     }
 
     /// Returns true if any tool has such an argument.
     pub(crate) fn is_any_argument(&self, argument: &str) -> bool {
-        self.tools
-            .iter()
+        self.declared_tools()
             .any(|tool| tool.arguments.iter().any(|name| name == argument))
+    }
+
+    /// Returns true if these are arguments of one tool, and include all that it requires.
+    pub(crate) fn is_any_signature(&self, names: &[String]) -> bool {
+        let given = || names.iter().map(String::as_str);
+        self.declared_tools().any(|tool| {
+            given().all(|name| tool.arguments.iter().any(|known| known == name))
+                && tool.is_satisfied_by(given())
+        })
     }
 
     /// Returns the interest in a tag inside a thought, where calls are mentioned or made in special
@@ -384,15 +496,6 @@ impl Vocabulary {
         } else {
             TagInterest::None
         }
-    }
-}
-
-impl KnownTool {
-    /// Returns true if these include all arguments that the tool requires.
-    pub(crate) fn is_satisfied_by<'n>(&self, given: impl Iterator<Item = &'n str> + Clone) -> bool {
-        self.required
-            .iter()
-            .all(|name| given.clone().any(|given| given == name))
     }
 }
 
@@ -452,7 +555,7 @@ fn is_misspelling(name: &str, right: &str) -> bool {
     let right = right.as_bytes();
     let same = |(one, other): &(&u8, &u8)| one.eq_ignore_ascii_case(other);
     let head = name.iter().zip(right).take_while(same).count();
-    // What remains between the common start and the common end are the differing letters.
+    // The differing letters remain between the common start and the common end.
     let rest = |text: &[u8]| text.len() - head;
     let tail = name
         .iter()

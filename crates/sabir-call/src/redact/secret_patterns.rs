@@ -116,6 +116,11 @@ const KEY: BodyRule = BodyRule::Run {
     of: is_token_byte,
     least: 20,
 };
+/// Providers' keys of letters and digits; the prefix is short, so a digit must be among them.
+const KEY_OF_LETTERS: BodyRule = BodyRule::Mixed {
+    of: is_alphanumeric,
+    least: 20,
+};
 const GITHUB: BodyRule = BodyRule::Run {
     of: is_alphanumeric,
     least: 30,
@@ -137,7 +142,7 @@ const AWS_SECRET: BodyRule = BodyRule::Assigned {
     count: 40,
 };
 
-const ROWS: [SecretPattern; 38] = [
+const ROWS: [SecretPattern; 52] = [
     // Long-term keys and temporary keys.
     exact_pattern("AWS access key id", "AKIA", AWS_ID),
     exact_pattern("AWS access key id", "ASIA", AWS_ID),
@@ -173,6 +178,41 @@ const ROWS: [SecretPattern; 38] = [
     exact_pattern("OpenAI key", "sk-svcacct-", KEY),
     exact_pattern("OpenAI key", "sk-admin-", KEY),
     exact_pattern("OpenRouter key", "sk-or-v1-", KEY),
+    exact_pattern("Groq key", "gsk_", GITHUB),
+    exact_pattern("xAI key", "xai-", GITHUB),
+    exact_pattern("Perplexity key", "pplx-", GITHUB),
+    exact_pattern("Fireworks key", "fw_", KEY_OF_LETTERS),
+    exact_pattern("Cerebras key", "csk-", KEY_OF_LETTERS),
+    exact_pattern("NVIDIA key", "nvapi-", KEY),
+    exact_pattern("Together key", "tgp_v1_", KEY),
+    exact_pattern("Replicate token", "r8_", GITHUB),
+    exact_pattern(
+        "Bedrock key",
+        "ABSK",
+        BodyRule::Run {
+            of: is_base64_byte,
+            least: 60,
+        },
+    ),
+    exact_pattern(
+        "Google key",
+        "AQ.",
+        BodyRule::Mixed {
+            of: is_token_byte,
+            least: 30,
+        },
+    ),
+    exact_pattern("Vercel key", "vck_", KEY),
+    exact_pattern(
+        "Databricks token",
+        "dapi",
+        BodyRule::Exactly {
+            of: is_alphanumeric,
+            count: 32,
+        },
+    ),
+    exact_pattern("DigitalOcean token", "dop_v1_", GITHUB),
+    exact_pattern("Vault token", "hvs.", KEY),
     // Older OpenAI keys and those of many compatible providers. `sk-` also begins identifiers, so
     // the body must contain a digit or be long.
     exact_pattern(
@@ -276,7 +316,7 @@ const USER: usize = 128;
 /// The maximum length of the password in a URL, in bytes.
 const PASSWORD: usize = 256;
 /// The maximum distance between a private key's first line and its first line of data, in bytes.
-/// Headers such as `Proc-Type` may stand between.
+/// Headers such as `Proc-Type` may be between.
 const BLOCK_HEAD: usize = 256;
 /// The number of consecutive base64 bytes that identify a line of key data.
 const BLOCK_LINE: usize = 40;

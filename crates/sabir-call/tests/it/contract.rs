@@ -136,6 +136,17 @@ pub(crate) fn watch(
 #[derive(Debug, Default)]
 struct Shown {
     upto: usize,
+    /// True while the open call is broken: its rest is skipped, which emits nothing.
+    skipping: bool,
+}
+
+impl Shown {
+    /// Returns true if the bytes that are not shown may be a call without a marker. Those have a
+    /// bound of their own, of a mebibyte, and unit tests.
+    fn may_hold_bare_call(&self, text: &str) -> bool {
+        let rest = text.get(self.upto..).unwrap_or_default();
+        rest.trim_start().starts_with(['{', '[', '`'])
+    }
 }
 
 impl EventSink for Shown {
@@ -149,6 +160,11 @@ impl EventSink for Shown {
             _ => self.upto,
         };
         self.upto = self.upto.max(at);
+        self.skipping = match event {
+            Event::Fault(fault) => self.skipping || fault.call.is_some(),
+            Event::CallStart { .. } | Event::CallEnd { .. } | Event::CallCut { .. } => false,
+            _ => self.skipping,
+        };
     }
 }
 
@@ -172,6 +188,20 @@ fn blank(text: &str) -> usize {
     runs.max().unwrap_or_default()
 }
 
+/// Returns true if a tag follows another one directly. The first may open an element that belongs to no
+/// tool, which is held up to its end.
+fn may_hold_element(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, behind)) = rest.split_once('>') {
+        let next = behind.trim_start().strip_prefix('<');
+        if next.is_some_and(|next| next.starts_with(|c: char| c.is_ascii_alphabetic())) {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
 /// The length of the longest whole tag among the pieces of the generated texts.
 const TAG: usize = 40;
 
@@ -193,13 +223,15 @@ proptest! {
         let most = silent + 256 + 2 * (TAG + blank(&text));
         for (at, byte) in text.bytes().enumerate() {
             reader.push_bytes(&[byte], &mut shown);
-            prop_assert!(at < shown.upto + most, "{} of {} bytes after {:?}", shown.upto, at + 1, text);
+            let exempt = shown.skipping || shown.may_hold_bare_call(&text) || may_hold_element(&text);
+            prop_assert!(exempt || at < shown.upto + most, "{} of {} bytes after {:?}", shown.upto, at + 1, text);
         }
         // No tag is longer than this, so everything is decided except the line feed at the start of
         // a value.
         let words = "x".repeat(300);
         reader.push(&words, &mut shown);
-        prop_assert!(text.len() + words.len() <= shown.upto + silent + 2, "{} of {:?}", shown.upto, text);
+        let exempt = shown.skipping || shown.may_hold_bare_call(&text) || may_hold_element(&text);
+        prop_assert!(exempt || text.len() + words.len() <= shown.upto + silent + 2, "{} of {:?}", shown.upto, text);
     }
 
     #[test]

@@ -11,7 +11,9 @@
 
 mod chunks;
 mod contract;
+mod elements;
 mod free;
+mod missing_tags;
 mod notation;
 mod prompt;
 mod reasoning;

@@ -63,7 +63,7 @@ fn a_call_cut_in_reasoning_never_closes() {
 }
 
 #[test]
-fn words_are_thoughts() {
+fn ordinary_markup_in_reasoning_is_no_call() {
     for thoughts in [
         "<get_time></get_time>",
         "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>",

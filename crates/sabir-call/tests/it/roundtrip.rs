@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-const TAGGED: [&str; 11] = [
+pub(crate) const TAGGED: [&str; 11] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -262,7 +262,7 @@ fn images_follow_the_text_of_their_result() {
 }
 
 /// Generates pieces of values that are difficult for some dialect.
-fn piece() -> impl Strategy<Value = String> {
+pub(crate) fn piece() -> impl Strategy<Value = String> {
     const FIXED: &[&str] = &[
         "</parameter>",
         "</function>",

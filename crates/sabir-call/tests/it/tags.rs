@@ -222,7 +222,7 @@ fn a_call_without_its_close_never_ends() {
 }
 
 #[test]
-fn a_key_as_long_as_the_lexer_waits_for() {
+fn keys_of_any_length_do_not_depend_on_chunks() {
     let glm = DialectSet::built_in().select("glm").unwrap();
     for length in [100, 255, 256, 257, 300, 480, 520] {
         let key = "k".repeat(length);
@@ -243,7 +243,7 @@ fn a_key_as_long_as_the_lexer_waits_for() {
 }
 
 #[test]
-fn what_the_lexer_gives_up_early_is_given_up_by_all() {
+fn abandoned_tags_do_not_depend_on_chunks() {
     let texts = [
         "<think>he <｜DSML｜tool_calls\"x} name=\"p g>\u{b}y z</think>",
         "so <steptm+:invoke : {\"a\": \"get_time\"<tool_call|> on",

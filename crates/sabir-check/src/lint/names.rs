@@ -8,6 +8,8 @@ use super::{FindingDetails, LintFindings, LintInput, argument_path};
 /// Tags whose content is reasoning, in every dialect.
 const THINKING_TAGS: [&str; 2] = ["thinking", "think"];
 
+/// The hard keywords of Python 3. Soft ones (`match`, `case`, `type`, `_`) are valid names of
+/// functions and arguments.
 const PYTHON_KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
     "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
@@ -15,6 +17,7 @@ const PYTHON_KEYWORDS: [&str; 35] = [
     "with", "yield",
 ];
 
+/// Reports elements that cannot be deserialized as a tool, with serde's reason.
 pub(super) fn not_a_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
     for item in &tools.list {
         if let Err(error) = &item.spec {
@@ -34,6 +37,8 @@ pub(super) fn not_a_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports every tool whose name an earlier one has: a call says only the name, so no call could
+/// say which of the two is meant.
 pub(super) fn doubled_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         if let Some((first, _)) = tools
@@ -55,8 +60,11 @@ pub(super) fn doubled_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports names with white space or markup characters, by the same check that `ToolSet` applies
+/// when a task starts.
 pub(super) fn unwritable_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
+        // The name alone with empty parameters, so that a bad schema is not taken for a bad name.
         let bare = sabir_call::ToolSpec::new(spec.name.clone(), "", serde_json::json!({}));
         if let Err(ToolError::Name(name)) = ToolSet::new(vec![bare]) {
             let message = format!("`{name}` cannot be a tool's name");
@@ -66,6 +74,8 @@ pub(super) fn unwritable_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports names that OpenAI and Anthropic refuse with an HTTP 400 for the whole request, so that
+/// one bad name disables every tool.
 pub(super) fn wire_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     // Both providers document the pattern ^[a-zA-Z0-9_-]{1,64}$ for names of functions.
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -97,6 +107,10 @@ pub(super) fn wire_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports tools and arguments whose tag already means something.
+///
+/// It matters only for dialects that write the tool's own name as a tag (`<read_file>`). A tool
+/// `thinking` is an error, because the reader takes its tag for reasoning and never yields a call.
 pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     let own = tools.scope.dialect_names(|dialect| dialect.has_own_tags());
     if own.is_empty() {
@@ -152,6 +166,8 @@ pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports arguments with the tag of a tool: inside `<a><b>` a reader cannot tell an argument `b`
+/// from a second call that begins before the first was closed.
 pub(super) fn argument_like_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
     let own = tools.scope.dialect_names(|dialect| dialect.has_own_tags());
     for (at, spec) in tools.tool_specs().filter(|_| !own.is_empty()) {
@@ -178,6 +194,7 @@ pub(super) fn argument_like_tool(tools: &LintInput<'_>, found: &mut LintFindings
     }
 }
 
+/// Reports names that disable the rules `wrong_case_name` and `wrong_case_argument` for each other.
 pub(super) fn case_collision(tools: &LintInput<'_>, found: &mut LintFindings) {
     let collide =
         |one: &str, other: &str| one != other && one.to_lowercase() == other.to_lowercase();
@@ -189,6 +206,8 @@ pub(super) fn case_collision(tools: &LintInput<'_>, found: &mut LintFindings) {
     });
 }
 
+/// Reports names that differ only in separators or by one edit. Models confuse them, and the rules
+/// `near_name` and `near_argument` find no single reading among them.
 pub(super) fn near_names(tools: &LintInput<'_>, found: &mut LintFindings) {
     let near = |one: &str, other: &str| {
         let one = one.to_lowercase();
@@ -205,6 +224,8 @@ pub(super) fn near_names(tools: &LintInput<'_>, found: &mut LintFindings) {
 }
 
 /// Reports the pairs of tool names, and of argument names of one tool, for which `holds` returns true.
+/// Each name is compared with the earlier ones and reported once, with the first that matches. That
+/// is quadratic in the number of tools, which is small and comes from the author, not the model.
 fn report_name_pairs(
     tools: &LintInput<'_>,
     found: &mut LintFindings,
@@ -229,6 +250,7 @@ fn report_name_pairs(
     }
 }
 
+/// Keeps letters and digits only.
 fn strip_separators(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).collect()
 }
@@ -244,7 +266,7 @@ fn is_one_edit_apart(one: &str, other: &str) -> bool {
     } else {
         (other, one)
     };
-    // What remains between the common beginning and the common end is the edit.
+    // The edit remains between the common beginning and the common end.
     let head = short.iter().zip(&long).take_while(|(a, b)| a == b).count();
     let rest = short.len() - head;
     let tail = short
@@ -261,9 +283,11 @@ fn is_one_edit_apart(one: &str, other: &str) -> bool {
         .skip(head)
         .take(left)
         .chain(long.iter().skip(head).take(right));
+    // Also true if nothing differs, so equal names never reach the comparison below.
     if differing.clone().all(|c| c.is_ascii_digit()) {
         return false;
     }
+    // Two neighbours that changed places, the commonest typing error of people.
     let exchanged = || {
         let mut letters: Vec<char> = short.iter().skip(head).take(left).copied().collect();
         letters.reverse();
@@ -272,6 +296,8 @@ fn is_one_edit_apart(one: &str, other: &str) -> bool {
     matches!((left, right), (0 | 1, 1)) || ((left, right) == (2, 2) && exchanged())
 }
 
+/// Reports an argument with an empty or blank name: parsers deliver the unread rest of arguments
+/// under the empty name, so it can never be addressed.
 pub(super) fn empty_argument(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         if spec
@@ -289,6 +315,7 @@ pub(super) fn empty_argument(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports keywords as names: `f(from="a")` is a syntax error, so models rename the argument.
 pub(super) fn python_keyword(tools: &LintInput<'_>, found: &mut LintFindings) {
     check_python_names(
         tools,
@@ -298,6 +325,7 @@ pub(super) fn python_keyword(tools: &LintInput<'_>, found: &mut LintFindings) {
     );
 }
 
+/// Reports names that Python cannot write, such as `read-file`, which reads as a subtraction.
 pub(super) fn python_identifier(tools: &LintInput<'_>, found: &mut LintFindings) {
     let identifier = |name: &str| {
         let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -313,6 +341,8 @@ pub(super) fn python_identifier(tools: &LintInput<'_>, found: &mut LintFindings)
     );
 }
 
+/// Reports every name of a tool and its arguments for which `holds` returns true, if a dialect with
+/// Python's notation is in the scope.
 fn check_python_names(
     tools: &LintInput<'_>,
     found: &mut LintFindings,

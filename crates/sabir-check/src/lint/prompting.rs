@@ -7,6 +7,8 @@ use super::{FindingDetails, LintFindings, LintInput, argument_path};
 /// The largest prompt without a warning, in tokens (bytes / 4).
 const MAX_PROMPT_TOKENS: usize = 3_000;
 
+/// Reports missing descriptions and examples. The model chooses tools and fills arguments by these
+/// texts alone.
 pub(super) fn missing_description(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         if spec.description.trim().is_empty() {
@@ -44,6 +46,7 @@ pub(super) fn missing_description(tools: &LintInput<'_>, found: &mut LintFinding
     }
 }
 
+/// Reports a prompt that is too long, once, at the tool with the largest definition.
 pub(super) fn prompt_size(tools: &LintInput<'_>, found: &mut LintFindings) {
     let mut most = 0;
     let mut dialects = Vec::new();
@@ -55,6 +58,8 @@ pub(super) fn prompt_size(tools: &LintInput<'_>, found: &mut LintFindings) {
             parallel_calls: ParallelCalls::Many,
             tool_choice: &choice,
         };
+        // Four bytes a token is a rough average for English; no tokenizer is at hand, and models
+        // differ.
         let tokens = instructions.render_prompt(dialect).len().div_ceil(4);
         if tokens > MAX_PROMPT_TOKENS {
             most = most.max(tokens);

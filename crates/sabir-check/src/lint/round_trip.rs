@@ -9,6 +9,11 @@ use serde_json::{Map, Value, json};
 use super::{FindingDetails, LintFindings, LintInput, argument_path};
 use crate::schema::{JsonTypes, SchemaView};
 
+/// Reports tools whose calls do not survive rendering and parsing, grouped by the argument that
+/// causes it.
+///
+/// The dialects of one finding share tool and argument, so a bad name is reported once and not for
+/// each of some thirty dialects.
 pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
     let calls: Vec<Call> = tools
         .set
@@ -70,6 +75,8 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
 fn round_trips(tools: &LintInput<'_>, dialect: &Dialect, calls: &[Call]) -> bool {
     let text = dialect.render_calls(calls, &tools.set);
     let known = &tools.scope.known;
+    // Among all dialects as well, because a task listens for all of them, and another dialect may
+    // claim the tool's tag.
     [known.only(dialect), known.all()]
         .into_iter()
         .all(|selection| {
@@ -86,6 +93,8 @@ fn round_trips(tools: &LintInput<'_>, dialect: &Dialect, calls: &[Call]) -> bool
         })
 }
 
+/// Returns true if the call was closed without errors and has the same name and argument names.
+/// Values are not compared: they are the linter's own, and the gates would still coerce them.
 fn is_same_call(draft: &DraftResponse, read: &DraftCall, call: &Call) -> bool {
     let whole = read.state == DraftState::Closed && draft.errors_of(read.index).next().is_none();
     let names = read.arguments.iter().map(|argument| argument.name.as_str());

@@ -17,7 +17,10 @@ const SCHEMA_KEYWORDS: [&str; 7] = [
     "else",
     "contains",
 ];
+/// Keywords whose values are lists of schemas.
 const SCHEMA_LIST_KEYWORDS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+/// Keywords whose values are schemas by name. `definitions` is the name of `$defs` before draft
+/// 2019-09.
 const SCHEMA_MAP_KEYWORDS: [&str; 5] = [
     "properties",
     "$defs",
@@ -25,8 +28,11 @@ const SCHEMA_MAP_KEYWORDS: [&str; 5] = [
     "patternProperties",
     "dependentSchemas",
 ];
+/// Keywords that providers refuse at the top of a tool's parameters.
 const UNION_KEYWORDS: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
+/// Reports parameters that are no object schema. Every dialect and wire passes arguments by name,
+/// so nothing else can be called.
 pub(super) fn no_object_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         let kind = spec.parameters.get("type");
@@ -66,6 +72,8 @@ pub(super) fn no_object_schema(tools: &LintInput<'_>, found: &mut LintFindings) 
     }
 }
 
+/// Reports a schema that does not compile. References to other documents have a rule of their own,
+/// so that the more precise finding is the only one.
 pub(super) fn invalid_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools
         .tool_specs()
@@ -89,6 +97,8 @@ pub(super) fn invalid_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports each `$ref` to another document: nothing is fetched while checking, so the schema cannot
+/// be compiled.
 pub(super) fn outside_reference(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         for (path, reference) in find_outside_references(spec) {
@@ -107,6 +117,7 @@ pub(super) fn outside_reference(tools: &LintInput<'_>, found: &mut LintFindings)
     }
 }
 
+/// Returns the JSON pointer and the target of each `$ref` that does not begin with `#`.
 fn find_outside_references(spec: &ToolSpec) -> Vec<(String, String)> {
     let mut all = Vec::new();
     visit_subschemas(&spec.parameters, "/parameters", &mut |path, schema| {
@@ -118,6 +129,10 @@ fn find_outside_references(spec: &ToolSpec) -> Vec<(String, String)> {
     all
 }
 
+/// Reports parameters and arguments without a type.
+///
+/// Without one, `10` between tags stays the string `"10"`, since coercion changes nothing that the
+/// schema does not ask for.
 pub(super) fn missing_type(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         if spec.parameters.is_object() && spec.parameters.get("type").is_none() && tools.scope.wires
@@ -154,6 +169,7 @@ pub(super) fn missing_type(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports unions over all arguments, with which both providers refuse the whole request.
 pub(super) fn top_level_union(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs().filter(|_| tools.scope.wires) {
         for key in UNION_KEYWORDS
@@ -161,7 +177,7 @@ pub(super) fn top_level_union(tools: &LintInput<'_>, found: &mut LintFindings) {
             .filter(|key| spec.parameters.get(key).is_some())
         {
             let message = format!(
-                "`{key}` stands at the top of the parameters of `{}`; Anthropic and OpenAI refuse that",
+                "`{key}` is at the top of the parameters of `{}`; Anthropic and OpenAI refuse that",
                 spec.name
             );
             let hint = "declare all arguments under `properties`, and say in their descriptions which go together";
@@ -175,6 +191,8 @@ pub(super) fn top_level_union(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports argument names given by pattern: the prompt cannot list them, and the object counts as
+/// open, so misspelled names are not noticed.
 pub(super) fn pattern_properties(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         visit_subschemas(&spec.parameters, "/parameters", &mut |path, schema| {
@@ -195,6 +213,8 @@ pub(super) fn pattern_properties(tools: &LintInput<'_>, found: &mut LintFindings
     }
 }
 
+/// Reports arrays without `items`: an error if wires are in the scope, because OpenAI refuses the
+/// request, otherwise a warning.
 pub(super) fn untyped_array(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         visit_subschemas(&spec.parameters, "/parameters", &mut |path, schema| {
@@ -220,6 +240,8 @@ pub(super) fn untyped_array(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports arguments whose values have no natural form between tags: objects, and unions of a
+/// string with another type, in which text always stays a string.
 pub(super) fn hard_in_tags(tools: &LintInput<'_>, found: &mut LintFindings) {
     let dialects = tools
         .scope
@@ -266,6 +288,8 @@ pub(super) fn hard_in_tags(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
+/// Reports required names without a declaration. In a closed schema that is an error: a call
+/// without the argument lacks it, and a call with it has an unknown one.
 pub(super) fn undeclared_required(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         let shape = SchemaView::new(&spec.parameters);
@@ -292,6 +316,8 @@ pub(super) fn undeclared_required(tools: &LintInput<'_>, found: &mut LintFinding
     }
 }
 
+/// Reports listed values, defaults and examples that the schema itself rejects; an error only if
+/// every value of an `enum` is rejected.
 pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         visit_subschemas(&spec.parameters, "/parameters", &mut |path, schema| {
@@ -352,6 +378,7 @@ fn find_refused_values(schema: &Value) -> Vec<(&'static str, String, &'static st
         .collect()
 }
 
+/// Returns the values of `enum`; none if the keyword is missing or no array.
 fn enum_values(schema: &Value) -> &[Value] {
     schema
         .get("enum")
@@ -360,6 +387,7 @@ fn enum_values(schema: &Value) -> &[Value] {
 }
 
 /// Returns true if the schema's `type` allows the value.
+/// `1.0` counts as an integer, as in JSON Schema.
 fn allows_type(schema: &Value, value: &Value) -> bool {
     let Some(kind) = schema.get("type") else {
         return true;
@@ -379,11 +407,15 @@ fn type_names(kind: &Value) -> Vec<&str> {
     }
 }
 
+/// Returns the view of an argument's schema; its root is the whole schema, so that `$ref` works.
 fn argument_schema<'s>(spec: &'s ToolSpec, argument: &str) -> SchemaView<'s> {
     SchemaView::new(&spec.parameters).property_schema(argument)
 }
 
 /// Visits a schema and every schema in it, outermost first, with its JSON pointer.
+///
+/// Follows the document and not `$ref`, so it ends even for schemas that refer to themselves, and
+/// reports each place once.
 fn visit_subschemas(schema: &Value, path: &str, show: &mut dyn FnMut(&str, &Value)) {
     show(path, schema);
     for key in SCHEMA_KEYWORDS {

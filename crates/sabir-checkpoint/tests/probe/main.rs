@@ -1,5 +1,5 @@
 //! Provides the helper program of the tests: `checkpoint-probe FOLDER STORE TASK ROUNDS` changes
-//! files with checkpoints around, and restores now and then.
+//! files, takes checkpoints before and after, and restores now and then.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use sabir_checkpoint::{
-    CheckpointCall, CheckpointError, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits,
+    CallWrites, CheckpointCall, CheckpointError, CheckpointStore, RestorePoint, SnapshotScope,
+    StoreLimits,
 };
 use sabir_workspace::{Workspace, WritePrecondition};
 
@@ -58,7 +59,7 @@ fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn s
                 .as_bytes(),
             WritePrecondition::Any,
         )?;
-        checkpoints.seal_checkpoint(id, time_ms, &stop)?;
+        checkpoints.seal_checkpoint(id, time_ms, &CallWrites::All, &stop)?;
         if round % 10 == 9 {
             let goal = RestorePoint::Last(2);
             loop {

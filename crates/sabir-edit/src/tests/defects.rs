@@ -88,3 +88,12 @@ fn a_cut_edit_is_not_applied() {
     check("a\nb\n", "------- SEARCH\na\n=======\nx", "Unclosed@1 []");
     assert!(Patch::parse("*** Begin Patch\n*** Update File: f\n@@\n-a\n+x\n").is_err());
 }
+
+#[test]
+fn a_file_without_a_final_newline_keeps_none_when_its_last_line_goes() {
+    check("a\nb", &block("b\n", ""), "a");
+    check("a\r\nb", &block("b\n", ""), "a");
+    check("a\nb\nc", &block("b\nc\n", ""), "a");
+    check("a\nb\n", &block("b\n", ""), "a\n");
+    check("a", &block("a\n", ""), "");
+}

@@ -357,3 +357,17 @@ fn faults_name_hunk_and_line() {
          copy the lines exactly, indentation included."
     );
 }
+
+#[test]
+fn a_hunk_before_the_first_line_goes_to_the_beginning() {
+    check("a\nb\n", "@@ -0,0 +1 @@\n+new\n", "new\na\nb\n");
+    check("a\nb\n", "@@ -0,0 +1,2 @@\n+1\n+2\n", "1\n2\na\nb\n");
+    check("", "@@ -0,0 +1 @@\n+new\n", "new\n");
+    check("a\nb\n", "@@\n+new\n", "a\nb\nnew\n");
+}
+
+#[test]
+fn a_removed_last_line_without_an_ending_leaves_none() {
+    check("a\nb", "@@\n a\n-b\n", "a");
+    check("a\nb", "@@\n-b\n", "a");
+}

@@ -53,7 +53,8 @@ fn cases() -> impl Strategy<Value = Case> {
                 .into_iter()
                 .enumerate()
                 .map(|(index, ((indent, text, blanks, end), _))| {
-                    (format!("{indent}{index}{text}{blanks}"), end)
+                    // Three digits, so that no line is the end of another.
+                    (format!("{indent}{index:03}{text}{blanks}"), end)
                 })
                 .collect();
             if let (true, Some(last)) = (is_open, lines.last_mut()) {

@@ -57,6 +57,33 @@ fn counts() {
 }
 
 #[test]
+fn line_numbers() {
+    check("a\nb\nc\n", "2 | b\n", "2 | x\n", "a\nx\nc\n");
+    check("a\nb\nc\n", "2 | b", "2 | x\n3 | y", "a\nx\ny\nc\n");
+    check(
+        "a\r\n  b\r\nc",
+        " 2 |   b\n 3 | c",
+        "  d\ne",
+        "a\r\n  d\r\ne",
+    );
+    check("a\nb\nc\n", "2 | b", "", "a\nc\n");
+    // The numbered place, before any other.
+    check("x\nb\nx\n", "3 | x", "3 | y", "x\nb\ny\n");
+    check("x\nb\nx\n", "2 | x", "y", "Ambiguous@1 [1, 3]");
+    check("a\nb\n", "9 | b", "9 | c", "a\nc\n");
+    check_count("x\nb\nx\n", ("1 | x", "1 | y"), None, "y\nb\ny\n");
+    check("a\n    b\n", "2 | b", "2 | c", "a\n    c\n");
+    check("a\n\nb\n\n", "2 | ", "2 | x", "a\nx\nb\n\n");
+    // As written first; numbers in some lines only, and numbers that do not count up, are none.
+    check("1 | a\na\n", "1 | a", "1 | b", "1 | b\na\n");
+    check("a\nb\n", "1 | a\nb", "c", "NotFound@1 [1, 2]");
+    check("a\nb\n", "1 | a\n3 | b", "c", "NotFound@1 []");
+    check("a\nb\n", "1 | a\n2 | b", "1 | c\nd", "NotFound@1 []");
+    check("a\nb\n", "1 | a", "1 | a", "NoEffect@1 []");
+    check("a\nb\n", "1 | a", "a", "NoEffect@1 []");
+}
+
+#[test]
 fn line_endings() {
     let crlf = "first\r\nsecond\r\nthird\r\n";
     check(

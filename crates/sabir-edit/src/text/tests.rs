@@ -139,7 +139,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_was_read_is_written_again(
+    fn decoded_bytes_are_encoded_unchanged(
         mark in proptest::sample::select(vec![&b""[..], MARK, MARK_LE, MARK_BE]),
         bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
     ) {
@@ -150,7 +150,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn so_is_what_is_nearly_text(bytes in proptest::collection::vec(
+    fn nearly_valid_text_is_encoded_unchanged(bytes in proptest::collection::vec(
         proptest::sample::select(b"ab \n\r\xc3\xa9\xe2\x82\xac\xef\xbb\xbf\x81\x40\xa1\xfe\xff\xf4\x8f\xbc\x80\x1b$BJ".to_vec()), 0..30,
     )) {
         if let Ok(text) = DecodedText::decode(&bytes) {
@@ -166,4 +166,25 @@ proptest::proptest! {
             }).unwrap_or_else(|| utf16(&text, order)), utf16(&text, order));
         }
     }
+}
+
+#[test]
+fn a_list_whose_items_end_with_nul_is_no_utf_16() {
+    let numbers: Vec<u8> = (100..140)
+        .flat_map(|n| format!("{n}\0").into_bytes())
+        .collect();
+    let letters: Vec<u8> = (b'a'..=b'z').flat_map(|letter| [letter, 0]).collect();
+    let names = b"a\0b.c\0src\0lib.rs\0f.txt\0g.txt\0h\0i\0j\0k\0".to_vec();
+    for bytes in [numbers, letters, names] {
+        let found = DecodedText::decode(&bytes);
+        assert!(matches!(found, Err(NotText::Binary { .. })), "{found:?}");
+    }
+    let text: Vec<u8> = "two words, a line\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    assert_eq!(
+        DecodedText::decode(&text).unwrap().encoding,
+        TextEncoding::Utf16Le
+    );
 }

@@ -11,21 +11,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
-/// Before the first record of a value.
+/// The text before the first record of a value.
 pub(crate) const BEGIN: &str = "BEGIN ";
 
 /// The tool that is called, and its argument.
 pub(crate) const TOOL: &str = "write_file";
 pub(crate) const ARGUMENT: &str = "content";
 
-/// What a client orders by its words: `load STREAM EVENTS GAP SIZE end`.
+/// The order that a client puts into its message: `load STREAM EVENTS GAP SIZE end`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
     /// The stream's number, below 100,000.
     pub(crate) stream: u32,
-    /// How many records.
+    /// The number of records.
     pub(crate) events: u32,
-    /// Between two of them.
+    /// The time between two records.
     pub(crate) gap: Duration,
     /// The bytes of a record, at least 36.
     pub(crate) size: usize,
@@ -58,7 +58,7 @@ impl Order {
     /// A record: the stream, its number, the time.
     fn record(&self, number: u32) -> String {
         let head = format!("{:05} {number:06} {:020} ", self.stream, now());
-        // No blank at the end: where calls are words it may belong to the closing tag, and waits for what follows.
+        // No blank at the end: in a call written as text it might belong to the closing tag, so it would be held back.
         format!("{head:x<width$}", width = self.size)
     }
 }
@@ -76,7 +76,7 @@ pub(crate) async fn serve(listener: TcpListener) {
             continue;
         };
         tokio::spawn(async move {
-            // A client that leaves is counted by whoever waits for its answer.
+            // A client that disconnects is counted on the client's side.
             let _ = connection(stream).await;
         });
     }
@@ -95,7 +95,7 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The path and the body of the next request; `None` at the end of the connection.
+/// Returns the path and the body of the next request; `None` at the end of the connection.
 async fn request(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
@@ -138,7 +138,7 @@ async fn answer(stream: &mut TcpStream, wire: Wire, model: &str, order: Order) -
     let mut out = Vec::new();
     writer.open(&mut out);
     chunk(stream, &out).await?;
-    // Streams that begin together do not write together.
+    // Streams that begin at the same time must not write at the same time.
     let start = Instant::now() + order.gap * (order.stream * 7919 % 1000) / 1000;
     for number in 0..order.events {
         sleep_until(start + order.gap * number).await;
@@ -160,10 +160,10 @@ async fn chunk(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(&framed).await
 }
 
-/// Writes one call, as the wire's own or as words.
+/// Writes one call, natively or as text.
 struct Writer {
     encoder: Option<ResponseEncoder>,
-    /// What stands before and behind the value, where calls are words.
+    /// Returns the text before and after the value in a call written as text.
     words: Option<(String, String)>,
 }
 

@@ -11,18 +11,18 @@ use tokio::net::TcpStream;
 
 use crate::back::{ARGUMENT, BEGIN, Order, TOOL, now};
 
-/// What a stream came to.
+/// The measurements of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// From a record's writing to its reading, in microseconds.
+    /// The time from writing a record to reading it, in microseconds.
     pub(crate) late: Vec<u32>,
-    /// Records of other streams, or in another place than theirs.
+    /// The number of records that belong to other streams or are out of order.
     pub(crate) crossed: u32,
-    /// Why the stream is not whole.
+    /// The reason why the stream is incomplete.
     pub(crate) error: Option<String>,
 }
 
-/// Whom to ask, and for what.
+/// The server and the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) address: SocketAddr,
@@ -30,7 +30,7 @@ pub(crate) struct Asked {
     pub(crate) model: String,
 }
 
-/// Asks once and reads to the end.
+/// Sends the request and reads the response to its end.
 pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
     let mut collector = Collector {
         order,
@@ -52,7 +52,7 @@ pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
     outcome
 }
 
-/// Whether the answer came to its proper end.
+/// Returns true if the response ended properly.
 async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<bool> {
     let mut stream = TcpStream::connect(asked.address).await?;
     stream.set_nodelay(true)?;
@@ -110,7 +110,7 @@ fn request(asked: &Asked, order: &Order) -> Vec<u8> {
     head.into_bytes()
 }
 
-/// Takes the framing of HTTP off.
+/// Removes the chunked framing of HTTP.
 #[derive(Default)]
 struct Transfer {
     kept: Vec<u8>,
@@ -119,7 +119,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// Whether the transfer is over.
+    /// Takes bytes of the transfer, and returns true if it is complete.
     fn push(&mut self, bytes: &[u8], mut give: impl FnMut(&[u8])) -> io::Result<bool> {
         self.kept.extend_from_slice(bytes);
         let mut at = 0;
@@ -146,7 +146,7 @@ impl Transfer {
                 at = end;
             }
             let rest = &self.kept[at..];
-            // The line feed behind a chunk is read together with the next length.
+            // The line feed after a chunk is read together with the next length.
             let skip = if rest.starts_with(b"\r\n") { 2 } else { 0 };
             let Some(line) = rest[skip..].windows(2).position(|window| window == b"\r\n") else {
                 break false;
@@ -164,12 +164,12 @@ impl Transfer {
     }
 }
 
-/// Reads records out of an argument's value, or of words.
+/// Reads records from an argument's value or from text.
 struct Collector {
     order: Order,
     text: String,
     begun: bool,
-    /// When the piece that is being decoded was read.
+    /// The time at which the current piece was read.
     at: u64,
     outcome: Outcome,
 }

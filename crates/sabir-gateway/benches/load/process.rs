@@ -12,17 +12,17 @@ pub(crate) struct Process {
     pub(crate) address: SocketAddr,
 }
 
-/// What a process has used by now.
+/// The resources that a process has used so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
-    /// Seconds of CPU, of its children too.
+    /// CPU seconds, including those of child processes.
     pub(crate) cpu: f64,
     /// Resident kilobytes.
     pub(crate) memory: u64,
 }
 
 impl Process {
-    /// This program in a role, which prints its address.
+    /// Starts this program in a role, and returns the address that it prints.
     pub(crate) fn role(arguments: &[&str]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let mut child = command
@@ -38,7 +38,7 @@ impl Process {
         Self { child, address }
     }
 
-    /// `litellm` with that configuration, once it answers; `None` if it does not within two minutes.
+    /// Starts `litellm` with that configuration and waits until it answers; `None` if it does not within two minutes.
     pub(crate) fn litellm(program: &str, config: &Path) -> Option<Self> {
         let port = std::net::TcpListener::bind(("127.0.0.1", 0))
             .unwrap()
@@ -59,7 +59,7 @@ impl Process {
         command
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .env("LITELLM_LOG", "ERROR");
-        // It listens on this machine alone, and would not start without a key.
+        // It listens on loopback only, and does not start without a key.
         command.env(
             "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY",
             "true",
@@ -96,7 +96,7 @@ impl Drop for Process {
     }
 }
 
-/// What a process and those below it have used, as Linux tells it.
+/// Returns the resources used by a process and its descendants, from `/proc`.
 pub(crate) fn used(id: u32) -> Used {
     // Linux counts in hundredths of a second.
     const TICKS: f64 = 100.0;

@@ -17,14 +17,21 @@ use super::value_start::ValueStart;
 pub(crate) struct Attempt {
     /// The attempt's number, from 0.
     pub(crate) number: u32,
+    /// All calls in the order of their starts, also those that the client never sees.
     pub(crate) calls: Vec<AttemptCall>,
     /// The waiting calls; if the model may be asked again, the whole response.
     pub(crate) draft: DraftResponse,
+    /// Detects whether the open raw value begins with a line feed.
     pub(crate) beginning: ValueStart,
+    /// The filter of the text.
     pub(crate) words: MarkupFilter,
+    /// The filter of the thoughts, which may hold leaked markup too.
     pub(crate) thoughts: MarkupFilter,
+    /// The tokens of this attempt.
     pub(crate) usage: Usage,
+    /// The provider's stop reason. It waits, because it depends on the calls that are really sent.
     pub(crate) stop: Option<(StopReason, String)>,
+    /// The first problem. No waiting call is sent after it.
     pub(crate) problem: Option<CallProblem>,
     /// True if nothing more is sent after the currently streaming calls.
     pub(crate) enough: bool,
@@ -35,6 +42,7 @@ pub(crate) struct Attempt {
 pub(crate) struct SentState {
     /// The number of calls that were opened.
     pub(crate) calls: u32,
+    /// The ids of sent calls. A client would take a repeated id for the same call.
     pub(crate) ids: HashSet<String>,
     /// True if any text was sent.
     pub(crate) words: bool,
@@ -57,11 +65,15 @@ pub(crate) struct CallProblem {
 pub(crate) struct AttemptCall {
     /// The call's index in the model's response.
     pub(crate) index: u32,
+    /// The provider's id; `None` for a call in text.
     pub(crate) id: Option<String>,
     /// The tool's name, repaired if possible.
     pub(crate) name: String,
+    /// The dialect of a call in text; `None` for a native call.
     pub(crate) dialect: Option<String>,
+    /// The state with regard to the client.
     pub(crate) disposition: CallDisposition,
+    /// The state with regard to the model.
     pub(crate) end: CallEnd,
     /// The parser's reason why the call is unreadable.
     pub(crate) broken: Option<String>,
@@ -79,10 +91,14 @@ pub(crate) enum CallDisposition {
     Dropped,
 }
 
+/// The end of a call in the model's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallEnd {
+    /// The model is still writing it.
     Open,
+    /// It was closed properly. Its arguments may be wrong all the same.
     Closed,
+    /// It was never closed, and must not run.
     Cut(Truncation),
 }
 
@@ -94,7 +110,8 @@ impl Attempt {
 }
 
 impl AttemptCall {
-    /// Returns true if both may be the same call: the same tool, once as text and once natively, or with the same id.
+    /// Returns true if both may be the same call: the same tool, once as text and once natively, or
+    /// with the same id.
     pub(crate) fn may_duplicate(&self, other: &Self) -> bool {
         let id = self.id.is_some() && self.id == other.id;
         self.name == other.name && (id || self.dialect.is_some() != other.dialect.is_some())
@@ -113,7 +130,8 @@ impl AttemptCall {
         }
     }
 
-    /// Returns true if the model must get a result for this call in a retry, because the client did not get the call.
+    /// Returns true if the model must get a result for this call in a retry, because the client did
+    /// not get the call.
     pub(crate) fn needs_feedback(&self) -> bool {
         matches!(
             self.disposition,
@@ -125,7 +143,8 @@ impl AttemptCall {
 impl CallProblem {
     /// Makes the error for the client.
     pub(crate) fn into_model_error(self) -> ModelError {
-        // `Format` is an error that clients may retry; with the same output limit the same would happen again.
+        // `Format` is an error that clients may retry; with the same output limit the same would
+        // happen again.
         let kind = if self.limit {
             ModelErrorKind::Rejected
         } else {
@@ -138,8 +157,8 @@ impl CallProblem {
     }
 }
 
-/// Returns true if a call with this fault cannot be read. All other faults are left to the client's own validation, as with a
-/// native API.
+/// Returns true if a call with this fault cannot be read. All other faults are left to the client's
+/// own validation, as with a native API.
 pub(crate) fn is_unreadable(fault: &Fault) -> bool {
     !matches!(
         fault.kind,

@@ -21,7 +21,10 @@ pub(crate) enum NextStep {
 }
 
 impl<S: EventSink> CallRepairer<'_, S> {
-    /// Finishes an attempt whose response has ended, failed, or was abandoned because the rest was not wanted.
+    /// Finishes an attempt whose response has ended, failed, or was abandoned because the rest was
+    /// not wanted.
+    ///
+    /// It must be called exactly once for each attempt.
     pub(crate) fn finish_attempt(
         &mut self,
         request: &Request,
@@ -32,14 +35,16 @@ impl<S: EventSink> CallRepairer<'_, S> {
         }
         self.flush_text();
         self.settle_calls(true);
-        // Every attempt is paid for, so the client sees the sum.
+        // Every attempt costs tokens, so the client sees the sum.
         self.sent.usage.add(self.attempt.usage);
+        // The model itself has retried what can be retried, so an error here is final.
         if let Err(error) = result {
             return NextStep::Failed(error);
         }
         let problem = self.attempt.problem.take().or_else(|| self.missing_call());
         match problem {
             None => self.finish_answer(),
+            // Without retries the client gets the error, which says what was wrong with the call.
             Some(problem) if self.policy.max_retries == 0 => {
                 self.log.log_repair(
                     "broken_call",
@@ -47,7 +52,8 @@ impl<S: EventSink> CallRepairer<'_, S> {
                 );
                 NextStep::Failed(problem.into_model_error())
             }
-            // The sent calls are complete, and the client answers them. The model can repeat the rest after that.
+            // The sent calls are complete, and the client answers them. The model can repeat the
+            // rest after that.
             Some(_) if self.sent.calls > 0 => {
                 self.log.log_repair("dropped_call", "");
                 self.finish_answer()
@@ -64,6 +70,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         }
     }
 
+    /// Begins another attempt, with feedback on the problem.
     fn retry_attempt(&mut self, request: &Request, problem: &CallProblem) -> NextStep {
         let number = self.attempt.number + 1;
         let (request, feedback) = retry_request::build_retry_request(
@@ -82,6 +89,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
             });
         self.repeat_tracker.record_message(faults);
         self.log.log_retry(number, &feedback);
+        // The flag belonged to the attempt that ends here.
         self.stop_flag.store(false, Ordering::Relaxed);
         self.attempt = self.new_attempt(number);
         NextStep::Ask(Box::new(request))
@@ -101,9 +109,13 @@ impl<S: EventSink> CallRepairer<'_, S> {
             &self.policy.choice,
             self.attempt.draft.faults.iter().find(unread),
         ) {
+            // A client that forbids calls misses none.
             (ToolChoice::None, _) => return None,
+            // The model tried to write a call, and not even its beginning could be read.
             (_, Some(fault)) => fault.message.clone(),
-            (ToolChoice::Required, _) => "the answer must hold a call, and holds none".to_owned(),
+            (ToolChoice::Required, _) => {
+                "the answer must contain a call, and contains none".to_owned()
+            }
             (ToolChoice::Tool(name), _) => format!("the answer must call `{name}`, and does not"),
             (ToolChoice::Auto, _) => return None,
         };
@@ -121,6 +133,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
             .stop
             .take()
             .unwrap_or((StopReason::End, String::new()));
+        // Some clients run calls only if the reason says that there are some.
         let (reason, raw) = match reason {
             _ if self.sent.calls > 0 => (StopReason::Calls, ""),
             StopReason::Calls => (StopReason::End, ""),
@@ -139,6 +152,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
                 words, thoughts, ..
             },
         ) = (&mut self.out, &mut self.attempt);
+        // Thoughts are sent before the text, in the order of the model.
         let mut dropped = thoughts.finish(cut, &mut |text| out.push_event(Event::Thought { text }));
         let said = &mut self.sent.words;
         dropped += words.finish(cut, &mut |text| {

@@ -1,4 +1,5 @@
-//! Implements the sink that repairs a model's events: some calls are streamed, some wait, and some are dropped.
+//! Implements the sink that repairs a model's events: some calls are streamed, some wait, and some
+//! are dropped.
 //!
 //! | a call | is sent |
 //! | --- | --- |
@@ -29,14 +30,26 @@ use super::repair_log::RepairLog;
 use super::{CallDelivery, RepairMode, RepairPolicy};
 
 /// A sink that repairs calls and passes events on to `out`.
+///
+/// It lives for the whole exchange, over all attempts. The client sees one response, with calls
+/// numbered from 0 without gaps.
 pub(crate) struct CallRepairer<'n, S> {
+    /// The sink of the client's wire.
     pub(super) out: S,
+    /// The rules for this exchange.
     pub(super) policy: RepairPolicy,
+    /// The gates and the coercion, with the client's tools.
     pub(super) checker: CallChecker,
+    /// The log of repairs.
     pub(super) log: RepairLog<'n>,
+    /// The current response of the model.
     pub(super) attempt: Attempt,
+    /// Everything that was sent, which cannot be undone.
     pub(super) sent: SentState,
+    /// The mistakes so far, so that feedback on a repeated one says more.
     pub(super) repeat_tracker: RepeatTracker,
+    /// True when the rest of the model's response is not wanted. It is shared with the reader of
+    /// the response.
     pub(super) stop_flag: Arc<AtomicBool>,
 }
 
@@ -92,6 +105,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         self.log.render_report()
     }
 
+    /// Sends text, without leftover markup. Text after the only allowed call is dropped.
     fn push_text(&mut self, text: &str) {
         let spoken = |call: &AttemptCall| {
             call.dialect.is_some() && matches!(call.disposition, CallDisposition::Sent(_))
@@ -113,6 +127,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         });
     }
 
+    /// Sends a thought, without leftover markup.
     fn push_thought(&mut self, text: &str) {
         let out = &mut self.out;
         if self.policy.parses_text {
@@ -138,6 +153,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
+    /// Decides how a new call is delivered: at once, later, or never.
     fn call_start(&mut self, index: u32, id: Option<&str>, name: &str, dialect: Option<&str>) {
         // The held text comes before the call.
         self.flush_text();
@@ -154,6 +170,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             end: CallEnd::Open,
             broken: None,
         };
+        // Dropped calls are neither an excess nor a twin of this one.
         let known = self
             .attempt
             .calls
@@ -174,6 +191,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.attempt.enough = true;
             call.disposition = CallDisposition::Dropped;
         } else if let (Some(tool), 0, false) = (meant, self.policy.max_retries, twin) {
+            // Streamed: its tool is known, no gate has to pass it first, and it duplicates no other
+            // call.
             if let Some(rule) = rule {
                 self.log.log_repair(rule, &tool);
             }
@@ -251,6 +270,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                         outgoing.start_argument(name, form, sink);
                     }
                     Event::ArgDelta { text, .. } => {
+                        // Checked at each piece, because the first byte may arrive after the start
+                        // event.
                         if beginning.starts_plain(index) {
                             outgoing.confirm_start();
                         }
@@ -268,6 +289,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             }
             CallDisposition::Waiting | CallDisposition::Sent(_) | CallDisposition::Dropped => {}
         }
+        // The end of one call may decide about others that wait for it.
         if over {
             self.settle_calls(false);
             self.check_finished();
@@ -290,12 +312,14 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             out: &mut self.out,
         };
         let broken = match (call.end, call.broken.take()) {
+            // A cut call gets no end event, so no client can take it for complete.
             (CallEnd::Cut(why), _) => Err(describe_cut(&call.name, why)),
             (_, Some(broken)) => Err(broken),
             (_, None) => outgoing.end_call(sink).map_err(|error| error.to_string()),
         };
         let limit = call.end == CallEnd::Cut(Truncation::Limit);
-        // A broken call counts as sent too: the client has its beginning, and the error that follows says not to run it.
+        // A broken call counts as sent too: the client has its beginning, and the error that
+        // follows says not to run it.
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
         if let Err(message) = broken {
             let limit = limit || self.attempt.is_short();
@@ -307,7 +331,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Records the first problem. If the model may not be asked again, the rest of the response is not wanted.
+    /// Records the first problem. If the model may not be asked again, the rest of the response is
+    /// not wanted.
     fn record_problem(&mut self, problem: CallProblem) {
         if self.policy.max_retries == 0 {
             self.stop_flag.store(true, Ordering::Relaxed);
@@ -315,6 +340,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         self.attempt.problem.get_or_insert(problem);
     }
 
+    /// Logs a fault, and marks its call as unreadable if it is. Faults of the provider belong to no
+    /// call.
     fn handle_fault(&mut self, fault: &Fault) {
         self.log.log_fault(fault);
         let call = fault.call.and_then(|index| {
@@ -350,6 +377,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     }
 
     /// Decides about waiting calls that have ended. `last` is true if the response has ended.
+    ///
+    /// A call waits as long as another one may turn out to be its duplicate.
     pub(super) fn settle_calls(&mut self, last: bool) {
         for position in 0..self.attempt.calls.len() {
             let Some(call) = self
@@ -378,6 +407,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         let Some(call) = self.attempt.calls.get_mut(position) else {
             return;
         };
+        // Dropped unless one of the checks below lets it through.
         call.disposition = CallDisposition::Dropped;
         let Some(draft_call) = self.attempt.draft.call_by_index(call.index) else {
             return;
@@ -388,7 +418,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
         let checked = self.checker.check_call(&self.attempt.draft, draft_call);
         call.name.clone_from(&checked.name);
-        // Computed from the typed arguments, as for streamed calls, so that a native `10` equals a `10` in tags.
+        // Computed from the typed arguments, as for streamed calls, so that a native `10` equals a
+        // `10` in tags.
         let print = CallFingerprint::of_arguments(&checked.arguments);
         let Some(call) = self.attempt.calls.get(position) else {
             return;
@@ -426,7 +457,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         self.release_call(position, &checked, print);
     }
 
-    /// Returns the reason why a correct call is not the requested one, if the model may be asked again.
+    /// Returns the reason why a correct call is not the requested one, if the model may be asked
+    /// again.
     fn unrequested_call(&self, name: &str) -> Option<String> {
         match &self.policy.choice {
             ToolChoice::Tool(wanted) if wanted != name && self.policy.max_retries > 0 => Some(
@@ -438,6 +470,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends a call that has waited.
     fn release_call(&mut self, position: usize, checked: &CheckedCall, print: CallFingerprint) {
+        // Only calls that are sent count as repaired.
         for repair in &checked.repairs {
             if let Some(rule) = rule_name(&repair.rule) {
                 self.log.log_repair(rule, &checked.name);
@@ -459,6 +492,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         for (name, value) in &checked.arguments {
             outgoing.send_value(name, value, sink);
         }
+        // It cannot fail: the gates have read all of the arguments.
         let _ = outgoing.end_call(sink);
         if let Some(call) = self.attempt.calls.get_mut(position) {
             *call = AttemptCall {
@@ -471,6 +505,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
 impl<S: EventSink> EventSink for CallRepairer<'_, S> {
     fn push_event(&mut self, event: Event<'_>) {
+        // In this mode every event is passed on unchanged.
         if self.policy.passes_through {
             return self.out.push_event(event);
         }
@@ -498,6 +533,7 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
             | Event::CallEnd { index, .. }
             | Event::CallCut { index, .. } => self.call_event(index, event),
             Event::Fault(fault) => self.handle_fault(fault),
+            // Each report replaces the one before it, so earlier attempts are added every time.
             Event::Usage(usage) => {
                 self.attempt.usage.update(usage);
                 let mut all = self.sent.usage;
@@ -505,6 +541,7 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
                 self.out.push_event(Event::Usage(all));
             }
             Event::Stop { reason, raw } => self.attempt.stop = Some((reason, raw.to_owned())),
+            // Signatures are passed on in order; only clients of the same wire get them.
             Event::Opaque(_) => self.out.push_event(event),
         }
     }

@@ -1,8 +1,9 @@
 //! Computes fingerprints of calls, to find duplicates without keeping the calls.
 //!
-//! A fingerprint is computed while a call is sent. It does not depend on how the text was split, on the order of the
-//! arguments, or on white space in JSON. Two calls with the same fingerprint are duplicates. Its 64 bits are enough, because
-//! only calls of the same tool are compared that already look like duplicates.
+//! A fingerprint is computed while a call is sent. It does not depend on how the text was split, on
+//! the order of the arguments, or on white space in JSON. Two calls with the same fingerprint are
+//! duplicates. Its 64 bits are enough, because only calls of the same tool are compared that
+//! already look like duplicates.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -11,13 +12,16 @@ use serde_json::{Map, Value};
 /// The fingerprint of a call's arguments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CallFingerprint {
+    /// The wrapping sum of the arguments' hashes.
     sum: u64,
+    /// The number of arguments.
     count: u64,
 }
 
 /// The fingerprint of one argument, computed while it arrives.
 #[derive(Debug, Clone)]
 pub(crate) struct ArgumentFingerprint {
+    /// The hash of the name and of the value so far.
     hash: DefaultHasher,
     /// The position in the JSON text; `None` if the argument is a string.
     json: Option<JsonPosition>,
@@ -26,8 +30,11 @@ pub(crate) struct ArgumentFingerprint {
 /// The position in a JSON text, as far as white space is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JsonPosition {
+    /// Outside of strings, where white space means nothing.
     Between,
+    /// In a string, where every byte counts.
     Quoted,
+    /// After a backslash in a string.
     Escaped,
 }
 
@@ -74,9 +81,12 @@ impl ArgumentFingerprint {
         print
     }
 
+    /// Begins a fingerprint with the name and the kind of the value.
     fn new(name: &str, json: Option<JsonPosition>) -> Self {
         let mut hash = DefaultHasher::new();
         hash.write(name.as_bytes());
+        // The byte 0xff cannot be in a name, so the name ends there. The string `10` is not the
+        // number 10.
         hash.write(if json.is_some() {
             &[0xff, 1]
         } else {
@@ -117,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_the_same_has_one_print() {
+    fn equal_arguments_have_one_fingerprint() {
         assert_eq!(
             print(json!({"a": "x", "b": [1, 2]})),
             print(json!({"b": [1, 2], "a": "x"}))
@@ -133,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_white_space_make_no_difference() {
+    fn fingerprints_ignore_chunks_and_white_space() {
         let text = r#"[ {"a b": "x \" y"},
             2 ]"#;
         let mut pieces = ArgumentFingerprint::for_json("l");

@@ -1,11 +1,12 @@
-//! Removes the remains of call markup from a model's text.
+//! Removes leftover call markup from a model's text.
 //!
-//! The parser of dialects takes calls out of the text. It leaves markup that belongs to no call: a marker at the end of the
-//! response, and special tokens that servers forgot to remove. They are dropped here: **a special token anywhere, other
-//! markup only at the very end of a response.** Text in code (between backticks or fences) is a mention and stays.
+//! The parser of dialects takes calls out of the text. It leaves markup that belongs to no call: a
+//! marker at the end of the response, and special tokens that servers forgot to remove. They are
+//! dropped here: **a special token anywhere, other markup only at the very end of a response.**
+//! Text in code (between backticks or fences) is a mention and stays.
 //!
-//! The beginning of a marker (`<fun`) at the end is kept as text if the model ended its response there. Only if the response
-//! was cut is it taken for an unfinished marker.
+//! The beginning of a marker (`<fun`) at the end is kept as text if the model ended its response
+//! there. Only if the response was cut is it taken for an unfinished marker.
 //!
 //! At most one marker and the white space after it are held back.
 
@@ -67,7 +68,8 @@ const TRAILING_MARKERS: [&str; 18] = [
     "[TOOL_CALLS]",
 ];
 
-/// The shortest unfinished marker in bytes that is dropped. A shorter one may be anything, such as `a <`.
+/// The shortest unfinished marker in bytes that is dropped. A shorter one may be anything, such as
+/// `a <`.
 const MIN_CUT_MARKER: usize = 4;
 
 /// The number of bytes of white space after a marker that are held back.
@@ -78,7 +80,9 @@ const MAX_TRAILING_SPACE: usize = 256;
 pub(crate) struct MarkupFilter {
     /// The tags of the tools on offer.
     tags: Vec<String>,
+    /// The text that may be the beginning of a marker, or a marker at the end.
     held: String,
+    /// The state of code at the end of the text that was passed on.
     code: CodeTracker,
     /// The number of dropped pieces of markup.
     dropped: u32,
@@ -99,6 +103,7 @@ enum MarkupMatch {
     Token(usize),
     /// Possibly a marker, or one at the end; it must be held back.
     Held,
+    /// Ordinary text.
     Text,
 }
 
@@ -127,8 +132,8 @@ impl MarkupFilter {
         }
     }
 
-    /// Ends the text: passes on the held text unless it is the remains of markup, and returns the number of dropped pieces.
-    /// `cut` is true if the response was cut.
+    /// Ends the text: passes on the held text unless it is the remains of markup, and returns the
+    /// number of dropped pieces. `cut` is true if the response was cut.
     pub(crate) fn finish(&mut self, cut: bool, say: &mut impl FnMut(&str)) -> u32 {
         let held = std::mem::take(&mut self.held);
         let words = held.trim_ascii_end();
@@ -140,6 +145,7 @@ impl MarkupFilter {
         } else if !held.is_empty() {
             say(&held);
         }
+        // The next text begins a new part.
         self.code = CodeTracker::default();
         std::mem::take(&mut self.dropped)
     }
@@ -149,6 +155,7 @@ impl MarkupFilter {
         let mut said = 0;
         let mut at = 0;
         while let Some(byte) = text.as_bytes().get(at) {
+            // Only these two characters begin markup, and code is a mention.
             let rest = text
                 .get(at..)
                 .filter(|_| matches!(byte, b'<' | b'[') && !self.code.is_code_before());
@@ -173,6 +180,7 @@ impl MarkupFilter {
         ""
     }
 
+    /// Iterates over the markup that is dropped at the end: the table's, and the tags of the tools.
     fn trailing_markers(&self) -> impl Iterator<Item = &str> {
         TRAILING_MARKERS
             .iter()
@@ -180,6 +188,7 @@ impl MarkupFilter {
             .chain(self.tags.iter().map(String::as_str))
     }
 
+    /// Classifies the text from a bracket on.
     fn match_markup(&self, rest: &str) -> MarkupMatch {
         if let Some(token) = SPECIAL_TOKENS
             .iter()
@@ -208,6 +217,7 @@ impl MarkupFilter {
 }
 
 impl CodeTracker {
+    /// Follows the next byte of the text.
     fn push(&mut self, byte: u8) {
         if byte == b'`' {
             self.run += 1;
@@ -221,10 +231,12 @@ impl CodeTracker {
         }
     }
 
+    /// Returns true if the next character is in code.
     fn is_code_before(self) -> bool {
         self.fence_after_run() > 0
     }
 
+    /// Returns the number of backticks that enclose the text after the current run; 0 for none.
     fn fence_after_run(self) -> usize {
         match self.run {
             0 => self.open,
@@ -236,6 +248,7 @@ impl CodeTracker {
     }
 }
 
+/// Passes a text on, unless it is empty.
 fn emit_text(text: Option<&str>, say: &mut impl FnMut(&str)) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         say(text);
@@ -274,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn remains_of_markup_are_dropped() {
+    fn leftover_markup_is_dropped() {
         check("hi <tool_call>", "hi ", 1);
         check("hi <tool_call>\n", "hi ", 1);
         check("hi <read_file>", "hi ", 1);
@@ -288,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_markup_stays() {
+    fn mentions_of_markup_are_kept() {
         let whole = |text: &str| check(text, text, 0);
         whole("");
         whole("a <");

@@ -1,14 +1,17 @@
-//! Sends a call to the client while the model writes it, with arguments typed according to the tool's schema.
+//! Sends a call to the client while the model writes it, with arguments typed according to the
+//! tool's schema.
 //!
-//! The main decision: **strings are sent as they arrive, anything else when it is complete.** Between tags only the schema
-//! tells whether `10` is a number, so a value that is not a string waits for its end and is typed by the same coercion as in
-//! the gates. Of a JSON array or object that the schema allows, only the first [`MAX_HELD_JSON`] bytes wait; a longer one is
-//! streamed from there on, as long as it is strict JSON.
+//! The main decision: **strings are sent as they arrive, anything else when it is complete.**
+//! Between tags only the schema tells whether `10` is a number, so a value that is not a string
+//! waits for its end and is typed by the same coercion as in the gates. Of a JSON array or object
+//! that the schema allows, only the first [`MAX_HELD_JSON`] bytes wait; a longer one is streamed
+//! from there on, as long as it is strict JSON.
 //!
-//! The first line feed of a raw value may be content or the dialect's wrapper, which is known only at the end of the value.
-//! A value without one is sent at once. A value with one waits for up to [`MAX_HELD_START`] bytes, or to its end if the
-//! client gets the call in one piece, and is then exact. Of a longer value the line feed is treated as the wrapper's; if that
-//! turns out to be wrong, the repair `first_line_feed` is logged.
+//! The first line feed of a raw value may be content or the dialect's wrapper, which is known only
+//! at the end of the value. A value without one is sent at once. A value with one waits for up to
+//! [`MAX_HELD_START`] bytes, or to its end if the client gets the call in one piece, and is then
+//! exact. Of a longer value the line feed is treated as the wrapper's; if that turns out to be
+//! wrong, the repair `first_line_feed` is logged.
 
 use sabir_call::{ArgForm, Event, EventSink};
 use sabir_check::{CallChecker, CoercionOutcome, StreamingMode};
@@ -24,10 +27,13 @@ pub(crate) const MAX_HELD_START: usize = 64;
 /// The number of bytes of an array or object that are held back until its end.
 pub(crate) const MAX_HELD_JSON: usize = 4096;
 
-/// The things that a call needs for being sent.
+/// The context for sending a call.
 pub(crate) struct CallSink<'a, 'n, S> {
+    /// The schemas and the coercion.
     pub(crate) checker: &'a CallChecker,
+    /// The log of repairs.
     pub(crate) log: &'a mut RepairLog<'n>,
+    /// The sink of the client's wire.
     pub(crate) out: &'a mut S,
 }
 
@@ -40,7 +46,9 @@ pub(crate) struct OutgoingCall {
     tool: String,
     /// The names of the arguments so far, as sent.
     given: Vec<String>,
+    /// The argument that is arriving.
     argument: OpenArgument,
+    /// The fingerprint of the arguments that have ended.
     print: CallFingerprint,
     /// The number of bytes of a raw string that are held back until its beginning is certain.
     opening: usize,
@@ -51,10 +59,13 @@ pub(crate) struct OutgoingCall {
 /// A reason why a call is unreadable.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum UnreadableCall {
+    /// The client could keep either of two values, and it is unknown which one was meant.
     #[error("`{argument}` is given twice in the call of `{tool}`")]
     Duplicate { argument: String, tool: String },
+    /// The arguments as a whole cannot be read.
     #[error("the arguments of the call of `{0}` are no JSON object")]
     NoObject(String),
+    /// One value that was announced as JSON is none.
     #[error("the arguments of the call of `{0}` are no JSON")]
     NoJson(String),
 }
@@ -62,6 +73,7 @@ pub(crate) enum UnreadableCall {
 /// The state of the open argument.
 #[derive(Debug)]
 enum OpenArgument {
+    /// Between arguments.
     None,
     /// It is sent as it arrives; JSON is checked to be strict.
     Open(ArgumentFingerprint, Option<StrictJson>),
@@ -80,7 +92,8 @@ enum OpenArgument {
 }
 
 impl OutgoingCall {
-    /// Makes an open call of a declared tool. `opening` bytes of a raw string are held back until its beginning is certain.
+    /// Makes an open call of a declared tool. `opening` bytes of a raw string are held back until
+    /// its beginning is certain.
     pub(crate) fn new(index: u32, tool: &str, opening: usize) -> Self {
         Self {
             index,
@@ -122,6 +135,8 @@ impl OutgoingCall {
         form: ArgForm,
         sink: &mut CallSink<'_, '_, S>,
     ) {
+        // A nameless argument is not the model's own: the parser delivers unreadable rests that
+        // way.
         if name.is_empty() && form != ArgForm::Raw {
             self.argument = OpenArgument::Rest(form, String::new());
             return;
@@ -137,6 +152,7 @@ impl OutgoingCall {
             })
         };
         self.argument = match form {
+            // The schema may allow several types, and only the first byte shows which one it is.
             ArgForm::Json => OpenArgument::Json(name, String::new()),
             _ if mode(sink) == StreamingMode::Whole => {
                 OpenArgument::Waiting(name, form, String::new())
@@ -153,7 +169,8 @@ impl OutgoingCall {
         };
     }
 
-    /// Records that the beginning of the open argument is certain, so that it need not be held back.
+    /// Records that the beginning of the open argument is certain, so that it need not be held
+    /// back.
     pub(crate) fn confirm_start(&mut self) {
         if let OpenArgument::Opening(print, held) = &self.argument
             && held.is_empty()
@@ -173,6 +190,7 @@ impl OutgoingCall {
                     sink.out.push_event(Event::ArgDelta { index, text });
                 }
             }
+            // The limit keeps long values streaming; the report tells if the line feed was content.
             OpenArgument::Opening(print, held) => {
                 held.push_str(text);
                 if held.len() > self.opening {
@@ -210,7 +228,8 @@ impl OutgoingCall {
         }
     }
 
-    /// Handles the first byte of a JSON value, which decides whether it may be streamed once it is long.
+    /// Handles the first byte of a JSON value, which decides whether it may be streamed once it is
+    /// long.
     fn start_json<S: EventSink>(
         &mut self,
         name: String,
@@ -289,7 +308,8 @@ impl OutgoingCall {
         }
     }
 
-    /// Returns the name under which an argument is sent; `None` if one of that name was sent before.
+    /// Returns the name under which an argument is sent; `None` if one of that name was sent
+    /// before.
     fn resolve_name<S: EventSink>(
         &mut self,
         name: &str,
@@ -342,6 +362,7 @@ impl OutgoingCall {
         }
     }
 
+    /// Records that a value is no JSON. The first reason stays.
     fn mark_unreadable(&mut self) {
         self.broken
             .get_or_insert_with(|| UnreadableCall::NoJson(self.tool.clone()));
@@ -393,6 +414,7 @@ impl OutgoingCall {
         }
     }
 
+    /// Sends an argument whose text is final.
     fn send_argument<S: EventSink>(
         &self,
         name: &str,
@@ -409,6 +431,7 @@ impl OutgoingCall {
         });
     }
 
+    /// Sends the start of an argument.
     fn emit_start<S: EventSink>(&self, name: &str, form: ArgForm, sink: &mut CallSink<'_, '_, S>) {
         sink.out.push_event(Event::ArgStart {
             index: self.index,
@@ -418,6 +441,7 @@ impl OutgoingCall {
         });
     }
 
+    /// Sends a piece of an argument, unless it is empty.
     fn emit_delta<S: EventSink>(&self, text: &str, sink: &mut CallSink<'_, '_, S>) {
         if !text.is_empty() {
             sink.out.push_event(Event::ArgDelta {

@@ -8,7 +8,9 @@ use crate::gateway_event::GatewayEvent;
 
 /// The repair log of one response.
 pub(crate) struct RepairLog<'n> {
+    /// Passes events to the exchange's log.
     tell: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync),
+    /// The repairs by rule, in alphabetical order for the report.
     counts: BTreeMap<&'static str, u32>,
 }
 
@@ -43,6 +45,7 @@ impl<'n> RepairLog<'n> {
         (self.tell)(GatewayEvent::Retried { attempt, feedback });
     }
 
+    /// Counts a repair.
     fn count_rule(&mut self, rule: &'static str) {
         let count = self.counts.entry(rule).or_default();
         *count = count.saturating_add(1);

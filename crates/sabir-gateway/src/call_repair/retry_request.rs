@@ -1,8 +1,9 @@
 //! Builds the request for a retry: the history with the model's response and the feedback on it.
 //!
-//! The response enters the history as it would in a task: the calls as far as they were understood, each with a result that
-//! says that it was not run. The result of the first broken call contains the feedback. Rendered for the request's protocol,
-//! it is a native tool result or text in a dialect.
+//! The response enters the history as it would in a task: the calls as far as they were understood,
+//! each with a result that says that it was not run. The result of the first broken call contains
+//! the feedback. Rendered for the request's protocol, it is a native tool result or text in a
+//! dialect.
 
 use sabir_call::{
     Call, CallId, CallResult, DraftPart, Fault, FaultKind, Message, MessagePart, Request, Role,
@@ -25,6 +26,7 @@ pub(crate) fn build_retry_request(
     let words = build_feedback(request, attempt, problem, told);
     let mut said = Vec::new();
     let mut results = Vec::new();
+    // The feedback goes into exactly one place: the first wrong call's result, or a text.
     let mut open = Some(words.clone());
     for part in &attempt.draft.parts {
         match part {
@@ -59,8 +61,10 @@ pub(crate) fn build_retry_request(
                     None => (call.name.clone(), raw_arguments(call)),
                 };
                 let content = if wrong.is_some() { open.take() } else { None };
-                // The provider's id may be missing or repeated; this one is unique within the request.
+                // The provider's id may be missing or repeated; this one is unique within the
+                // request.
                 let id = CallId::new(format!("attempt_{}_{}", attempt.number + 1, call.index));
+                // Every call in the history gets exactly one result, as all APIs demand.
                 results.push(MessagePart::Result(CallResult {
                     id: id.clone(),
                     name: name.clone(),

@@ -36,7 +36,7 @@ fn native() -> Request {
     }
 }
 
-/// What came of the answers.
+/// The outcome for the client.
 #[derive(Debug, Default)]
 struct Outcome {
     draft: DraftResponse,
@@ -47,7 +47,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// The calls, as a client reads them; raw values are none that could be read.
+    /// Returns the calls as a client reads them. A raw value is a failure, since clients cannot read it.
     fn calls(&self) -> Vec<String> {
         let value = |call: &DraftCall| {
             let row = call.arguments.iter().map(|argument| {
@@ -76,22 +76,22 @@ impl Outcome {
 /// One answer of the model.
 type Answer<'a> = &'a dyn Fn(&mut dyn EventSink);
 
-/// Plays each answer as long as one is asked for.
-fn mended(request: &Request, mending: RepairMode, answers: &[Answer<'_>]) -> Outcome {
-    taken(CallDelivery::InPieces, request, mending, answers)
+/// Repairs these answers, each of which is used for one request.
+fn run_repair(request: &Request, repair_mode: RepairMode, answers: &[Answer<'_>]) -> Outcome {
+    run_repair_as(CallDelivery::InPieces, request, repair_mode, answers)
 }
 
-/// The same, for a client that takes calls in that way.
-fn taken(
-    taken: CallDelivery,
+/// The same for a client to which calls are delivered that way.
+fn run_repair_as(
+    delivery: CallDelivery,
     request: &Request,
-    mending: RepairMode,
+    repair_mode: RepairMode,
     answers: &[Answer<'_>],
 ) -> Outcome {
     let tell = |_: GatewayEvent<'_>| {};
     let mut outcome = Outcome::default();
     let out = |event: Event<'_>| outcome.draft.push_event(event);
-    let mut mender = CallRepairer::new(request, mending, taken, RepairLog::new(&tell), out);
+    let mut mender = CallRepairer::new(request, repair_mode, delivery, RepairLog::new(&tell), out);
     let (mut asked, mut requests, mut error) = (request.clone(), Vec::new(), None);
     for answer in answers {
         answer(&mut mender);
@@ -116,7 +116,7 @@ fn taken(
     }
 }
 
-/// An answer in words, read as the model's front reads it, in these pieces.
+/// Makes an answer from text in these pieces, parsed as a model's text is.
 fn read<'t>(pieces: &[&'t str], why: Truncation) -> impl Fn(&mut dyn EventSink) + use<'t> {
     let pieces = pieces.to_vec();
     move |sink| {
@@ -175,14 +175,14 @@ fn heal(text: &str) -> Outcome {
 }
 
 fn heal_in(pieces: &[&str]) -> Outcome {
-    mended(
+    run_repair(
         &native(),
         RepairMode::Heal,
         &[&read(pieces, Truncation::Ended)],
     )
 }
 
-fn spelled(dialect: &str, calls: &[(&str, Value)]) -> String {
+fn render_calls(dialect: &str, calls: &[(&str, Value)]) -> String {
     let dialect = sabir_call::dialect::DialectSet::built_in()
         .find(dialect)
         .unwrap();

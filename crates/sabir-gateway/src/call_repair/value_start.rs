@@ -1,8 +1,9 @@
 //! Detects whether a raw value begins with a line feed.
 //!
-//! Only such a value must be held back: the line feed belongs to the dialect's wrapper if another one comes before the
-//! closing tag, and to the value otherwise. Any other value is certain from its first byte on. The events of a value leave
-//! the line feed out, but the source text, which arrives before them, contains it.
+//! Only such a value must be held back: the line feed belongs to the dialect's wrapper if another
+//! one comes before the closing tag, and to the value otherwise. Any other value is certain from
+//! its first byte on. The events of a value leave the line feed out, but the source text, which
+//! arrives before them, contains it.
 
 /// The part of a response's source text that shows how the last opened value begins.
 #[derive(Debug, Default)]
@@ -34,6 +35,7 @@ impl ValueStart {
     /// Records that a value opens in that call, with its first byte at offset `at`.
     pub(crate) fn open_value(&mut self, index: u32, at: usize) {
         self.value = Some((index, at));
+        // The source comes before the events, so the first byte may be in the last piece already.
         let from = self.end.saturating_sub(self.piece.len());
         self.first = at
             .checked_sub(from)

@@ -1,5 +1,5 @@
-//! Bodies as providers write them, one for each quirk, written by hand. Where a number stands above one, the recording of that
-//! number showed the quirk.
+//! Response bodies as providers write them, one for each quirk, written by hand. A number above a body names the recording that
+//! showed the quirk.
 
 use sabir_wire::Wire;
 use serde_json::Value;
@@ -9,13 +9,13 @@ mod messages;
 mod others;
 mod responses;
 
-/// A body, what it is, and how many calls a client can run of it: passed on, and healed.
+/// A body with its name and the number of calls in it that a client can run: passed on, and healed.
 #[derive(Debug, Clone)]
 pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) wire: Wire,
     pub(crate) body: Vec<u8>,
-    /// `None` where nobody has counted.
+    /// `None` if not counted.
     pub(crate) calls: Option<[usize; 2]>,
 }
 
@@ -40,7 +40,7 @@ fn row(wire: Wire, name: &str, calls: [usize; 2], body: impl Into<Vec<u8>>) -> R
     }
 }
 
-/// Events of `data` alone; strings stand as they are.
+/// Makes events with only `data`; strings are used as they are.
 fn events(chunks: &[Value]) -> String {
     chunks
         .iter()
@@ -53,7 +53,7 @@ fn events(chunks: &[Value]) -> String {
         .collect()
 }
 
-/// Events with names.
+/// Makes events with names.
 fn named(events: &[Value]) -> String {
     events
         .iter()

@@ -9,7 +9,7 @@ use sabir_wire::Wire;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::town::{FRONTS, Town, body, finished, got, settings, until};
+use crate::test_gateway::{FRONTS, TestGateway, body, finished, got, settings, until};
 
 /// An answer with text and a call, in many small pieces.
 fn answer() -> ProviderReply {
@@ -26,19 +26,19 @@ fn slow(pause: u64) -> ProviderReply {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
-    let town = Town::new(ReplyScript::from_fn(|_, _| slow(15))).await;
+async fn a_client_may_disconnect_at_any_event() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| slow(15))).await;
     let mut left = 0;
     for (front, path) in FRONTS {
-        let whole = town.ask(path, &body(front, "x", true)).await;
+        let whole = setup.ask(path, &body(front, "x", true)).await;
         let ending = if front == Wire::Ollama { "\n" } else { "\n\n" };
         let events = whole.text().matches(ending).count();
         assert!(events >= 5, "{}", whole.text());
-        // The last few may be written before the client is seen to have gone.
+        // The last few may be written before the disconnect is noticed.
         for count in 0..events.min(8) {
-            let mut stream = town.open().await;
+            let mut stream = setup.open().await;
             stream
-                .write_all(&town.request("POST", path, "", &body(front, "x", true).to_string()))
+                .write_all(&setup.request("POST", path, "", &body(front, "x", true).to_string()))
                 .await
                 .unwrap();
             let mut seen = Vec::new();
@@ -53,11 +53,11 @@ async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
             left += 1;
         }
     }
-    let ends = town.ends(left + FRONTS.len()).await;
-    assert_eq!(town.metric("sabir_gateway_requests_open").await, 1);
+    let ends = setup.ends(left + FRONTS.len()).await;
+    assert_eq!(setup.metric("sabir_gateway_requests_open").await, 1);
     let gone = ends.iter().filter(|end| !end.whole).count();
     until("the requests to the model to be left", || {
-        town.provider.abandoned_requests().len() >= gone
+        setup.provider.abandoned_requests().len() >= gone
     })
     .await;
     assert!(gone >= left / 2, "{gone} of {left}");
@@ -65,30 +65,35 @@ async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_the_first_byte_ends_the_request_to_the_model() {
-    let town = Town::new(ReplyScript::from_fn(|_, _| slow(40))).await;
+async fn a_client_that_disconnects_early_cancels_the_request_to_the_model() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| slow(40))).await;
     for streamed in [true, false] {
         for (front, path) in FRONTS {
-            let before = town.provider.abandoned_requests().len();
-            let mut stream = town.open().await;
+            let before = setup.provider.abandoned_requests().len();
+            let mut stream = setup.open().await;
             stream
-                .write_all(&town.request("POST", path, "", &body(front, "x", streamed).to_string()))
+                .write_all(&setup.request(
+                    "POST",
+                    path,
+                    "",
+                    &body(front, "x", streamed).to_string(),
+                ))
                 .await
                 .unwrap();
-            let count = town.provider.received_requests().len();
+            let count = setup.provider.received_requests().len();
             until("the request", || {
-                town.provider.received_requests().len() > count
-                    || town.provider.abandoned_requests().len() > before
+                setup.provider.received_requests().len() > count
+                    || setup.provider.abandoned_requests().len() > before
             })
             .await;
             drop(stream);
             until("the model to be left", || {
-                town.provider.abandoned_requests().len() > before
+                setup.provider.abandoned_requests().len() > before
             })
             .await;
         }
     }
-    let ends = town.ends(2 * FRONTS.len()).await;
+    let ends = setup.ends(2 * FRONTS.len()).await;
     assert!(
         ends.iter().all(|end| !end.whole && end.error.is_none()),
         "{ends:?}"
@@ -96,7 +101,7 @@ async fn a_client_that_leaves_before_the_first_byte_ends_the_request_to_the_mode
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
+async fn a_provider_failure_in_a_stream_is_an_error_event() {
     let troubles = [
         ScriptedFault::CutHalf,
         ScriptedFault::ResetAfter(900),
@@ -108,13 +113,13 @@ async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
         },
     ];
     let count = troubles.len();
-    let town = Town::new(ReplyScript::from_fn(move |turn, _| {
+    let setup = TestGateway::new(ReplyScript::from_fn(move |turn, _| {
         slow(1).with_fault(troubles[turn % count].clone())
     }))
     .await;
     for (front, path) in FRONTS {
         for number in 0..count {
-            let got = town.ask(path, &body(front, "x", true)).await;
+            let got = setup.ask(path, &body(front, "x", true)).await;
             let (draft, report) = got.read(front);
             assert_eq!(got.status, 200, "{got:?}");
             assert!(report.error.is_some(), "{front} {number}: {}", got.text());
@@ -125,7 +130,7 @@ async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
             );
         }
     }
-    let ends = town.ends(count * FRONTS.len()).await;
+    let ends = setup.ends(count * FRONTS.len()).await;
     assert!(
         ends.iter()
             .all(|end| end.status == 200 && !end.whole && end.error.is_some()),
@@ -135,7 +140,7 @@ async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_before_anything_came_is_a_status() {
+async fn a_provider_failure_before_the_stream_is_a_status() {
     let script = ReplyScript::from_fn(|turn, _| match turn % 4 {
         0 => ProviderReply::error_status(429),
         1 => ProviderReply::error_status(500),
@@ -144,12 +149,12 @@ async fn a_provider_that_fails_before_anything_came_is_a_status() {
             "{\"error\": {\"message\": \"no such tool\", \"type\": \"invalid_request_error\"}}",
         ),
     });
-    let town = Town::new(script).await;
+    let setup = TestGateway::new(script).await;
     for streamed in [true, false] {
         for (front, path) in FRONTS {
             let mut statuses = Vec::new();
             for _ in 0..4 {
-                statuses.push(town.ask(path, &body(front, "x", streamed)).await.status);
+                statuses.push(setup.ask(path, &body(front, "x", streamed)).await.status);
             }
             assert_eq!((statuses[0], statuses[3]), (429, 400), "{statuses:?}");
             assert!(
@@ -163,7 +168,7 @@ async fn a_provider_that_fails_before_anything_came_is_a_status() {
 }
 
 #[tokio::test]
-async fn answers_in_flight_end_or_say_that_they_were_cut() {
+async fn responses_in_flight_end_or_report_that_they_were_cut() {
     let settings = GatewaySettings {
         limits: GatewayLimits {
             drain: Duration::from_secs(2),
@@ -175,37 +180,37 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
         "short" => slow(20),
         _ => slow(1).with_fault(ScriptedFault::StallAfter(700)),
     });
-    let mut town = Town::with(script, settings).await;
+    let mut setup = TestGateway::with(script, settings).await;
     let (mut short, mut endless) = (Vec::new(), Vec::new());
     for (front, path) in FRONTS {
         for (words, streams) in [("short", &mut short), ("endless", &mut endless)] {
-            let mut stream = town.open().await;
+            let mut stream = setup.open().await;
             stream
-                .write_all(&town.request("POST", path, "", &body(front, words, true).to_string()))
+                .write_all(&setup.request("POST", path, "", &body(front, words, true).to_string()))
                 .await
                 .unwrap();
             streams.push((front, stream));
         }
     }
-    let mut whole = town.open().await;
+    let mut whole = setup.open().await;
     let asked = body(Wire::Anthropic, "endless", false);
     whole
-        .write_all(&town.request("POST", "/v1/messages", "", &asked.to_string()))
+        .write_all(&setup.request("POST", "/v1/messages", "", &asked.to_string()))
         .await
         .unwrap();
     until("all requests", || {
-        town.provider.received_requests().len() == 2 * FRONTS.len() + 1
+        setup.provider.received_requests().len() == 2 * FRONTS.len() + 1
     })
     .await;
-    let idle = town.open().await;
-    town.tell_to_end();
-    // Nobody new is let in while others are being served.
+    let idle = setup.open().await;
+    setup.tell_to_end();
+    // No new connection is accepted during the shutdown.
     let refused = async {
-        while tokio::net::TcpStream::connect(town.address).await.is_ok() {
+        while tokio::net::TcpStream::connect(setup.address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(crate::town::LONG, refused)
+    tokio::time::timeout(crate::test_gateway::LONG, refused)
         .await
         .expect("a closed door");
     for (front, stream) in short {
@@ -224,7 +229,7 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
         assert!(
             report
                 .error
-                .is_some_and(|error| error.message.contains("ending")),
+                .is_some_and(|error| error.message.contains("shutting down")),
             "{}",
             got.text()
         );
@@ -237,9 +242,10 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
     let got = finished(whole).await;
     assert!(matches!(got.status, 503 | 529), "{got:?}");
     drop(idle);
-    town.end().await;
+    setup.end().await;
     assert_eq!(
-        town.ends(2 * FRONTS.len() + 1)
+        setup
+            .ends(2 * FRONTS.len() + 1)
             .await
             .iter()
             .filter(|end| end.whole)
@@ -250,12 +256,12 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
 
 #[tokio::test]
 async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_the_gateway() {
-    let mut town = Town::new(ReplyScript::from_fn(|_, _| slow(20))).await;
+    let mut setup = TestGateway::new(ReplyScript::from_fn(|_, _| slow(20))).await;
     let mut streams = Vec::new();
     for (front, path) in FRONTS {
-        let mut stream = town.open().await;
+        let mut stream = setup.open().await;
         stream
-            .write_all(&town.request("POST", path, "", &body(front, "x", true).to_string()))
+            .write_all(&setup.request("POST", path, "", &body(front, "x", true).to_string()))
             .await
             .unwrap();
         let mut seen = Vec::new();
@@ -268,7 +274,7 @@ async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_th
         }
         streams.push((front, stream, seen));
     }
-    town.provider = sabir_testkit::ScriptedProvider::start(ReplyScript::new([]))
+    setup.provider = sabir_testkit::ScriptedProvider::start(ReplyScript::new([]))
         .await
         .unwrap();
     for (front, mut stream, mut seen) in streams {
@@ -282,27 +288,27 @@ async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_th
         );
     }
     for (front, path) in FRONTS {
-        assert_eq!(town.ask(path, &body(front, "x", true)).await.status, 502);
+        assert_eq!(setup.ask(path, &body(front, "x", true)).await.status, 502);
     }
-    assert_eq!(town.get("/healthz").await.status, 200);
+    assert_eq!(setup.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]
-async fn models_can_be_replaced_under_a_stream() {
-    let town = Town::new(ReplyScript::from_fn(|_, _| slow(15))).await;
+async fn routes_can_be_replaced_during_a_stream() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| slow(15))).await;
     let asked = body(Wire::Anthropic, "x", true);
-    let streaming = town.ask("/v1/messages", &asked);
+    let streaming = setup.ask("/v1/messages", &asked);
     let replace = async {
         until("the request", || {
-            !town.provider.received_requests().is_empty()
+            !setup.provider.received_requests().is_empty()
         })
         .await;
-        town.gateway.replace_routes(
+        setup.gateway.replace_routes(
             sabir_gateway::RouteTable::default()
-                .with_route("other", crate::town::route(&town.provider)),
+                .with_route("other", crate::test_gateway::route(&setup.provider)),
         );
-        assert_eq!(town.ask("/v1/messages", &asked).await.status, 404);
-        assert!(town.get("/v1/models").await.text().contains("other"));
+        assert_eq!(setup.ask("/v1/messages", &asked).await.status, 404);
+        assert!(setup.get("/v1/models").await.text().contains("other"));
     };
     let (got, ()) = tokio::join!(streaming, replace);
     assert_eq!(
@@ -314,18 +320,18 @@ async fn models_can_be_replaced_under_a_stream() {
 }
 
 #[tokio::test]
-async fn what_the_provider_has_no_words_for_is_refused_or_left_out() {
-    let town = Town::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
+async fn fields_that_the_provider_lacks_are_refused_or_left_out() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
     let mut asked = body(Wire::Anthropic, "x", true);
     asked["messages"][0]["content"] = json!([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}]);
-    let got = town.ask("/v1/messages", &asked).await;
+    let got = setup.ask("/v1/messages", &asked).await;
     assert_eq!(
         (got.status, got.json()["error"]["type"].as_str()),
         (400, Some("invalid_request_error")),
         "{got:?}"
     );
-    assert!(town.provider.received_requests().is_empty());
+    assert!(setup.provider.received_requests().is_empty());
     let mut asked = body(Wire::Anthropic, "x", true);
     asked["top_k"] = json!(5);
-    assert_eq!(town.ask("/v1/messages", &asked).await.status, 200);
+    assert_eq!(setup.ask("/v1/messages", &asked).await.status, 200);
 }

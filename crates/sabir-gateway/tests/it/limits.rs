@@ -1,4 +1,4 @@
-//! Clients that are slow, silent, or ask for too much.
+//! Tests clients that are slow, silent, or exceed the limits.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sabir_wire::Wire;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::town::{FRONTS, LONG, TOKEN, Town, body, finished, settings, until};
+use crate::test_gateway::{FRONTS, LONG, TOKEN, TestGateway, body, finished, settings, until};
 
 fn limited(change: impl Fn(&mut GatewayLimits)) -> GatewaySettings {
     let mut settings = settings();
@@ -20,7 +20,7 @@ fn hello() -> ReplyScript {
     ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))
 }
 
-/// What each front's errors look like.
+/// The form of errors on each wire.
 fn is_error_of(front: Wire, body: &serde_json::Value) -> bool {
     match front {
         Wire::Anthropic => body["type"] == "error" && body["error"]["message"].is_string(),
@@ -30,12 +30,12 @@ fn is_error_of(front: Wire, body: &serde_json::Value) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_in_the_fronts_own_words() {
-    let town = Town::with(hello(), limited(|limits| limits.body = 1 << 20)).await;
+async fn errors_have_the_form_of_the_clients_api() {
+    let setup = TestGateway::with(hello(), limited(|limits| limits.body = 1 << 20)).await;
     let large = "x".repeat(50 << 20);
     for (front, path) in FRONTS {
         let check = async |request: Vec<u8>, status: u16, words: &str| {
-            let got = town.raw(&request).await;
+            let got = setup.raw(&request).await;
             assert_eq!(got.status, status, "{front}: {}", got.text());
             assert!(
                 is_error_of(front, &got.json()) && got.text().contains(words),
@@ -48,28 +48,33 @@ async fn what_is_wrong_is_told_in_the_fronts_own_words() {
                 got.head
             );
         };
-        check(town.request("POST", path, "", &large), 413, "1048576 bytes").await;
-        check(town.request("POST", path, "", "{\"model\": "), 400, "EOF").await;
-        check(town.request("POST", path, "", ""), 400, "body").await;
-        check(town.request("POST", path, "", "[]"), 400, "").await;
+        check(
+            setup.request("POST", path, "", &large),
+            413,
+            "1048576 bytes",
+        )
+        .await;
+        check(setup.request("POST", path, "", "{\"model\": "), 400, "EOF").await;
+        check(setup.request("POST", path, "", ""), 400, "body").await;
+        check(setup.request("POST", path, "", "[]"), 400, "").await;
         let mut unknown = body(front, "x", true);
         unknown["model"] = json!("mode1");
         check(
-            town.request("POST", path, "", &unknown.to_string()),
+            setup.request("POST", path, "", &unknown.to_string()),
             404,
             "mode1",
         )
         .await;
-        check(town.request("GET", path, "", ""), 405, "POST").await;
+        check(setup.request("GET", path, "", ""), 405, "POST").await;
         check(
-            town.request("POST", path, "Content-Encoding: zstd\r\n", "{}"),
+            setup.request("POST", path, "Content-Encoding: zstd\r\n", "{}"),
             415,
             "zstd",
         )
         .await;
         let chunked = format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
-            town.address
+            setup.address
         );
         let chunk = format!("100000\r\n{}\r\n", "x".repeat(1 << 20)).repeat(3);
         check(
@@ -78,10 +83,10 @@ async fn what_is_wrong_is_told_in_the_fronts_own_words() {
             "1048576 bytes",
         )
         .await;
-        let got = town.ask(path, &body(front, "x", true)).await;
+        let got = setup.ask(path, &body(front, "x", true)).await;
         assert_eq!(got.read(front).0.text(), "hello");
     }
-    let ends = town.ends(FRONTS.len() * 9).await;
+    let ends = setup.ends(FRONTS.len() * 9).await;
     assert!(
         ends.iter()
             .all(|end| end.whole == (end.status == 200)
@@ -91,13 +96,13 @@ async fn what_is_wrong_is_told_in_the_fronts_own_words() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_ends_the_connection() {
-    let town = Town::with(
+async fn a_head_that_never_arrives_times_out() {
+    let setup = TestGateway::with(
         hello(),
         limited(|limits| limits.head = Duration::from_secs(1)),
     )
     .await;
-    let mut half = town.open().await;
+    let mut half = setup.open().await;
     half.write_all(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\n")
         .await
         .unwrap();
@@ -112,13 +117,13 @@ async fn a_head_that_does_not_come_ends_the_connection() {
             .contains(&format!("content-length: {}\r\n", got.body.len())),
         "{got:?}"
     );
-    let mut slow = town.open().await;
-    let (mut silent, mut other) = (town.open().await, town.open().await);
-    // One byte after the other does not help.
+    let mut slow = setup.open().await;
+    let (mut silent, mut other) = (setup.open().await, setup.open().await);
+    // Sending single bytes does not extend the deadline.
     let drip = async {
         for byte in format!(
             "GET /v1/models HTTP/1.1\r\nHost: {}\r\nx: {}",
-            town.address,
+            setup.address,
             "y".repeat(10_000)
         )
         .bytes()
@@ -137,27 +142,27 @@ async fn a_head_that_does_not_come_ends_the_connection() {
         .expect("an end");
     assert!(rest.is_empty());
     other.shutdown().await.unwrap();
-    let ends = town.ends(2).await;
+    let ends = setup.ends(2).await;
     assert!(
         ends.iter()
             .all(|end| (end.status, end.front) == (408, None)),
         "{ends:?}"
     );
-    assert_eq!(town.get("/healthz").await.status, 200);
+    assert_eq!(setup.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_told_of() {
-    let town = Town::with(
+async fn a_body_that_never_arrives_times_out() {
+    let setup = TestGateway::with(
         hello(),
         limited(|limits| limits.upload = Duration::from_millis(300)),
     )
     .await;
     for (front, path) in FRONTS {
-        let mut stream = town.open().await;
+        let mut stream = setup.open().await;
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\nContent-Length: 1000\r\n\r\n{{",
-            town.address
+            setup.address
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         let got = finished(stream).await;
@@ -165,7 +170,8 @@ async fn a_body_that_does_not_come_is_told_of() {
         assert!(is_error_of(front, &got.json()), "{got:?}");
     }
     assert!(
-        town.ends(FRONTS.len())
+        setup
+            .ends(FRONTS.len())
             .await
             .iter()
             .all(|end| end.status == 408)
@@ -174,15 +180,15 @@ async fn a_body_that_does_not_come_is_told_of() {
 
 #[tokio::test]
 async fn a_connection_that_is_idle_between_requests_is_closed() {
-    let town = Town::with(
+    let setup = TestGateway::with(
         hello(),
         limited(|limits| limits.idle = Duration::from_millis(200)),
     )
     .await;
-    let mut stream = town.open().await;
+    let mut stream = setup.open().await;
     let request = format!(
         "GET /v1/models HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\n\r\n",
-        town.address
+        setup.address
     );
     for _ in 0..2 {
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -190,7 +196,7 @@ async fn a_connection_that_is_idle_between_requests_is_closed() {
         assert!(stream.read(&mut piece).await.unwrap() > 100);
     }
     assert_eq!(finished(stream).await.head, "");
-    assert_eq!(town.ends(2).await.len(), 2);
+    assert_eq!(setup.ends(2).await.len(), 2);
 }
 
 #[tokio::test]
@@ -206,20 +212,20 @@ async fn idle_connections_harm_no_stream() {
             .in_deltas(5)
             .in_chunks(ChunkSplit::Size(400))
     };
-    let town = Town::with(ReplyScript::from_fn(move |_, _| reply()), settings).await;
+    let setup = TestGateway::with(ReplyScript::from_fn(move |_, _| reply()), settings).await;
     let asked = body(Wire::Anthropic, "x", true);
-    let streaming = town.ask("/v1/messages", &asked);
+    let streaming = setup.ask("/v1/messages", &asked);
     let flood = async {
         until("the stream", || {
-            !town.provider.received_requests().is_empty()
+            !setup.provider.received_requests().is_empty()
         })
         .await;
         let mut idle = Vec::new();
         for _ in 0..5 * CONNECTIONS {
-            idle.push(town.open().await);
+            idle.push(setup.open().await);
         }
-        // Whoever comes behind all of them is served when their time is over.
-        let got = town.get("/v1/models").await;
+        // A later client is served once the connections before it time out.
+        let got = setup.get("/v1/models").await;
         drop(idle);
         got
     };
@@ -230,7 +236,7 @@ async fn idle_connections_harm_no_stream() {
 
 #[tokio::test]
 async fn answers_over_the_limit_are_refused() {
-    let town = Town::with(
+    let setup = TestGateway::with(
         ReplyScript::from_fn(|_, request| {
             if request.last_text() == "slow" {
                 ProviderReply {
@@ -247,14 +253,14 @@ async fn answers_over_the_limit_are_refused() {
     )
     .await;
     let asked = body(Wire::Anthropic, "slow", true);
-    let slow = town.ask("/v1/messages", &asked);
+    let slow = setup.ask("/v1/messages", &asked);
     let more = async {
         until("the stream", || {
-            !town.provider.received_requests().is_empty()
+            !setup.provider.received_requests().is_empty()
         })
         .await;
         for (front, path) in FRONTS {
-            let got = town.ask(path, &body(front, "x", true)).await;
+            let got = setup.ask(path, &body(front, "x", true)).await;
             let status = if front == Wire::Anthropic { 529 } else { 503 };
             assert_eq!(got.status, status, "{got:?}");
             assert!(
@@ -266,7 +272,8 @@ async fn answers_over_the_limit_are_refused() {
     let (slow, ()) = tokio::join!(slow, more);
     assert_eq!(slow.read(Wire::Anthropic).0.text().len(), 4000);
     assert_eq!(
-        town.ask("/v1/messages", &body(Wire::Anthropic, "x", true))
+        setup
+            .ask("/v1/messages", &body(Wire::Anthropic, "x", true))
             .await
             .status,
         200
@@ -274,14 +281,14 @@ async fn answers_over_the_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_holds_the_model_back_and_is_dropped() {
+async fn a_client_that_reads_nothing_is_throttled_and_dropped() {
     let long = || ProviderReply {
         pause: 1,
         ..ProviderReply::text("x".repeat(24 << 20))
             .in_deltas(8 << 10)
             .in_chunks(ChunkSplit::Size(256 << 10))
     };
-    let town = Town::with(
+    let setup = TestGateway::with(
         ReplyScript::from_fn(move |_, request| {
             if request.last_text() == "long" {
                 long()
@@ -293,15 +300,16 @@ async fn a_client_that_takes_nothing_holds_the_model_back_and_is_dropped() {
     )
     .await;
     for (front, path) in FRONTS {
-        let mut stalled = town.open().await;
+        let mut stalled = setup.open().await;
         stalled
-            .write_all(&town.request("POST", path, "", &body(front, "long", true).to_string()))
+            .write_all(&setup.request("POST", path, "", &body(front, "long", true).to_string()))
             .await
             .unwrap();
-        let before = town.provider.abandoned_requests().len();
-        // Others are served meanwhile, and in the end the provider is left before its answer was over.
+        let before = setup.provider.abandoned_requests().len();
+        // Other clients are served meanwhile, and finally the provider's connection is closed before its answer is complete.
         assert_eq!(
-            town.ask(path, &body(front, "x", true))
+            setup
+                .ask(path, &body(front, "x", true))
                 .await
                 .read(front)
                 .0
@@ -309,11 +317,11 @@ async fn a_client_that_takes_nothing_holds_the_model_back_and_is_dropped() {
             "hello"
         );
         until("the end of the model's answer", || {
-            town.provider.abandoned_requests().len() > before
+            setup.provider.abandoned_requests().len() > before
         })
         .await;
     }
-    let ends = town.ends(2 * FRONTS.len()).await;
+    let ends = setup.ends(2 * FRONTS.len()).await;
     assert_eq!(
         ends.iter()
             .filter(|end| end.status == 200 && !end.whole && end.error.is_none())
@@ -321,5 +329,5 @@ async fn a_client_that_takes_nothing_holds_the_model_back_and_is_dropped() {
         FRONTS.len(),
         "{ends:?}"
     );
-    assert_eq!(town.metric("sabir_gateway_requests_open").await, 1);
+    assert_eq!(setup.metric("sabir_gateway_requests_open").await, 1);
 }

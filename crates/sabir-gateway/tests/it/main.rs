@@ -1,4 +1,4 @@
-//! The gateway over real sockets, between raw clients and the scripted provider.
+//! Tests the gateway over real sockets, between raw clients and the scripted provider.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,8 +13,8 @@ mod bodies;
 mod ends;
 mod limits;
 mod lists;
-mod mend;
 mod recorded;
+mod repairs;
 mod report;
 mod security;
-mod town;
+mod test_gateway;

@@ -1,8 +1,8 @@
 //! Tests recorded bodies of providers through the gateway: every body on every client wire, with and without repairs.
 //!
-//! The client must read out of its own wire the very calls that the body holds when it is read without a gateway, and, where
-//! the body is whole, the very words. `SABIR_RECORDINGS=FILE cargo test -p sabir-gateway --test it recorded -- --nocapture` takes
-//! the bodies of a file beside our own: JSON lines with `id`, `wire` and `body`; binary bodies one character a byte.
+//! The client must read from its own wire exactly the calls that the body contains without a gateway, and, if the body is
+//! complete, exactly the same text. `SABIR_RECORDINGS=FILE cargo test -p sabir-gateway --test it recorded -- --nocapture` takes
+//! the bodies of a file in addition to the built-in ones: JSON lines with `id`, `wire` and `body`; binary bodies as one character per byte.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::bodies::{self, Recording};
-use crate::mend::runnable;
-use crate::town::{FRONTS, Got, Town};
+use crate::repairs::runnable;
+use crate::test_gateway::{FRONTS, Got, TestGateway};
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug, PartialEq)]
 struct Said {
     calls: Vec<String>,
-    /// With an end, and without an error.
+    /// True if it has an end and no error.
     whole: bool,
     text: String,
     thought: String,
@@ -49,7 +49,7 @@ impl Said {
 }
 
 impl Said {
-    /// Of an answer that is not whole nobody needs all the words. Chat Completions says of the last call that it is whole only
+    /// The text of an incomplete answer may be shorter. Chat Completions marks the last call as complete only
     /// when the answer is.
     fn is(&self, expected: &Self, front: Wire) -> bool {
         if expected.whole {
@@ -61,7 +61,7 @@ impl Said {
     }
 }
 
-/// The bodies of a file, and how many lines of it are of no wire.
+/// Reads the bodies of a file, and counts the lines of unknown wires.
 fn of_file(path: &str) -> (Vec<Recording>, usize) {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: Vec<Value> = text
@@ -90,7 +90,7 @@ fn of_file(path: &str) -> (Vec<Recording>, usize) {
     (known, unknown)
 }
 
-/// Serves the bodies, each to who says its number.
+/// Serves each body to the request that names its number.
 async fn back(recordings: Arc<Vec<Recording>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -124,7 +124,7 @@ async fn serve(mut stream: TcpStream, recordings: Arc<Vec<Recording>>) {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     for piece in ChunkSplit::Size(997).split_bytes(body) {
-        // Who needs no more of it leaves.
+        // A client that needs no more of it disconnects.
         if stream.write_all(piece).await.is_err() {
             return;
         }
@@ -150,11 +150,11 @@ fn model(address: SocketAddr, wire: Wire, reads: TextParsing) -> HttpModel {
         .text_parsing(reads)
 }
 
-/// One model for each wire and way.
-async fn gateway(address: SocketAddr) -> Town {
+/// One model for each wire and protocol.
+async fn gateway(address: SocketAddr) -> TestGateway {
     let mut routes = RouteTable::default();
     for wire in Wire::ALL {
-        for (mending, reads) in [
+        for (repair_mode, reads) in [
             (RepairMode::Pass, TextParsing::Nothing),
             (RepairMode::Heal, TextParsing::Text),
         ] {
@@ -162,7 +162,7 @@ async fn gateway(address: SocketAddr) -> Town {
                 model: Arc::new(model(address, wire, reads)),
                 id: "behind".to_owned(),
                 protocol: sabir_call::ToolProtocol::Native,
-                repair_mode: mending,
+                repair_mode,
                 provider_wire: Some(ProviderWire {
                     wire,
                     form: WireOptions {
@@ -171,15 +171,15 @@ async fn gateway(address: SocketAddr) -> Town {
                     },
                 }),
             };
-            routes = routes.with_route(format!("{wire}-{mending}"), route);
+            routes = routes.with_route(format!("{wire}-{repair_mode}"), route);
         }
     }
-    let town = Town::new(ReplyScript::new([])).await;
-    town.gateway.replace_routes(routes);
-    town
+    let setup = TestGateway::new(ReplyScript::new([])).await;
+    setup.gateway.replace_routes(routes);
+    setup
 }
 
-/// A request for that recording, with all the tools that it calls.
+/// Makes a request for that recording, with all the tools that it calls.
 fn request(number: usize, model: String, direct: &DraftResponse) -> Request {
     let mut names: Vec<&str> = direct
         .calls()
@@ -199,7 +199,7 @@ fn request(number: usize, model: String, direct: &DraftResponse) -> Request {
     }
 }
 
-/// What the reader of dialects and the gates make of the answer when no gateway stands before the model.
+/// Reads the answer with the dialect parser and the gates, without a gateway.
 async fn gated(
     address: SocketAddr,
     recording: &Recording,
@@ -221,7 +221,7 @@ async fn gated(
         .map(|checked| format!("{} {}", checked.name, Value::Object(checked.arguments)))
         .collect();
     let said = Said::of(&draft, report);
-    // A call that is cut ends a healed answer with an error, even if the model knew that it was.
+    // A cut call ends a healed answer with an error, even if the stop reason says that it was cut.
     Said {
         calls,
         whole: said.whole && !cut,
@@ -229,18 +229,18 @@ async fn gated(
     }
 }
 
-async fn asked(town: &Town, front: Wire, path: &str, request: &Request) -> Got {
+async fn asked(setup: &TestGateway, front: Wire, path: &str, request: &Request) -> Got {
     let form = WireOptions {
         streamed: true,
         ..WireOptions::default()
     };
     let mut body = front.encode_request(request, &form);
     body["stream"] = json!(true);
-    town.ask(path, &body).await
+    setup.ask(path, &body).await
 }
 
 #[tokio::test]
-async fn what_providers_send_comes_through_every_front() {
+async fn recorded_responses_pass_through_every_front() {
     let mut recordings = bodies::all();
     if let Ok(path) = std::env::var("SABIR_RECORDINGS") {
         let (more, unknown) = of_file(&path);
@@ -252,7 +252,7 @@ async fn what_providers_send_comes_through_every_front() {
     }
     let recordings = Arc::new(recordings);
     let address = back(Arc::clone(&recordings)).await;
-    let town = gateway(address).await;
+    let setup = gateway(address).await;
     let (mut pairs, mut found_calls, mut wrong) = (BTreeMap::new(), 0, Vec::new());
     for (number, recording) in recordings.iter().enumerate() {
         let (mut decoder, mut direct) = (
@@ -279,11 +279,12 @@ async fn what_providers_send_comes_through_every_front() {
             );
         }
         for (front, path) in FRONTS {
-            for (mending, expected) in [(RepairMode::Pass, &plain), (RepairMode::Heal, &healed)] {
-                let request = request(number, format!("{}-{mending}", recording.wire), &direct);
-                let got = asked(&town, front, path, &request).await;
+            for (repair_mode, expected) in [(RepairMode::Pass, &plain), (RepairMode::Heal, &healed)]
+            {
+                let request = request(number, format!("{}-{repair_mode}", recording.wire), &direct);
+                let got = asked(&setup, front, path, &request).await;
                 *pairs
-                    .entry((recording.wire.name(), front.name(), mending.to_string()))
+                    .entry((recording.wire.name(), front.name(), repair_mode.to_string()))
                     .or_insert(0) += 1;
                 let (draft, report) = got.read(front);
                 let found = Said::of(&draft, &report);
@@ -291,7 +292,7 @@ async fn what_providers_send_comes_through_every_front() {
                 if !found.is(expected, front) {
                     let Recording { name, wire, .. } = recording;
                     wrong.push(format!(
-                        "{name}, {wire} to {front}, {mending}, {}: found {found:#?}, expected {expected:#?}",
+                        "{name}, {wire} to {front}, {repair_mode}, {}: found {found:#?}, expected {expected:#?}",
                         got.status
                     ));
                 }

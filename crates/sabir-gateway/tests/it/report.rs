@@ -6,23 +6,29 @@ use sabir_testkit::{ProviderReply, ReplyScript};
 use sabir_wire::Wire;
 use serde_json::Value;
 
-use crate::town::{FRONTS, Got, Town, body, route, settings};
+use crate::test_gateway::{FRONTS, Got, TestGateway, body, route, settings};
 
 const LEAK: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
 const CUT: &str = "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.r";
 
-async fn ask(town: &Town, (front, path): (Wire, &str), streamed: bool, headers: &str) -> Got {
-    town.raw(&town.request(
-        "POST",
-        path,
-        headers,
-        &body(front, "go", streamed).to_string(),
-    ))
-    .await
+async fn ask(
+    setup: &TestGateway,
+    (front, path): (Wire, &str),
+    streamed: bool,
+    headers: &str,
+) -> Got {
+    setup
+        .raw(&setup.request(
+            "POST",
+            path,
+            headers,
+            &body(front, "go", streamed).to_string(),
+        ))
+        .await
 }
 
-async fn town(protocol: ToolProtocol, text: &str) -> Town {
-    let town = Town::new(ReplyScript::new(vec![
+async fn start_gateway(protocol: ToolProtocol, text: &str) -> TestGateway {
+    let setup = TestGateway::new(ReplyScript::new(vec![
         ProviderReply::text(text).in_deltas(5);
         24
     ]))
@@ -30,20 +36,21 @@ async fn town(protocol: ToolProtocol, text: &str) -> Town {
     let route = ModelRoute {
         repair_mode: RepairMode::Heal,
         protocol,
-        ..route(&town.provider)
+        ..route(&setup.provider)
     };
-    town.gateway
+    setup
+        .gateway
         .replace_routes(RouteTable::default().with_route("model", route));
-    town
+    setup
 }
 
 #[tokio::test]
-async fn whoever_asks_is_told_what_was_done_on_every_front() {
-    let town = town(ToolProtocol::Native, LEAK).await;
+async fn repair_reports_reach_clients_on_every_front() {
+    let setup = start_gateway(ToolProtocol::Native, LEAK).await;
     for front in FRONTS {
         for streamed in [true, false] {
-            let told = ask(&town, front, streamed, "sabir-report: 1\r\n").await;
-            let asked = ask(&town, front, streamed, "").await;
+            let told = ask(&setup, front, streamed, "sabir-report: 1\r\n").await;
+            let asked = ask(&setup, front, streamed, "").await;
             assert!(
                 !asked.head.contains("sabir-report") && !asked.text().contains("sabir-report"),
                 "{asked:?}"
@@ -53,7 +60,7 @@ async fn whoever_asks_is_told_what_was_done_on_every_front() {
                 !streamed,
                 "{told:?}"
             );
-            // No client takes the report for anything else.
+            // The report does not disturb any client.
             let (draft, report) = told.read(front.0);
             assert_eq!(
                 (draft.text(), report.error),
@@ -72,9 +79,9 @@ async fn whoever_asks_is_told_what_was_done_on_every_front() {
 
 #[tokio::test]
 async fn an_error_before_the_first_byte_has_a_report_as_well() {
-    let town = town(ToolProtocol::Native, CUT).await;
+    let setup = start_gateway(ToolProtocol::Native, CUT).await;
     for front in FRONTS {
-        let told = ask(&town, front, false, "sabir-report: 1\r\n").await;
+        let told = ask(&setup, front, false, "sabir-report: 1\r\n").await;
         assert_eq!(told.status, 502, "{told:?}");
         assert!(
             told.head
@@ -82,8 +89,8 @@ async fn an_error_before_the_first_byte_has_a_report_as_well() {
             "{told:?}"
         );
     }
-    // Ollama's stream begins with the call, which is never whole, so that nothing has gone out.
-    let told = ask(&town, FRONTS[3], true, "sabir-report: 1\r\n").await;
+    // Ollama's stream begins with the call, which never becomes complete, so nothing was sent yet.
+    let told = ask(&setup, FRONTS[3], true, "sabir-report: 1\r\n").await;
     assert_eq!(
         (
             told.status,
@@ -97,7 +104,7 @@ async fn an_error_before_the_first_byte_has_a_report_as_well() {
 #[tokio::test]
 async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
     let path = "a".repeat(100);
-    let town = town(
+    let setup = start_gateway(
         ToolProtocol::Prompted("cline".into()),
         &format!("<read_file><path>\n{path}</path></read_file>"),
     )
@@ -106,10 +113,10 @@ async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
         .into_iter()
         .flat_map(|front| [(front, true), (front, false)])
     {
-        let got = ask(&town, front, streamed, "").await;
+        let got = ask(&setup, front, streamed, "").await;
         let (draft, _) = got.read(front.0);
         let text = draft.calls().next().unwrap().arguments[0].text.clone();
-        // Only a stream whose calls come in pieces is past the line feed when its end shows what it was.
+        // Only a stream that sends calls in pieces has dropped the line feed before the end of the value shows what it was.
         let lost = streamed && front.0 != Wire::Ollama;
         assert_eq!(
             text,
@@ -125,10 +132,10 @@ async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
 }
 
 #[tokio::test]
-async fn ollamas_clients_are_told_the_times_that_were_measured() {
-    let town = town(ToolProtocol::Native, LEAK).await;
+async fn ollama_clients_get_measured_durations() {
+    let setup = start_gateway(ToolProtocol::Native, LEAK).await;
     for streamed in [true, false] {
-        let got = ask(&town, FRONTS[3], streamed, "").await;
+        let got = ask(&setup, FRONTS[3], streamed, "").await;
         let last: Value =
             serde_json::from_str(got.text().trim_end().rsplit('\n').next().unwrap()).unwrap();
         let [all, answer] =
@@ -139,20 +146,20 @@ async fn ollamas_clients_are_told_the_times_that_were_measured() {
 }
 
 #[tokio::test]
-async fn settings_change_for_what_begins_from_then_on() {
-    let town = town(ToolProtocol::Native, "hi").await;
+async fn new_settings_apply_to_later_requests() {
+    let setup = start_gateway(ToolProtocol::Native, "hi").await;
     let front = FRONTS[0];
-    assert_eq!(ask(&town, front, false, "").await.status, 200);
+    assert_eq!(ask(&setup, front, false, "").await.status, 200);
     let token = Some(sabir_model::Secret::new("another-token"));
-    town.gateway.replace_settings(GatewaySettings {
+    setup.gateway.replace_settings(GatewaySettings {
         token,
         hosts: vec!["gate.example".into()],
         seed: 99,
         ..settings()
     });
-    assert_eq!(ask(&town, front, false, "").await.status, 401);
+    assert_eq!(ask(&setup, front, false, "").await.status, 401);
     let head = "x-api-key: another-token\r\n";
-    let request = String::from_utf8(town.request(
+    let request = String::from_utf8(setup.request(
         "POST",
         front.1,
         head,
@@ -161,17 +168,17 @@ async fn settings_change_for_what_begins_from_then_on() {
     let request = request
         .unwrap()
         .replace("Authorization: Bearer token-for-tests\r\n", "");
-    let elsewhere = request.replace(&format!("Host: {}", town.address), "Host: gate.example");
-    assert_eq!(town.raw(request.as_bytes()).await.status, 200);
-    assert_eq!(town.raw(elsewhere.as_bytes()).await.status, 200);
-    // A token can be changed, but not taken away, and the ids go on as they began.
-    town.gateway.replace_settings(GatewaySettings {
+    let elsewhere = request.replace(&format!("Host: {}", setup.address), "Host: gate.example");
+    assert_eq!(setup.raw(request.as_bytes()).await.status, 200);
+    assert_eq!(setup.raw(elsewhere.as_bytes()).await.status, 200);
+    // A token can be changed but not removed, and ids keep their prefix.
+    setup.gateway.replace_settings(GatewaySettings {
         token: None,
         seed: 1,
         ..settings()
     });
-    assert_eq!(ask(&town, front, false, "").await.status, 401);
-    let got = town.raw(request.as_bytes()).await;
+    assert_eq!(ask(&setup, front, false, "").await.status, 401);
+    let got = setup.raw(request.as_bytes()).await;
     assert!(
         got.status == 200 && got.text().contains("sabir_0000000000000007"),
         "{got:?}"

@@ -9,15 +9,15 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 
-use crate::town::{FRONTS, TOKEN, Town, body, finished, settings};
+use crate::test_gateway::{FRONTS, TOKEN, TestGateway, body, finished, settings};
 
 fn hello() -> ReplyScript {
     ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))
 }
 
 #[tokio::test]
-async fn nothing_is_answered_without_the_token() {
-    let town = Town::new(hello()).await;
+async fn requests_without_the_token_are_refused() {
+    let setup = TestGateway::new(hello()).await;
     for (request, status) in [
         ("GET /", 401),
         ("POST /session", 401),
@@ -40,21 +40,21 @@ async fn nothing_is_answered_without_the_token() {
             "Authorization: Basic dG9rZW4=\r\n",
             "x-api-key: \r\n",
         ] {
-            let address = town.address;
+            let address = setup.address;
             let request = format!(
                 "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{key}Content-Length: 2\r\n\r\n{{}}"
             );
-            let got = town.raw(request.as_bytes()).await;
+            let got = setup.raw(request.as_bytes()).await;
             assert_eq!(got.status, status, "{request} {got:?}");
             assert!(!got.text().contains(TOKEN), "{got:?}");
         }
     }
-    assert!(town.provider.received_requests().is_empty());
+    assert!(setup.provider.received_requests().is_empty());
 }
 
 #[tokio::test]
 async fn the_token_is_taken_from_every_usual_header() {
-    let town = Town::new(hello()).await;
+    let setup = TestGateway::new(hello()).await;
     for key in [
         "Authorization: Bearer token-for-tests",
         "authorization: bearer token-for-tests",
@@ -63,15 +63,15 @@ async fn the_token_is_taken_from_every_usual_header() {
     ] {
         let request = format!(
             "GET /v1/models HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{key}\r\n\r\n",
-            town.address
+            setup.address
         );
-        assert_eq!(town.raw(request.as_bytes()).await.status, 200, "{key}");
+        assert_eq!(setup.raw(request.as_bytes()).await.status, 200, "{key}");
     }
 }
 
 #[tokio::test]
-async fn only_its_own_hosts_and_pages_are_answered() {
-    let town = Town::with(
+async fn foreign_hosts_and_origins_are_refused() {
+    let setup = TestGateway::with(
         hello(),
         GatewaySettings {
             origins: vec!["https://app.example".into()],
@@ -79,12 +79,12 @@ async fn only_its_own_hosts_and_pages_are_answered() {
         },
     )
     .await;
-    let port = town.address.port();
+    let port = setup.address.port();
     let check = async |headers: String, status: u16| {
         let request = format!(
             "POST /v1/messages HTTP/1.1\r\n{headers}Authorization: Bearer {TOKEN}\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}"
         );
-        let got = town.raw(request.as_bytes()).await;
+        let got = setup.raw(request.as_bytes()).await;
         assert_eq!(got.status, status, "{headers} {got:?}");
         assert_eq!(
             got.head.contains("access-control"),
@@ -92,7 +92,7 @@ async fn only_its_own_hosts_and_pages_are_answered() {
             "{got:?}"
         );
     };
-    // 400: it came through to where bodies are read.
+    // Status 400 means that it passed the access control.
     check(format!("Host: 127.0.0.1:{port}\r\n"), 400).await;
     check(format!("Host: localhost:{port}\r\n"), 400).await;
     check("Host: 127.0.0.1.nip.io\r\n".into(), 403).await;
@@ -122,32 +122,34 @@ async fn only_its_own_hosts_and_pages_are_answered() {
     let asked = format!(
         "OPTIONS /v1/messages HTTP/1.1\r\n{host}Origin: https://app.example\r\nAccess-Control-Request-Headers: x-api-key\r\nConnection: close\r\n\r\n"
     );
-    let got = town.raw(asked.as_bytes()).await;
+    let got = setup.raw(asked.as_bytes()).await;
     assert_eq!(got.status, 204, "{got:?}");
     assert!(
         got.head.contains("access-control-allow-headers: x-api-key"),
         "{got:?}"
     );
-    assert!(town.provider.received_requests().is_empty());
+    assert!(setup.provider.received_requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_length_that_is_given_twice_is_refused() {
-    let town = Town::new(hello()).await;
+async fn a_repeated_content_length_is_refused() {
+    let setup = TestGateway::new(hello()).await;
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n",
-        town.address
+        setup.address
     );
     let hidden = format!(
         "GET /v1/models HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n",
-        town.address
+        setup.address
     );
     let both = [
         "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\nContent-Length: 4\r\n",
     ];
     for both in both {
-        let got = town
+        let got = setup
             .raw(format!("{head}{both}\r\n0\r\n\r\n{hidden}").as_bytes())
             .await;
         assert_eq!(
@@ -155,8 +157,8 @@ async fn a_length_that_is_given_twice_is_refused() {
             (400, 0),
             "{got:?}"
         );
-        // Behind another request of the same connection, and in two pieces.
-        let mut stream = town.open().await;
+        // As the second request of a connection, and in two pieces.
+        let mut stream = setup.open().await;
         stream
             .write_all(format!("{hidden}{head}Content").as_bytes())
             .await
@@ -176,23 +178,47 @@ async fn a_length_that_is_given_twice_is_refused() {
     }
 }
 
+/// A page can send these types to any server without asking first.
 #[tokio::test]
-async fn no_client_says_who_is_asked() {
-    let town = Town::new(hello()).await;
+async fn bodies_of_pages_are_refused() {
+    let setup = TestGateway::new(hello()).await;
+    for (front, path) in FRONTS {
+        let asked = body(front, "x", false).to_string();
+        for kind in [
+            "text/plain",
+            "Text/Plain;charset=UTF-8",
+            "multipart/form-data",
+        ] {
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\
+                 Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{asked}",
+                setup.address,
+                asked.len()
+            );
+            let got = setup.raw(request.as_bytes()).await;
+            assert_eq!(got.status, 415, "{kind}: {got:?}");
+        }
+    }
+    assert!(setup.provider.received_requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_cannot_choose_the_upstream_server() {
+    let setup = TestGateway::new(hello()).await;
     for (front, path) in FRONTS {
         let mut asked = body(front, "x", false);
         let headers = "X-Base-Url: http://127.0.0.1:1\r\nX-Forwarded-Host: evil.test\r\n";
-        let got = town
-            .raw(&town.request("POST", path, headers, &asked.to_string()))
+        let got = setup
+            .raw(&setup.request("POST", path, headers, &asked.to_string()))
             .await;
         assert_eq!(got.status, 200, "{got:?}");
         for name in ["../../admin", "http://127.0.0.1:1/v1#x", "openai/gpt-5", ""] {
             asked["model"] = json!(name);
-            let got = town.ask(path, &asked).await;
+            let got = setup.ask(path, &asked).await;
             assert!(matches!(got.status, 400 | 404), "{name}: {got:?}");
         }
     }
-    let requests = town.provider.received_requests();
+    let requests = setup.provider.received_requests();
     assert_eq!(requests.len(), FRONTS.len());
     assert!(
         requests
@@ -208,19 +234,19 @@ async fn no_client_says_who_is_asked() {
 }
 
 #[tokio::test]
-async fn the_keys_of_providers_stay_here() {
-    let town = Town::new(ReplyScript::from_fn(|_, _| {
+async fn provider_keys_never_reach_clients() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| {
         ProviderReply::error_status(401)
             .with_body("{\"error\": {\"message\": \"bad key sk-secret-of-the-provider\"}}")
     }))
     .await;
     for (front, path) in FRONTS {
-        let got = town.ask(path, &body(front, "x", true)).await;
-        // The client's own token was fine.
+        let got = setup.ask(path, &body(front, "x", true)).await;
+        // The client's token itself was valid.
         assert_eq!(got.status, 502, "{got:?}");
         assert!(!got.text().contains("sk-secret"), "{got:?}");
     }
-    let ends = town.ends(FRONTS.len()).await;
+    let ends = setup.ends(FRONTS.len()).await;
     assert!(
         ends.iter()
             .all(|end| !end.error.as_ref().unwrap().contains("sk-secret")),
@@ -234,9 +260,9 @@ async fn the_keys_of_providers_stay_here() {
     );
 }
 
-/// `SABIR_STREAMS=10000` makes it so many pairs, of which some hundred are streaming at any time.
+/// `SABIR_STREAMS=10000` sets the number of pairs, of which some hundred are streaming at any time.
 #[tokio::test]
-async fn streams_never_cross() {
+async fn concurrent_streams_never_mix() {
     const AT_ONCE: usize = 600;
     let pairs = std::env::var("SABIR_STREAMS")
         .ok()
@@ -249,16 +275,16 @@ async fn streams_never_cross() {
             .in_deltas(16)
             .in_chunks(ChunkSplit::Size(1500))
     });
-    let town = Arc::new(Town::new(script).await);
+    let setup = Arc::new(TestGateway::new(script).await);
     let (mut asking, mut bytes) = (JoinSet::new(), 0);
     for number in 0..2 * pairs {
         if asking.len() >= AT_ONCE {
             bytes += asking.join_next().await.unwrap().unwrap();
         }
         let (front, path) = FRONTS[number % FRONTS.len()];
-        let (name, town) = (format!("client-{number}"), Arc::clone(&town));
+        let (name, setup) = (format!("client-{number}"), Arc::clone(&setup));
         asking.spawn(async move {
-            let got = town.ask(path, &body(front, &name, true)).await;
+            let got = setup.ask(path, &body(front, &name, true)).await;
             let (draft, report) = got.read(front);
             assert_eq!((draft.text(), report.error), (words(&name), None), "{name}");
             got.body.len()
@@ -267,7 +293,7 @@ async fn streams_never_cross() {
     while let Some(asked) = asking.join_next().await {
         bytes += asked.unwrap();
     }
-    let ends = town.ends(2 * pairs).await;
+    let ends = setup.ends(2 * pairs).await;
     assert!(ends.iter().all(|end| end.whole), "{ends:?}");
     eprintln!("{pairs} pairs of streams, {bytes} bytes, none crossed");
 }

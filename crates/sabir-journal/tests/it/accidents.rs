@@ -41,7 +41,7 @@ fn torn_at_every_byte() {
         let (mut journal, entries, recovery) = place.open().unwrap();
         assert_eq!(records_of(entries), records[..kept], "at {cut}");
         assert_eq!(recovery, left);
-        // What comes after it is not behind garbage.
+        // Later records directly follow the last whole one.
         journal.append(&said("next")).unwrap();
         drop(journal);
         let (_journal, entries, recovery) = place.open().unwrap();
@@ -57,7 +57,7 @@ fn torn_at_every_byte() {
 }
 
 #[test]
-fn room_that_was_never_written_is_torn() {
+fn trailing_zeros_are_torn() {
     let place = Place::with(&some());
     let (bytes, _) = place.frames();
     for zeros in [1, 8, 9, 5000] {
@@ -70,7 +70,7 @@ fn room_that_was_never_written_is_torn() {
     }
 }
 
-/// Damages the second record, and expects that the first is there and all else is kept.
+/// Damages the second record, and expects the first to be read and all other bytes to be saved.
 #[track_caller]
 fn check_damage(damage: impl FnOnce(&mut Vec<u8>, usize)) {
     let place = Place::with(&some());
@@ -83,7 +83,15 @@ fn check_damage(damage: impl FnOnce(&mut Vec<u8>, usize)) {
     assert_eq!((seen.len(), left.saved_path), (1, None));
     assert!(!kept.exists(), "reading changes nothing");
     let (mut journal, entries, recovery) = place.open().unwrap();
-    assert_eq!(records_of(entries), some()[..1]);
+    let marked = Record::Damaged {
+        bytes: (bytes.len() - ends[1]) as u64,
+        saved_as: Some("task-1.journal.damaged".to_owned()),
+    };
+    assert_eq!(
+        records_of(entries),
+        [some()[0].clone(), marked.clone()],
+        "what opens it next knows of the damage"
+    );
     assert_eq!(recovery.saved_path.as_ref(), Some(&kept));
     assert_eq!(
         (recovery.torn_bytes, recovery.damaged_bytes),
@@ -94,15 +102,18 @@ fn check_damage(damage: impl FnOnce(&mut Vec<u8>, usize)) {
     drop(journal);
     assert_eq!(
         records_of(place.open().unwrap().1),
-        [some()[0].clone(), said("next")]
+        [some()[0].clone(), marked, said("next")]
     );
+    assert!(place.open().unwrap().2.is_clean());
 }
 
 #[test]
-fn damage_in_the_middle_is_kept_aside() {
+fn damage_in_the_middle_is_saved() {
     check_damage(|bytes, at| bytes[at + 20] ^= 1);
     check_damage(|bytes, at| bytes[at + 4] ^= 0x80);
-    // A length that now promises more than the file has is no torn end.
+    // The link.
+    check_damage(|bytes, at| bytes[at + 8] ^= 1);
+    // A damaged length that exceeds the file is not a torn end.
     check_damage(|bytes, at| bytes[at + 1] ^= 0x40);
     check_damage(|bytes, at| bytes[at + 3] ^= 0x80);
     check_damage(|bytes, at| bytes[at..at + 4].fill(0));
@@ -112,14 +123,15 @@ fn damage_in_the_middle_is_kept_aside() {
 }
 
 #[test]
-fn damage_of_the_last_record_is_kept_aside() {
+fn damage_of_the_last_record_is_saved() {
     for flip in [3, 4, 8, 30] {
         let place = Place::with(&some());
         let (mut bytes, ends) = place.frames();
         bytes[ends[3] + flip] ^= 4;
         std::fs::write(place.file(), &bytes).unwrap();
         let (_journal, entries, recovery) = place.open().unwrap();
-        assert_eq!((entries.len(), recovery.torn_bytes), (3, 0));
+        assert_eq!((entries.len(), recovery.torn_bytes), (4, 0));
+        assert!(matches!(entries[3].record, Record::Damaged { .. }));
         assert_eq!(
             std::fs::read(recovery.saved_path.unwrap()).unwrap(),
             bytes[ends[3]..]
@@ -145,11 +157,11 @@ fn a_second_damage_does_not_overwrite_the_first() {
 }
 
 #[test]
-fn what_others_wrote_is_left_alone() {
-    let newer = b"sabir journal 2\nwhatever comes then";
+fn foreign_files_are_left_alone() {
+    let newer = b"sabir journal 3\nwhatever comes then";
     let much_newer = b"sabir journal 18446744073709551615\nx";
     for (bytes, expected) in [
-        (&newer[..], "was written by a newer Sabir (format 2)"),
+        (&newer[..], "was written by a newer Sabir (format 3)"),
         (
             much_newer,
             "was written by a newer Sabir (format 18446744073709551615)",
@@ -179,11 +191,13 @@ fn a_record_of_another_version_is_left_alone() {
     let (bytes, ends) = place.frames();
     let payload = br#"{"at":1,"kind":"teleported"}"#;
     let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
-    let checksum = crc32fast::hash(&[&length, &payload[..]].concat()).to_le_bytes();
+    let link = &bytes[ends[1] + 4..ends[1] + 8];
+    let checksum = crc32fast::hash(&[&length, link, &payload[..]].concat()).to_le_bytes();
     let bytes = [
         &bytes[..ends[2]],
         &length,
         &checksum,
+        link,
         payload,
         &bytes[ends[2]..],
     ]
@@ -213,8 +227,12 @@ proptest! {
         }
         std::fs::write(place.file(), &bytes).unwrap();
         match place.open() {
-            Ok((_, entries, _)) => {
-                let found = records_of(entries);
+            Ok((_, entries, recovery)) => {
+                let mut found = records_of(entries);
+                if recovery.damaged_bytes > 0 {
+                    let marked = found.pop();
+                    assert!(matches!(marked, Some(Record::Damaged { .. })), "{marked:?}");
+                }
                 assert!(records.starts_with(&found), "{found:?}");
             }
             Err(_) => assert_eq!(std::fs::read(place.file()).unwrap(), bytes),
@@ -222,9 +240,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read(bytes in any::<Vec<u8>>(), headed in any::<bool>()) {
+    fn any_bytes_are_read(bytes in any::<Vec<u8>>(), headed in 0..3) {
         let place = Place::new();
-        let header = if headed { &b"sabir journal 1\n"[..] } else { b"" };
+        let header = match headed {
+            0 => &b"sabir journal 1\n"[..],
+            1 => &b"sabir journal 2\n"[..],
+            _ => b"",
+        };
         std::fs::write(place.file(), [header, &bytes].concat()).unwrap();
         if let Ok((_, entries, _)) = place.open() {
             assert!(entries.is_empty());
@@ -232,8 +254,140 @@ proptest! {
     }
 }
 
+/// Splits a journal into its first line and its frames.
+fn split_frames(place: &Place) -> Vec<Vec<u8>> {
+    let (bytes, ends) = place.frames();
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    starts
+        .zip(&ends)
+        .map(|(start, end)| bytes[start..*end].to_vec())
+        .collect()
+}
+
 #[test]
-fn a_full_disk() {
+fn frames_that_are_missing_repeated_or_moved_are_damage() {
+    type Rearrange = fn(&mut Vec<Vec<u8>>);
+    let rows: [(&str, Rearrange, usize); 5] = [
+        ("missing", |frames| drop(frames.remove(2)), 1),
+        ("repeated", |frames| frames.insert(3, frames[2].clone()), 2),
+        ("swapped", |frames| frames.swap(2, 3), 1),
+        (
+            "the last one repeated",
+            |frames| frames.push(frames[4].clone()),
+            4,
+        ),
+        (
+            "of another journal",
+            |frames| {
+                let records = [some()[0].clone(), said("else"), some()[2].clone()];
+                frames[3] = split_frames(&Place::with(&records))[3].clone();
+            },
+            2,
+        ),
+    ];
+    for (name, rearrange, intact) in rows {
+        let place = Place::with(&some());
+        let mut frames = split_frames(&place);
+        rearrange(&mut frames);
+        std::fs::write(place.file(), frames.concat()).unwrap();
+        let (seen, left) = read_journal(place.path(), &place.task).unwrap();
+        assert_eq!(records_of(seen), some()[..intact], "{name}");
+        assert!(left.damaged_bytes > 0 && left.torn_bytes == 0, "{name}");
+        let found = records_of(place.open().unwrap().1);
+        assert_eq!(found.len(), intact + 1, "{name}");
+        assert!(matches!(found[intact], Record::Damaged { .. }), "{name}");
+    }
+    // A journal without its first record describes no task, and stays unchanged.
+    let place = Place::with(&some());
+    let mut frames = split_frames(&place);
+    frames.remove(1);
+    std::fs::write(place.file(), frames.concat()).unwrap();
+    let error = place.open().unwrap_err();
+    assert!(
+        matches!(error, JournalError::DamagedStart { .. }),
+        "{error:?}"
+    );
+    assert_eq!(std::fs::read(place.file()).unwrap(), frames.concat());
+}
+
+#[test]
+fn a_crash_while_damage_is_recorded_leaves_damage() {
+    let place = Place::with(&some());
+    let (mut bytes, ends) = place.frames();
+    bytes[ends[2] + 20] ^= 1;
+    std::fs::write(place.file(), &bytes).unwrap();
+    drop(place.open().unwrap());
+    let marked = std::fs::read(place.file()).unwrap();
+    // The states between the writes of `overwrite_damaged_end`: an impossible head, any part of the payload, the length.
+    let mut between = bytes.clone();
+    between[ends[2]..ends[2] + crate::HEAD_BYTES].fill(0xff);
+    let mut states = vec![between.clone()];
+    for at in ends[2] + crate::HEAD_BYTES..marked.len() {
+        if at < between.len() {
+            between[at] = marked[at];
+        } else {
+            between.push(marked[at]);
+        }
+        states.push(between.clone());
+    }
+    between.truncate(marked.len());
+    states.push(between);
+    for state in states {
+        let place = Place::new();
+        std::fs::write(place.file(), state).unwrap();
+        let (_journal, entries, recovery) = place.open().unwrap();
+        assert!(recovery.damaged_bytes > 0 && recovery.torn_bytes == 0);
+        assert!(matches!(entries[2].record, Record::Damaged { .. }));
+    }
+}
+
+#[test]
+fn a_journal_changed_by_another_process_refuses_appends() {
+    type Change = fn(&std::path::Path, &[u8]);
+    let rows: [(&str, Change); 6] = [
+        ("shortened", |file, bytes| {
+            std::fs::write(file, &bytes[..bytes.len() - 60]).unwrap();
+        }),
+        ("emptied", |file, _| std::fs::write(file, b"").unwrap()),
+        ("extended", |file, bytes| {
+            std::fs::write(file, [bytes, b"x"].concat()).unwrap();
+        }),
+        ("overwritten", |file, bytes| {
+            std::fs::write(file, vec![0; bytes.len()]).unwrap();
+        }),
+        ("replaced", |file, bytes| {
+            std::fs::write(file.with_extension("new"), bytes).unwrap();
+            std::fs::rename(file.with_extension("new"), file).unwrap();
+        }),
+        ("moved away", |file, _| {
+            std::fs::rename(file, file.with_extension("away")).unwrap();
+        }),
+    ];
+    for (name, change) in rows {
+        let place = Place::with(&some());
+        for opened in [true, false] {
+            let place = if opened { &place } else { &Place::new() };
+            let mut journal = if opened {
+                place.open().unwrap().0
+            } else {
+                let mut journal = place.create().unwrap();
+                for record in some() {
+                    journal.append(&record).unwrap();
+                }
+                journal
+            };
+            let bytes = std::fs::read(place.file()).unwrap();
+            change(&place.file(), &bytes);
+            let before = std::fs::read(place.file()).ok();
+            let error = journal.append(&said("next")).unwrap_err().to_string();
+            assert_eq!(journal.append(&said("x")).unwrap_err().to_string(), error);
+            assert_eq!(std::fs::read(place.file()).ok(), before, "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_append() {
     let place = Place::new();
     let script = "mount -t tmpfs -o size=256k,mode=700 tmpfs \"$1\" || exit 77
                   exec \"$0\" fill \"$1\"";

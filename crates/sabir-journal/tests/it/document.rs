@@ -1,4 +1,4 @@
-//! `docs/journal.md` against the code: every kind of record has its section, and its examples are records.
+//! Compares `docs/journal.md` to the code: every kind of record has a section, and its examples are valid records.
 
 use sabir_agent::TaskId;
 use sabir_journal::{JournalEntry, read_journal, write_journal};
@@ -7,7 +7,7 @@ use crate::Place;
 
 const DOCUMENT: &str = include_str!("../../../../docs/journal.md");
 
-/// Each example with the kind whose section it stands in.
+/// Returns each example with the kind of its section.
 fn examples() -> Vec<(&'static str, &'static str)> {
     let (mut kind, mut inside, mut found) = ("", false, Vec::new());
     for line in DOCUMENT.lines() {
@@ -45,7 +45,7 @@ fn every_kind_has_an_example_that_is_a_record() {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let written = serde_json::to_value(&entry).unwrap();
         assert_eq!(written["kind"], kind);
-        // No field of an example is one that nobody reads.
+        // Every field of an example is read.
         let mut example: serde_json::Value = serde_json::from_str(line).unwrap();
         if let Some(fields) = example.as_object_mut() {
             fields.retain(|name, _| written.get(name).is_none());
@@ -64,14 +64,15 @@ fn every_kind_has_an_example_that_is_a_record() {
 }
 
 #[test]
-fn the_bytes_are_as_the_document_says() {
+fn the_bytes_match_the_document() {
     let place = Place::new();
     let entry: JournalEntry =
         serde_json::from_str(r#"{"at":1,"kind":"said","by":"user","text":"é"}"#).unwrap();
     write_journal(place.path(), &place.task, std::slice::from_ref(&entry)).unwrap();
     let payload = r#"{"at":1,"kind":"said","by":"user","text":"é"}"#.as_bytes();
     let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
-    let checksum = crc32fast::hash(&[&length, payload].concat()).to_le_bytes();
-    let expected = [b"sabir journal 1\n", &length[..], &checksum, payload].concat();
+    let link = crc32fast::hash(b"sabir journal 2\n").to_le_bytes();
+    let checksum = crc32fast::hash(&[&length[..], &link, payload].concat()).to_le_bytes();
+    let expected = [b"sabir journal 2\n", &length[..], &checksum, &link, payload].concat();
     assert_eq!(std::fs::read(place.file()).unwrap(), expected);
 }

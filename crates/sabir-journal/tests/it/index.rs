@@ -39,7 +39,7 @@ fn check(place: &Place, expected: &[&str]) {
 }
 
 #[test]
-fn tasks_of_a_folder() {
+fn the_tasks_of_a_folder_are_listed() {
     let place = Place::new();
     assert!(
         list_journals(&place.path().join("none"))
@@ -50,6 +50,7 @@ fn tasks_of_a_folder() {
     let ended = sabir_agent::Record::Ended {
         outcome: TaskOutcome::Completed,
         message: String::new(),
+        used: None,
     };
     put(
         &place,
@@ -112,6 +113,7 @@ fn torn_and_damaged_ends_are_listed() {
     let ended = sabir_agent::Record::Ended {
         outcome: TaskOutcome::Denied,
         message: "no".to_owned(),
+        used: None,
     };
     let place = Place::new();
     put(
@@ -144,8 +146,9 @@ fn a_last_record_of_any_size_is_found() {
     let ended = |words: &str| sabir_agent::Record::Ended {
         outcome: TaskOutcome::Limit,
         message: words.to_owned(),
+        used: None,
     };
-    // One that looks like the head and the beginning of another is no end of its own.
+    // A payload that looks like the head and the beginning of a frame is not taken for one.
     for words in ["", "{\"at\":1}", &"x".repeat(16_000), &"é".repeat(40_000)] {
         let place = Place::new();
         put(

@@ -20,7 +20,7 @@ fn acknowledged_records_survive_many_kills() {
     kill_and_reopen(100);
 }
 
-/// Kills a process that appends so many times, each time at another moment, and reads what it left.
+/// Kills an appending process this number of times, each time at a different moment, and reads its journal.
 fn kill_and_reopen(rounds: usize) {
     let mut torn = 0;
     let mut folder = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ fn kill_and_reopen(rounds: usize) {
             (round as u64 * 7919) % 20_000,
         ));
         child.kill().unwrap();
-        // What it said before it died counts too.
+        // Records acknowledged right before its death count too.
         last = kept.last().unwrap_or(last);
         child.wait().unwrap();
 

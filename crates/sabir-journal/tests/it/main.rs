@@ -7,6 +7,7 @@
 )]
 
 mod accidents;
+mod damage;
 mod document;
 mod index;
 mod kills;
@@ -23,7 +24,7 @@ use sabir_call::ToolProtocol;
 use sabir_journal::{Journal, JournalEntry, JournalError, RecoveryReport};
 use tempfile::TempDir;
 
-/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+/// Reports that the machine lacks something that a test needs, even if the output of tests is captured.
 fn skipped(why: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
@@ -59,7 +60,7 @@ impl Place {
         Journal::open(self.path(), &self.task, clock())
     }
 
-    /// A journal with these records.
+    /// Creates a journal with these records.
     fn with(records: &[Record]) -> Self {
         let place = Self::new();
         let mut journal = place.create().unwrap();
@@ -69,7 +70,7 @@ impl Place {
         place
     }
 
-    /// The bytes of the file, and where each frame ends.
+    /// Returns the bytes of the file and the offset at which each frame ends.
     fn frames(&self) -> (Vec<u8>, Vec<usize>) {
         let bytes = std::fs::read(self.file()).unwrap();
         let mut ends = vec![16];
@@ -78,13 +79,16 @@ impl Place {
             .filter(|rest| !rest.is_empty())
         {
             let length = u32::from_le_bytes(head[..4].try_into().unwrap());
-            ends.push(ends[ends.len() - 1] + 8 + length as usize);
+            ends.push(ends[ends.len() - 1] + HEAD_BYTES + length as usize);
         }
         (bytes, ends)
     }
 }
 
-/// A clock that counts: 1001, 1002, …
+/// The bytes of length, checksum and link before a payload.
+const HEAD_BYTES: usize = 12;
+
+/// Makes a clock that counts: 1001, 1002, …
 fn clock() -> impl Fn() -> u64 + Send + 'static {
     let now = std::sync::atomic::AtomicU64::new(1000);
     move || now.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1

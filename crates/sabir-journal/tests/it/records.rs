@@ -27,6 +27,7 @@ fn answered(arguments: Map<String, Value>) -> Record {
             },
             MessagePart::Opaque(OpaqueState {
                 wire: "anthropic".to_owned(),
+                origin: None,
                 data: json!({"signature": "x"}),
             }),
             MessagePart::Call(Call {
@@ -42,6 +43,9 @@ fn answered(arguments: Map<String, Value>) -> Record {
             repairs: Vec::new(),
             faults: vec![fault],
             feedback: Some("no".to_owned()),
+            recovered_from_text: false,
+            echo_of: None,
+            wrapped: Vec::new(),
         }],
         faults: Vec::new(),
         usage: Usage {
@@ -62,7 +66,7 @@ fn answered(arguments: Map<String, Value>) -> Record {
     })
 }
 
-/// One record of each kind.
+/// Makes one record of each kind.
 fn every_kind() -> Vec<Record> {
     let call = CallId::new("call_1");
     let numbers = json!({"path": "a.rs", "n": [0, -1, u64::MAX, 0.1, 1e300, 5e-324, 1.797_693_134_862_315_7e308, 0.3]});
@@ -103,6 +107,7 @@ fn every_kind() -> Vec<Record> {
         Record::Ended {
             outcome: TaskOutcome::Completed,
             message: "done".to_owned(),
+            used: None,
         },
     ]
 }
@@ -118,14 +123,14 @@ fn check(records: &[Record]) {
 }
 
 #[test]
-fn records_come_back() {
+fn records_are_read_back() {
     check(&[]);
     check(&every_kind());
     check(&[said(""), said("x".repeat(3 << 20)), said("y")]);
 }
 
 #[test]
-fn a_task_goes_on_where_it_stopped() {
+fn a_reopened_journal_is_continued() {
     let place = Place::with(&[said("a")]);
     for text in ["b", "c"] {
         let (mut journal, ..) = place.open().unwrap();
@@ -138,12 +143,12 @@ fn a_task_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn deep_values_come_back_or_are_refused() {
+fn deep_values_are_read_back_or_refused() {
     let nested = |depth| {
         let value = (1..depth).fold(json!(["end"]), |inner, _| json!([inner]));
         answered(Map::from_iter([("x".to_owned(), value)]))
     };
-    // The reader of a call's arguments takes 127 levels, and the record adds some of its own.
+    // The parser of a call's arguments accepts 127 levels, and the record adds some more.
     check(&[nested(127)]);
     check(&[nested(252)]);
     let place = Place::with(&[said("a")]);
@@ -190,9 +195,9 @@ fn only_the_user_may_read_it() {
 fn the_bytes_are_as_documented() {
     let place = Place::with(&[said("a")]);
     let (bytes, ends) = place.frames();
-    assert_eq!(bytes[..16], *b"sabir journal 1\n");
+    assert_eq!(bytes[..16], *b"sabir journal 2\n");
     assert_eq!(
-        bytes[24..],
+        bytes[28..],
         *br#"{"at":1001,"kind":"said","by":"user","text":"a"}"#
     );
     assert_eq!(ends, [16, bytes.len()]);
@@ -222,7 +227,7 @@ fn a_second_opener_is_refused() {
 }
 
 #[test]
-fn a_process_that_is_being_started_does_not_hold_the_lock() {
+fn a_child_process_does_not_inherit_the_lock() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -238,7 +243,7 @@ fn a_process_that_is_being_started_does_not_hold_the_lock() {
 }
 
 #[test]
-fn names_do_not_climb() {
+fn task_names_cannot_leave_the_folder() {
     let place = Place::new();
     for id in [
         "",
@@ -261,7 +266,7 @@ fn names_do_not_climb() {
 }
 
 #[test]
-fn a_journal_that_was_removed_takes_no_more() {
+fn a_removed_journal_refuses_appends() {
     let place = Place::new();
     let mut journal = place.create().unwrap();
     std::fs::remove_file(place.file()).unwrap();
@@ -275,7 +280,7 @@ fn a_journal_that_was_removed_takes_no_more() {
 
 proptest! {
     #[test]
-    fn any_text_and_number_comes_back(text in any::<String>(), number in any::<f64>(), whole in any::<i64>()) {
+    fn any_text_and_number_is_read_back(text in any::<String>(), number in any::<f64>(), whole in any::<i64>()) {
         let arguments = Map::from_iter([(text.clone(), json!([number, whole])), ("x".to_owned(), json!(text))]);
         check(&[said(text), answered(arguments)]);
     }

@@ -18,7 +18,7 @@ fn some() -> Vec<JournalEntry> {
 }
 
 #[test]
-fn what_is_written_at_once_is_read_and_gone_on_with() {
+fn a_journal_written_at_once_can_be_read_and_continued() {
     let place = Place::new();
     assert_eq!(
         write_journal(place.path(), &place.task, &some()).unwrap(),
@@ -56,7 +56,7 @@ fn what_is_written_at_once_is_read_and_gone_on_with() {
 }
 
 #[test]
-fn a_journal_is_followed() {
+fn a_journal_can_be_followed_while_it_grows() {
     let place = Place::new();
     assert!(matches!(
         JournalTail::open(place.path(), &place.task),
@@ -76,7 +76,7 @@ fn a_journal_is_followed() {
         );
         assert!(tail.read_new_entries().unwrap().is_empty());
     }
-    // Half a record is none yet.
+    // An incomplete record is not returned yet.
     let (bytes, ends) = place.frames();
     let half = Place::new();
     std::fs::write(half.file(), &bytes[..ends[1] - 1]).unwrap();
@@ -87,7 +87,7 @@ fn a_journal_is_followed() {
 }
 
 #[test]
-fn whoever_works_on_a_task_is_named() {
+fn the_process_that_holds_a_journal_is_found() {
     let place = Place::new();
     let journal = place.create().unwrap();
     let error = place.open().unwrap_err();

@@ -1,5 +1,5 @@
-//! The helper of the tests: `journal-probe append FOLDER` appends for ever and says the number of each record once it is
-//! kept; `journal-probe fill FOLDER` fills the tiny disk that the folder is, and goes on once there is room.
+//! Provides the helper program of the tests: `journal-probe append FOLDER` appends forever and prints the number of each record
+//! once it is stored; `journal-probe fill FOLDER` fills the tiny disk mounted at the folder, and continues once there is room.
 
 #![expect(
     clippy::unwrap_used,
@@ -53,7 +53,7 @@ fn fill(folder: &Path) {
     let mut kept = Vec::new();
     let mut refused = 0;
     while refused < 200 {
-        // Lengths that do not divide a page, so that writes are cut short.
+        // Lengths that do not divide a page, so that some writes are partial.
         let record = said(format!(
             "{}-{}",
             kept.len(),

@@ -1,8 +1,8 @@
-//! The records that the helper appends and its test expects.
+//! Makes the records that the helper appends and its test expects.
 
 use sabir_agent::{Delivery, MessageAuthor, Record};
 
-/// The n-th record; sizes from a few bytes to half a megabyte, whose write can be cut.
+/// Makes the n-th record, from a few bytes to half a megabyte, so that a kill can hit its write.
 pub(crate) fn record(number: usize) -> Record {
     let size = [10, 200, 500_000, 40, 300_000, 1_000]
         .get(number % 6)
@@ -11,7 +11,7 @@ pub(crate) fn record(number: usize) -> Record {
     said(format!("{number} {}", "x".repeat(size + number % 97)))
 }
 
-/// Words of the user.
+/// Makes a record of a user message.
 pub(crate) fn said(text: impl Into<String>) -> Record {
     Record::Said {
         by: MessageAuthor::User,

@@ -7,6 +7,8 @@ use sabir_call::{Dollars, TokenPrices};
 use super::ModelEntry;
 use crate::provider::{Provider, host_of};
 
+/// The table as text: one row for each pattern. Numbers are tokens, prices are dollars for a
+/// million tokens, and `-` is unknown.
 const TABLE_TEXT: &str = include_str!("table.txt");
 
 /// The host of each vendor's own API. The table's prices apply at these hosts only.
@@ -36,6 +38,7 @@ pub(super) fn is_vendor_address(vendor: &str, provider: &Provider) -> bool {
     })
 }
 
+/// Returns the rows as text, without comments and blank lines.
 fn table_lines() -> impl Iterator<Item = &'static str> {
     TABLE_TEXT
         .lines()
@@ -85,6 +88,9 @@ fn parse_row(line: &str) -> Option<ModelEntry> {
         images,
         thinking,
         edit_tool: text(edits),
+        recovery: None,
+        escape_tokens: None,
+        // No price at all is unknown, never free.
         prices: (prices != TokenPrices::default()).then_some(prices),
     })
 }
@@ -98,6 +104,7 @@ fn parse_count(field: &str) -> Option<Option<u64>> {
     }
 }
 
+/// Parses a price in dollars or `-` for unknown; `None` if the field is malformed.
 fn parse_price(field: &str) -> Option<Option<Dollars>> {
     if field == "-" {
         Some(None)
@@ -106,6 +113,7 @@ fn parse_price(field: &str) -> Option<Option<Dollars>> {
     }
 }
 
+/// Parses an ability: `y`, `n`, or `?` for unknown; `None` for another character.
 fn parse_ability(c: char) -> Option<Option<bool>> {
     match c {
         'y' => Some(Some(true)),
@@ -120,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_read_and_says_something_possible() {
+    fn every_row_is_parsed_and_plausible() {
         assert_eq!(
             table_lines()
                 .filter(|line| parse_row(line).is_none())
@@ -134,7 +142,7 @@ mod tests {
         patterns.sort_unstable();
         assert!(
             patterns.windows(2).all(|pair| pair[0] != pair[1]),
-            "a pattern stands twice"
+            "a pattern occurs twice"
         );
         for entry in builtin_entries() {
             assert_eq!(entry.pattern, entry.pattern.to_ascii_lowercase());
@@ -149,7 +157,7 @@ mod tests {
                 |vendor| vendor == "deepseek" || VENDOR_HOSTS.iter().any(|it| it.0 == vendor)
             ));
             let Some(prices) = entry.prices else { continue };
-            // A price of zero would be a forgotten one: nobody here gives tokens away.
+            // A price of zero would be a mistake in the table: no vendor in it is free.
             let all = [
                 prices.input,
                 prices.output,

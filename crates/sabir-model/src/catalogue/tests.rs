@@ -7,27 +7,31 @@ use super::*;
 #[test]
 fn the_longest_pattern_wins() {
     let catalogue = ModelCatalogue::default();
-    let output = |model: &str| catalogue.find_model(model).and_then(|entry| entry.output);
+    let output = |model: &str| {
+        catalogue
+            .find_model("", model)
+            .and_then(|entry| entry.output)
+    };
     assert_eq!(output("claude-opus-4-20250514"), Some(32_000));
     assert_eq!(output("anthropic/Claude-Opus-4-5"), Some(64_000));
     assert_eq!(output("gpt-4o-mini-2024-07-18"), Some(16_384));
-    assert_eq!(catalogue.find_model("my-own-model"), None);
+    assert_eq!(catalogue.find_model("", "my-own-model"), None);
     assert_eq!(
         catalogue
-            .find_model("deepseek-r1:32b")
+            .find_model("", "deepseek-r1:32b")
             .and_then(|entry| entry.native),
         Some(false)
     );
     assert_eq!(
         catalogue
-            .find_model("Llama-3.3-70B-Instruct-Turbo")
+            .find_model("", "Llama-3.3-70B-Instruct-Turbo")
             .and_then(|entry| entry.context),
         Some(128_000)
     );
 }
 
 #[test]
-fn another_version_inherits_no_figure() {
+fn other_versions_do_not_inherit_figures() {
     for (model, expected) in [
         ("gpt-5", PatternMatch::Same),
         ("gpt-5-2025-08-07", PatternMatch::Same),
@@ -50,7 +54,7 @@ fn another_version_inherits_no_figure() {
             "{model}"
         );
     }
-    let next = ModelCatalogue::default().find_model("gpt-5.9").unwrap();
+    let next = ModelCatalogue::default().find_model("", "gpt-5.9").unwrap();
     assert_eq!(
         (next.native, next.context, next.output, next.prices),
         (Some(true), None, None, None)
@@ -58,7 +62,7 @@ fn another_version_inherits_no_figure() {
 }
 
 #[test]
-fn a_family_has_its_edit_tool() {
+fn model_families_have_their_edit_tool() {
     let own = ModelEntry {
         pattern: "gpt-5-nano".into(),
         edit_tool: Some("replace_in_file".into()),
@@ -75,14 +79,14 @@ fn a_family_has_its_edit_tool() {
         ("llama-3.3-70b", None),
     ] {
         let found = catalogue
-            .find_model(model)
+            .find_model("", model)
             .and_then(|entry| entry.edit_tool);
         assert_eq!(found.as_deref(), expected, "{model}");
     }
 }
 
 #[test]
-fn own_entries_come_first_and_are_filled() {
+fn user_entries_take_precedence_and_are_completed() {
     let own = ModelEntry {
         pattern: "gpt-4o".into(),
         output: Some(9),
@@ -90,7 +94,7 @@ fn own_entries_come_first_and_are_filled() {
         ..ModelEntry::default()
     };
     let found = ModelCatalogue::new(vec![own])
-        .find_model("openai/gpt-4o")
+        .find_model("", "openai/gpt-4o")
         .unwrap();
     assert_eq!(
         (found.context, found.output, found.native),
@@ -103,7 +107,7 @@ fn own_entries_come_first_and_are_filled() {
 }
 
 #[test]
-fn prices_hold_where_they_are_asked() {
+fn prices_apply_to_their_provider() {
     let told = TokenPrices {
         input: "1".parse().ok(),
         ..TokenPrices::default()
@@ -131,7 +135,8 @@ fn prices_hold_where_they_are_asked() {
         "gpt-4o",
         "$2.5000",
     );
-    // Not at a reseller's or behind a proxy, not without TLS, not for a model that only sounds alike.
+    // Not at a reseller or behind a proxy, not without TLS, and not for a model with a similar
+    // name.
     check(
         "openrouter",
         "https://openrouter.ai/api/v1",
@@ -153,7 +158,7 @@ fn prices_hold_where_they_are_asked() {
     );
     check("openai", openai, "gpt-4o-audio", "unknown");
     check("openai", openai, "gpt-5.9", "unknown");
-    // What the user says holds everywhere; a pattern may name the provider.
+    // The user's entries apply to every provider; a pattern may name one.
     check(
         "groq",
         "https://api.groq.com/openai/v1",
@@ -167,7 +172,7 @@ fn prices_hold_where_they_are_asked() {
         "unknown",
     );
     check("any", "http://10.0.0.1/v1", "My-Model", "$1.0000");
-    // A server on this machine is paid for already; a model that it passes on is not.
+    // A server on this machine costs nothing; a model that it forwards to a cloud may.
     check("ollama", "http://127.0.0.1:11434/v1", "gpt-oss:20b", "$0");
     check(
         "ollama",
@@ -185,7 +190,7 @@ fn prices_hold_where_they_are_asked() {
 }
 
 #[test]
-fn own_entries_are_read_with_all_their_fields() {
+fn user_entries_are_parsed_with_all_fields() {
     let json =
         r#"{"pattern": "m", "images": true, "prices": {"input": 0.3, "output": 2, "up_to": 1000}}"#;
     let entry: ModelEntry = serde_json::from_str(json).unwrap();
@@ -199,4 +204,22 @@ fn own_entries_are_read_with_all_their_fields() {
     assert!(
         serde_json::from_str::<ModelEntry>(r#"{"pattern": "m", "prices": {"input": -1}}"#).is_err()
     );
+}
+
+#[test]
+fn a_pattern_with_a_provider_is_for_that_provider() {
+    let entry = |pattern: &str, context| ModelEntry {
+        context: Some(context),
+        pattern: pattern.to_owned(),
+        ..ModelEntry::default()
+    };
+    let catalogue = ModelCatalogue::new(vec![entry("groq/llama", 1000), entry("qwen", 2000)]);
+    let context = |provider, model| {
+        catalogue
+            .find_model(provider, model)
+            .and_then(|found| found.context)
+    };
+    assert_eq!(context("groq", "llama-9"), Some(1000));
+    assert_ne!(context("together", "llama-9"), Some(1000));
+    assert_eq!(context("groq", "qwen-9"), Some(2000));
 }

@@ -1,13 +1,16 @@
-//! Caches the serialized beginning of a growing history, so that each turn serializes only the newest messages.
+//! Caches the serialized beginning of a growing history, so that each turn serializes only the
+//! newest messages.
 //!
-//! The cache holds the JSON text of the oldest messages, up to the beginning of an answer. No wire merges messages across
-//! such a boundary, and cache marks are only set at the end of a request. The body is the same, byte for byte, as without
-//! the cache; a property test over all wires checks that. Messages are compared, not assumed to be equal, so that a
-//! compacted or edited history is serialized from scratch.
+//! The cache holds the JSON text of the oldest messages, up to the beginning of an answer. No wire
+//! merges messages across such a boundary, and cache marks are only set at the end of a request.
+//! The body is the same, byte for byte, as without the cache; a property test over all wires checks
+//! that. Messages are compared, not assumed to be equal, so that a compacted or edited history is
+//! serialized from scratch.
 //!
-//! Measured with the tool calls of a task whose requests have 320 KB (release build, two cores, the fastest of 20 turns): with
-//! the cache a turn's body takes 0.1 to 0.2 ms natively and 0.4 to 0.6 ms in a dialect; without it 0.8 to 1.4 ms and 4.8 to
-//! 9.7 ms, depending on the wire, and the difference grows with the history.
+//! Measured with the tool calls of a task whose requests have 320 KB (release build, two cores, the
+//! fastest of 20 turns): with the cache a turn's body takes 0.1 to 0.2 ms natively and 0.4 to 0.6
+//! ms in a dialect; without it 0.8 to 1.4 ms and 4.8 to 9.7 ms, depending on the wire, and the
+//! difference grows with the history.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,14 +18,17 @@ use sabir_call::{CacheControl, Message, ModelError, Request, Role};
 use sabir_wire::WireOptions;
 use serde_json::{Map, Value};
 
-/// The number of newest messages that are always serialized. Once there are twice as many, the older half is cached.
+/// The number of newest messages that are always serialized. Once there are twice as many, the
+/// older half is cached.
 const MIN_OPEN_MESSAGES: usize = 32;
 
 /// The encoding of requests: wire, options and protocol.
 pub(super) struct BodyEncoder<'a> {
     /// The member of the body that holds the messages.
     pub(super) key: &'a str,
+    /// The options of the wire.
     pub(super) form: &'a WireOptions,
+    /// Encodes a request as a JSON value.
     pub(super) encode: &'a dyn Fn(&Request, &WireOptions) -> Result<Value, ModelError>,
 }
 
@@ -30,9 +36,11 @@ pub(super) struct BodyEncoder<'a> {
 #[derive(Default)]
 pub(super) struct BodyCache(Mutex<Option<CachedPrefix>>);
 
+/// The cached beginning of one history.
 struct CachedPrefix {
     /// The request without its messages.
     template: Request,
+    /// The messages whose text is cached. They are kept for the comparison.
     messages: Vec<Message>,
     /// The number of items before those of the messages: the system prompt, on some wires.
     leading_items: usize,
@@ -61,7 +69,8 @@ impl BodyCache {
         encoder: &BodyEncoder<'_>,
     ) -> Result<Vec<u8>, ModelError> {
         let whole = |request: &Request| (encoder.encode)(request, encoder.form);
-        // The prefix is taken out while it is used: an error on the way leaves no half-extended one behind.
+        // The prefix is taken out while it is used: an error on the way leaves no half-extended one
+        // behind.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prefix = match kept.take_if(|prefix| prefix.is_prefix_of(request)) {
             Some(prefix) => prefix,
@@ -79,12 +88,14 @@ impl BodyCache {
             .skip(prefix.messages.len())
             .cloned()
             .collect();
+        // Only the newest messages are encoded here.
         let value = whole(&Request {
             messages: rest,
             ..request.clone()
         })?;
         if array_items(encoder.key, &value).len() <= prefix.leading_items {
-            // There is no new item behind the cached ones, so the cache mark of the last message belongs into the cached part.
+            // There is no new item behind the cached ones, so the cache mark of the last message
+            // belongs in the cached part.
             return Ok(to_json_bytes(&whole(request)?));
         }
         let body = prefix.splice_body(encoder.key, &value);
@@ -94,11 +105,13 @@ impl BodyCache {
 }
 
 impl CachedPrefix {
+    /// Makes an empty prefix for requests like this one.
     fn new(request: &Request, encoder: &BodyEncoder<'_>) -> Result<Self, ModelError> {
         let basis = Request {
             messages: Vec::new().into(),
             ..request.clone()
         };
+        // A request without messages shows the items that come before them.
         let head = array_items(encoder.key, &(encoder.encode)(&basis, encoder.form)?).len();
         Ok(Self {
             template: basis,
@@ -201,6 +214,7 @@ fn push_item(to: &mut Vec<u8>, item: &[u8]) {
     }
 }
 
+/// Returns the items of a list member; none if it is missing.
 fn array_items<'v>(key: &str, value: &'v Value) -> &'v [Value] {
     value
         .get(key)
@@ -266,14 +280,17 @@ mod tests {
         let opaque = prop_oneof![
             Just(OpaqueState {
                 wire: "anthropic".to_owned(),
+                origin: None,
                 data: json!({"type": "thinking", "signature": "s"})
             }),
             Just(OpaqueState {
                 wire: "openai-responses".to_owned(),
+                origin: None,
                 data: json!({"type": "reasoning", "encrypted_content": "e"})
             }),
             Just(OpaqueState {
                 wire: "gemini".to_owned(),
+                origin: None,
                 data: json!({"thoughtSignature": "g"})
             }),
         ];
@@ -377,7 +394,7 @@ mod tests {
             };
             written.encode_body(&request, &encoder).unwrap();
         }
-        // 400 once, and of each of the 200 requests some of the newest; all of all would be 40,000.
+        // All 400 messages once, and some of the newest for each of the 200 requests; without the cache it would be 40,000.
         assert!(counted.get() < 12_000, "{}", counted.get());
     }
 }

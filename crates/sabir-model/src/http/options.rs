@@ -15,7 +15,8 @@ pub enum CallerScope {
 }
 
 impl CallerScope {
-    /// Returns true if the provider asks for a wait so long that independent callers should decide about it themselves.
+    /// Returns true if the provider asks for a wait so long that independent callers should decide
+    /// about it themselves.
     pub(crate) fn declines_wait(self, wish: Option<Duration>, retries: &RetryPolicy) -> bool {
         self == Self::Many && wish.is_some_and(|wish| wish > retries.longest_asked)
     }
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_many_decide_about_long_waits() {
+    fn long_waits_are_declined_for_many_callers_only() {
         let retries = RetryPolicy {
             longest_asked: Duration::from_secs(1),
             ..RetryPolicy::default()

@@ -19,7 +19,8 @@ use crate::transport::Transport;
 /// The output limit in tokens if the request names none and the catalogue has a higher one.
 const MAX_DEFAULT_OUTPUT: u64 = 32_000;
 
-/// The limits to which a request is adapted: the default output limit, and whether images are removed.
+/// The limits to which a request is adapted: the default output limit, and whether images are
+/// removed.
 #[derive(Clone)]
 pub(super) enum RequestLimits {
     /// The limits of the model's catalogue entry.
@@ -41,7 +42,8 @@ pub struct UnknownWire(String);
 impl HttpModel {
     /// Makes a recorder for this model's traffic, to pass to [`recorded_by`](Self::recorded_by).
     ///
-    /// `model` is the name of the model in the requests, `task` any data that a replay needs to make the same requests.
+    /// `model` is the name of the model in the requests, `task` any data that a replay needs to
+    /// make the same requests.
     ///
     /// # Errors
     /// The I/O error if the first line cannot be written.
@@ -56,17 +58,21 @@ impl HttpModel {
             wire: self.provider.wire.name().to_owned(),
             base_url: plain_address(&self.provider.base_url),
             form: self.provider.form.clone(),
-            output: self.request_limits.output_limit(model),
-            blind: self.request_limits.rejects_images(model),
+            output: self.request_limits.output_limit(&self.provider.name, model),
+            blind: self
+                .request_limits
+                .rejects_images(&self.provider.name, model),
             deadlines: self.deadlines,
             retries: self.retries,
         };
         CassetteRecorder::new(to, ProviderRedactor::new(&self.provider), provider, task)
     }
 
-    /// Records all traffic from now on; call it last. Models with different keys may share a recorder, and none of the keys is recorded.
+    /// Records all traffic from now on; call it last. Models with different keys may share a
+    /// recorder, and none of the keys is recorded.
     #[must_use]
     pub fn recorded_by(mut self, recorder: &CassetteRecorder) -> Self {
+        // Added before the first request, so that no key is written even once.
         recorder.add_secrets(&ProviderRedactor::new(&self.provider));
         let network = Arc::new(NetworkTransport::new(
             &self.provider,
@@ -78,7 +84,8 @@ impl HttpModel {
         self
     }
 
-    /// Makes a model that answers the recorded requests with the recorded responses, without network or waiting.
+    /// Makes a model that answers the recorded requests with the recorded responses, without
+    /// network or waiting.
     ///
     /// # Errors
     /// [`UnknownWire`] if the cassette was recorded on a wire that this version does not know.
@@ -96,6 +103,7 @@ impl HttpModel {
         let known = Wire::from_name(wire).ok_or_else(|| UnknownWire(wire.clone()))?;
         let mut provider = Provider::new(name, known, base_url, None);
         provider.form = form.clone();
+        // The model of a replay has no key: nothing is sent.
         let player = CassettePlayer::new(cassette);
         let mut model = Self::new(provider).deadlines(*deadlines).retries(*retries);
         model.request_limits = RequestLimits::Recorded {
@@ -119,10 +127,13 @@ impl HttpModel {
 
 impl RequestLimits {
     /// Returns the output limit in tokens to request from that model.
-    pub(super) fn output_limit(&self, model: &str) -> Option<u64> {
+    pub(super) fn output_limit(&self, provider: &str, model: &str) -> Option<u64> {
         match self {
             Self::Catalogue(catalogue) => {
-                let limit = catalogue.find_model(model).and_then(|entry| entry.output);
+                let limit = catalogue
+                    .find_model(provider, model)
+                    .and_then(|entry| entry.output);
+                // Some providers reserve the whole limit against the rate limit or the context.
                 limit.map(|limit| limit.min(MAX_DEFAULT_OUTPUT))
             }
             Self::Recorded { limit, .. } => *limit,
@@ -130,10 +141,13 @@ impl RequestLimits {
     }
 
     /// Returns true if that model is known to read no images.
-    pub(super) fn rejects_images(&self, model: &str) -> bool {
+    pub(super) fn rejects_images(&self, provider: &str, model: &str) -> bool {
         match self {
             Self::Catalogue(catalogue) => {
-                catalogue.find_model(model).and_then(|entry| entry.images) == Some(false)
+                catalogue
+                    .find_model(provider, model)
+                    .and_then(|entry| entry.images)
+                    == Some(false)
             }
             Self::Recorded { blind, .. } => *blind,
         }

@@ -40,7 +40,7 @@ impl Model for Lock {
     }
 }
 
-/// A model whose keys are `k1`, `k2`, …; the count says how many were fetched, the first included.
+/// Makes a model whose keys are `k1`, `k2`, …, and a counter of the fetched keys, the first included.
 fn model(
     good: impl Fn(&str) -> bool + Send + Sync + 'static,
     talks_first: bool,
@@ -76,7 +76,7 @@ async fn ask(model: &KeyRefreshingModel<Lock>) -> bool {
 }
 
 #[tokio::test]
-async fn one_renewal_serves_all_that_were_refused() {
+async fn one_renewal_serves_all_refused_requests() {
     let (model, fetched) = model(|key| key != "k1", false);
     let mut asked = tokio::task::JoinSet::new();
     for _ in 0..20 {
@@ -88,7 +88,7 @@ async fn one_renewal_serves_all_that_were_refused() {
 }
 
 #[tokio::test]
-async fn a_new_key_that_is_refused_is_not_renewed() {
+async fn a_refused_new_key_is_not_renewed_again() {
     let (model, fetched) = model(|_| false, false);
     for _ in 0..3 {
         assert!(!ask(&model).await);
@@ -97,7 +97,7 @@ async fn a_new_key_that_is_refused_is_not_renewed() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_good_may_expire() {
+async fn an_expired_key_is_renewed() {
     let until = Arc::new(AtomicU32::new(1));
     let oldest = Arc::clone(&until);
     let good = move |key: &str| {
@@ -112,7 +112,7 @@ async fn a_key_that_was_good_may_expire() {
 }
 
 #[tokio::test]
-async fn what_has_begun_is_not_sent_again() {
+async fn a_started_response_is_not_requested_again() {
     let (model, fetched) = model(|_| false, true);
     assert!(!ask(&model).await);
     assert_eq!(fetched.load(Ordering::SeqCst), 1);

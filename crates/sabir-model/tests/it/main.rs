@@ -1,4 +1,4 @@
-//! Models over real HTTP, against a provider that misbehaves, and their recordings.
+//! Tests models over real HTTP, against a provider that misbehaves, and their recordings.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,7 @@
-//! What shells do: generated lines that are judged harmless are run by the real bash, and by zsh where they are judged for it, and must
+//! Compares verdicts with real shells: generated lines that are judged harmless for bash, zsh or dash are run by that shell, and must
 //! change nothing.
+//!
+//! Bash's lines are also run under `strace`, where no system call may change or reach anything.
 //!
 //! `SABIR_LINES=100000` makes it a long run; without it a few thousand lines are generated for each.
 
@@ -10,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use sabir_policy::{
     Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal,
-    Verdict, decide_access,
+    TrackedSecrets, Verdict, decide_access,
 };
 
 const PROGRAMS: &[&str] = &[
@@ -265,7 +267,7 @@ const BETWEEN: &[&str] = &[
     "; x=a.txt; ",
 ];
 
-/// Numbers that are the same in every run.
+/// A pseudo-random generator with the same numbers in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -437,7 +439,7 @@ fn zsh_changes_nothing_where_nothing_is_asked() {
     compare("zsh", ShellKind::Zsh);
 }
 
-/// A shell that knows only what POSIX says.
+/// Dash supports only the syntax of POSIX.
 #[test]
 fn dash_changes_nothing_where_nothing_is_asked() {
     compare("dash", ShellKind::Plain);
@@ -483,13 +485,13 @@ fn compare(program: &str, shell: ShellKind) {
     fs::remove_dir_all(&base).unwrap();
 }
 
-/// Says something where the output of tests is captured, too.
+/// Prints a line even if the output of tests is captured.
 fn tell(words: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
-/// Those of so many generated lines that need no question.
+/// Generates `count` lines, and returns those that run without a question.
 fn allowed(count: usize, shell: ShellKind, folder: &Path) -> Vec<String> {
     let repositories = [".", "src"]
         .map(|name| (name.to_owned(), RepositoryState::Clean))
@@ -500,6 +502,8 @@ fn allowed(count: usize, shell: ShellKind, folder: &Path) -> Vec<String> {
         root: folder.to_str().unwrap().to_owned(),
         repositories,
         symlink_traversal: SymlinkTraversal::Inside,
+        tracked_secrets: TrackedSecrets::Found(Vec::new()),
+        history_secrets: TrackedSecrets::Found(Vec::new()),
         ..CommandFacts::default()
     };
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -514,7 +518,200 @@ fn allowed(count: usize, shell: ShellKind, folder: &Path) -> Vec<String> {
     (0..count).map(|_| dice.line(2)).filter(allowed).collect()
 }
 
-/// Whether a shell that runs these lines changes anything.
+/// System calls of a line that have an effect, which its verdict says it has none of.
+///
+/// `strace` follows all processes. Failed calls have no effect. Files in the temporary folder of the run, which the shell and
+/// `sort` use for themselves, are left out, and so is `/dev`.
+fn effects(base: &Path, lines: &[String]) -> Vec<String> {
+    const TRACED: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,link,linkat,\
+        symlink,symlinkat,chmod,fchmod,fchmodat,chown,lchown,fchown,fchownat,truncate,ftruncate,utimensat,setxattr,fsetxattr,lsetxattr,mknod,\
+        mknodat,mount,umount2,connect,bind,sendto,sendmsg,execve,execveat,kill,tgkill,ptrace,reboot,sethostname,settimeofday,clock_settime";
+    let folder = base.join("proj");
+    let temp = base.join("tmp");
+    fs::create_dir_all(&temp).unwrap();
+    let log = base.join("strace.log");
+    let script = lines
+        .iter()
+        .map(|line| quote_line(line))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let path = format!(
+        "/usr/local/bin:/usr/bin:/bin:{}",
+        base.join("canaries").display()
+    );
+    let status = Command::new("strace")
+        .args([
+            "-f",
+            "-qq",
+            "-z",
+            "-y",
+            "-s",
+            "300",
+            "-e",
+            TRACED,
+            "-e",
+            "signal=none",
+            "-o",
+        ])
+        .arg(&log)
+        .args(["bash", "-c", &script])
+        .current_dir(&folder)
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", &folder)
+        .env("TMPDIR", &temp)
+        .env("GIT_PAGER", "cat")
+        // `git status` writes the index only to be faster the next time.
+        .env("GIT_OPTIONAL_LOCKS", "0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(status.is_ok(), "{status:?}");
+    let text = String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned();
+    let base = base.to_str().unwrap();
+    let temp = temp.to_str().unwrap();
+    text.lines()
+        .filter(|call| is_effect(call, base, temp))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Reports whether a traced system call, which succeeded, changes or reaches something.
+fn is_effect(call: &str, base: &str, temp: &str) -> bool {
+    let call = call.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+    let name = call.split('(').next().unwrap_or_default();
+    let harmless_place = || {
+        [
+            "\"/dev/null\"",
+            "\"/dev/tty\"",
+            "</dev/null>",
+            "\"/dev/stdout\"",
+            "\"/dev/stderr\"",
+            "\"/dev/fd/",
+        ]
+        .iter()
+        .any(|place| call.contains(place))
+            || call.contains(&format!("\"{temp}/"))
+            || call.contains(&format!("<{temp}/"))
+    };
+    match name {
+        "open" | "openat" | "openat2" => {
+            let writes = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"];
+            writes.iter().any(|flag| call.contains(flag)) && !harmless_place()
+        }
+        // Programs of the folder are not those that the line means.
+        "execve" | "execveat" => call.contains(&format!("(\"{base}/")) || call.contains("(\"./"),
+        "connect" | "bind" => {
+            call.contains("AF_INET") || call.contains("AF_UNIX") && !call.contains("nscd")
+        }
+        "sendto" | "sendmsg" => call.contains("AF_INET"),
+        // A timeout ends the command below it.
+        "kill" | "tgkill" => {
+            !call.contains(", SIGTERM)") && !call.contains(", SIGCONT)") && !call.contains(", 0)")
+        }
+        "" | "+++" | "---" => false,
+        _ if call.starts_with("+++") || call.starts_with("<...") => false,
+        _ => !harmless_place(),
+    }
+}
+
+fn quote_line(line: &str) -> String {
+    let line = line.replace('\'', "'\\''");
+    format!("( ulimit -t 5; eval '{line}' ) </dev/null")
+}
+
+/// Lines that the harness has to find guilty; otherwise its silence means nothing.
+const GUILTY: &[&str] = &[
+    "touch X",
+    "echo x > X",
+    "echo x >> a.txt",
+    "evil",
+    "X a.txt",
+    "./evil",
+    "cp a.txt X",
+    "mv b.txt X",
+    "rm b.txt",
+    "mkdir X; rmdir X",
+    "ln -s a.txt X",
+    "ln a.txt X2",
+    "chmod 600 a.txt",
+    "touch -d yesterday a.txt",
+    "sort -o a.txt a.txt",
+    "git tag z",
+    "echo x > /dev/tcp/127.0.0.1/9 || exec 3<>/dev/udp/127.0.0.1/9",
+    "sed -i s/a/b/ a.txt",
+    "find . -name b.txt -delete",
+    "find . -name a.txt -exec touch X ';'",
+    "echo a | tee X",
+    "truncate -s 0 b.txt",
+    "(sleep 1 & kill -9 $!)",
+];
+
+/// `SABIR_LINES` sets the number of generated lines.
+#[test]
+fn no_line_that_is_not_asked_about_has_an_effect() {
+    trace_lines(400);
+}
+
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
+fn no_line_of_many_has_an_effect() {
+    trace_lines(4_000);
+}
+
+fn trace_lines(count: usize) {
+    for program in ["git", "bash", "strace"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            tell(&format!("skipped: there is no {program}"));
+            return;
+        }
+    }
+    let count: usize = std::env::var("SABIR_LINES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(count);
+    let base =
+        std::env::temp_dir().join(format!("sabir-policy-trace-{count}-{}", std::process::id()));
+    for line in GUILTY {
+        lay_out(&base);
+        assert!(
+            !effects(&base, &[(*line).to_owned()]).is_empty(),
+            "not noticed: {line}"
+        );
+    }
+    let folder = lay_out(&base);
+    let harmless = [
+        "cat a.txt",
+        "git status",
+        "ls | sort | uniq -c",
+        "git log -p",
+        "grep -r alpha .",
+    ];
+    let found = effects(&base, &harmless.map(str::to_owned));
+    assert_eq!(found, Vec::<String>::new());
+    let mut lines = allowed(count, ShellKind::Bash, &folder);
+    let allowed = lines.len();
+    lines.sort();
+    lines.dedup();
+    for batch in lines.chunks(100) {
+        if effects(&base, batch).is_empty() {
+            continue;
+        }
+        for line in batch {
+            let found = effects(&base, std::slice::from_ref(line));
+            assert!(found.is_empty(), "judged harmless: {line:?}: {found:#?}");
+        }
+    }
+    let different = lines.len();
+    tell(&format!(
+        "{count} lines, {allowed} allowed, {different} different ones run under strace, {} guilty ones found",
+        GUILTY.len()
+    ));
+    fs::remove_dir_all(&base).unwrap();
+}
+
+/// Reports whether a shell that runs these lines changes anything.
 fn changes(
     program: &str,
     base: &Path,
@@ -522,12 +719,7 @@ fn changes(
     before: &BTreeMap<PathBuf, Vec<u8>>,
 ) -> bool {
     let (folder, canaries) = (base.join("proj"), base.join("canaries"));
-    let quoted = lines.iter().map(|line| {
-        format!(
-            "( ulimit -t 5; eval '{}' ) </dev/null",
-            line.replace('\'', "'\\''")
-        )
-    });
+    let quoted = lines.iter().map(|line| quote_line(line));
     run(
         program,
         (&folder, &canaries),

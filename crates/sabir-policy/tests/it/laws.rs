@@ -155,7 +155,7 @@ proptest! {
     fn a_wrap_never_weakens(rules in rules(), command in select(COMMANDS.to_vec())) {
         let bare = strictness(&rules, command);
         for wrapped in wraps(command) {
-            // A rule for a wrapper, or for what only stands in the wrap, may make it stricter, never weaker.
+            // A rule for a wrapper, or for words that only the wrap contains, may make it stricter, never weaker.
             prop_assert!(strictness(&rules, &wrapped) >= bare, "{command} is {bare}, {wrapped} is less");
         }
     }
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_part_more_never_weakens(rules in rules(), one in select(COMMANDS.to_vec()), other in select(COMMANDS.to_vec()), sign in select(vec!["; ", " && ", " || ", " | ", " & ", "\n"])) {
+    fn one_more_part_never_weakens(rules in rules(), one in select(COMMANDS.to_vec()), other in select(COMMANDS.to_vec()), sign in select(vec!["; ", " && ", " || ", " | ", " & ", "\n"])) {
         let both = strictness(&rules, &format!("{one}{sign}{other}"));
         prop_assert!(both >= strictness(&rules, one), "{one}{sign}{other}");
         // `cd src` in front makes `cat ../x` a path inside; nothing else in front of a command widens it.
@@ -179,14 +179,14 @@ proptest! {
     }
 
     #[test]
-    fn a_deny_or_ask_more_never_loosens(rules in rules(), rule in select(RULES.to_vec()), deny in any::<bool>(), command in select(COMMANDS.to_vec())) {
+    fn one_more_deny_or_ask_rule_never_loosens(rules in rules(), rule in select(RULES.to_vec()), deny in any::<bool>(), command in select(COMMANDS.to_vec())) {
         let mut stricter = rules.clone();
         stricter.add_rule(if deny { RuleKind::Deny } else { RuleKind::Ask }, rule).unwrap();
         prop_assert!(strictness(&stricter, command) >= strictness(&rules, command), "{rule} {command}");
     }
 
     #[test]
-    fn an_allowance_more_never_tightens_and_never_beats_a_deny(rules in rules(), rule in select(RULES.to_vec()), command in select(COMMANDS.to_vec())) {
+    fn one_more_allow_rule_never_tightens_nor_beats_a_deny(rules in rules(), rule in select(RULES.to_vec()), command in select(COMMANDS.to_vec())) {
         let mut looser = rules.clone();
         looser.add_rule(RuleKind::Allow, rule).unwrap();
         let (before, after) = (strictness(&rules, command), strictness(&looser, command));

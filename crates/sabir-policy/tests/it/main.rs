@@ -13,14 +13,15 @@ mod days;
 mod differential;
 mod laws;
 mod paths;
+mod secrets;
 mod table;
 
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyDecision, PolicyRules, RepositoryState, ShellKind,
-    SymlinkTraversal, decide_access,
+    Access, Beyond, CommandFacts, FileNames, PolicyDecision, PolicyRules, RepositoryState,
+    SecretFiles, ShellKind, SymlinkTraversal, TrackedSecrets, decide_access,
 };
 
-/// What is known in the folders that the cases speak of.
+/// Returns the facts of a folder that the cases name.
 pub(crate) fn facts(fixture: &str, shell: ShellKind) -> CommandFacts {
     let runs = || RepositoryState::Executes(vec!["core.fsmonitor".to_owned()]);
     let repositories = match fixture {
@@ -40,8 +41,39 @@ pub(crate) fn facts(fixture: &str, shell: ShellKind) -> CommandFacts {
         root: "/w/proj".to_owned(),
         repositories,
         symlink_traversal: SymlinkTraversal::Inside,
+        secret_files: SecretFiles::Found(Vec::new()),
+        file_names: FileNames::Plain,
+        index_names: FileNames::Plain,
+        tracked_secrets: TrackedSecrets::Found(Vec::new()),
+        history_secrets: TrackedSecrets::Found(Vec::new()),
+        confined: true,
+        absent_files: absent_files(),
         ..CommandFacts::default()
     }
+}
+
+/// The files that could choose what a program runs; none of them is in the folders of the cases.
+fn absent_files() -> Vec<String> {
+    const NAMES: [&str; 14] = [
+        "rust-toolchain",
+        "rust-toolchain.toml",
+        ".cargo/config",
+        ".cargo/config.toml",
+        ".npmrc",
+        ".pnpmfile.cjs",
+        ".pnpmfile.mjs",
+        "pnpm-workspace.yaml",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".tool-versions",
+        ".mvn",
+        "global.json",
+        "package.json",
+    ];
+    NAMES
+        .iter()
+        .flat_map(|name| [(*name).to_owned(), format!("src/{name}")])
+        .collect()
 }
 
 /// Judges a command line by rules in a harmless folder.

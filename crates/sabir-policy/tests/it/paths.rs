@@ -1,4 +1,4 @@
-//! Rules for paths, tools, modes and the network: what they mean for commands and for all else.
+//! Rules for paths, tools, modes and the network: their effect on commands and on other calls.
 
 use Verdict::{Allow, Ask, Deny};
 use sabir_policy::{
@@ -236,7 +236,7 @@ fn links_that_lead_elsewhere_are_asked_about() {
     }
 }
 
-/// A program that follows links on its own way is asked about where one leads out of the workspace, or where nobody looked.
+/// A program that follows links by itself asks if one leads out of the workspace, or if the links were not checked.
 #[test]
 fn links_on_the_way() {
     let judge = |roaming: &SymlinkTraversal, line: &str| {
@@ -304,9 +304,9 @@ fn links_on_the_way() {
     }
 }
 
-/// Where there is no bash the line is the plain shell's, for which `[[` is a program and a brace a letter.
+/// Without bash a plain shell runs the line, for which `[[` is a program and a brace an ordinary character.
 #[test]
-fn a_plain_shell_reads_otherwise() {
+fn a_plain_shell_parses_lines_differently() {
     let judge = |line: &str| {
         let access = Access::Command {
             command: line.to_owned(),
@@ -342,6 +342,7 @@ fn tools_of_servers() {
         let access = Access::Server {
             server: "github".to_owned(),
             tool: tool.to_owned(),
+            caution: None,
         };
         decide_access(&rules(all), &access).verdict
     };
@@ -367,12 +368,13 @@ fn tools_of_servers() {
     let access = Access::Server {
         server: "s".to_owned(),
         tool: "t".to_owned(),
+        caution: None,
     };
     assert_eq!(decide_access(&rules, &access).proposals, ["mcp=s/t"]);
 }
 
 #[test]
-fn beyond_the_sandbox() {
+fn leaving_the_sandbox_needs_its_own_approval() {
     let judge = |all: &[&str], line: &str, beyond| {
         decide_access(&rules(all), &command(line, beyond)).verdict
     };
@@ -490,7 +492,7 @@ fn a_mode_only_takes_away() {
 }
 
 #[test]
-fn where_nothing_is_written_unasked() {
+fn ask_before_writes_overrides_approvals() {
     let rules =
         rules(&["approve all", "allow path=**"]).ask_before_writes("it is the whole machine");
     let write = Access::Write {
@@ -508,7 +510,7 @@ fn where_nothing_is_written_unasked() {
 
 /// CFG-047.
 #[test]
-fn names_are_only_names() {
+fn names_of_object_members_have_no_special_meaning() {
     for name in ["__proto__", "toString", "constructor", "hasOwnProperty"] {
         check(
             &[&format!("allow {name}"), &format!("deny {name} x")],
@@ -518,4 +520,64 @@ fn names_are_only_names() {
         check(&[&format!("allow {name} **")], &format!("{name} a"), Allow);
         check(&[&format!("allow path={name}")], "ls", Allow);
     }
+}
+
+/// No approval of a kind or of all commands covers a protected path; only the exact line does.
+#[test]
+fn protected_targets_ask_despite_approved_kinds() {
+    let judge = |approval: &str, line: &str| {
+        let mut rules = PolicyRules::default();
+        rules.add_approval(approval).unwrap();
+        let facts = CommandFacts {
+            clean_path: true,
+            root: "/w".to_owned(),
+            protected_paths: [
+                ".git/hooks/pre-commit",
+                "AGENTS.md",
+                "./AGENTS.md",
+                ".vscode",
+            ]
+            .map(|path| (path.to_owned(), "git's own files".to_owned()))
+            .to_vec(),
+            ..CommandFacts::default()
+        };
+        let access = Access::Command {
+            command: line.to_owned(),
+            facts,
+            beyond: Beyond::Nothing,
+        };
+        rules.decide(&access)
+    };
+    for line in [
+        "cp x .git/hooks/pre-commit",
+        "cp x /w/.git/hooks/pre-commit",
+        "cd .git && cp ../x hooks/pre-commit",
+        "cp -r .vscode copy",
+        "mv x AGENTS.md",
+        "tee AGENTS.md < x",
+        "cat x > AGENTS.md",
+        "cat x >> ./AGENTS.md",
+        "timeout 5 cp x AGENTS.md",
+        "bash -c 'cp x AGENTS.md'",
+        "sed -i s/a/b/ AGENTS.md",
+        "dd if=x of=AGENTS.md",
+        "mkdir .vscode",
+        "git mv x AGENTS.md",
+    ] {
+        for approval in ["kind=copies", "kind=new files", "all"] {
+            let decision = judge(approval, line);
+            assert_eq!(decision.verdict, Verdict::Ask, "{approval} {line}");
+            assert!(
+                !decision
+                    .proposals
+                    .iter()
+                    .any(|rule| rule.starts_with("kind=")),
+                "{line}"
+            );
+        }
+        let exact = judge(&format!("command={line}"), line);
+        assert_eq!(exact.verdict, Verdict::Allow, "{line}: {}", exact.reason);
+    }
+    assert_eq!(judge("kind=copies", "cp x y").verdict, Verdict::Allow);
+    assert_eq!(judge("none", "cat AGENTS.md").verdict, Verdict::Allow);
 }

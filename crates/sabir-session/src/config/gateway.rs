@@ -3,24 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sabir_gateway::{GatewayLimits, RepairMode};
+use sabir_gateway::{GatewayLimits, LogFormat, RepairMode};
 use sabir_model::Secret;
 use serde::{Deserialize, Deserializer};
 
 use crate::providers::MAX_SECONDS;
-
-/// The form in which the gateway logs requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogForm {
-    /// Plain lines for people.
-    #[default]
-    Text,
-    /// JSON lines, one object for each request.
-    Json,
-    /// No log.
-    Off,
-}
 
 /// The table `[gateway]`.
 #[derive(Debug, Default, Deserialize)]
@@ -37,9 +24,10 @@ pub struct GatewayKeys {
     /// The origins of web pages whose requests are accepted.
     pub origins: Vec<String>,
     /// The form of the request log.
-    pub log: Option<LogForm>,
+    pub log: Option<LogFormat>,
     /// Prints on standard error, while it happens, how calls are taught, understood and repaired.
     pub explain: Option<bool>,
+    /// The limits, which are read by [`gateway_limits`](Self::gateway_limits).
     limits: GatewayLimitKeys,
     /// The models, by the name that clients ask for.
     pub models: BTreeMap<String, GatewayModelKeys>,
@@ -49,7 +37,8 @@ pub struct GatewayKeys {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayModelKeys {
-    /// The model behind it: `PROVIDER/NAME`, or an address, followed by `#NAME` if the server's name of the model differs.
+    /// The model that serves it: `PROVIDER/NAME`, or an address, followed by `#NAME` if the
+    /// server's name of the model differs.
     pub to: String,
     /// The API that the server speaks, where `to` is an address; Chat Completions by default.
     pub wire: Option<String>,
@@ -62,7 +51,7 @@ pub struct GatewayModelKeys {
     pub mend: MendKey,
     /// The number of times that a request is sent again after it failed before its response began.
     pub retries: Option<u32>,
-    /// Further names of the model; `*` stands for every name that no other model has.
+    /// Further names of the model; `*` matches every name that no other model has.
     #[serde(default)]
     pub aliases: Vec<String>,
 }
@@ -75,15 +64,43 @@ pub struct MendKey(pub RepairMode);
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GatewayLimitKeys {
+    /// The largest request body.
     body_mib: Option<u32>,
+    /// The most open connections.
     connections: Option<u32>,
+    /// The most responses that are being sent at the same time.
     answers: Option<u32>,
+    /// The longest time for the head of a request, and for a new connection to send the first byte
+    /// of one.
     head_seconds: Option<u64>,
+    /// The longest time for the body of a request; each 16 KiB of it adds a second.
     upload_seconds: Option<u64>,
+    /// The longest time that a connection may be open without a request.
     idle_seconds: Option<u64>,
+    /// The longest time that a client may read nothing of its response.
     stalled_seconds: Option<u64>,
+    /// The longest time that the end of the gateway waits for responses.
     drain_seconds: Option<u64>,
+    /// The interval of keep-alives in a silent stream.
     ping_seconds: Option<u64>,
+}
+
+/// Settings of the gateway that contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayKeysError {
+    /// The token has two sources.
+    #[error("[gateway]: give one of token and token_env")]
+    TwoTokens,
+    /// The token is empty, which would let every client in.
+    #[error("[gateway]: `token` is empty; leave it out, and one is generated at each start")]
+    EmptyToken,
+    /// More than one model is to serve every name that no other model has.
+    #[error("[gateway.models]: only one model can have the alias `*`")]
+    TwoCatchAlls,
+    /// A client's request for this name could mean either model.
+    #[error("[gateway.models]: `{0}` is the name of two models")]
+    SameName(String),
 }
 
 impl<'de> Deserialize<'de> for MendKey {
@@ -104,17 +121,15 @@ impl GatewayKeys {
     /// Checks for settings that contradict each other.
     ///
     /// # Errors
-    /// With a message for the user: two sources of the token, an empty token, or two models with the same name.
-    pub fn check_keys(&self) -> Result<(), String> {
+    /// When the token has two sources or is empty, or two models have the same name.
+    pub fn check_keys(&self) -> Result<(), GatewayKeysError> {
         if self.token.is_some() && self.token_env.is_some() {
-            return Err("[gateway]: give one of token and token_env".to_owned());
+            return Err(GatewayKeysError::TwoTokens);
         }
         if self.token.as_ref().is_some_and(Secret::is_empty) {
-            return Err(
-                "[gateway]: `token` is empty; leave it out, and one is made at each start"
-                    .to_owned(),
-            );
+            return Err(GatewayKeysError::EmptyToken);
         }
+        // With two of them, the choice would depend on their order in the file.
         let others = self
             .models
             .values()
@@ -122,7 +137,7 @@ impl GatewayKeys {
             .filter(|alias| *alias == "*")
             .count();
         if others > 1 {
-            return Err("[gateway.models]: only one model can have the alias `*`".to_owned());
+            return Err(GatewayKeysError::TwoCatchAlls);
         }
         let mut names: Vec<_> = self
             .models
@@ -132,9 +147,7 @@ impl GatewayKeys {
         names.sort_unstable();
         // The names are sorted, so equal ones are neighbours.
         match names.windows(2).find(|pair| pair.first() == pair.last()) {
-            Some([name, ..]) => Err(format!(
-                "[gateway.models]: `{name}` is the name of two models"
-            )),
+            Some([name, ..]) => Err(GatewayKeysError::SameName(String::clone(name))),
             _ => Ok(()),
         }
     }
@@ -143,6 +156,7 @@ impl GatewayKeys {
     pub fn gateway_limits(&self) -> GatewayLimits {
         let keys = &self.limits;
         let usual = GatewayLimits::default();
+        // A limit of 0 would refuse every client, so the least is 1.
         let count =
             |key: Option<u32>, usual: usize| key.map_or(usual, |count| count.max(1) as usize);
         let time = |key: Option<u64>, usual: Duration| {
@@ -151,6 +165,7 @@ impl GatewayKeys {
             })
         };
         GatewayLimits {
+            // At most 1 GiB: the whole body is in memory while it is decoded.
             body: keys
                 .body_mib
                 .map_or(usual.body, |mib| (mib.clamp(1, 1024) as usize) << 20),

@@ -1,6 +1,6 @@
 //! Rejects patterns of rules whose spelling means something in other programs, but not here.
 //!
-//! A rule that silently means something else would leave open what it was written to close.
+//! A rule that silently means something else would allow calls that its author meant to forbid.
 
 /// Returns the reason why a rule from the configuration or a flag cannot mean what it says, or `None` for a usable rule.
 pub(super) fn rule_problem(rule: &str) -> Option<String> {
@@ -16,13 +16,13 @@ pub(super) fn rule_problem(rule: &str) -> Option<String> {
 pub(super) fn path_problem(glob: &str) -> Option<String> {
     if let Some(c) = glob.chars().find(|c| "?[]{}\\".contains(*c)) {
         return Some(format!(
-            "`{c}` has no meaning in `{glob}`, where only `*` and `**` stand for other characters: write `*` in its place, or a rule \
+            "`{c}` has no meaning in `{glob}`, where only `*` and `**` match other characters: write `*` in its place, or a rule \
              for each name"
         ));
     }
     if glob.starts_with('!') {
         return Some(format!(
-            "`{glob}` cannot take back another rule: write only what it is to mean, or ./{glob} for a file of that name"
+            "`{glob}` cannot negate another rule: write only what it should match, or ./{glob} for a file of that name"
         ));
     }
     let user = glob
@@ -81,7 +81,7 @@ mod tests {
             Some("write the folder itself, as in /home/root"),
         );
         check("path=~ada", Some("./~ada for a file of that name"));
-        check("path=!src/**", Some("cannot take back another rule"));
+        check("path=!src/**", Some("cannot negate another rule"));
         for rule in [
             "host=*.example.org",
             "host=https://example.org",

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sabir_policy::{PolicyRules, RuleKind};
+use sabir_policy::{PolicyRules, RuleError, RuleKind};
 use serde::Deserialize;
 
+use super::keys::{TomlFile, locate_key};
 use super::pattern_check;
 use crate::error::SessionError;
 use crate::spec::RuleSpec;
@@ -14,9 +15,13 @@ use crate::spec::RuleSpec;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RuleKeys {
+    /// Calls that run without a question, by kind or by rule.
     approve: Vec<String>,
+    /// Patterns of allowed accesses.
     allow: Vec<String>,
+    /// Patterns of accesses that need a question, even if another rule allows them.
     ask: Vec<String>,
+    /// Patterns of denied accesses.
     deny: Vec<String>,
     /// The mode of tasks that name none.
     pub mode: Option<String>,
@@ -59,25 +64,36 @@ impl ConfigProblem {
             why: why.into(),
         }
     }
+
+    /// Returns the error for the mistake in a file, with its line.
+    pub(crate) fn in_file(&self, file: TomlFile<'_>) -> SessionError {
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        SessionError::invalid(format!("{}: {}", locate_key(file, &keys), self.why))
+    }
 }
 
 impl RuleKeys {
     /// Parses every rule of the file, so that a mistake is reported before a task begins in some folder.
-    pub(super) fn check_rules(&self, home: Option<&Path>) -> Result<(), ConfigProblem> {
+    pub(super) fn find_rule_problems(&self, home: Option<&Path>) -> Vec<ConfigProblem> {
         let mut rules = PolicyRules::default();
+        let mut problems = Vec::new();
+        let mut note = |name: &str, at: usize, result: Result<(), RulePatternError>| {
+            if let Err(why) = result {
+                let keys = [name, &at.to_string()];
+                problems.push(ConfigProblem::new(&keys, format!("{name}: {why}")));
+            }
+        };
         for (kind, name, patterns) in self.rule_patterns() {
             for (at, pattern) in patterns.iter().enumerate() {
-                add_rule(&mut rules, kind, pattern, Path::new("/"), home).map_err(|why| {
-                    ConfigProblem::new(&[name, &at.to_string()], format!("{name}: {why}"))
-                })?;
+                // The folder is not known yet. Whether a rule can be parsed does not depend on it.
+                let added = add_rule(&mut rules, kind, pattern, Path::new("/"), home);
+                note(name, at, added);
             }
         }
         for (at, rule) in self.approve.iter().enumerate() {
-            add_approval(&mut rules, rule).map_err(|why| {
-                ConfigProblem::new(&["approve", &at.to_string()], format!("approve: {why}"))
-            })?;
+            note("approve", at, add_approval(&mut rules, rule));
         }
-        Ok(())
+        problems
     }
 
     /// Returns the rules of the file and of the flags, for the workspace at `root`.
@@ -91,6 +107,8 @@ impl RuleKeys {
         home: Option<&Path>,
     ) -> Result<PolicyRules, SessionError> {
         let mut rules = PolicyRules::default();
+        // The file's rules and the spec's are equals: a denial of either wins over an allowance of
+        // the other.
         for ((kind, name, kept), given) in
             self.rule_patterns()
                 .into_iter()
@@ -118,24 +136,44 @@ impl RuleKeys {
     }
 }
 
+/// The reason why a rule cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum RulePatternError {
+    /// The rule is valid, and means something else here than in the program that its spelling comes from.
+    #[error("{0}")]
+    Misleading(String),
+    /// The rule cannot be parsed.
+    #[error(transparent)]
+    Invalid(#[from] RuleError),
+}
+
+/// Rejects a rule whose spelling means something else in other programs.
+fn check_spelling(rule: &str) -> Result<(), RulePatternError> {
+    match pattern_check::rule_problem(rule) {
+        Some(why) => Err(RulePatternError::Misleading(why)),
+        None => Ok(()),
+    }
+}
+
+/// Adds one pattern of a kind, in all its equivalent spellings.
 fn add_rule(
     rules: &mut PolicyRules,
     kind: RuleKind,
     pattern: &str,
     root: &Path,
     home: Option<&Path>,
-) -> Result<(), String> {
-    pattern_check::rule_problem(pattern).map_or(Ok(()), Err)?;
-    let forms = path_forms(pattern, root, home);
-    forms
-        .iter()
-        .try_for_each(|form| rules.add_rule(kind, form))
-        .map_err(|error| error.to_string())
+) -> Result<(), RulePatternError> {
+    check_spelling(pattern)?;
+    for form in path_forms(pattern, root, home) {
+        rules.add_rule(kind, &form)?;
+    }
+    Ok(())
 }
 
-fn add_approval(rules: &mut PolicyRules, rule: &str) -> Result<(), String> {
-    pattern_check::rule_problem(rule).map_or(Ok(()), Err)?;
-    rules.add_approval(rule).map_err(|error| error.to_string())
+/// Adds one rule of `approve`.
+fn add_approval(rules: &mut PolicyRules, rule: &str) -> Result<(), RulePatternError> {
+    check_spelling(rule)?;
+    Ok(rules.add_approval(rule)?)
 }
 
 /// Returns the equivalent spellings of a path rule: as written, with `~` replaced by the home folder, and relative to the
@@ -144,6 +182,8 @@ fn path_forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
     let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else {
         return vec![pattern.to_owned()];
     };
+    // The pattern as written stays among the forms, for paths that are shown to the model like
+    // that.
     let mut forms = vec![pattern.to_owned()];
     let absolute = match (path.strip_prefix('~'), home.and_then(Path::to_str)) {
         (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
@@ -154,6 +194,7 @@ fn path_forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
     if absolute != path {
         forms.push(format!("path={absolute}"));
     }
+    // Calls inside of the workspace name their paths relative to it.
     if let Ok(inside) = Path::new(&absolute).strip_prefix(root)
         && let Some(inside) = inside.to_str()
     {
@@ -169,7 +210,7 @@ mod tests {
     use super::path_forms;
 
     #[test]
-    fn forms_of_path_rules() {
+    fn path_rules_are_parsed_in_every_form() {
         let check = |pattern: &str, expected: &[&str]| {
             assert_eq!(
                 path_forms(pattern, Path::new("/home/u/w"), Some(Path::new("/home/u"))),

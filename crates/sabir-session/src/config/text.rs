@@ -25,6 +25,7 @@ pub fn read_text(path: &Path) -> Result<String, SessionError> {
 pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionError> {
     let fail = |error| unreadable_file(path, &error);
     let found = std::fs::metadata(path).map_err(fail)?;
+    // `/dev/null` is the usual way to ask for no configuration at all.
     if !found.is_file() && path != Path::new("/dev/null") {
         let shown = path.display();
         let is = if found.is_dir() {
@@ -33,7 +34,7 @@ pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionErr
             "not a regular file"
         };
         return Err(SessionError::invalid(format!(
-            "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
+            "{shown} cannot be read: it is {is}, and the configuration must be a regular file; write it into one and give that"
         )));
     }
     if found.len() > MAX_BYTES {
@@ -41,22 +42,25 @@ pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionErr
         let size = found.len() >> 20;
         let most = MAX_BYTES >> 20;
         return Err(SessionError::invalid(format!(
-            "{shown} cannot be used: it has {size} MiB, and a configuration at most {most} MiB; name another"
+            "{shown} cannot be used: it has {size} MiB, and a configuration may have at most {most} MiB; give another file"
         )));
     }
     let text = decode_text(path, std::fs::read(path).map_err(fail)?)?;
     Ok((text, found.permissions().mode()))
 }
 
+/// Returns the error for a file that cannot be read.
 fn unreadable_file(path: &Path, error: &std::io::Error) -> SessionError {
     SessionError::invalid(format!("{} cannot be read: {error}", path.display()))
 }
 
+/// Decodes a file as UTF-8, and removes a byte order mark.
 fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, SessionError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         SessionError::invalid(format!("{} is no UTF-8 text: {error}", path.display()))
     })?;
     Ok(text
+        // Some editors begin a file with a byte order mark, which TOML does not know.
         .strip_prefix('\u{feff}')
         .map_or(text.clone(), str::to_owned))
 }

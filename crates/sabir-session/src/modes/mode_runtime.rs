@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, ResolvedModel};
 use crate::error::SessionError;
 use crate::locked;
+use crate::pictures::ImageSupport;
 use crate::setup::TaskSetup;
 use crate::spec::SessionSpec;
 use crate::telemetry::AskedModel;
@@ -57,7 +58,8 @@ pub(crate) fn mode_name(now: &CurrentMode) -> String {
 /// The modes that a task can switch to, and the current one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionModes {
-    /// The text of the system prompt about the mode that the task began in; `None` stands for the mode of the rules.
+    /// The text of the system prompt about the mode that the task began in; `None` means the mode
+    /// of the rules.
     pub(super) prompt_text: Option<String>,
     pub(super) runtimes: Vec<ModeRuntime>,
     /// The name of the current mode.
@@ -77,6 +79,8 @@ pub(super) struct ModeRuntime {
     pub(super) other_server: Option<Arc<ResolvedModel>>,
     /// Why its own model is not used.
     pub(super) note: Option<String>,
+    /// The support of its model for images.
+    pub(super) image_support: ImageSupport,
 }
 
 /// Returns the model for a mode. Where the mode's own model cannot be used, it returns the task's model and the reason.
@@ -215,6 +219,7 @@ impl TaskSetup {
         let mut runtimes = Vec::new();
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
             let (mut model, mut note) = resolve_mode_model(&mode.name, begun, config, options)?;
+            // A mode on the task's own server needs no client of its own.
             let mut elsewhere = !present.shares_server(&model);
             if elsewhere && taped {
                 note = Some(format!(
@@ -234,15 +239,19 @@ impl TaskSetup {
                 model: model.id.clone(),
                 prices: model.prices,
                 window: config.limits.context_window.or(known),
+                recovery: self.recovery.for_model(model.entry.as_ref()).resolve(),
+                renders_template: model.renders_template(),
                 tools: self.offered_tools(&mode)?,
                 mode,
             };
+            // Computed now for every mode, so that a switch in the middle of a turn cannot fail.
             let bounds = super::bounds_of(
                 &self.rules.clone().with_mode(mode_config.mode.clone()),
                 config,
             )?;
             let name = model.name.clone();
             let provider = model.reached.provider.name.clone();
+            let image_support = ImageSupport::for_model(&model);
             runtimes.push(ModeRuntime {
                 config: mode_config,
                 bounds,
@@ -250,6 +259,7 @@ impl TaskSetup {
                 provider,
                 other_server: elsewhere.then(|| Arc::new(model)),
                 note,
+                image_support,
             });
         }
         self.modes = self.build_modes(runtimes, begun.mode);
@@ -291,6 +301,8 @@ impl TaskSetup {
                 model,
                 prices,
                 window,
+                recovery: self.recovery.resolve(),
+                renders_template: self.renders_template,
                 tools,
             };
             runtimes.push(ModeRuntime {
@@ -300,6 +312,7 @@ impl TaskSetup {
                 provider: String::new(),
                 other_server: None,
                 note: None,
+                image_support: ImageSupport::Supported,
             });
         }
         self.modes = self.build_modes(runtimes, begun);

@@ -13,6 +13,7 @@ use super::SessionModes;
 use super::mode_runtime::ModeRuntime;
 use crate::config::ResolvedModel;
 use crate::notice::{NoticeSink, NoticeTopic};
+use crate::pictures::CurrentImageSupport;
 
 /// Follows the mode of a task: moves the workspace's bounds and the model's server with it.
 pub(crate) struct ModeSwitcher {
@@ -20,6 +21,7 @@ pub(crate) struct ModeSwitcher {
     modes: SessionModes,
     workspace: Arc<Workspace>,
     notices: NoticeSink,
+    image_support: CurrentImageSupport,
 }
 
 /// A model that passes each request to the model of the current mode.
@@ -42,7 +44,14 @@ impl ModeSwitcher {
             modes: modes.clone(),
             workspace: Arc::clone(workspace),
             notices: notices.clone(),
+            image_support: CurrentImageSupport::default(),
         }
+    }
+
+    /// Keeps this up to date with the model of the mode.
+    pub(crate) fn with_image_support(mut self, image_support: CurrentImageSupport) -> Self {
+        self.image_support = image_support;
+        self
     }
 }
 
@@ -50,8 +59,11 @@ impl DriverObserver for ModeSwitcher {
     fn on_record_kept(&self, record: &Record) {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         if history.apply_record(record) {
-            self.modes
-                .apply_mode(history.current_mode(), &self.workspace, &self.notices);
+            let mode = history.current_mode();
+            self.modes.apply_mode(mode, &self.workspace, &self.notices);
+            if let Some(runtime) = self.modes.find_runtime(mode) {
+                self.image_support.set(runtime.image_support.clone());
+            }
         }
     }
 }
@@ -63,6 +75,7 @@ impl SessionModes {
         let Some(runtime) = self.find_runtime(name) else {
             return;
         };
+        // Before the name: a reader of the new mode's name finds its bounds in force.
         workspace.set_bounds(runtime.bounds.clone());
         name.clone_into(
             &mut self
@@ -112,6 +125,7 @@ impl<M: Model> Model for ModeRoutedModel<M> {
         request: &'a Request,
         sink: &'a mut (dyn EventSink + Send),
     ) -> ResponseFuture<'a> {
+        // Looked up for each request, since the mode may have changed since the last one.
         let now = self
             .current_mode
             .lock()

@@ -31,7 +31,38 @@ pub struct ModeFault {
     /// The mode's name; empty if it has none, or if the whole file is at fault.
     pub(super) name: String,
     /// The reason.
-    pub(super) why: String,
+    pub(super) why: RooModeError,
+}
+
+/// The reason why a mode of `.roomodes`, or the whole file, cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RooModeError {
+    #[error(transparent)]
+    Unreadable(#[from] WorkspaceError),
+    #[error("it is larger than {} KiB", MAX_BYTES >> 10)]
+    TooLarge,
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// The file is neither YAML nor JSON of the expected shape. Holds the first line of the parser's message.
+    #[error("{0}")]
+    Syntax(String),
+    /// The name belongs to another mode; holds whose it is, as the end of a sentence.
+    #[error("the name {0}")]
+    NameTaken(&'static str),
+    /// A field is missing, or has another type.
+    #[error(transparent)]
+    Field(#[from] serde_json::Error),
+    #[error("`slug` has to be made of letters, digits and hyphens")]
+    Slug,
+    #[error("`fileRegex` `{regex}` cannot be used: {reason}")]
+    FileRegex { regex: String, reason: String },
+    /// The limit is on a group that has no files. To ignore it would allow more than its author meant.
+    #[error("`fileRegex` limits `edit` only, not `{0}`")]
+    LimitedGroup(String),
+    #[error("it has no `groups`: nothing may be done in it")]
+    NoGroups,
+    #[error("`{0}` is none of read, edit, browser, command, mcp, modes")]
+    UnknownGroup(String),
 }
 
 #[derive(Deserialize)]
@@ -77,9 +108,9 @@ impl RooModes {
         workspace: &Workspace,
         taken: impl Fn(&str) -> Option<&'static str>,
     ) -> Self {
-        match read_text(workspace) {
+        match read_mode_file(workspace) {
             Ok(None) => Self::default(),
-            Ok(Some(text)) => Self::parse(&text, taken),
+            Ok(Some(text)) => Self::parse_text(&text, taken),
             Err(why) => Self {
                 modes: Vec::new(),
                 faults: vec![ModeFault {
@@ -90,7 +121,7 @@ impl RooModes {
         }
     }
 
-    fn parse(text: &str, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
+    fn parse_text(text: &str, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
         let file: RooFile = match serde_saphyr::from_str(text) {
             Ok(file) => file,
             Err(error) => {
@@ -98,7 +129,7 @@ impl RooModes {
                 let why = error.to_string();
                 let fault = ModeFault {
                     name: String::new(),
-                    why: why.lines().next().unwrap_or_default().to_owned(),
+                    why: RooModeError::Syntax(why.lines().next().unwrap_or_default().to_owned()),
                 };
                 return Self {
                     modes: Vec::new(),
@@ -117,9 +148,9 @@ impl RooModes {
                 .modes
                 .iter()
                 .any(|mode| mode.name == name)
-                .then_some("stands here twice; the first counts");
+                .then_some("occurs twice; the first counts");
             let mode = match taken(&name).or(twice) {
-                Some(whose) => Err(format!("the name {whose}")),
+                Some(whose) => Err(RooModeError::NameTaken(whose)),
                 None => convert_mode(value),
             };
             match mode {
@@ -143,50 +174,51 @@ impl std::fmt::Display for ModeFault {
     }
 }
 
-fn read_text(workspace: &Workspace) -> Result<Option<String>, String> {
-    let path = workspace
-        .parse_path(NAME)
-        .map_err(|error| error.to_string())?;
+/// Reads the file through the workspace, so that a link out of it is refused; `None` without a file.
+fn read_mode_file(workspace: &Workspace) -> Result<Option<String>, RooModeError> {
+    let path = workspace.parse_path(NAME)?;
     let content = match workspace.read_file(&path, MAX_BYTES) {
         Ok(content) => content,
         Err(WorkspaceError::Missing { .. }) => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
     if content.truncated {
-        return Err(format!("it is larger than {} KiB", MAX_BYTES >> 10));
+        return Err(RooModeError::TooLarge);
     }
     String::from_utf8(content.bytes)
         .map(Some)
-        .map_err(|_| "it is not UTF-8".to_owned())
+        .map_err(|_| RooModeError::NotUtf8)
 }
 
-fn convert_mode(value: Value) -> Result<Mode, String> {
-    let custom: RooMode = serde_json::from_value(value).map_err(|error| error.to_string())?;
+/// Converts a mode into one of Sabir's.
+fn convert_mode(value: Value) -> Result<Mode, RooModeError> {
+    let custom: RooMode = serde_json::from_value(value)?;
     let is_slug = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     if custom.slug.is_empty() || !custom.slug.chars().all(is_slug) {
-        return Err("`slug` has to be made of letters, digits and hyphens".to_owned());
+        return Err(RooModeError::Slug);
     }
     let mut groups = Vec::new();
     let mut write = Vec::new();
+    // True once `edit` was named without a limit.
     let mut free = false;
     for entry in custom.groups {
         let (name, limit) = match entry {
             GroupEntry::Whole(name) => (name, None),
             GroupEntry::Limited(name, limit) => (name, limit.file_regex),
         };
+        // An unknown group makes the whole mode unusable: to leave it out might allow more than was
+        // meant.
         let group = convert_group(&name)?;
         match (group, limit) {
-            (ToolGroup::Edit, Some(regex)) => {
-                let pattern = FilePattern::from_regex(&regex);
-                write.push(
-                    pattern.map_err(|error| {
-                        format!("`fileRegex` `{regex}` cannot be used: {error}")
-                    })?,
-                );
-            }
+            (ToolGroup::Edit, Some(regex)) => match FilePattern::from_regex(&regex) {
+                Ok(pattern) => write.push(pattern),
+                Err(error) => {
+                    let reason = error.to_string();
+                    return Err(RooModeError::FileRegex { regex, reason });
+                }
+            },
             (ToolGroup::Edit, None) => free = true,
-            // To ignore the limit would allow more than its author meant: better no mode at all.
-            (_, Some(_)) => return Err(format!("`fileRegex` limits `edit` only, not `{name}`")),
+            (_, Some(_)) => return Err(RooModeError::LimitedGroup(name)),
             (_, None) => {}
         }
         if !groups.contains(&group) {
@@ -194,7 +226,7 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
         }
     }
     if groups.is_empty() {
-        return Err("it has no `groups`: nothing may be done in it".to_owned());
+        return Err(RooModeError::NoGroups);
     }
     // `edit` was named once with a limit and once without: the entry without a limit holds.
     if free {
@@ -224,7 +256,7 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
 }
 
 /// Converts the name of a group of Roo Code.
-fn convert_group(name: &str) -> Result<ToolGroup, String> {
+fn convert_group(name: &str) -> Result<ToolGroup, RooModeError> {
     Ok(match name {
         "read" => ToolGroup::Read,
         "edit" => ToolGroup::Edit,
@@ -232,11 +264,7 @@ fn convert_group(name: &str) -> Result<ToolGroup, String> {
         "browser" => ToolGroup::Fetch,
         "mcp" => ToolGroup::Server,
         "modes" => ToolGroup::Switch,
-        other => {
-            return Err(format!(
-                "`{other}` is none of read, edit, browser, command, mcp, modes"
-            ));
-        }
+        other => return Err(RooModeError::UnknownGroup(other.to_owned())),
     })
 }
 
@@ -264,7 +292,7 @@ customModes:
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
         let taken = |name: &str| (name == "code").then_some("is that of a built-in mode");
-        let RooModes { modes, faults } = RooModes::parse(text, taken);
+        let RooModes { modes, faults } = RooModes::parse_text(text, taken);
         let told = modes.iter().map(|mode| {
             let groups: Vec<_> = mode.groups.iter().map(|group| group.name()).collect();
             format!(

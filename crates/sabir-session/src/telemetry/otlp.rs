@@ -5,7 +5,7 @@
 use sabir_call::redact;
 use serde_json::{Value, json};
 
-use super::spans::Span;
+use super::spans::TraceSpan;
 
 /// `SPAN_KIND_INTERNAL`.
 const INTERNAL: u8 = 1;
@@ -15,7 +15,7 @@ const CLIENT: u8 = 3;
 const ERROR: u8 = 2;
 
 /// Returns the body of a request with these spans. Known formats of secrets are redacted in it.
-pub(super) fn request_body(spans: &[Span]) -> String {
+pub(super) fn request_body(spans: &[TraceSpan]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let resource = [
         ("service.name", json!("sabir")),
@@ -28,11 +28,12 @@ pub(super) fn request_body(spans: &[Span]) -> String {
             "spans": spans.iter().map(span_json).collect::<Vec<_>>(),
         }],
     }]});
+    // Redacted as a whole: a secret can be in a name, an argument or a result.
     redact::redact_json(&body.to_string()).into_owned()
 }
 
-fn span_json(span: &Span) -> Value {
-    let Span {
+fn span_json(span: &TraceSpan) -> Value {
+    let TraceSpan {
         trace,
         id,
         parent,
@@ -64,6 +65,7 @@ fn value_json(value: &Value) -> Value {
     match value {
         Value::String(text) => json!({"stringValue": text}),
         Value::Bool(yes) => json!({"boolValue": yes}),
+        // The JSON form of protobuf writes 64-bit integers as strings.
         Value::Number(number) => match number.as_i64() {
             Some(number) => json!({"intValue": number.to_string()}),
             None => json!({"doubleValue": number}),
@@ -80,8 +82,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_in_json() {
-        let one = Span {
+    fn a_span_is_encoded_as_json() {
+        let one = TraceSpan {
             trace: 0xab,
             id: 0xcd,
             parent: Some(1),

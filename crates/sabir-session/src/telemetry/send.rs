@@ -1,7 +1,7 @@
 //! Sends spans to a collector, in batches, from a separate thread.
 //!
 //! The task never waits: when the queue is full, new spans are dropped. At the end of the task the queue gets three seconds to drain.
-//! A batch that the collector refuses is dropped too; a retry would only delay the spans behind it.
+//! A batch that the collector refuses is dropped too; a retry would only delay later spans.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use reqwest::{Client, Url};
 use sabir_model::Secret;
 
 use super::otlp;
-use super::spans::Span;
+use super::spans::TraceSpan;
 
 /// The capacity of the queue, in spans.
 const MAX_WAITING: usize = 2048;
@@ -27,15 +27,31 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The task's end of the channel to the sending thread.
 pub(super) struct SpanSender {
-    spans: Option<SyncSender<Span>>,
+    spans: Option<SyncSender<TraceSpan>>,
     done: Receiver<()>,
+}
+
+/// A setting of telemetry that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TelemetryError {
+    /// Other keys of the table are set, and the one that they need is not.
+    #[error("[telemetry] has no endpoint: nothing would be sent")]
+    NoEndpoint,
+    /// The endpoint is no HTTP address, or has a user name or a password.
+    #[error(
+        "[telemetry]: endpoint has to be an address such as http://127.0.0.1:4318, without a password"
+    )]
+    Endpoint,
+    /// The header with this name has a name or a value that HTTP does not allow. The value may be a key, so it is not part of the error.
+    #[error("[telemetry]: `{0}` under headers cannot be sent as a header")]
+    Header(String),
 }
 
 /// Returns the URL for traces below a collector's base URL, as OTLP/HTTP defines it.
 ///
 /// # Errors
-/// With a message for the user, if the text is no such URL or has a password.
-pub(super) fn traces_url(endpoint: &str) -> Result<Url, String> {
+/// When the text is no such URL, or has a password.
+pub(super) fn traces_url(endpoint: &str) -> Result<Url, TelemetryError> {
     let base = endpoint.trim().trim_end_matches('/');
     let full = if base.ends_with("/v1/traces") {
         base.to_owned()
@@ -46,24 +62,21 @@ pub(super) fn traces_url(endpoint: &str) -> Result<Url, String> {
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.filter(|url| url.username().is_empty() && url.password().is_none())
-        .ok_or_else(|| {
-            "endpoint has to be an address such as http://127.0.0.1:4318, without a password"
-                .to_owned()
-        })
+        .ok_or(TelemetryError::Endpoint)
 }
 
 /// Returns the headers of every request.
 ///
 /// # Errors
-/// With a message that names the unusable header; its value is not shown.
-pub(super) fn parse_headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMap, String> {
+/// When a header cannot be sent.
+pub(super) fn parse_headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMap, TelemetryError> {
     let mut headers = HeaderMap::new();
     headers.insert(
         reqwest::header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
     );
     for (name, value) in given {
-        let wrong = || format!("`{name}` under headers cannot be sent as a header");
+        let wrong = || TelemetryError::Header(name.clone());
         let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
         let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
         // Keeps the value out of `Debug` output and out of HTTP/2 compression tables.
@@ -89,8 +102,9 @@ impl SpanSender {
     }
 
     /// Queues a span, or drops it if the queue is full.
-    pub(super) fn send(&self, span: Span) {
+    pub(super) fn queue_span(&self, span: TraceSpan) {
         if let Some(spans) = &self.spans {
+            // Never `send`, which would wait for the collector in the middle of a turn.
             _ = spans.try_send(span);
         }
     }
@@ -100,13 +114,13 @@ impl Drop for SpanSender {
     fn drop(&mut self) {
         // The closed channel tells the thread to send the rest and to end.
         self.spans = None;
-        // A thread that needs longer is left behind, with its spans.
+        // A thread that needs longer is abandoned, with its spans.
         _ = self.done.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
 /// Collects spans into batches and sends them, until the channel is closed.
-fn deliver_spans(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
+fn deliver_spans(waiting: &Receiver<TraceSpan>, url: &Url, headers: &HeaderMap) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -143,6 +157,8 @@ fn build_client(headers: &HeaderMap, url: &Url) -> Option<Client> {
         .default_headers(headers.clone())
         .user_agent(agent)
         .redirect(redirect)
+        // The endpoint is the user's own choice, and a proxy of the environment would see the
+        // spans.
         .no_proxy();
     let client = if url.scheme() == "https" {
         client
@@ -157,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_collectors() {
+    fn collector_addresses_are_parsed() {
         let check = |endpoint: &str, expected: Option<&str>| {
             assert_eq!(
                 traces_url(endpoint).ok().as_ref().map(Url::as_str),

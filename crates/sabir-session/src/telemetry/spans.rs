@@ -13,7 +13,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use sabir_agent::{
-    ContextChange, Delivery, ModeHistory, Record, SummaryAuthor, TaskId, TaskOutcome, control,
+    ContextChange, Delivery, ModeHistory, Record, SummaryAuthor, TaskId, TaskOutcome, TaskUsage,
+    ToolUsage, control,
 };
 use sabir_call::{Call, CallId, MessagePart, ToolResultStatus, Usage};
 use serde::Serialize;
@@ -42,7 +43,7 @@ type AskedModels = (AskedModel, BTreeMap<String, AskedModel>);
 
 /// One span of a trace.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Span {
+pub(crate) struct TraceSpan {
     pub(crate) trace: u128,
     pub(crate) id: u64,
     /// The id of the enclosing span.
@@ -86,6 +87,7 @@ impl RunTracer {
     ) -> Self {
         Self {
             ids,
+            // The base itself is the id of the run's span.
             count: 1,
             started_at: now,
             last_record_at: now,
@@ -108,7 +110,7 @@ impl RunTracer {
     }
 
     /// Takes a record that was appended at the time `now`; returns the spans that it ends.
-    pub(crate) fn note_record(&mut self, now: u64, record: &Record) -> Vec<Span> {
+    pub(crate) fn note_record(&mut self, now: u64, record: &Record) -> Vec<TraceSpan> {
         let span = match record {
             Record::Started(start) => {
                 self.prompt = Some(start.prompt.clone());
@@ -119,6 +121,7 @@ impl RunTracer {
                     MessagePart::Call(call) => Some((call.id.clone(), (call.clone(), None))),
                     _ => None,
                 });
+                // Replaces the calls of the answer before, which all have their results.
                 self.calls = calls.collect();
                 let mut more = vec![(
                     "gen_ai.response.finish_reasons",
@@ -152,7 +155,9 @@ impl RunTracer {
                 None
             }
             Record::Result(result) => self.tool_span(now, result),
-            Record::Ended { outcome, .. } => Some(self.run_span(now, *outcome)),
+            Record::Ended { outcome, used, .. } => {
+                Some(self.run_span(now, *outcome, used.as_deref()))
+            }
             _ => None,
         };
         // A message that waits for its turn does not start a request.
@@ -175,10 +180,11 @@ impl RunTracer {
         usage: Usage,
         more: Vec<(&'static str, Value)>,
         error: Option<String>,
-    ) -> Span {
+    ) -> TraceSpan {
         let mut attributes = self.base_attributes("chat");
         attributes.extend(usage_attributes(usage));
         attributes.extend(more);
+        // A provider that reports no usage leaves the sum of the others.
         for (sum, count) in [
             (&mut self.usage.input, usage.input),
             (&mut self.usage.output, usage.output),
@@ -187,14 +193,16 @@ impl RunTracer {
         }
         let name = format!("chat {}", self.current_model().model);
         let time = (self.last_record_at, now);
-        Span {
+        TraceSpan {
             is_client: true,
             ..self.child_span(name, time, attributes, error)
         }
     }
 
-    fn tool_span(&mut self, now: u64, result: &sabir_call::CallResult) -> Option<Span> {
+    fn tool_span(&mut self, now: u64, result: &sabir_call::CallResult) -> Option<TraceSpan> {
+        // A result without a call is of an earlier run: its span belongs to that run's trace.
         let (call, begun) = self.calls.remove(&result.id)?;
+        // Control calls run no tool. What they do is in the spans of the run and the answers.
         if control::is_control(&call.name) {
             return None;
         }
@@ -226,17 +234,20 @@ impl RunTracer {
     }
 
     /// Builds the span of the whole run.
-    fn run_span(&mut self, now: u64, outcome: TaskOutcome) -> Span {
+    fn run_span(&mut self, now: u64, outcome: TaskOutcome, used: Option<&TaskUsage>) -> TraceSpan {
         let mut attributes = self.base_attributes("invoke_agent");
         attributes.push(("gen_ai.agent.name", json!("sabir")));
         attributes.push(("gen_ai.agent.version", json!(env!("CARGO_PKG_VERSION"))));
         attributes.extend(usage_attributes(self.usage));
+        attributes.extend(used.map(task_attributes).unwrap_or_default());
         if let Some(prompt) = self.prompt.take().filter(|_| self.content) {
             attributes.push((
                 "gen_ai.input.messages",
                 json!(messages_json("user", &[MessagePart::text(prompt)])),
             ));
         }
+        // Anything else is an error to a collector, also an interruption: the task did not do its
+        // work.
         let error = (outcome != TaskOutcome::Completed).then(|| kind_word(&outcome));
         let span = self.child_span(
             "invoke_agent sabir".to_owned(),
@@ -244,7 +255,7 @@ impl RunTracer {
             attributes,
             error,
         );
-        Span {
+        TraceSpan {
             id: self.ids.base,
             parent: None,
             ..span
@@ -257,7 +268,8 @@ impl RunTracer {
         time: (u64, u64),
         mut attributes: Vec<(&'static str, Value)>,
         error: Option<String>,
-    ) -> Span {
+    ) -> TraceSpan {
+        // Unique within the trace, which is all that OpenTelemetry asks of a span's id.
         let id = self.ids.base.wrapping_add(self.count);
         self.count = self.count.wrapping_add(1);
         attributes.push(("gen_ai.conversation.id", json!(self.task)));
@@ -265,7 +277,7 @@ impl RunTracer {
         attributes.extend(error.map(|error| ("error.type", json!(error))));
         let trace = self.ids.trace;
         let parent = Some(self.ids.base);
-        Span {
+        TraceSpan {
             trace,
             id,
             parent,
@@ -320,6 +332,43 @@ fn usage_attributes(usage: Usage) -> impl Iterator<Item = (&'static str, Value)>
     counts
         .into_iter()
         .filter_map(|(name, count)| Some((name, json!(count?))))
+}
+
+/// Returns what the task used in its whole life, which the conventions have no names for.
+fn task_attributes(used: &TaskUsage) -> Vec<(&'static str, Value)> {
+    let mut attributes = Vec::new();
+    let total = |reported: Option<u64>, guessed: Option<u64>| {
+        reported.unwrap_or(0).saturating_add(guessed.unwrap_or(0))
+    };
+    attributes.push((
+        "sabir.task.input_tokens",
+        json!(total(used.usage.input, used.estimate.input)),
+    ));
+    attributes.push((
+        "sabir.task.output_tokens",
+        json!(total(used.usage.output, used.estimate.output)),
+    ));
+    if !used.cost.is_unknown() {
+        let cost = json!(used.cost);
+        attributes.extend(
+            cost.get("nano_usd")
+                .map(|nano| ("sabir.task.cost_nano_usd", nano.clone())),
+        );
+    }
+    // Lists of texts, because an attribute cannot hold a table: `read_file=3`.
+    let counts = |count: fn(&ToolUsage) -> u32| {
+        let list: Vec<_> = used
+            .tools
+            .iter()
+            .filter(|(_, tool)| count(tool) > 0)
+            .map(|(name, tool)| format!("{name}={}", count(tool)))
+            .collect();
+        json!(list)
+    };
+    attributes.push(("sabir.task.tool_calls", counts(|tool| tool.calls)));
+    attributes.push(("sabir.task.tool_failures", counts(|tool| tool.failures)));
+    attributes.push(("sabir.task.tool_denials", counts(|tool| tool.denials)));
+    attributes
 }
 
 /// Returns the word for a kind, as records spell it in JSON.
@@ -378,7 +427,7 @@ mod tests {
         all.into_iter().map(record).collect()
     }
 
-    fn spans(content: bool) -> Vec<Span> {
+    fn spans(content: bool) -> Vec<TraceSpan> {
         let asked = |provider: &str, model: &str| AskedModel {
             provider: provider.to_owned(),
             model: model.to_owned(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// The example as a process, with a home and a work folder of its own.
+/// The example as a process, with its own home and work folder.
 struct FrontEndProcess {
     child: Child,
     input: ChildStdin,
@@ -97,7 +97,7 @@ impl FrontEndProcess {
     }
 }
 
-/// A provider that plays the script, with the runtime that serves it.
+/// A provider that follows the script, with the runtime that serves it.
 struct Provider {
     _runtime: Runtime,
     scripted: ScriptedProvider,
@@ -116,6 +116,13 @@ impl Provider {
         Self {
             _runtime: runtime,
             scripted,
+        }
+    }
+
+    /// Waits until this many requests were received.
+    fn wait_for_requests(&self, count: usize) {
+        while self.scripted.received_requests().len() < count {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
@@ -153,7 +160,7 @@ fn a_front_end_answers_interrupts_and_continues() {
     front_end.send(
         &json!({"session": 1, "start": spec(&provider, work.path()), "message": "Write one."}),
     );
-    // A message while it works, then the approval.
+    // Sends a message while the task works, then the approval.
     let approval = front_end.wait_for(1, "question");
     assert_eq!(approval["about"], "approval");
     front_end.submit(
@@ -179,7 +186,7 @@ fn a_front_end_answers_interrupts_and_continues() {
     front_end.wait_for(1, "running");
     front_end.submit(1, &json!({"command": "interrupt"}));
     assert_eq!(front_end.wait_for_state(1, "idle")["outcome"], "cancelled");
-    // Control is back: the conversation goes on after the interrupt.
+    // The conversation continues after the interrupt.
     front_end.submit(
         1,
         &json!({"command": "send", "message": {"text": "Finish."}}),
@@ -197,7 +204,7 @@ fn a_front_end_answers_interrupts_and_continues() {
 }
 
 #[test]
-fn a_task_resumes_after_kill_nine() {
+fn a_task_resumes_after_kill_9() {
     let home = TempDir::new().unwrap();
     let work = TempDir::new().unwrap();
     let provider = Provider::play([
@@ -216,6 +223,8 @@ fn a_task_resumes_after_kill_nine() {
     front_end.answer(1, &approval, &json!({"decision": "allow"}));
     front_end.wait_for(1, "result");
     front_end.wait_for(1, "asking");
+    // Killed before the request, the resumed task would get the stalled reply, and wait for its timeout.
+    provider.wait_for_requests(2);
     front_end.child.kill().unwrap();
     front_end.child.wait().unwrap();
     let mut front_end = FrontEndProcess::start(home.path());
@@ -233,6 +242,87 @@ fn a_task_resumes_after_kill_nine() {
     let completion = front_end.wait_for(7, "question");
     front_end.answer(7, &completion, &json!({"decision": "allow"}));
     assert_eq!(front_end.wait_for_state(7, "idle")["outcome"], "completed");
+    front_end.finish();
+}
+
+/// Writes a table that defines the dialect `ours` by these tags, and returns its path.
+fn dialect_file(folder: &Path, call: &str, argument: &str, wrapper: &str) -> std::path::PathBuf {
+    let file = folder.join(format!("{wrapper}.toml"));
+    let table = format!(
+        "[dialects.ours]\nmachine = \"tagged\"\ntags = {{ call = \"{call}\", argument = \"{argument}\", wrapper = \"{wrapper}\" }}\n"
+    );
+    std::fs::write(&file, table).unwrap();
+    file
+}
+
+/// Writes a call in the dialect that [`dialect_file`] defines.
+fn dialect_call(
+    call: &str,
+    argument: &str,
+    wrapper: &str,
+    tool: &str,
+    arguments: &[(&str, &str)],
+) -> String {
+    let arguments: String = arguments
+        .iter()
+        .map(|(name, value)| format!("<{argument} name=\"{name}\">{value}</{argument}>\n"))
+        .collect();
+    format!("<{wrapper}>\n<{call} name=\"{tool}\">\n{arguments}</{call}>\n</{wrapper}>")
+}
+
+#[test]
+fn two_sessions_at_once_read_the_same_dialect_name_by_their_own_tables() {
+    let home = TempDir::new().unwrap();
+    let tags = [("deed", "with", "deeds"), ("act", "using", "acts")];
+    let folders = tags.map(|_| TempDir::new().unwrap());
+    let mut front_end = FrontEndProcess::start(home.path());
+    let mut providers = Vec::new();
+    let mut questions = Vec::new();
+    for (at, (call, argument, wrapper)) in tags.into_iter().enumerate() {
+        let (other_call, other_argument, other_wrapper) = tags[1 - at];
+        let write = |call, argument, wrapper, file| {
+            let arguments = [("path", file), ("content", wrapper)];
+            dialect_call(call, argument, wrapper, "write_to_file", &arguments)
+        };
+        // What is a call in the other session is prose in this one.
+        let foreign = write(other_call, other_argument, other_wrapper, "foreign.txt");
+        let own = write(call, argument, wrapper, "own.txt");
+        let complete = dialect_call(
+            call,
+            argument,
+            wrapper,
+            "attempt_completion",
+            &[("result", wrapper)],
+        );
+        let provider = Provider::play([
+            ProviderReply::text(format!("{foreign}\n\nAnd now:\n\n{own}")),
+            ProviderReply::text(complete),
+        ]);
+        let folder = folders[at].path();
+        let mut spec = spec(&provider, folder);
+        spec["protocol"] = json!("ours");
+        spec["dialect_files"] = json!([dialect_file(home.path(), call, argument, wrapper)]);
+        front_end.send(&json!({"session": at + 1, "start": spec, "message": "Write."}));
+        // Both sessions wait with their question open before either of them gets its answer.
+        questions.push(front_end.wait_for(at as u32 + 1, "question"));
+        providers.push(provider);
+    }
+    for (session, question) in (1..).zip(&questions) {
+        assert_eq!(question["about"], "approval");
+        front_end.answer(session, question, &json!({"decision": "allow"}));
+        let completion = front_end.wait_for(session, "question");
+        assert_eq!(completion["about"], "completion", "{completion}");
+        front_end.answer(session, &completion, &json!({"decision": "allow"}));
+        assert_eq!(
+            front_end.wait_for_state(session, "idle")["outcome"],
+            "completed"
+        );
+    }
+    for (folder, (_, _, wrapper)) in folders.iter().zip(tags) {
+        let written = std::fs::read_to_string(folder.path().join("own.txt")).unwrap();
+        assert_eq!(written.trim_end(), wrapper);
+        assert!(!folder.path().join("foreign.txt").exists());
+    }
     front_end.finish();
 }
 
@@ -257,5 +347,141 @@ fn an_unknown_request_is_rejected_and_nothing_breaks() {
     assert_eq!(rejected["error"], "no question about that call is open");
     front_end.answer(1, &completion, &json!({"decision": "allow"}));
     front_end.wait_for_state(1, "idle");
+    front_end.finish();
+}
+
+/// The beginning of the first file, as its result shows it.
+const FIRST_LINE: &str = "1 | one.txt";
+
+/// A provider whose first run is long enough to be compacted, and ends with a completion. The other replies come after it.
+fn provider_with_long_run(
+    work: &Path,
+    others: impl IntoIterator<Item = ProviderReply>,
+) -> Provider {
+    let read = |name: &str| call("read_file", json!({ "path": name }));
+    for name in ["one.txt", "two.txt"] {
+        std::fs::write(work.join(name), format!("{name}\n{}", "line\n".repeat(400))).unwrap();
+    }
+    let run = [read("one.txt"), read("two.txt"), complete("Both are read.")];
+    Provider::play(run.into_iter().chain(others))
+}
+
+/// Starts a session in `work` and accepts the completion of its first run.
+fn start_and_complete(front_end: &mut FrontEndProcess, spec: &Value) {
+    front_end.send(&json!({"session": 1, "start": spec, "message": "Read both."}));
+    let completion = front_end.wait_for(1, "question");
+    front_end.answer(1, &completion, &json!({"decision": "allow"}));
+    front_end.wait_for_state(1, "idle");
+}
+
+#[test]
+fn an_idle_session_compacts_its_context() {
+    let home = TempDir::new().unwrap();
+    let work = TempDir::new().unwrap();
+    let summary = "Both files hold the word `line`, four hundred times each.";
+    let provider = provider_with_long_run(
+        work.path(),
+        [ProviderReply::text(summary), complete("Done.")],
+    );
+    let mut front_end = FrontEndProcess::start(home.path());
+    let spec = spec(&provider, work.path());
+    start_and_complete(&mut front_end, &spec);
+    front_end.submit(1, &json!({"command": "context_usage"}));
+    let before = front_end.wait_for(1, "context_usage");
+    front_end.submit(1, &json!({"command": "compact"}));
+    // The message is sent at once, and read after the compaction.
+    front_end.submit(
+        1,
+        &json!({"command": "send", "message": {"text": "Finish."}}),
+    );
+    let status = front_end.wait_for(1, "compaction_status");
+    assert_eq!(status["status"], "now");
+    let compacted = front_end.wait_for(1, "context");
+    assert_eq!(compacted["change"], "compacted", "{compacted}");
+    // The end of the task is recorded again: task lists read only the last record.
+    assert_eq!(front_end.wait_for(1, "ended")["outcome"], "completed");
+    front_end.wait_for_state(1, "working");
+    let completion = front_end.wait_for(1, "question");
+    let requests = provider.scripted.received_requests();
+    let last = requests.last().unwrap().body.to_string();
+    assert!(last.contains(summary) && last.contains("Finish."), "{last}");
+    assert!(!last.contains(FIRST_LINE), "{last}");
+    front_end.answer(1, &completion, &json!({"decision": "allow"}));
+    front_end.wait_for_state(1, "idle");
+    front_end.submit(1, &json!({"command": "context_usage"}));
+    let after = front_end.wait_for(1, "context_usage");
+    assert!(
+        after["tokens"].as_u64() < before["tokens"].as_u64(),
+        "{before} {after}"
+    );
+    front_end.finish();
+}
+
+#[test]
+fn an_interrupt_stops_the_compaction_of_an_idle_session() {
+    let home = TempDir::new().unwrap();
+    let work = TempDir::new().unwrap();
+    let stalled = ProviderReply::text("Both files hold").with_fault(ScriptedFault::StallAfter(20));
+    let provider = provider_with_long_run(work.path(), [stalled, complete("Done.")]);
+    let mut front_end = FrontEndProcess::start(home.path());
+    let spec = spec(&provider, work.path());
+    start_and_complete(&mut front_end, &spec);
+    front_end.submit(1, &json!({"command": "compact"}));
+    front_end.wait_for(1, "waiting");
+    // Otherwise the interrupt might come before the request, and the stalled reply would answer the next one.
+    provider.wait_for_requests(4);
+    front_end.submit(1, &json!({"command": "interrupt"}));
+    assert_eq!(front_end.wait_for_state(1, "idle")["outcome"], "completed");
+    front_end.submit(
+        1,
+        &json!({"command": "send", "message": {"text": "Finish."}}),
+    );
+    let completion = front_end.wait_for(1, "question");
+    let requests = provider.scripted.received_requests();
+    let last = requests.last().unwrap().body.to_string();
+    assert!(last.contains(FIRST_LINE), "something was left out: {last}");
+    front_end.answer(1, &completion, &json!({"decision": "allow"}));
+    front_end.wait_for_state(1, "idle");
+    front_end.finish();
+}
+
+#[test]
+fn commands_after_an_undo_wait_for_it() {
+    let home = TempDir::new().unwrap();
+    let work = TempDir::new().unwrap();
+    let provider = Provider::play([
+        call(
+            "write_to_file",
+            json!({"path": "one.txt", "content": "1\n"}),
+        ),
+        complete("It is written."),
+    ]);
+    let mut front_end = FrontEndProcess::start(home.path());
+    let mut spec = spec(&provider, work.path());
+    spec["no_checkpoints"] = json!(false);
+    front_end.send(&json!({"session": 1, "start": spec, "message": "Write one."}));
+    let approval = front_end.wait_for(1, "question");
+    front_end.answer(1, &approval, &json!({"decision": "allow"}));
+    let completion = front_end.wait_for(1, "question");
+    front_end.answer(1, &completion, &json!({"decision": "allow"}));
+    front_end.wait_for_state(1, "idle");
+    front_end.submit(1, &json!({"command": "undo", "calls": 1}));
+    front_end.submit(1, &json!({"command": "context_usage"}));
+    let mut kinds = Vec::new();
+    loop {
+        let line = front_end
+            .lines
+            .recv_timeout(Duration::from_secs(120))
+            .unwrap();
+        let event = &line["event"];
+        if event["kind"] == "notice" {
+            kinds.push(event["notice"]["text"].as_str().unwrap().to_owned());
+        }
+        if event["kind"] == "context_usage" {
+            break;
+        }
+    }
+    assert_eq!(kinds, ["1 path was restored"]);
+    assert!(!work.path().join("one.txt").exists());
     front_end.finish();
 }

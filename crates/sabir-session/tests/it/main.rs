@@ -1,4 +1,4 @@
-//! Tests of the session layer, through the example front end as a program of its own.
+//! Tests the session layer through the example front end, which runs as a separate program.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,10 +1,10 @@
-//! Nothing is sabotaged: no law is broken, the same seed gives the same life, and the tables are whole.
+//! Tests simulations without sabotage: no law is broken, the same seed gives the same run, and the tables are complete.
 
 use std::collections::BTreeSet;
 
 use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate};
 
-/// Few enough for a debug build; the long look is a command.
+/// Few enough for a debug build; the program simulates more.
 const SEEDS: u64 = 300;
 
 fn look(seeds: impl Iterator<Item = u64>) -> EventCounters {
@@ -26,7 +26,7 @@ fn look(seeds: impl Iterator<Item = u64>) -> EventCounters {
 
 #[test]
 fn no_law_is_broken() {
-    // Two looks, on as many threads as tests have.
+    // Half of the seeds, so that two tests share them.
     let figures = std::thread::scope(|scope| {
         let halves = [0, 1]
             .map(|half| scope.spawn(move || look((0..SEEDS / 2).map(|seed| seed * 2 + half))));
@@ -38,7 +38,7 @@ fn no_law_is_broken() {
     });
     assert_eq!(figures.unlisted_events(), [""; 0]);
     assert_eq!(figures.count_of("seeds"), SEEDS);
-    // All but what is too rare for so few seeds has come up.
+    // Every event must have happened, except those that are too rare for so few seeds.
     assert!(
         figures.missing_events().len() < 8,
         "never happened: {:?}",
@@ -46,8 +46,16 @@ fn no_law_is_broken() {
     );
 }
 
+/// Seeds that broke a law once, in runs of 100,000.
 #[test]
-fn the_same_seed_gives_the_same_life() {
+fn seeds_that_broke_a_law_hold() {
+    // 4392 and 5596: a power cut within the first record. 32191: a subtask that began after another of the same message had ended
+    // had a turn too many.
+    look([4392, 5596, 32191].into_iter());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
     for seed in 1000..1020 {
         let (one, two) = (simulate(seed, None, true), simulate(seed, None, true));
         assert!(one.trace.len() > 1, "seed {seed}");
@@ -58,7 +66,7 @@ fn the_same_seed_gives_the_same_life() {
             .find(|(one, two)| one != two);
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!(one, two, "seed {seed}");
-        // Writing it down changes nothing.
+        // Tracing does not change the run.
         assert_eq!(
             simulate(seed, None, false).counters,
             one.counters,
@@ -68,7 +76,7 @@ fn the_same_seed_gives_the_same_life() {
 }
 
 #[test]
-fn every_law_is_broken_by_something() {
+fn every_law_has_a_sabotage() {
     let broken: BTreeSet<_> = SABOTAGES.iter().flat_map(|(_, laws)| *laws).collect();
     for (law, ..) in &LAWS {
         assert!(broken.contains(law), "no sabotage breaks {law:?}");

@@ -1,4 +1,4 @@
-//! The simulator itself: that it finds nothing, that it would, and that it says the same twice.
+//! Tests the simulator: it finds no broken law, detects each sabotage, and is deterministic.
 
 mod honest;
 mod sabotaged;

@@ -1,14 +1,14 @@
-//! Laws that are broken on purpose are noticed, each within a thousand seeds.
+//! Tests that every sabotage is detected within a thousand seeds.
 
 use sabir_simulate::{Law, SABOTAGES, Sabotage, simulate};
 
-/// The first seed, counted from 1, at which a law is seen broken.
+/// Returns the first seed, counted from 1, at which the sabotage is detected.
 fn caught(sabotage: Sabotage) -> Option<(u64, sabir_simulate::Violation)> {
     (0..1000).find_map(|seed| Some((seed + 1, simulate(seed, Some(sabotage), false).violation?)))
 }
 
 #[test]
-fn broken_laws_are_noticed() {
+fn every_sabotage_is_detected() {
     let look = |(sabotage, laws): &(Sabotage, &[Law])| {
         let (seeds, violation) =
             caught(*sabotage).unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
@@ -20,7 +20,7 @@ fn broken_laws_are_noticed() {
             "{sabotage:?}: caught after {seeds} seeds: {}",
             violation.law
         );
-        // Without it the same seed is innocent.
+        // Without the sabotage the same seed breaks no law.
         assert_eq!(simulate(seeds - 1, None, false).violation, None);
     };
     let (some, others) = SABOTAGES.split_at(SABOTAGES.len() / 2);

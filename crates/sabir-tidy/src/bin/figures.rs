@@ -14,6 +14,8 @@ use std::process::ExitCode;
 
 use sabir_tidy::{CrateFigures, SourceTree, TreeFigures, measure_crates, measure_tree, read_tree};
 
+/// Reads the trees and prints their figures. Exits with 2 for a wrong option, and with 1 for a tree
+/// that cannot be read.
 fn main() -> ExitCode {
     let mut folders: Vec<String> = std::env::args().skip(1).collect();
     let shows_cycles = folders.iter().any(|word| word == "--cycles");
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     for folder in &folders {
         match read_tree(Path::new(folder)) {
             Ok(tree) if tree.rust_file_count() > 0 => trees.push(tree),
+            // Most likely the wrong folder: figures of nothing would look perfect.
             Ok(_) => {
                 eprintln!("{folder}: there is no Rust code");
                 return ExitCode::FAILURE;
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
 
 /// Prints one row for each figure, with a column for each tree.
 fn print_figures(folders: &[String], trees: &[SourceTree]) {
+    // All trees have the same rows in the same order, since the rows do not depend on the values.
     let columns: Vec<_> = trees
         .iter()
         .map(measure_tree)

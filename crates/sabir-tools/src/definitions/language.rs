@@ -1,36 +1,44 @@
-//! The languages: a row each, with the grammar and the nodes that are definitions.
+//! Defines the languages that can be outlined: one row each, with the grammar and the nodes that are
+//! definitions.
+//!
+//! A new language needs a grammar crate, a list of rules and a row in [`LANGUAGES`]. The node kinds
+//! are those of the grammar's `node-types.json`.
 
 use tree_sitter::Node;
 use tree_sitter_language::LanguageFn;
 
-/// A language.
+/// A programming language.
 pub(crate) struct Language {
-    /// As it is called.
+    /// The usual name.
     pub(crate) name: &'static str,
-    /// How names of its files end, without the dot.
+    /// The extensions of its files, without the dot. Letter case does not count.
     pub(crate) extensions: &'static [&'static str],
+    /// The tree-sitter grammar.
     pub(crate) grammar: LanguageFn,
+    /// Lists of rules, so that a language can add to the rules of another.
     rules: &'static [&'static [DefinitionRule]],
 }
 
 /// A kind of node that is a definition.
 pub(crate) struct DefinitionRule {
+    /// The kind, as the grammar names it.
     kind: &'static str,
     when: RuleCondition,
-    /// Whether the definitions inside of it are listed too.
+    /// True if the definitions inside of it are listed too.
     pub(crate) holds_others: bool,
 }
 
-/// What makes a node of a kind a definition.
+/// The condition under which a node of the kind is a definition.
 enum RuleCondition {
+    /// No condition.
     Always,
-    /// It has this field.
+    /// The node has this field. A struct specifier without a body, for example, only uses a type.
     Has(&'static str),
-    /// This field is of one of these kinds.
+    /// This field of the node has one of these kinds.
     Is(&'static str, &'static [&'static str]),
 }
 
-/// Definitions that hold others.
+/// Makes the rule of a definition that contains others, such as a class.
 const fn container_rule(kind: &'static str) -> DefinitionRule {
     DefinitionRule {
         kind,
@@ -39,7 +47,7 @@ const fn container_rule(kind: &'static str) -> DefinitionRule {
     }
 }
 
-/// Definitions whose inside is not looked at.
+/// Makes the rule of a definition that is listed without its content, such as a function.
 const fn leaf_rule(kind: &'static str) -> DefinitionRule {
     DefinitionRule {
         kind,
@@ -48,17 +56,20 @@ const fn leaf_rule(kind: &'static str) -> DefinitionRule {
     }
 }
 
+/// Expressions in JavaScript that make their variable or field a function.
 const FUNCTIONS: &[&str] = &[
     "arrow_function",
     "function_expression",
     "generator_function",
 ];
+/// Declarators in C that make a declaration the prototype of a function.
 const PROTOTYPES: &[&str] = &["function_declarator"];
 
 const RUST: &[DefinitionRule] = &[
     container_rule("mod_item"),
     container_rule("trait_item"),
     container_rule("impl_item"),
+    // A block such as `extern "C" { … }`.
     container_rule("foreign_mod_item"),
     leaf_rule("struct_item"),
     leaf_rule("enum_item"),
@@ -79,13 +90,16 @@ const PYTHON: &[DefinitionRule] = &[
 const JAVASCRIPT: &[DefinitionRule] = &[
     container_rule("class_declaration"),
     leaf_rule("function_declaration"),
+    // `function* name() {}`
     leaf_rule("generator_function_declaration"),
     leaf_rule("method_definition"),
+    // `const f = () => {}`
     DefinitionRule {
         kind: "variable_declarator",
         when: RuleCondition::Is("value", FUNCTIONS),
         holds_others: false,
     },
+    // `const A = class {}`
     DefinitionRule {
         kind: "variable_declarator",
         when: RuleCondition::Is("value", &["class"]),
@@ -96,24 +110,30 @@ const JAVASCRIPT: &[DefinitionRule] = &[
         when: RuleCondition::Is("value", FUNCTIONS),
         holds_others: false,
     },
+    // `module.exports.f = function () {}`
     DefinitionRule {
         kind: "assignment_expression",
         when: RuleCondition::Is("right", FUNCTIONS),
         holds_others: false,
     },
+    // `{ key: function () {} }`
     DefinitionRule {
         kind: "pair",
         when: RuleCondition::Is("value", FUNCTIONS),
         holds_others: false,
     },
 ];
+// These come on top of the rules for JavaScript.
 const TYPESCRIPT: &[DefinitionRule] = &[
     container_rule("abstract_class_declaration"),
+    // `namespace N {}`
     container_rule("internal_module"),
+    // `declare module "name" {}`
     container_rule("module"),
     leaf_rule("interface_declaration"),
     leaf_rule("type_alias_declaration"),
     leaf_rule("enum_declaration"),
+    // An overload, or a function that is only declared.
     leaf_rule("function_signature"),
     leaf_rule("abstract_method_signature"),
     DefinitionRule {
@@ -125,6 +145,7 @@ const TYPESCRIPT: &[DefinitionRule] = &[
 const GO: &[DefinitionRule] = &[
     leaf_rule("function_declaration"),
     leaf_rule("method_declaration"),
+    // One node for each name, also within `type ( … )` and `const ( … )`.
     leaf_rule("type_spec"),
     leaf_rule("type_alias"),
     leaf_rule("const_spec"),
@@ -137,12 +158,15 @@ const JAVA: &[DefinitionRule] = &[
     container_rule("annotation_type_declaration"),
     leaf_rule("method_declaration"),
     leaf_rule("constructor_declaration"),
+    // The constructor of a record without its parameter list.
     leaf_rule("compact_constructor_declaration"),
 ];
 const C: &[DefinitionRule] = &[
     leaf_rule("function_definition"),
     leaf_rule("type_definition"),
+    // `#define NAME(parameters)`; macros without parameters are too many.
     leaf_rule("preproc_function_def"),
+    // Without a body, a specifier only uses the type: `enum e x;`.
     DefinitionRule {
         kind: "enum_specifier",
         when: RuleCondition::Has("body"),
@@ -153,12 +177,14 @@ const C: &[DefinitionRule] = &[
         when: RuleCondition::Has("body"),
         holds_others: false,
     },
+    // Prototypes, but not variables.
     DefinitionRule {
         kind: "declaration",
         when: RuleCondition::Is("declarator", PROTOTYPES),
         holds_others: false,
     },
 ];
+// Apart from `C`, because a struct of C++ contains functions and one of C does not.
 const C_STRUCT: &[DefinitionRule] = &[DefinitionRule {
     kind: "struct_specifier",
     when: RuleCondition::Has("body"),
@@ -178,6 +204,7 @@ const CPP: &[DefinitionRule] = &[
         when: RuleCondition::Has("body"),
         holds_others: true,
     },
+    // Methods that are declared here and defined elsewhere.
     DefinitionRule {
         kind: "field_declaration",
         when: RuleCondition::Is("declarator", PROTOTYPES),
@@ -187,6 +214,7 @@ const CPP: &[DefinitionRule] = &[
 const RUBY: &[DefinitionRule] = &[
     container_rule("module"),
     container_rule("class"),
+    // `class << self`
     container_rule("singleton_class"),
     leaf_rule("method"),
     leaf_rule("singleton_method"),
@@ -203,7 +231,7 @@ const PHP: &[DefinitionRule] = &[
 ];
 const BASH: &[DefinitionRule] = &[leaf_rule("function_definition")];
 
-/// All languages.
+/// All languages. No extension occurs twice.
 static LANGUAGES: [Language; 12] = [
     Language {
         name: "Rust",
@@ -255,7 +283,7 @@ static LANGUAGES: [Language; 12] = [
     },
     Language {
         name: "C++",
-        // A header may be of either language, and this grammar reads both.
+        // A `.h` file may be of either language, and this grammar parses both.
         extensions: &["cpp", "cc", "cxx", "h", "hpp", "hh", "hxx"],
         grammar: tree_sitter_cpp::LANGUAGE,
         rules: &[C, CPP],
@@ -281,7 +309,7 @@ static LANGUAGES: [Language; 12] = [
 ];
 
 impl Language {
-    /// The language of a file of that name.
+    /// Returns the language of a file, by the extension of its name.
     pub(crate) fn for_file(name: &str) -> Option<&'static Self> {
         let (_, extension) = name.rsplit_once('.')?;
         LANGUAGES.iter().find(|language| {
@@ -292,13 +320,14 @@ impl Language {
         })
     }
 
-    /// The rule after which a node is a definition.
+    /// Returns the rule that makes a node a definition; `None` if it is none.
     pub(crate) fn matching_rule(&self, node: &Node<'_>) -> Option<&'static DefinitionRule> {
         let kind = node.kind();
-        let is = |field: &str, kinds: &[&str]| {
+        let has_kind = |field: &str, kinds: &[&str]| {
             node.child_by_field_name(field)
                 .is_some_and(|child| kinds.contains(&child.kind()))
         };
+        // Keywords are nodes too, without a name: the token `class` has the kind of a class in Ruby.
         let mut rules = self
             .rules
             .iter()
@@ -308,19 +337,19 @@ impl Language {
         rules.find(|rule| match rule.when {
             RuleCondition::Always => true,
             RuleCondition::Has(field) => node.child_by_field_name(field).is_some(),
-            RuleCondition::Is(field, kinds) => is(field, kinds),
+            RuleCondition::Is(field, kinds) => has_kind(field, kinds),
         })
     }
 }
 
-/// The languages with their extensions, in words.
+/// Lists the languages with their extensions, for messages.
 pub(crate) fn known_languages() -> String {
     let name =
         |language: &Language| format!("{} (.{})", language.name, language.extensions.join(", ."));
     LANGUAGES.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// All rows.
+/// Returns all rows.
 #[cfg(test)]
 pub(crate) fn all_languages() -> &'static [Language] {
     &LANGUAGES

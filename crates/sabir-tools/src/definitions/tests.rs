@@ -1,28 +1,29 @@
-//! Outlines of each language, as the model reads them: `LINES: SIGNATURE`, indented by depth.
+//! Tests the outlines of each language, in the form `FIRST-LAST: SIGNATURE`, indented by depth.
 
 use std::time::Duration;
 
 use super::*;
 
-/// As good as never.
-fn later() -> Instant {
+/// A deadline that is never reached.
+fn far_deadline() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
 #[track_caller]
 fn check(name: &str, text: &str, expected: &str) {
-    let outline = parse_outline(text, Language::for_file(name).unwrap(), later()).unwrap();
+    let outline = parse_outline(text, Language::for_file(name).unwrap(), far_deadline()).unwrap();
     let line = |definition: &CodeDefinition| {
-        let (first, last) = definition.lines;
         format!(
-            "{}{first}-{last}: {}\n",
+            "{}{}-{}: {}\n",
             "  ".repeat(definition.depth),
+            definition.first_line,
+            definition.last_line,
             definition.signature
         )
     };
     let found: String = outline.definitions.iter().map(line).collect();
     assert_eq!(found.trim_end(), expected, "{name}");
-    assert!(!outline.errors, "{name}");
+    assert!(!outline.has_errors, "{name}");
 }
 
 #[test]
@@ -136,17 +137,18 @@ fn ruby_php_bash() {
 }
 
 #[test]
-fn what_can_be_parsed_is_listed() {
+fn definitions_before_a_syntax_error_are_listed() {
     let text = "fn a() {}\nfn b( {{{\n}\nstruct C;\n";
-    let outline = parse_outline(text, Language::for_file("x.rs").unwrap(), later()).unwrap();
-    assert!(outline.errors);
+    let outline = parse_outline(text, Language::for_file("x.rs").unwrap(), far_deadline()).unwrap();
+    assert!(outline.has_errors);
     assert_eq!(outline.definitions[0].signature, "fn a()");
 }
 
 #[test]
 fn long_signatures_are_cut() {
     let text = format!("fn f({}) {{}}", "é: u8, ".repeat(200));
-    let outline = parse_outline(&text, Language::for_file("x.rs").unwrap(), later()).unwrap();
+    let outline =
+        parse_outline(&text, Language::for_file("x.rs").unwrap(), far_deadline()).unwrap();
     let signature = &outline.definitions[0].signature;
     assert!(
         signature.ends_with('…') && signature.len() <= MAX_SIGNATURE_BYTES + 3,
@@ -156,7 +158,7 @@ fn long_signatures_are_cut() {
 
 /// No text overflows the stack or panics.
 #[test]
-fn any_text_ends() {
+fn any_text_is_parsed_without_panic() {
     for language in language::all_languages() {
         for piece in [
             "{",
@@ -175,7 +177,7 @@ fn any_text_ends() {
             "a.b?.c<",
         ] {
             let text = piece.repeat(4000 / piece.len());
-            if let Some(outline) = parse_outline(&text, language, later()) {
+            if let Some(outline) = parse_outline(&text, language, far_deadline()) {
                 assert!(outline.definitions.len() <= text.len(), "{}", language.name);
             }
         }

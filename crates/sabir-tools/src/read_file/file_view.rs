@@ -1,74 +1,105 @@
-//! What was read, and how a model is shown it.
+//! Renders the files that were read, with line numbers and remarks.
 
 use sabir_agent::ToolOutput;
 use sabir_edit::TextEncoding;
+use sabir_workspace::WorkPath;
 
+use super::read_error::ReadError;
 use crate::picture::LoadedPicture;
 use crate::text::{MAX_FILE_BYTES, count_bytes};
 
-/// Files under the names that the model gave them, each with what was seen or why nothing was.
-pub(crate) struct FileViews(pub(crate) Vec<(String, Result<FileView, String>)>);
+/// The files of a call, in its order.
+pub(crate) struct FileViews(pub(crate) Vec<NamedView>);
 
-/// What was seen of a file.
+/// A file under the name that the model gave it.
+pub(crate) struct NamedView {
+    /// The path as the model wrote it, without line numbers.
+    pub(crate) name: String,
+    /// The part that was read, or the reason that nothing was.
+    pub(crate) outcome: Result<FileView, ReadError>,
+}
+
+/// The part of a file that was read.
 pub(crate) enum FileView {
+    /// Lines of a text file.
     Lines(NumberedLines),
+    /// A file without content.
     Empty {
-        path: String,
+        /// The file.
+        path: WorkPath,
     },
+    /// A picture.
     Picture {
-        path: String,
-        size: String,
+        /// The file.
+        path: WorkPath,
+        /// The size of the file.
+        size_bytes: u64,
+        /// The picture.
         picture: LoadedPicture,
     },
 }
 
-/// Lines of a file.
+/// Lines of a text file.
 pub(crate) struct NumberedLines {
-    /// The number of the first, from 1.
+    /// The number of the first line, from 1.
     pub(crate) first: usize,
-    /// Without their endings, long ones cut.
+    /// The lines without their endings; long ones are cut.
     pub(crate) lines: Vec<String>,
-    /// The number of the last that was asked for and is there.
+    /// The number of the last line that was wanted and exists.
     pub(crate) wanted: usize,
-    /// How many the file has.
+    /// The number of lines of the file.
     pub(crate) total: usize,
+    /// The encoding of the file.
     pub(crate) encoding: TextEncoding,
-    /// How many line endings are CRLF, of how many.
-    pub(crate) crlf: (usize, usize),
-    /// Whether the last line has no ending.
-    pub(crate) open_end: bool,
-    /// The size of a file of which only the start was looked at.
+    /// The line endings of the whole file.
+    pub(crate) endings: LineEndings,
+    /// True if the last line has no ending.
+    pub(crate) has_open_end: bool,
+    /// The size of a file of which only the start was read; `None` if all of it was.
     pub(crate) whole_bytes: Option<u64>,
 }
 
+/// The numbers of line endings in a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LineEndings {
+    /// The number of CRLF endings.
+    pub(crate) crlf: usize,
+    /// The number of all endings.
+    pub(crate) all: usize,
+}
+
 impl From<FileViews> for ToolOutput {
-    /// Fails if nothing could be read.
-    fn from(FileViews(files): FileViews) -> Self {
-        let failed = files.iter().all(|(_, seen)| seen.is_err());
-        let alone = files.len() == 1;
-        let (mut parts, mut images) = (Vec::new(), Vec::new());
-        for (name, seen) in files {
-            let words = match seen {
+    /// Shows each file under its name. The output is a failure if no file could be read.
+    fn from(FileViews(views): FileViews) -> Self {
+        let failed = views.iter().all(|view| view.outcome.is_err());
+        let is_single = views.len() == 1;
+        let mut parts = Vec::new();
+        let mut images = Vec::new();
+        for NamedView { name, outcome } in views {
+            let content = match outcome {
                 Ok(FileView::Lines(lines)) => lines.render_lines(),
                 Ok(FileView::Empty { path }) => format!("`{path}` is empty."),
                 Ok(FileView::Picture {
                     path,
-                    size,
+                    size_bytes,
                     picture,
                 }) => {
                     images.push(picture.image);
-                    let (format, width, height) = (picture.format, picture.width, picture.height);
                     format!(
-                        "`{path}` is an image ({format}, {width} × {height}, {size}), shown below."
+                        "`{path}` is an image ({}, {} × {}, {}), shown below.",
+                        picture.format.name,
+                        picture.width,
+                        picture.height,
+                        count_bytes(size_bytes)
                     )
                 }
-                Err(reason) if alone => reason,
-                Err(reason) => format!("[Not read: {reason}]"),
+                Err(error) if is_single => error.to_string(),
+                Err(error) => format!("[Not read: {error}]"),
             };
-            parts.push(if alone {
-                words
+            parts.push(if is_single {
+                content
             } else {
-                format!("{name}\n{words}")
+                format!("{name}\n{content}")
             });
         }
         Self {
@@ -80,9 +111,11 @@ impl From<FileViews> for ToolOutput {
 }
 
 impl NumberedLines {
-    /// The numbered lines, and notes in brackets where there is more to know.
+    /// Renders the numbered lines, and remarks in brackets where there is more to know.
     fn render_lines(&self) -> String {
         let end = self.first + self.lines.len().saturating_sub(1);
+        // The width of the last wanted number, not of the last shown one: the parts of a file that
+        // are read one after the other then align.
         let width = self.wanted.to_string().len();
         let numbered = (self.first..)
             .zip(&self.lines)
@@ -95,6 +128,7 @@ impl NumberedLines {
         all.join("\n")
     }
 
+    /// Returns the remarks; `end` is the last line that is shown.
     fn view_notes(&self, end: usize) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(size) = self.whole_bytes {
@@ -117,12 +151,14 @@ impl NumberedLines {
                 self.encoding.name()
             ));
         }
-        match self.crlf {
-            (0, _) => {}
-            (crlf, all) if crlf == all => notes.push("Lines end in CRLF.".to_owned()),
-            (crlf, all) => notes.push(format!("{crlf} of {all} lines end in CRLF.")),
+        // The numbered lines do not show their endings, and an edit has to match them.
+        let LineEndings { crlf, all } = self.endings;
+        if crlf > 0 && crlf == all {
+            notes.push("Lines end in CRLF.".to_owned());
+        } else if crlf > 0 {
+            notes.push(format!("{crlf} of {all} lines end in CRLF."));
         }
-        if self.open_end && end == self.total {
+        if self.has_open_end && end == self.total {
             notes.push("No newline at the end.".to_owned());
         }
         notes

@@ -1,4 +1,7 @@
-//! From what a server sent to what a model can read: text, or a picture.
+//! Decodes a response into what a model can read: text, or a picture.
+//!
+//! The bytes decide about pictures and binary content, and the media type about the rest, because
+//! servers often send a wrong type.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,12 +11,12 @@ use sabir_call::Image;
 use super::markdown;
 use super::request::WebResponse;
 
-/// Providers refuse larger pictures.
+/// The size above which providers refuse pictures.
 const MAX_PICTURE_BYTES: usize = 3_750_000;
-/// How far into HTML its own word on its encoding is looked for, and a NUL byte into anything.
+/// The size of a body's start that is searched for the encoding of HTML, and for a NUL byte.
 const HEAD_BYTES: usize = 8 << 10;
 
-/// Types that are text though their name does not say so.
+/// Subtypes that are text although the family of their type is not.
 const TEXT_SUBTYPES: [&str; 14] = [
     "json",
     "xml",
@@ -30,7 +33,7 @@ const TEXT_SUBTYPES: [&str; 14] = [
     "x-ndjson",
     "x-httpd-php",
 ];
-/// How pictures begin. What the server calls them does not count.
+/// The first bytes of pictures, with their media types.
 const PICTURE_SIGNATURES: [(&[u8], &str); 5] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -39,53 +42,91 @@ const PICTURE_SIGNATURES: [(&[u8], &str); 5] = [
     (b"RIFF", "image/webp"),
 ];
 
-/// What a server sent, as a model can read it.
+/// A document that a model can read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WebDocument {
-    /// Words.
+    /// Text.
     Text {
-        /// What they are, for words about them: `text/html, as Markdown`.
+        /// The media type and the conversion, such as `text/html, as Markdown`.
         kind: String,
+        /// The text.
         text: String,
     },
     /// A picture.
     Picture(Image),
 }
 
-/// What kind of thing a body is, after its type and its first bytes.
+/// The reason that a document cannot be shown.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DocumentError {
+    /// The document is a picture that providers refuse.
+    #[error(
+        "`{url}` is a picture ({media_type}) of more than {MAX_PICTURE_BYTES} bytes, which is too large to be shown."
+    )]
+    PictureTooLarge {
+        /// The URL of the document.
+        url: String,
+        /// The media type, by the bytes.
+        media_type: &'static str,
+    },
+    /// The document is neither text nor a picture.
+    #[error(
+        "`{url}` is {kind} of {}{bytes} bytes, which fetch_url cannot show: it knows text, HTML and pictures (PNG, JPEG, GIF, WebP).",
+        if *.is_truncated { "more than " } else { "" }
+    )]
+    Unsupported {
+        /// The URL of the document.
+        url: String,
+        /// The media type, or "a document without a type".
+        kind: String,
+        /// The size of the part that was read.
+        bytes: usize,
+        /// True if the document is longer.
+        is_truncated: bool,
+    },
+}
+
+/// The kind of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyKind {
     Html,
     Text,
+    /// A picture of this media type.
     Picture(&'static str),
     Other,
 }
 
-/// Reads an answer. The error says what it is instead.
-pub(crate) fn read_document(answer: &WebResponse) -> Result<WebDocument, String> {
-    let media_type = media_type(&answer.content_type);
+/// Decodes the body of a response.
+///
+/// # Errors
+/// When the document is neither text nor a picture that can be shown.
+pub(crate) fn decode_document(response: &WebResponse) -> Result<WebDocument, DocumentError> {
+    let media_type = media_type(&response.content_type);
     let named = if media_type.is_empty() {
         "a document without a type".to_owned()
     } else {
         media_type.clone()
     };
-    match detect_kind(&media_type, &answer.body) {
-        BodyKind::Picture(media_type) if answer.cut || answer.body.len() > MAX_PICTURE_BYTES => {
-            Err(format!(
-                "`{}` is a picture ({media_type}) of more than {MAX_PICTURE_BYTES} bytes, which is too large to be shown.",
-                answer.place
-            ))
+    match detect_kind(&media_type, &response.body) {
+        BodyKind::Picture(media_type)
+            if response.is_truncated || response.body.len() > MAX_PICTURE_BYTES =>
+        {
+            Err(DocumentError::PictureTooLarge {
+                url: response.url.to_string(),
+                media_type,
+            })
         }
         BodyKind::Picture(media_type) => {
-            let data = STANDARD.encode(&answer.body);
+            let data = STANDARD.encode(&response.body);
             Ok(WebDocument::Picture(Image {
                 media_type: media_type.to_owned(),
                 data,
             }))
         }
         BodyKind::Html => {
-            let page = markdown::render_markdown(&decode_body(answer, true), answer.place.url());
-            let part = if page.main {
+            let page =
+                markdown::render_markdown(&decode_body(response, true), response.url.as_url());
+            let part = if page.is_main_part {
                 "the main part as Markdown"
             } else {
                 "as Markdown"
@@ -97,18 +138,20 @@ pub(crate) fn read_document(answer: &WebResponse) -> Result<WebDocument, String>
         }
         BodyKind::Text => Ok(WebDocument::Text {
             kind: named,
-            text: decode_body(answer, false),
+            text: decode_body(response, false),
         }),
-        BodyKind::Other => Err(format!(
-            "`{}` is {named} of {}{} bytes, which fetch_url cannot show: it knows text, HTML and pictures (PNG, JPEG, GIF, WebP).",
-            answer.place,
-            if answer.cut { "more than " } else { "" },
-            answer.body.len()
-        )),
+        // PDF for instance: converting it here would need a large parser of untrusted input.
+        BodyKind::Other => Err(DocumentError::Unsupported {
+            url: response.url.to_string(),
+            kind: named,
+            bytes: response.body.len(),
+            is_truncated: response.is_truncated,
+        }),
     }
 }
 
-/// The type without its parameters, in lower case; what cannot be one is none.
+/// Returns the media type without parameters, in lower case; empty if the value is no media type. Its
+/// text reaches the model, so an arbitrary one is not passed on.
 fn media_type(content_type: &str) -> String {
     let name = content_type
         .split(';')
@@ -116,6 +159,7 @@ fn media_type(content_type: &str) -> String {
         .unwrap_or_default()
         .trim()
         .to_ascii_lowercase();
+    // The characters of a token in RFC 6838.
     let fits = |c: char| c.is_ascii_alphanumeric() || "/+-._".contains(c);
     if name.len() <= 100 && name.contains('/') && name.chars().all(fits) {
         name
@@ -124,7 +168,9 @@ fn media_type(content_type: &str) -> String {
     }
 }
 
+/// Detects the kind of a body by its media type and its first bytes.
 fn detect_kind(media_type: &str, body: &[u8]) -> BodyKind {
+    // WAV and AVI files begin with `RIFF` too; the format follows at offset 8.
     let is_webp = |kind: &str| kind != "image/webp" || body.get(8..12) == Some(b"WEBP");
     if let Some((_, kind)) = PICTURE_SIGNATURES
         .iter()
@@ -132,20 +178,20 @@ fn detect_kind(media_type: &str, body: &[u8]) -> BodyKind {
     {
         return BodyKind::Picture(kind);
     }
-    // UTF-16 is full of NUL bytes.
-    let marked = body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff");
-    let binary = !marked && body.iter().take(HEAD_BYTES).any(|byte| *byte == 0);
+    // UTF-16 is full of NUL bytes, and is recognised by its byte order mark.
+    let is_utf16 = body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff");
+    let is_binary = !is_utf16 && body.iter().take(HEAD_BYTES).any(|byte| *byte == 0);
     let (family, name) = media_type.split_once('/').unwrap_or_default();
-    let text = family == "text"
+    let is_text = family == "text"
         || TEXT_SUBTYPES.contains(&name)
         || name.ends_with("+json")
         || name.ends_with("+xml")
         || name.ends_with("+yaml");
     match (family, name) {
-        _ if binary => BodyKind::Other,
+        _ if is_binary => BodyKind::Other,
         ("text", "html") | ("application", "xhtml+xml") => BodyKind::Html,
-        _ if text => BodyKind::Text,
-        // Servers call what they do not know a stream of octets.
+        _ if is_text => BodyKind::Text,
+        // Servers send `application/octet-stream` for files that they do not know.
         ("", _) | ("application", "octet-stream") if std::str::from_utf8(body).is_ok() => {
             let start: Vec<u8> = body
                 .trim_ascii_start()
@@ -163,32 +209,35 @@ fn detect_kind(media_type: &str, body: &[u8]) -> BodyKind {
     }
 }
 
-/// The body as text: by its byte order mark, by the server's word, by the page's own, else as UTF-8.
-fn decode_body(answer: &WebResponse, html: bool) -> String {
-    let told = charset_label(&answer.content_type).or_else(|| {
-        let head = String::from_utf8_lossy(answer.body.get(..HEAD_BYTES).unwrap_or(&answer.body))
-            .into_owned();
-        if html { charset_label(&head) } else { None }
+/// Decodes the body as text. A byte order mark decides about the encoding, otherwise the header,
+/// otherwise the page itself; UTF-8 is the default. This is the order of the WHATWG encoding standard.
+fn decode_body(response: &WebResponse, is_html: bool) -> String {
+    let declared = charset_label(&response.content_type).or_else(|| {
+        let head = response.body.get(..HEAD_BYTES).unwrap_or(&response.body);
+        is_html
+            .then(|| charset_label(&String::from_utf8_lossy(head)))
+            .flatten()
     });
-    let (text, ..) = told.unwrap_or(UTF_8).decode(&answer.body);
+    // `decode` lets a byte order mark override the given encoding.
+    let (text, ..) = declared.unwrap_or(UTF_8).decode(&response.body);
     let text = text.into_owned();
     // The last character may have been cut.
-    if answer.cut {
+    if response.is_truncated {
         text.trim_end_matches('\u{fffd}').to_owned()
     } else {
         text
     }
 }
 
-/// The encoding that stands behind the word `charset` first.
+/// Returns the encoding after the first `charset=` in a header or in HTML.
 fn charset_label(text: &str) -> Option<&'static Encoding> {
     let text = text.to_ascii_lowercase();
-    let behind = text
+    let value = text
         .split("charset")
         .nth(1)?
         .trim_start()
         .strip_prefix('=')?;
-    let name = behind.trim_start_matches(['"', '\'', ' ']);
+    let name = value.trim_start_matches(['"', '\'', ' ']);
     let name = name
         .split(|c: char| !c.is_ascii_alphanumeric() && !"-_.:".contains(c))
         .next()?;
@@ -201,13 +250,13 @@ mod tests {
     use super::*;
 
     fn answer(content_type: &str, body: &[u8]) -> WebResponse {
-        let place = WebUrl::parse("https://docs.test/x").unwrap();
+        let url = WebUrl::parse("https://docs.test/x").unwrap();
         WebResponse {
-            place,
+            url,
             status: 200,
             content_type: content_type.to_owned(),
             body: body.to_vec(),
-            cut: false,
+            is_truncated: false,
         }
     }
 
@@ -217,7 +266,7 @@ mod tests {
             kind: kind.to_owned(),
             text: text.to_owned(),
         };
-        assert_eq!(read_document(&answer(content_type, body)), Ok(expected));
+        assert_eq!(decode_document(&answer(content_type, body)), Ok(expected));
     }
 
     #[test]
@@ -321,23 +370,26 @@ mod tests {
             data: STANDARD.encode(png),
         };
         assert_eq!(
-            read_document(&answer("text/html", png)),
+            decode_document(&answer("text/html", png)),
             Ok(WebDocument::Picture(image))
         );
-        let error = read_document(&WebResponse {
-            cut: true,
+        let error = decode_document(&WebResponse {
+            is_truncated: true,
             ..answer("image/png", png)
         })
         .unwrap_err();
-        assert!(error.contains("too large"), "{error}");
+        assert!(
+            matches!(error, DocumentError::PictureTooLarge { .. }),
+            "{error}"
+        );
         assert!(matches!(
-            read_document(&answer("", b"RIFF0000WEBPVP8 ")),
+            decode_document(&answer("", b"RIFF0000WEBPVP8 ")),
             Ok(WebDocument::Picture(_))
         ));
     }
 
     #[test]
-    fn the_rest_is_said() {
+    fn other_documents_are_refused() {
         for (content_type, body) in [
             ("application/pdf", &b"%PDF-1.7"[..]),
             ("text/plain", b"a\0b"),
@@ -345,11 +397,16 @@ mod tests {
             ("application/octet-stream", b"\xff\xfe\xfd"),
             ("audio/wav", b"RIFF0000WAVE"),
         ] {
-            let error = read_document(&answer(content_type, body)).unwrap_err();
-            assert!(error.contains("which fetch_url cannot show"), "{error}");
+            let error = decode_document(&answer(content_type, body)).unwrap_err();
+            assert!(
+                matches!(error, DocumentError::Unsupported { .. }),
+                "{error}"
+            );
         }
         assert_eq!(
-            read_document(&answer("application/pdf", b"%PDF-1.7")).unwrap_err(),
+            decode_document(&answer("application/pdf", b"%PDF-1.7"))
+                .unwrap_err()
+                .to_string(),
             "`https://docs.test/x` is application/pdf of 8 bytes, which fetch_url cannot show: it knows text, HTML and pictures \
              (PNG, JPEG, GIF, WebP)."
         );

@@ -1,27 +1,30 @@
-//! From HTML to Markdown that a model reads: headings, paragraphs, lists, tables, code, links.
+//! Converts HTML to Markdown: headings, paragraphs, lists, tables, code and links.
 //!
-//! It works on tokens and builds no tree. A page from anywhere may nest a million elements, and the converters that build one
-//! were seen to overflow the stack (htmd) or to take minutes (html2text); this one takes time and memory in proportion to the
-//! page. What it pays for that is what a tree would repair: tags that are nested wrongly.
+//! The conversion works on tokens and builds no tree. A page may nest a million elements, and the
+//! converters that build a tree were seen to overflow the stack (htmd) or to take minutes
+//! (html2text); this one takes time and memory in proportion to the page. In exchange it does not
+//! repair tags that are nested wrongly.
 //!
-//! Left out are scripts, styles, drawings and other things that are no text. Where a page marks its main part, only that is kept.
+//! Scripts, styles, drawings and other elements without text are left out. If a page marks its main
+//! part, only that is kept.
 
 use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{StartTag, Token, Tokenizer};
 use url::Url;
 
-/// Text beyond that is left out; indentation and addresses could otherwise grow without bound.
+/// The size above which the rest of a page is left out. Margins and absolute URLs can make the text
+/// much longer than the page.
 const MAX_TEXT_BYTES: usize = 8 << 20;
-/// Depth of lists and quotations that is shown.
+/// The depth of lists and quotations that is shown.
 const MAX_DEPTH: usize = 8;
-/// Longer addresses of links are left out.
+/// The length above which the URL of a link is left out.
 const MAX_LINK_BYTES: usize = 500;
-/// Columns for which a line under the head is written.
+/// The number of columns in the line under the head of a table.
 const MAX_COLUMNS: usize = 50;
-/// A main part with less text is none.
+/// The size below which a main part is not taken for one.
 const MIN_MAIN_BYTES: usize = 200;
 
-/// Elements of which nothing is shown.
+/// Elements whose content is left out.
 const SKIPPED_ELEMENTS: [&[u8]; 13] = [
     b"script",
     b"style",
@@ -86,17 +89,19 @@ const LINE_ELEMENTS: [&[u8]; 13] = [
     b"legend",
 ];
 
-/// A page as text.
+/// A page as Markdown.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MarkdownPage {
+    /// The text.
     pub(crate) text: String,
-    /// Whether it is only what the page marks as its main part.
-    pub(crate) main: bool,
+    /// True if the text is only the part that the page marks as its main one.
+    pub(crate) is_main_part: bool,
 }
 
-/// Renders a page that came from `base`.
+/// Converts a page. `base` is its URL, which relative links are resolved against.
 pub(crate) fn render_markdown(html: &str, base: &Url) -> MarkdownPage {
     let mut emitter = DefaultEmitter::default();
+    // Makes the tokenizer treat the content of `<script>` and the like as text, without a tree.
     emitter.naively_switch_states(true);
     let mut writer = MarkdownWriter::new(base);
     for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
@@ -106,100 +111,127 @@ pub(crate) fn render_markdown(html: &str, base: &Url) -> MarkdownPage {
             Token::String(text) => writer.push_text(&String::from_utf8_lossy(&text)),
             _ => {}
         }
+        // One token cannot exceed the limit by more than its own length.
         if writer.out.len() > MAX_TEXT_BYTES {
             break;
         }
     }
-    writer.finish()
+    writer.into_page()
 }
 
+/// Writes Markdown, token by token. White space is written only before the next text, so that
+/// elements without text leave none behind.
 struct MarkdownWriter<'a> {
     base: &'a Url,
     out: String,
-    /// Line ends that come before the next words.
+    /// The number of line ends before the next text.
     breaks: usize,
-    /// Whether a space comes before the next words.
+    /// True if a space comes before the next text.
     space: bool,
-    /// The element of which nothing is shown, and how many of its kind are open.
-    skipped: Option<(Vec<u8>, usize)>,
+    /// The open element whose content is left out.
+    skipped: Option<SkippedElement>,
     nesting: ListNesting,
     table: TableState,
+    /// The open code block.
     pre: Option<CodeBlock>,
     link: Option<OpenLink>,
     title: TitleState,
-    /// Where the main part begins and ends in the text.
-    main: (Option<usize>, Option<usize>),
+    /// The offset in `out` where the main part begins.
+    main_start: Option<usize>,
+    /// The offset in `out` where the main part ends.
+    main_end: Option<usize>,
 }
 
+/// An open element whose content is left out.
+struct SkippedElement {
+    name: Vec<u8>,
+    /// The number of open elements of this name.
+    depth: usize,
+}
+
+/// The open lists and quotations.
 #[derive(Default)]
 struct ListNesting {
-    /// The number of the next item in each open list; `None` for those without numbers.
+    /// The number of the next item in each open list; `None` for lists without numbers.
     lists: Vec<Option<usize>>,
+    /// The number of open quotations.
     quotes: usize,
-    /// What stands before the next words of a list's item.
+    /// The mark before the next text: of a list item, of a heading, or of both.
     marker: Option<String>,
 }
 
+/// The open tables. Only the outermost one is rendered as a table.
 #[derive(Default)]
 struct TableState {
+    /// The number of open tables.
     depth: usize,
+    /// The number of complete rows of the outermost table.
     rows: usize,
+    /// The number of cells of the open row.
     cells: usize,
 }
 
+/// A block of preformatted text.
 #[derive(Default)]
 struct CodeBlock {
     text: String,
+    /// The programming language; empty if none is named.
     language: String,
 }
 
+/// A link that has not ended yet.
 struct OpenLink {
     href: String,
-    open: bool,
+    /// True if its `[` has been written, that is, if it has any text.
+    is_written: bool,
 }
 
+/// The title of the page.
 #[derive(Default)]
 struct TitleState {
     text: String,
-    open: bool,
+    /// True within the element.
+    is_open: bool,
 }
 
 impl<'a> MarkdownWriter<'a> {
+    /// Creates the writer of an empty page.
     fn new(base: &'a Url) -> Self {
-        let (nesting, table, title) = (
-            ListNesting::default(),
-            TableState::default(),
-            TitleState::default(),
-        );
-        let (out, skipped, pre, link) = (String::new(), None, None, None);
         Self {
             base,
-            out,
+            out: String::new(),
             breaks: 0,
             space: false,
-            skipped,
-            nesting,
-            table,
-            pre,
-            link,
-            title,
-            main: (None, None),
+            skipped: None,
+            nesting: ListNesting::default(),
+            table: TableState::default(),
+            pre: None,
+            link: None,
+            title: TitleState::default(),
+            main_start: None,
+            main_end: None,
         }
     }
 
+    /// Handles the start of an element.
     fn start_tag(&mut self, tag: &StartTag<()>) {
         let name = tag.name.as_slice();
-        if let Some((skipped, depth)) = &mut self.skipped {
-            *depth += usize::from(name == skipped.as_slice());
+        if let Some(skipped) = &mut self.skipped {
+            skipped.depth += usize::from(name == skipped.name.as_slice());
             return;
         }
         if SKIPPED_ELEMENTS.contains(&name) {
-            self.skipped = (!tag.self_closing).then(|| (name.to_vec(), 1));
+            self.skipped = (!tag.self_closing).then(|| SkippedElement {
+                name: name.to_vec(),
+                depth: 1,
+            });
             return;
         }
+        // Within `<pre>` white space counts, so elements in it are not rendered.
         if let Some(pre) = &mut self.pre {
             match name {
                 b"br" => pre.text.push('\n'),
+                // Highlighters put the language on the `<code>` inside.
                 b"code" if pre.language.is_empty() => pre.language = code_language(tag),
                 _ => {}
             }
@@ -207,7 +239,9 @@ impl<'a> MarkdownWriter<'a> {
         }
         self.break_around(name);
         match name {
-            b"title" => self.title.open = self.title.text.is_empty(),
+            // Drawings have titles too; the first one is that of the page.
+            b"title" => self.title.is_open = self.title.text.is_empty(),
+            // Appended, because a heading may be the first element of a list item: `- ## text`.
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
                 let level = name.get(1).map_or(1, |digit| usize::from(digit - b'0'));
                 self.nesting
@@ -232,10 +266,14 @@ impl<'a> MarkdownWriter<'a> {
                 })
             }
             b"code" | b"kbd" | b"samp" | b"tt" => self.push_glued("`"),
+            // Links do not nest in HTML: a new one replaces one that was not closed.
             b"a" => {
                 self.link = tag_attribute(tag, b"href")
                     .and_then(|href| self.resolve_href(&href))
-                    .map(|href| OpenLink { href, open: false })
+                    .map(|href| OpenLink {
+                        href,
+                        is_written: false,
+                    })
             }
             b"img" => self.push_picture(tag),
             b"table" => {
@@ -246,18 +284,20 @@ impl<'a> MarkdownWriter<'a> {
             }
             b"tr" => self.start_row(),
             b"td" | b"th" => self.start_cell(),
-            b"main" if self.main.0.is_none() => self.main.0 = Some(self.out.len()),
+            b"main" if self.main_start.is_none() => self.main_start = Some(self.out.len()),
             _ => {}
         }
+        // A rule has no end tag that would break the line after it.
         if matches!(name, b"hr") {
             self.break_around(name);
         }
     }
 
+    /// Handles the end of an element.
     fn end_tag(&mut self, name: &[u8]) {
-        if let Some((skipped, depth)) = &mut self.skipped {
-            *depth -= usize::from(name == skipped.as_slice());
-            if *depth == 0 {
+        if let Some(skipped) = &mut self.skipped {
+            skipped.depth -= usize::from(name == skipped.name.as_slice());
+            if skipped.depth == 0 {
                 self.skipped = None;
             }
             return;
@@ -269,18 +309,18 @@ impl<'a> MarkdownWriter<'a> {
             return;
         }
         match name {
-            b"title" => self.title.open = false,
+            b"title" => self.title.is_open = false,
             b"ul" | b"ol" => {
                 self.nesting.lists.pop();
             }
             b"blockquote" => self.nesting.quotes = self.nesting.quotes.saturating_sub(1),
-            // Nothing between the two: nothing at all.
             b"code" | b"kbd" | b"samp" | b"tt" => self.end_code(),
             b"a" => {
-                if let Some(link) = self.link.take().filter(|link| link.open) {
+                if let Some(link) = self.link.take().filter(|link| link.is_written) {
                     self.out.push_str(&format!("]({})", link.href));
                 }
             }
+            // The next table has a head of its own.
             b"table" => {
                 self.close_row();
                 self.table.depth = self.table.depth.saturating_sub(1);
@@ -289,25 +329,30 @@ impl<'a> MarkdownWriter<'a> {
                 }
             }
             b"tr" => self.close_row(),
-            b"main" if self.main.1.is_none() => self.main.1 = self.main.0.map(|_| self.out.len()),
+            b"main" if self.main_end.is_none() => {
+                self.main_end = self.main_start.map(|_| self.out.len());
+            }
             _ => {}
         }
+        // Of `h1` to `h6`, `hr` is the only other such name, and it has no end tag.
         if name.first() == Some(&b'h') && name.len() == 2 {
-            // A heading without words leaves no mark.
+            // A heading without text leaves no mark.
             self.nesting.marker = None;
         }
         self.break_around(name);
     }
 
+    /// Handles text.
     fn push_text(&mut self, text: &str) {
         if self.skipped.is_some() {
             return;
         }
-        if self.title.open {
+        if self.title.is_open {
             self.title.text.push_str(text);
         } else if let Some(pre) = &mut self.pre {
             pre.text.push_str(text);
         } else {
+            // Runs of white space are one space in HTML, and none at the start of a line.
             self.space |= text.starts_with(char::is_whitespace);
             for word in text.split_whitespace() {
                 self.push_word(word);
@@ -317,7 +362,8 @@ impl<'a> MarkdownWriter<'a> {
         }
     }
 
-    fn finish(mut self) -> MarkdownPage {
+    /// Ends the page: closes what is open, selects the main part and adds the title.
+    fn into_page(mut self) -> MarkdownPage {
         if self.pre.is_some() {
             self.end_code_block();
         }
@@ -328,15 +374,14 @@ impl<'a> MarkdownWriter<'a> {
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        let (begin, end) = (
-            self.main.0.unwrap_or_default(),
-            self.main.1.unwrap_or(self.out.len()),
-        );
+        let end = self.main_end.unwrap_or(self.out.len());
+        // Pages that a script fills have an empty main part.
         let main = self
-            .out
-            .get(begin..end)
-            .filter(|main| self.main.0.is_some() && main.trim().len() >= MIN_MAIN_BYTES);
+            .main_start
+            .and_then(|start| self.out.get(start..end))
+            .filter(|main| main.trim().len() >= MIN_MAIN_BYTES);
         let body = main.unwrap_or(&self.out).trim();
+        // Many pages repeat their title as the first heading.
         let head = if title.is_empty() || body.starts_with(&format!("# {title}\n")) {
             String::new()
         } else {
@@ -344,22 +389,23 @@ impl<'a> MarkdownWriter<'a> {
         };
         MarkdownPage {
             text: format!("{head}{body}").trim_end().to_owned(),
-            main: main.is_some(),
+            is_main_part: main.is_some(),
         }
     }
 
-    /// The space that an element of that name has around it.
+    /// Adds the line ends that an element of this name has around it.
     fn break_around(&mut self, name: &[u8]) {
         if self.nesting.marker.is_some() {
-            // What a list's item begins with stands on its line.
+            // The first element of a list item is on the line of its mark.
             return;
         }
-        let nested = matches!(name, b"ul" | b"ol") && !self.nesting.lists.is_empty();
-        let breaks = if PARAGRAPH_ELEMENTS.contains(&name) && !nested {
+        let is_nested = matches!(name, b"ul" | b"ol") && !self.nesting.lists.is_empty();
+        let breaks = if PARAGRAPH_ELEMENTS.contains(&name) && !is_nested {
             2
         } else {
-            usize::from(nested || LINE_ELEMENTS.contains(&name))
+            usize::from(is_nested || LINE_ELEMENTS.contains(&name))
         };
+        // A table cell is one line.
         if breaks > 0 && self.table.cells > 0 && !matches!(name, b"table" | b"tr") {
             self.space = true;
         } else {
@@ -367,20 +413,20 @@ impl<'a> MarkdownWriter<'a> {
         }
     }
 
-    /// Words without any white space in them.
+    /// Writes text without white space in it.
     fn push_word(&mut self, word: &str) {
         self.push_glued("");
-        if let Some(link) = self.link.as_mut().filter(|link| !link.open) {
-            link.open = true;
+        if let Some(link) = self.link.as_mut().filter(|link| !link.is_written) {
+            link.is_written = true;
             self.out.push('[');
         }
         self.out.push_str(word);
     }
 
-    /// What comes before words, and a mark that belongs to them.
+    /// Writes the white space and the marker that are due, and then a mark without a space after it.
     fn push_glued(&mut self, mark: &str) {
-        let cell = self.table.cells > 0;
-        if (self.breaks > 0 || self.out.is_empty()) && !cell {
+        let is_in_cell = self.table.cells > 0;
+        if (self.breaks > 0 || self.out.is_empty()) && !is_in_cell {
             for _ in 0..if self.out.is_empty() { 0 } else { self.breaks } {
                 self.out.push('\n');
             }
@@ -389,14 +435,16 @@ impl<'a> MarkdownWriter<'a> {
             self.out.push(' ');
         }
         if let Some(marker) = self.nesting.marker.take() {
-            self.out.push_str(if cell { "" } else { &marker });
+            self.out.push_str(if is_in_cell { "" } else { &marker });
         }
-        (self.breaks, self.space) = (0, false);
+        self.breaks = 0;
+        self.space = false;
         self.out.push_str(mark);
     }
 
-    /// What each line begins with here.
+    /// Returns the quotation marks and the indentation of a line.
     fn line_margin(&self) -> String {
+        // The line with the mark of an item is indented as the list around it.
         let own = usize::from(
             self.nesting
                 .marker
@@ -411,7 +459,7 @@ impl<'a> MarkdownWriter<'a> {
         )
     }
 
-    /// Nothing between the two marks: nothing at all.
+    /// Ends inline code. Code without text is removed: two backquotes would begin other code.
     fn end_code(&mut self) {
         if self.out.ends_with('`') && !self.out.ends_with("``") {
             self.out.pop();
@@ -420,6 +468,7 @@ impl<'a> MarkdownWriter<'a> {
         }
     }
 
+    /// Begins a list item, with the next number or a dash.
     fn start_item(&mut self) {
         self.nesting.marker = Some(match self.nesting.lists.last_mut() {
             Some(Some(number)) => {
@@ -430,9 +479,11 @@ impl<'a> MarkdownWriter<'a> {
         });
     }
 
+    /// Writes a picture that has an alternative text.
     fn push_picture(&mut self, tag: &StartTag<()>) {
         let alt = tag_attribute(tag, b"alt").unwrap_or_default();
         let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A picture without an alternative text is decoration.
         if !alt.is_empty() {
             let source = tag_attribute(tag, b"src").and_then(|source| self.resolve_href(&source));
             self.push_word(&source.map_or_else(
@@ -442,7 +493,7 @@ impl<'a> MarkdownWriter<'a> {
         }
     }
 
-    /// The whole address of a link that leads to another document.
+    /// Resolves a link; `None` if it does not lead to another document, or is too long.
     fn resolve_href(&self, href: &str) -> Option<String> {
         let href = href.trim();
         if href.is_empty() || href.starts_with('#') || href.len() > MAX_LINK_BYTES {
@@ -456,6 +507,7 @@ impl<'a> MarkdownWriter<'a> {
         Some(String::from(url)).filter(|url| url.len() <= MAX_LINK_BYTES)
     }
 
+    /// Begins a row of the outermost table.
     fn start_row(&mut self) {
         if self.table.depth == 1 {
             self.close_row();
@@ -463,6 +515,7 @@ impl<'a> MarkdownWriter<'a> {
         }
     }
 
+    /// Begins a cell. The cells of an inner table are only separated by spaces.
     fn start_cell(&mut self) {
         if self.table.depth == 1 {
             self.space |= self.table.cells > 0;
@@ -472,12 +525,15 @@ impl<'a> MarkdownWriter<'a> {
         self.space |= self.table.depth > 1;
     }
 
+    /// Ends the open row, if there is one. The first row is the head of the table.
     fn close_row(&mut self) {
+        // The rows of inner tables belong to a cell of the outermost one.
         if self.table.depth != 1 || self.table.cells == 0 {
             return;
         }
         self.out.push_str(" |");
         self.table.rows += 1;
+        // Markdown has no table without a head.
         if self.table.rows == 1 {
             let line = format!(
                 "\n{}|{}",
@@ -490,11 +546,14 @@ impl<'a> MarkdownWriter<'a> {
         self.breaks = self.breaks.max(1);
     }
 
+    /// Writes the code block, in a fence that is longer than any run of backquotes in it.
     fn end_code_block(&mut self) {
         let Some(CodeBlock { text, language }) = self.pre.take() else {
             return;
         };
+        // HTML ignores a line end directly after `<pre>`.
         let text = text.strip_prefix('\n').unwrap_or(&text).trim_end();
+        // A fence needs lines of its own, which a table cell does not have.
         if self.table.cells > 0 {
             return self.push_text(text);
         }
@@ -518,13 +577,14 @@ impl<'a> MarkdownWriter<'a> {
     }
 }
 
+/// Returns an attribute of an element.
 fn tag_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     tag.attributes
         .get(name)
         .map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// The language that the class of a piece of code names.
+/// Returns the programming language that the class of an element names, as in `language-rust`.
 fn code_language(tag: &StartTag<()>) -> String {
     let class = tag_attribute(tag, b"class").unwrap_or_default();
     let name = class.split_whitespace().find_map(|name| {
@@ -616,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_left_out() {
+    fn scripts_styles_and_comments_are_left_out() {
         check(
             "<script>if (a < b) '</p>'</script>a<style>p{}</style><svg><title>t</title><svg></svg>x</svg>b<!-- c -->",
             "ab",
@@ -637,21 +697,21 @@ mod tests {
             page(&html),
             MarkdownPage {
                 text: expected,
-                main: true
+                is_main_part: true
             }
         );
         assert_eq!(
             page("a<main>b</main>"),
             MarkdownPage {
                 text: "a\n\nb".to_owned(),
-                main: false
+                is_main_part: false
             }
         );
     }
 
     /// Nothing overflows, and the text stays within its bound.
     #[test]
-    fn pages_that_mean_harm() {
+    fn hostile_pages_stay_within_the_text_limit() {
         for piece in [
             "<div>",
             "<b>",

@@ -1,21 +1,24 @@
-//! An address on the web in its one spelling, which is judged, asked for and shown.
+//! Parses URLs into one spelling, which is judged, requested and shown.
 //!
 //! # Supported
-//! `http` and `https`, names and numbers of hosts, ports. What means the same becomes the same: letter case, a dot at the end,
-//! letters beyond ASCII (`xn--…`), an IPv4 address in decimal, octal or hexadecimal.
+//! `http` and `https`, names and numbers of hosts, ports. Spellings that mean the same become equal:
+//! letter case, a dot at the end of the host, letters beyond ASCII (`xn--…`), and IPv4 addresses in
+//! decimal, octal or hexadecimal.
 //!
 //! # Unsupported
-//! Users and passwords, other schemes, zone ids, backslashes, white space and control characters inside: each is refused with
-//! a reason, since two readers could understand it in two ways.
+//! Users and passwords, other schemes, zone ids, and backslashes, white space and control characters
+//! inside. Each is refused with a reason, since two parsers could understand it differently.
 
 use std::fmt;
 
 use url::{Host, ParseError, Url};
 
-/// Longer addresses are refused.
+/// The size above which URLs are refused.
 const MAX_BYTES: usize = 8 << 10;
+/// The length of a URL that error messages repeat.
+const MAX_QUOTED_CHARS: usize = 200;
 
-/// Names that mean a machine nearby, whatever a name server says.
+/// Top-level names that mean a machine in the local network, without asking a name server.
 const LOCAL_SUFFIXES: [&str; 8] = [
     "localhost",
     "local",
@@ -27,112 +30,178 @@ const LOCAL_SUFFIXES: [&str; 8] = [
     "home.arpa",
 ];
 
-/// An address.
+/// A URL that can be requested, without a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WebUrl {
     url: Url,
 }
 
+/// The reason that a text is no URL which can be requested.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UrlError {
+    /// The text is too long.
+    #[error("The address is longer than {MAX_BYTES} bytes.")]
+    TooLong,
+    /// The text contains a character that parsers treat differently.
+    #[error(
+        "{text} holds a space, a backslash or a control character. Write it as %20, %5C and so on."
+    )]
+    ForbiddenCharacter {
+        /// The quoted text.
+        text: String,
+    },
+    /// The text has no scheme.
+    #[error("{text} is no whole address. Write it with its scheme: https://…")]
+    Relative {
+        /// The quoted text.
+        text: String,
+    },
+    /// The text does not parse.
+    #[error("{text} is no address: {reason}.")]
+    Malformed {
+        /// The quoted text.
+        text: String,
+        /// The message of the parser.
+        reason: ParseError,
+    },
+    /// The scheme is `file`.
+    #[error(
+        "fetch_url knows http and https, and {text} is neither. Use read_file for files of the workspace."
+    )]
+    FileScheme {
+        /// The quoted text.
+        text: String,
+    },
+    /// The scheme is another one.
+    #[error("fetch_url knows http and https, and {text} is neither.")]
+    UnknownScheme {
+        /// The quoted text.
+        text: String,
+    },
+    /// The URL contains a user or a password. The message repeats nothing of it.
+    #[error("An address with a user or a password in it is refused. Write it without.")]
+    Credentials,
+    /// The port is 0.
+    #[error("{text} has no port that could be asked.")]
+    NoPort {
+        /// The quoted text.
+        text: String,
+    },
+    /// The host is empty.
+    #[error("{text} names no host.")]
+    NoHost {
+        /// The quoted text.
+        text: String,
+    },
+}
+
 impl WebUrl {
-    /// Reads an address as a model, or a server that redirects, wrote it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    /// Parses a URL as a model, or a server that redirects, wrote it.
+    ///
+    /// # Errors
+    /// [`UrlError`] for everything that is not supported.
+    pub(crate) fn parse(text: &str) -> Result<Self, UrlError> {
         let text = text.trim();
-        let shown = || quote_short(text);
+        // Before anything else, so that no message repeats a huge text.
         if text.len() > MAX_BYTES {
-            return Err(format!("The address is longer than {MAX_BYTES} bytes."));
+            return Err(UrlError::TooLong);
         }
+        let quoted = quote_short(text);
         if text
             .chars()
             .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
         {
-            return Err(format!(
-                "{} holds a space, a backslash or a control character. Write it as %20, %5C and so on.",
-                shown()
-            ));
+            return Err(UrlError::ForbiddenCharacter { text: quoted });
         }
-        let mut url = Url::parse(text).map_err(|error| match error {
-            ParseError::RelativeUrlWithoutBase => {
-                format!(
-                    "{} is no whole address. Write it with its scheme: https://…",
-                    shown()
-                )
+        let mut url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(ParseError::RelativeUrlWithoutBase) => {
+                return Err(UrlError::Relative { text: quoted });
             }
-            error => format!("{} is no address: {error}.", shown()),
-        })?;
-        if !matches!(url.scheme(), "http" | "https") {
-            let else_where = if url.scheme() == "file" {
-                " Use read_file for files of the workspace."
-            } else {
-                ""
-            };
-            return Err(format!(
-                "fetch_url knows http and https, and {} is neither.{else_where}",
-                shown()
-            ));
+            Err(reason) => {
+                return Err(UrlError::Malformed {
+                    text: quoted,
+                    reason,
+                });
+            }
+        };
+        match url.scheme() {
+            "http" | "https" => {}
+            "file" => return Err(UrlError::FileScheme { text: quoted }),
+            _ => return Err(UrlError::UnknownScheme { text: quoted }),
         }
-        // What stands before an `@` may be a secret, so nothing of the address is repeated.
+        // The part before an `@` may be a secret, which must not come into the history.
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(
-                "An address with a user or a password in it is refused. Write it without."
-                    .to_owned(),
-            );
+            return Err(UrlError::Credentials);
         }
         if url.port() == Some(0) {
-            return Err(format!("{} has no port that could be asked.", shown()));
+            return Err(UrlError::NoPort { text: quoted });
         }
+        // Servers never see the fragment, and the kept pages are found by the URL without it.
         url.set_fragment(None);
         if let Some(Host::Domain(name)) = url.host() {
+            // `docs.rs.` is the same host as `docs.rs`.
             let bare = name.trim_end_matches('.').to_owned();
             if bare.is_empty() || bare.len() != name.len() && url.set_host(Some(&bare)).is_err() {
-                return Err(format!("{} names no host.", shown()));
+                return Err(UrlError::NoHost { text: quoted });
             }
         }
         Ok(Self { url })
     }
 
-    /// The address that a text means when it stands in this place.
-    pub(crate) fn join(&self, text: &str) -> Result<Self, String> {
+    /// Parses a URL that may be relative to this one.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub(crate) fn join_relative(&self, text: &str) -> Result<Self, UrlError> {
         match self.url.join(text) {
             Ok(url) => Self::parse(url.as_str()),
+            // This fails too, with a message about the text itself.
             Err(_) => Self::parse(text),
         }
     }
 
-    pub(crate) fn url(&self) -> &Url {
+    /// Returns the parsed URL.
+    pub(crate) fn as_url(&self) -> &Url {
         &self.url
     }
 
-    /// The host, without brackets; for words and as the key of what is known of hosts.
+    /// Returns the host. An IPv6 address has no brackets.
     pub(crate) fn host(&self) -> Host<&str> {
         self.url.host().unwrap_or(Host::Domain(""))
     }
 
-    /// The port, the scheme's own where none is written.
-    pub(crate) fn port(&self) -> u16 {
+    /// Returns the port; the default of the scheme if none is written.
+    fn effective_port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or_default()
     }
 
-    /// Whether what was approved for this address holds for that one: the same host and port, and TLS not given up.
+    /// Reports whether an approval of this URL holds for another one: the same host and port, without
+    /// a loss of TLS.
     pub(crate) fn covers_url(&self, other: &Self) -> bool {
-        let plain = |place: &Self| place.url.port().is_none();
-        let secured = self.url.scheme() == "http"
+        let has_default_port = |url: &Self| url.url.port().is_none();
+        // The usual redirect from http to https changes scheme and port.
+        let is_upgrade = self.url.scheme() == "http"
             && other.url.scheme() == "https"
-            && plain(self)
-            && plain(other);
-        let same = self.url.scheme() == other.url.scheme() && self.port() == other.port();
-        self.host() == other.host() && (same || secured)
+            && has_default_port(self)
+            && has_default_port(other);
+        let is_same = self.url.scheme() == other.url.scheme()
+            && self.effective_port() == other.effective_port();
+        self.host() == other.host() && (is_same || is_upgrade)
     }
 
-    /// Whether its name alone says that it is no public host.
+    /// Reports whether the name alone shows that the host is not public: a name without a dot, or with
+    /// a suffix for local networks.
     pub(crate) fn is_local_name(&self) -> bool {
         let Host::Domain(name) = self.host() else {
             return false;
         };
-        let ends = |suffix: &str| {
+        let ends_with = |suffix: &str| {
             name.strip_suffix(suffix)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| ends(suffix))
+        // Names without a dot are resolved by the search list of the machine, or by its hosts file.
+        !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| ends_with(suffix))
     }
 }
 
@@ -142,11 +211,11 @@ impl fmt::Display for WebUrl {
     }
 }
 
-/// A short form of what was written, for words about it.
+/// Quotes the start of a text for an error message, with control characters escaped.
 fn quote_short(text: &str) -> String {
     let short: String = text
         .chars()
-        .take(200)
+        .take(MAX_QUOTED_CHARS)
         .flat_map(char::escape_debug)
         .collect();
     format!("`{short}`")
@@ -163,12 +232,12 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, words: &str) {
-        let error = WebUrl::parse(text).unwrap_err();
+        let error = WebUrl::parse(text).unwrap_err().to_string();
         assert!(error.contains(words), "{text}: {error}");
     }
 
     #[test]
-    fn one_spelling() {
+    fn addresses_are_normalized() {
         check("https://docs.rs/x?y#z", "https://docs.rs/x?y");
         check(" HTTPS://DOCS.rs.:443/x ", "https://docs.rs/x");
         check("http://docs.rs..", "http://docs.rs/");
@@ -221,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn nearby_names() {
+    fn local_names_are_recognized() {
         for name in [
             "localhost",
             "LOCALHOST.",

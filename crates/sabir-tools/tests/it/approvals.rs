@@ -1,5 +1,6 @@
-//! An approval is for what was shown: what a call depends on, what is shown of it, and what happens when somebody changes that while
-//! the user reads the question. Holds APR-007, TOC-001, TOC-002 and TOC-004.
+//! Tests that an approval is bound to what was shown: the preconditions of calls, their previews, and
+//! changes that happen while the user reads the question. Covers APR-007, TOC-001, TOC-002 and
+//! TOC-004.
 
 use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
@@ -65,7 +66,7 @@ impl Model for Once {
     }
 }
 
-/// Says yes to everything, after something has happened.
+/// A front end that approves everything, after running a closure.
 struct Reader<'a> {
     meanwhile: Box<dyn FnMut() + Send + 'a>,
     asked: Vec<UserQuestion>,
@@ -94,7 +95,7 @@ impl RecordStore for Lost {
     }
 }
 
-/// What was asked, and the result of the one call.
+/// Runs one call, and returns the questions to the user and the result.
 fn asked(
     place: &Place,
     call: (&'static str, Value),
@@ -112,6 +113,9 @@ fn asked(
         polling_tools: place.registry.polling_names(),
         dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
+        recovery: sabir_call::TextRecovery::Ask,
+        parallel_calls: sabir_call::ParallelCalls::Many,
+        renders_template: false,
         max_output: None,
         prices: TokenPrices::default(),
     };
@@ -145,7 +149,9 @@ fn asked(
         .enable_all()
         .build()
         .unwrap();
-    let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
+    let (outcome, message) = runtime
+        .block_on(driver.run(&mut task, Some(first), None))
+        .unwrap();
     assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let result = parts.into_iter().find_map(|part| match part {
@@ -160,7 +166,7 @@ fn program(place: &Place, name: &str, content: &str) {
     std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// A call that is approved while `change` is made to the place. `broken`: what the model is told to have changed; empty: it ran.
+/// Checks a call that is approved while `change` is made to the place. `broken` is the change that the result reports; empty if the call ran.
 #[track_caller]
 fn check(
     files: &[(&str, &str)],
@@ -274,7 +280,7 @@ fn a_script_that_changes_while_the_user_reads_is_not_run() {
     ] {
         check(&[("x.sh", script)], command(line), change, "`x.sh`");
     }
-    // What is run by its path is a program, too.
+    // A script that is run by its path is a program, too.
     check(
         &[("x.sh", script)],
         command("./x.sh"),
@@ -308,7 +314,7 @@ fn a_script_that_changes_while_the_user_reads_is_not_run() {
 }
 
 #[test]
-fn what_a_program_follows_is_bound() {
+fn files_that_a_program_reads_are_preconditions() {
     check(
         &[("Makefile", "x:\n\techo good\n")],
         command("make x"),
@@ -383,7 +389,7 @@ fn lines_that_only_read_depend_on_nothing() {
     );
 }
 
-/// The detail of the question about a call, and what the file holds after a yes.
+/// Checks that the question about a call shows this detail.
 #[track_caller]
 fn shown(old: &str, call: (&'static str, Value), detail: &str) {
     let place = Place::with(&[("a", old)]);
@@ -395,7 +401,7 @@ fn shown(old: &str, call: (&'static str, Value), detail: &str) {
 }
 
 #[test]
-fn what_is_shown_is_what_would_be_written() {
+fn previews_show_the_resulting_change() {
     let diff = "@@ -1,2 +1,2 @@\n x\n-1\n+2";
     shown("x\n1\n", write("a", "x\n2\n"), diff);
     shown(
@@ -419,16 +425,7 @@ fn what_is_shown_is_what_would_be_written() {
         ("apply_patch", json!({"patch": patch})),
         &format!("change a:\n{diff}\nnew file c:\n+y"),
     );
-    // What will fail is shown as it was written.
-    shown(
-        "x\n1\n",
-        (
-            "edit_file",
-            json!({"path": "a", "old_string": "5", "new_string": "777"}),
-        ),
-        "777",
-    );
-    // UNI-008: what quotation marks become is seen before, and told after.
+    // UNI-008: changed quotation marks are shown in the preview and reported in the result.
     let call = || {
         (
             "edit_file",
@@ -445,7 +442,7 @@ fn what_is_shown_is_what_would_be_written() {
 
 /// UNI-007: on a system that tells them apart, a name in another normal form is another file.
 #[test]
-fn normal_forms_are_other_names() {
+fn names_in_other_normal_forms_are_other_files() {
     let place = Place::with(&[("\u{e9}", "composed\n")]);
     place.run(
         "write_to_file",

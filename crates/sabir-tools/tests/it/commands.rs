@@ -1,4 +1,4 @@
-//! Commands, with real processes.
+//! Tests the command tools with real processes.
 
 use std::time::{Duration, Instant};
 
@@ -132,7 +132,7 @@ fn output_streams_while_the_command_runs() {
         &CallPermit::unchecked(sabir_call::CallId::new("1")),
         &mut |piece| {
             pieces.push(piece.to_owned());
-            // Only this lets the command go on.
+            // The command continues only after this.
             std::fs::write(place.inner("go"), "").unwrap();
         },
     ));
@@ -166,7 +166,7 @@ fn dropping_the_future_ends_the_command() {
     }
 }
 
-/// How many processes work in the place's folder.
+/// Returns the number of processes that run in the place's folder.
 fn alive(place: &Place) -> usize {
     let root = place.root.path().canonicalize().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! What source files define, from a real folder.
+//! Tests `list_code_definition_names` on a real folder.
 
 use serde_json::json;
 
@@ -60,7 +60,7 @@ fn a_folder() {
 }
 
 #[test]
-fn much_is_cut() {
+fn long_outlines_are_cut() {
     let many: String = (0..5000)
         .map(|number| format!("fn function_{number}() {{}}\n"))
         .collect();
@@ -80,7 +80,7 @@ fn much_is_cut() {
 }
 
 #[test]
-fn what_cannot_be_listed() {
+fn files_without_readable_definitions_are_refused() {
     let place = Place::with(&[("a.txt", "x"), ("min.js", &"x;".repeat(20_000))]);
     place.put("binary.c", b"\0\x01");
     let words = place.run(TOOL, json!({"path": "a.txt"})).0.content;

@@ -1,10 +1,13 @@
-//! Reading, listing, searching, writing, editing.
+//! Tests the tools that read, list, search, write and edit files.
 
 use std::os::unix::fs::symlink;
 
+use sabir_agent::CallPermit;
+use sabir_call::CallId;
+use sabir_policy::Access;
 use serde_json::json;
 
-use crate::Place;
+use crate::{Place, run_prepared};
 
 #[test]
 fn reading() {
@@ -91,7 +94,7 @@ fn long_files_come_in_parts() {
 }
 
 #[test]
-fn what_cannot_be_read() {
+fn unreadable_paths_are_explained() {
     let place = Place::with(&[
         ("src/main.rs", "x\n"),
         ("src/lib.rs", "x\n"),
@@ -319,7 +322,7 @@ fn a_file_that_changed_is_not_overwritten() {
         write("two\n"),
         "Wrote 1 line to `a`, in place of its 1 line.",
     );
-    // Written counts as read, also under another name. What is too much to be told has to be read.
+    // A written file counts as read, also under another name. A change too large to report has to be read.
     place.put("a", "theirs again\n".repeat(1000));
     symlink("a", place.inner("link")).unwrap();
     for _ in 0..2 {
@@ -329,7 +332,7 @@ fn a_file_that_changed_is_not_overwritten() {
             stale,
         );
     }
-    // What is gone cannot be lost.
+    // A deleted file has no changes to lose.
     std::fs::remove_file(place.inner("a")).unwrap();
     place.done(
         "write_to_file",
@@ -346,7 +349,7 @@ fn a_file_that_changed_is_not_overwritten() {
 }
 
 #[test]
-fn an_edit_of_a_file_that_changed_is_made_again() {
+fn an_edit_of_a_changed_file_must_be_repeated() {
     let place = Place::with(&[("a", "one\ntwo\nthree\n")]);
     place.run("read_file", json!({"path": "a"}));
     place.put("a", "one\ntwo\ntheirs\n");
@@ -369,12 +372,14 @@ fn a_link_that_moved_since_the_approval_is_not_followed() {
     let place = Place::with(&[("safe/x", "old\n"), (".git/config", "old\n")]);
     symlink("safe", place.inner("notes")).unwrap();
     let write = json!({"path": "notes/x", "content": "new\n"});
-    place.access("write_to_file", write.clone());
+    let call = place.prepare("write_to_file", write);
+    assert!(matches!(call.access(), Access::Write { path, .. } if path == "safe/x"));
     std::fs::remove_file(place.inner("notes")).unwrap();
     symlink(".git", place.inner("notes")).unwrap();
-    place.fails(
-        "write_to_file",
-        write,
+    let (output, _) = run_prepared(call, &CallPermit::unchecked(CallId::new("1")));
+    assert!(output.failed);
+    assert_eq!(
+        output.content,
         "`notes/x` now leads to `.git/x`, and to `safe/x` when the call was approved. Nothing was written. Name the file by its \
          real path.",
     );
@@ -473,7 +478,7 @@ fn pictures_are_shown() {
         "{}",
         output.images[0].data
     );
-    // What a provider would refuse is not sent: too many pixels, too many bytes in one result.
+    // Images that a provider would refuse are not sent: too many pixels, too many bytes in one result.
     let mut wide = DOT.to_vec();
     wide[18] = 0xff;
     place.put("wide.png", &wide);
@@ -501,7 +506,7 @@ fn pictures_are_shown() {
 }
 
 #[test]
-fn a_file_of_many_is_shown_as_far_as_there_is_room() {
+fn several_files_are_shown_up_to_the_size_limit() {
     let place = Place::with(&[("a", &"a line of some length\n".repeat(1900)), ("b", "x\n")]);
     let words = place
         .run("read_file", json!({"path": "a", "more_paths": ["a", "b"]}))
@@ -521,7 +526,7 @@ fn a_file_of_many_is_shown_as_far_as_there_is_room() {
         json!({"path": "a", "more_paths": many}),
         "That is 31 files; read at most 20 at a time.",
     );
-    // A name that looks like lines goes before.
+    // A file with such a name takes precedence over a range of lines.
     place.put("c:1-2", "named so\n");
     place.put("c", "1\n2\n3\n");
     let words = place
@@ -583,7 +588,7 @@ fn long_texts() {
 }
 
 #[test]
-fn a_patch_that_no_longer_holds_leaves_all_as_it_was() {
+fn a_patch_that_no_longer_applies_changes_no_file() {
     let place = Place::with(&[("a", "one\n"), ("b", "one\n")]);
     let patch = |name: &str| format!("*** Update File: {name}\n@@\n-one\n+two\n");
     let both =

@@ -1,4 +1,4 @@
-//! What the model is told of what the user keeps from it.
+//! Tests what the model learns of files that the user hides from it.
 
 use sabir_policy::Access;
 use sabir_workspace::Bounds;
@@ -49,7 +49,7 @@ fn hidden_files() {
             json!({"patch": "*** Begin Patch\n*** Delete File: .env\n*** End Patch"}),
         ),
     ] {
-        // Nobody is asked about what cannot be.
+        // Calls that cannot succeed are not asked about.
         assert_eq!(
             place.access(tool, arguments),
             Access::Invalid {
@@ -91,7 +91,7 @@ fn hidden_files() {
         found.contains("src/a.rs") && !found.contains("TOKEN") && !found.contains("key"),
         "{found}"
     );
-    // What is not there is not guessed at with hidden names.
+    // Suggestions for missing files contain no hidden names.
     let missing = place
         .run("read_file", json!({"path": "src/kez.rs"}))
         .0

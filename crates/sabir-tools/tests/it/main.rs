@@ -1,4 +1,4 @@
-//! The tools on a real folder: what they do, and the very words that the model gets.
+//! Tests the tools on a real folder: their effects, and the exact text that the model reads.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ mod walls;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, ToolOutput, ToolRegistry};
+use sabir_agent::{CallPermit, PreparedCall, ToolOutput, ToolRegistry};
 use sabir_policy::Access;
 use sabir_tools::{EditTool, NetworkScope, ToolSettings, builtin_tools};
 use sabir_workspace::{Bounds, JobManager, OutputLifetime, Sandbox, SandboxLevel, Workspace};
@@ -45,12 +45,12 @@ impl Place {
         Self::with_settings(EditTool::default(), NetworkScope::Only(Vec::new()))
     }
 
-    /// With the edit tool that is offered.
+    /// Creates a place that offers this edit tool.
     fn editing_by(edit_tool: EditTool) -> Self {
         Self::with_settings(edit_tool, NetworkScope::Only(Vec::new()))
     }
 
-    /// With the machines that can be asked.
+    /// Creates a place with this network scope.
     fn reaching(reach: NetworkScope) -> Self {
         Self::with_settings(EditTool::default(), reach)
     }
@@ -64,7 +64,7 @@ impl Place {
         )
     }
 
-    /// With names and places that are kept from the model.
+    /// Creates a place with paths that are hidden from the model.
     fn bounded(bounds: Bounds) -> Self {
         Self::set_up(
             EditTool::ApplyPatch,
@@ -74,7 +74,7 @@ impl Place {
         )
     }
 
-    /// With commands in this sandbox.
+    /// Creates a place whose commands run in this sandbox.
     fn confined(sandbox: Sandbox) -> Self {
         Self::set_up(
             EditTool::default(),
@@ -130,11 +130,11 @@ impl Place {
     }
 
     fn access(&self, tool: &str, arguments: Value) -> Access {
-        self.registry
-            .get(tool)
-            .unwrap()
-            .prepare(&object(arguments))
-            .access()
+        self.prepare(tool, arguments).access()
+    }
+
+    fn prepare(&self, tool: &str, arguments: Value) -> Box<dyn PreparedCall> {
+        self.registry.get(tool).unwrap().prepare(&object(arguments))
     }
 
     /// Runs a tool, and returns what came while it ran as well.
@@ -147,15 +147,7 @@ impl Place {
     }
 
     fn run_by(&self, permit: &CallPermit, tool: &str, arguments: Value) -> (ToolOutput, String) {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        let call = self.registry.get(tool).unwrap().prepare(&object(arguments));
-        let mut streamed = String::new();
-        let output = runtime.block_on(call.run(permit, &mut |piece| streamed.push_str(piece)));
-        (output, streamed)
+        run_prepared(self.prepare(tool, arguments), permit)
     }
 
     #[track_caller]
@@ -169,6 +161,18 @@ impl Place {
         let (output, _) = self.run(tool, arguments);
         assert_eq!((output.content.as_str(), output.failed), (expected, true));
     }
+}
+
+/// Runs a prepared call, and returns what came while it ran as well.
+fn run_prepared(call: Box<dyn PreparedCall>, permit: &CallPermit) -> (ToolOutput, String) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut streamed = String::new();
+    let output = runtime.block_on(call.run(permit, &mut |piece| streamed.push_str(piece)));
+    (output, streamed)
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -1,4 +1,4 @@
-//! What the model is offered, and what the policy is told.
+//! Tests the specs that a model is offered, and the accesses that the policy judges.
 
 use std::os::unix::fs::symlink;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::Place;
 
-/// What a first request costs, in bytes / 4, with each of the edit tools. The rest of a request (instructions, the task) is
-/// less than 500 of that.
+/// Bounds the size of a first request, in bytes / 4, with each of the edit tools. The rest of a request (instructions, the task)
+/// is less than 500 of that.
 #[test]
 fn the_offer_is_small() {
     for edit_tool in EditTool::ALL {

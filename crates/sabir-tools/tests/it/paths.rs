@@ -1,4 +1,5 @@
-//! Hostile paths and links, each with the number of its case: what the policy is told of the call, and what the call does.
+//! Tests hostile paths and links, each with the number of its case: the access that the policy judges,
+//! and the effect of the call.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -10,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::Place;
 
-/// What the policy gets to judge.
+/// The kind of access that the policy judges.
 #[derive(Debug, PartialEq, Clone, Copy)]
 enum Judged {
-    /// It is inside, and no more than that is known.
+    /// Inside the workspace, with no further facts.
     Inside,
     /// Outside, where it is never read.
     Outside,
-    /// A place that needs a person.
+    /// A protected place, which only the user can approve.
     Protected,
     /// Refused without a question.
     Refused,
@@ -122,7 +123,7 @@ fn paths_that_lead_out() {
 }
 
 #[test]
-fn names_that_mean_only_themselves() {
+fn special_looking_names_are_not_expanded() {
     let place = Place::with(&[("a.txt", "one\n")]);
     let missing = "does not exist";
     check(
@@ -340,13 +341,12 @@ fn links() {
     );
     let before = fs::metadata(outside.join("secret")).unwrap();
     fs::hard_link(outside.join("secret"), place.inner("h")).unwrap();
-    check(
-        &place,
-        "LNK-010",
-        write("h"),
-        Judged::Inside,
-        "Wrote 1 line to `h`, in place of its 1 line",
-    );
+    check(&place, "LNK-010", write("h"), Judged::Protected, "");
+    // Allowed, it replaces the name and leaves the other file alone.
+    let (tool, arguments) = write("h");
+    let (output, _) = place.run(tool, arguments);
+    let words = "Wrote 1 line to `h`, in place of its 1 line";
+    assert!(output.content.contains(words), "{}", output.content);
     let after = fs::metadata(outside.join("secret")).unwrap();
     assert_eq!(
         (before.ino(), before.mtime_nsec(), 1),

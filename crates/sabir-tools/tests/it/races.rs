@@ -1,9 +1,9 @@
-//! Links that come and go while the tools work.
+//! Tests links that change while the tools work.
 //!
 //! A thread exchanges folders and files for links, as fast as it can: to a folder and a file outside of the workspace, and to
-//! hidden ones inside. A round is a call during which such exchanges went on. Whatever a call returns, it never holds a byte from
-//! there, and nothing there is made, changed or deleted. `cargo test` does a few hundred rounds, `.ci/slow-tests` a few
-//! thousand, and `SABIR_ROUNDS=1000000 cargo test --release -p sabir-tools --test it races -- --ignored --nocapture` as many as it is told.
+//! hidden ones inside. A round is a call during which such exchanges happened. No result ever holds a byte from there, and
+//! nothing there is made, changed or deleted. `cargo test` does a few hundred rounds, `.ci/slow-tests` a few thousand, and
+//! `SABIR_ROUNDS=1000000 cargo test --release -p sabir-tools --test it races -- --ignored --nocapture` that number.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::RenameFlags;
 use sabir_agent::{CallPermit, ToolRegistry};
-use sabir_checkpoint::{CheckpointCall, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits};
+use sabir_checkpoint::{
+    CallWrites, CheckpointCall, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits,
+};
 use sabir_tools::{EditTool, NetworkScope, ToolSettings, builtin_tools};
 use sabir_workspace::{Bounds, JobManager, OutputLifetime, Sandbox, SandboxLevel, Workspace};
 use serde_json::{Value, json};
@@ -24,12 +26,12 @@ use tokio::runtime::Runtime;
 
 use crate::object;
 
-/// In no file that may be seen, and in every one that may not.
+/// The text in every file that must not be seen, and in no other.
 const SECRET: &str = "SECRET";
 /// The rounds of all tests that `cargo test` runs, and of those that `.ci/slow-tests` runs.
 const BRIEF_ROUNDS: u64 = 600;
 const ROUNDS: u64 = 4000;
-/// A machine on which fewer calls than one in so many meet an exchange is none to test this on.
+/// The most calls for each round; on a machine with fewer exchanges the test is not meaningful.
 const MAX_CALLS_A_ROUND: u64 = 50;
 
 /// A folder whose parts are exchanged, and what is beside it.
@@ -44,14 +46,14 @@ struct Arena {
     over: AtomicBool,
 }
 
-/// What calls of one kind came to.
+/// The outcomes of calls of one kind.
 #[derive(Default, Debug)]
 struct Tally {
     calls: u64,
     rounds: u64,
     done: u64,
     failed: u64,
-    /// How the last one failed.
+    /// The text of the last failure.
     words: String,
 }
 
@@ -156,7 +158,7 @@ impl Arena {
         self.folders.get(name).unwrap()
     }
 
-    /// Whether the real folder holds something.
+    /// Reports whether the real folder contains this name.
     fn has(&self, folder: &str, name: &str) -> bool {
         rustix::fs::statat(
             self.folder(folder),
@@ -246,7 +248,7 @@ impl Arena {
         }
     }
 
-    /// All that is not to change: names, inodes, times and contents.
+    /// Describes everything that must not change: names, inodes, times and contents.
     fn kept(&self) -> BTreeMap<PathBuf, (u64, i64, i64, Vec<u8>)> {
         let mut kept = BTreeMap::new();
         let mut left = vec![
@@ -309,7 +311,8 @@ impl Arena {
         let taken = checkpoints.take_snapshot(mark(), &SnapshotScope::All, &stop);
         let _ = self.act("write_to_file", "d", number);
         let _ = self.act("apply_patch", "d", number);
-        let sealed = taken.and_then(|id| checkpoints.seal_checkpoint(id, time_ms, &stop));
+        let sealed =
+            taken.and_then(|id| checkpoints.seal_checkpoint(id, time_ms, &CallWrites::All, &stop));
         let plan = sealed.and_then(|_| checkpoints.plan_restore("task", &goal));
         match plan.and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true)) {
             Ok(restored) => (restored.skipped.is_empty(), String::new()),
@@ -318,7 +321,7 @@ impl Arena {
     }
 }
 
-/// How long a test races.
+/// The number of rounds of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
     Brief,
@@ -352,7 +355,7 @@ const KINDS: [&str; 11] = [
     "apply_patch move",
 ];
 
-/// Does the rounds of all kinds in some folders, and sees that they were races.
+/// Does the rounds of all kinds in some folders, and checks that exchanges happened during them.
 fn race(bounds: Bounds, folders: &[&str], effort: Effort, share_of_each: u64) {
     let arena = Arena::new(bounds);
     let kept = arena.kept();
@@ -411,7 +414,7 @@ fn judge(
     }
 }
 
-/// Ends the exchanges, also when an assertion fails: nobody else would.
+/// Ends the exchanges when dropped, also after a failed assertion.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

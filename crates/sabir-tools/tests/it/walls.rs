@@ -1,4 +1,4 @@
-//! Commands in a sandbox: what they ask for beyond it, and what they are held to.
+//! Tests commands in a sandbox: the exceptions that they ask for, and the limits that they are kept to.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::Place;
 
-/// The levels that this machine has.
+/// Returns the sandbox levels that this machine supports.
 fn levels() -> Vec<SandboxLevel> {
     let has = |level: &SandboxLevel| {
         let (output, _) = Place::confined(Sandbox::new(*level))
@@ -32,7 +32,7 @@ fn levels() -> Vec<SandboxLevel> {
         .collect()
 }
 
-/// What a place says to a command.
+/// Checks whether a command fails, and the text of its result.
 #[track_caller]
 fn check(place: &Place, arguments: Value, (failed, words): (bool, &str)) {
     let (output, _) = place.run("execute_command", arguments);
@@ -40,7 +40,7 @@ fn check(place: &Place, arguments: Value, (failed, words): (bool, &str)) {
     assert!(output.content.contains(words), "{}", output.content);
 }
 
-/// What git prints outside of any sandbox.
+/// Runs git outside of any sandbox, and returns its output and errors.
 #[track_caller]
 fn git(place: &Place, arguments: &[&str]) -> (String, String) {
     let ran = std::process::Command::new("git")
@@ -54,7 +54,7 @@ fn git(place: &Place, arguments: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn what_is_asked_for_beyond() {
+fn arguments_request_exceptions_from_the_sandbox() {
     let beyond = |sandbox: &Sandbox, more: Value| {
         let mut arguments = json!({"command": "true"});
         arguments
@@ -97,7 +97,7 @@ fn what_is_asked_for_beyond() {
 }
 
 #[test]
-fn what_was_permitted_is_what_is_had() {
+fn permitted_exceptions_from_the_sandbox_take_effect() {
     for level in levels() {
         let folder = TempDir::new().unwrap();
         let place = Place::confined(Sandbox::new(level).allow_read([folder.path().to_path_buf()]));
@@ -119,9 +119,12 @@ fn what_was_permitted_is_what_is_had() {
         check(
             &place,
             json!({"command": line}),
-            (true, "call again with network: the user is asked."),
+            (
+                true,
+                "call again with registries; if it cannot do without the network, with network: the user is asked.",
+            ),
         );
-        // Who has it needs no advice.
+        // A call that has the exception needs no advice.
         check(
             &place,
             json!({"command": line, "network": true}),
@@ -132,8 +135,58 @@ fn what_was_permitted_is_what_is_had() {
     }
 }
 
+/// A call that nobody approved reaches no port of the machine, even if its line names it.
 #[test]
-fn who_only_reads_cannot_write() {
+fn only_approved_commands_reach_the_loopback() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            _ = client.and_then(|mut client| std::io::Write::write_all(&mut client, b"pong"));
+        }
+    });
+    let line = format!("bash -c 'cat < /dev/tcp/127.0.0.1/{port}'");
+    for level in levels() {
+        let place = Place::confined(Sandbox::new(level));
+        for (user_approved, read_only) in [(false, false), (false, true), (true, true)] {
+            let permit = CallPermit {
+                user_approved,
+                read_only,
+                ..CallPermit::unchecked(CallId::new("1"))
+            };
+            let (output, _) =
+                place.run_by(&permit, "execute_command", json!({"command": line.clone()}));
+            assert!(!output.content.contains("pong"), "{}", output.content);
+        }
+        if level != SandboxLevel::Two {
+            continue;
+        }
+        let approved = CallPermit {
+            user_approved: true,
+            ..CallPermit::unchecked(CallId::new("1"))
+        };
+        let (output, _) = place.run_by(
+            &approved,
+            "execute_command",
+            json!({"command": line.clone()}),
+        );
+        assert!(output.content.contains("pong"), "{}", output.content);
+        let walled = Place::confined(Sandbox::new(level).with_loopback(false));
+        let (output, _) = walled.run_by(
+            &approved,
+            "execute_command",
+            json!({"command": line.clone()}),
+        );
+        assert!(
+            output.content.contains("this machine's loopback"),
+            "{}",
+            output.content
+        );
+    }
+}
+
+#[test]
+fn read_only_commands_cannot_write() {
     for level in levels() {
         let place = Place::confined(Sandbox::new(level).share_temp_dir());
         place.put("inside", "old");
@@ -169,7 +222,7 @@ fn who_only_reads_cannot_write() {
 }
 
 #[test]
-fn git_can_be_asked_by_who_only_reads() {
+fn read_only_commands_can_query_git() {
     for level in levels() {
         let place = Place::confined(Sandbox::new(level));
         place.put("a.txt", "old");
@@ -247,7 +300,7 @@ fn caches_can_be_written() {
 }
 
 #[test]
-fn a_job_tells_of_its_walls() {
+fn a_failed_job_names_its_sandbox() {
     for level in levels() {
         let folder = TempDir::new().unwrap();
         let place = Place::confined(Sandbox::new(level).allow_read([folder.path().to_path_buf()]));
@@ -276,7 +329,7 @@ fn a_job_tells_of_its_walls() {
 }
 
 #[test]
-fn what_a_job_needs_in_the_folder_is_not_seen() {
+fn placeholders_of_a_running_job_are_hidden() {
     for level in levels() {
         let place = Place::confined(Sandbox::new(level));
         place.put("a.txt", "text");

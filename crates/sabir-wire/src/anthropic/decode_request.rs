@@ -48,9 +48,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("betas", FieldDisposition::Harmless),
     (
         "context_management",
-        FieldDisposition::LeftOut(
-            "the provider's own edits of the history; it goes on as it was sent",
-        ),
+        FieldDisposition::LeftOut("the provider's own edits of the history; it is sent unchanged"),
     ),
     (
         "inference_geo",
@@ -73,6 +71,10 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 ];
 
 /// Decodes a body into a request.
+///
+/// # Errors
+/// The first member that is refused, that has the wrong type, or that a request cannot hold, with
+/// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -251,6 +253,7 @@ fn decode_content(
                 let data = json!({"type": "thinking", "signature": signature});
                 let opaque = (!signature.is_empty()).then(|| OpaqueState {
                     wire: NAME.to_owned(),
+                    origin: None,
                     data,
                 });
                 parts.push(MessagePart::Thought {
@@ -266,6 +269,7 @@ fn decode_content(
             }
             _ => parts.push(MessagePart::Opaque(OpaqueState {
                 wire: NAME.to_owned(),
+                origin: None,
                 data: block.value.clone(),
             })),
         }
@@ -296,6 +300,7 @@ fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         )),
         _ => Ok(MessagePart::Opaque(OpaqueState {
             wire: NAME.to_owned(),
+            origin: None,
             data: block.value.clone(),
         })),
     }
@@ -325,6 +330,9 @@ fn decode_image(source: &JsonField<'_>) -> Result<Image, RequestError> {
 }
 
 /// Decodes the result of a call.
+///
+/// Images stay images, and the name of the tool is looked up in the history, since the wire gives
+/// only the call's id.
 fn decode_result(
     block: &JsonField<'_>,
     history: &HistoryBuilder,
@@ -388,6 +396,7 @@ fn decode_tools(
         if !kind.is_absent() && kind.required_text()? != "custom" {
             let own = OpaqueState {
                 wire: NAME.to_owned(),
+                origin: None,
                 data: tool.value.clone(),
             };
             if native_tools::tool_kind(&own) == NativeToolKind::Client {

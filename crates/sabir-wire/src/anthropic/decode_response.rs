@@ -26,16 +26,20 @@ use crate::response_decoder::{
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicDecoder {
+    /// The calls, the stop reason and the status of the response so far.
     state: ResponseState,
+    /// The blocks between `content_block_start` and `content_block_stop`.
     open_blocks: OpenBlocks<BlockKind>,
     /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
+    /// The counts of `message_start`, completed by each `message_delta`.
     tokens: TokenCounts,
 }
 
 /// The state of an open block.
 #[derive(Debug)]
 enum BlockKind {
+    /// Text, which is emitted as it arrives.
     Text,
     Thinking {
         signature: String,
@@ -58,12 +62,16 @@ enum BlockKind {
 /// Token counts as the provider splits them: cached input is not part of `input_tokens`.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 struct TokenCounts {
+    /// Input that was neither read from the cache nor written to it.
     #[serde(default)]
     input_tokens: LenientCount,
+    /// Input that was read from the cache.
     #[serde(default)]
     cache_read_input_tokens: LenientCount,
+    /// Input that was written to the cache.
     #[serde(default)]
     cache_creation_input_tokens: LenientCount,
+    /// Output so far, thinking included. Each `message_delta` repeats the running total.
     #[serde(default)]
     output_tokens: LenientCount,
 }
@@ -71,22 +79,32 @@ struct TokenCounts {
 /// An event of the stream, or a whole message.
 #[derive(Deserialize)]
 struct EventBody<'a> {
+    /// The `type`, which in a stream repeats the event's name.
     #[serde(rename = "type", borrow, default)]
     kind: LenientText<'a>,
+    /// The label of the block that the event belongs to.
     #[serde(default)]
     index: LenientCount,
+    /// In `message_start`: the message so far, which is empty except for its usage.
     #[serde(borrow, default)]
     message: LenientObject<MessageStart<'a>>,
+    /// In `content_block_start`: the block. It is kept as text, since blocks of an unknown type
+    /// must go back unchanged.
     #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
+    /// In `content_block_delta` and `message_delta`.
     #[serde(borrow, default)]
     delta: LenientObject<BlockDelta<'a>>,
+    /// In `message_delta` and in a whole message.
     #[serde(default)]
     usage: LenientObject<TokenCounts>,
+    /// In an `error` event: `{"type": …, "message": …}`.
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    /// In a whole message: the list of its blocks.
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
+    /// In a whole message. A stream has it in the delta of `message_delta`.
     #[serde(borrow, default)]
     stop_reason: LenientText<'a>,
 }
@@ -94,8 +112,10 @@ struct EventBody<'a> {
 /// The message in a `message_start` event.
 #[derive(Deserialize)]
 struct MessageStart<'a> {
+    /// The input counts, and an output count that a later event replaces.
     #[serde(default)]
     usage: LenientObject<TokenCounts>,
+    /// Usually `null` here, because the message has only begun.
     #[serde(borrow, default)]
     stop_reason: LenientText<'a>,
 }
@@ -103,16 +123,22 @@ struct MessageStart<'a> {
 /// The delta of a block or of the message.
 #[derive(Deserialize, Default)]
 struct BlockDelta<'a> {
+    /// In a `text_delta`.
     #[serde(borrow, default)]
     text: LenientText<'a>,
+    /// In a `thinking_delta`.
     #[serde(borrow, default)]
     thinking: LenientText<'a>,
+    /// In a `signature_delta`: it signs the whole thinking block and must go back unchanged.
     #[serde(borrow, default)]
     signature: LenientText<'a>,
+    /// In an `input_json_delta`: a fragment of the JSON text of the input, cut anywhere.
     #[serde(borrow, default)]
     partial_json: LenientText<'a>,
+    /// In a delta of a kept block, such as `compaction`: a piece of its `content`.
     #[serde(borrow, default)]
     content: LenientText<'a>,
+    /// In `message_delta`.
     #[serde(borrow, default)]
     stop_reason: LenientText<'a>,
 }
@@ -120,18 +146,25 @@ struct BlockDelta<'a> {
 /// The block in a `content_block_start` event, or in a whole message.
 #[derive(Deserialize)]
 struct BlockStart<'a> {
+    /// The `type`; only `tool_use` is a call for the client.
     #[serde(rename = "type", borrow, default)]
     kind: LenientText<'a>,
+    /// The call's id, which its result must name.
     #[serde(borrow, default)]
     id: LenientText<'a>,
+    /// The tool's name.
     #[serde(borrow, default)]
     name: LenientText<'a>,
+    /// The arguments: `{}` in a stream, where deltas follow, or the whole object.
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
+    /// In a `text` block; empty in a stream.
     #[serde(borrow, default)]
     text: LenientText<'a>,
+    /// In a `thinking` block; empty in a stream.
     #[serde(borrow, default)]
     thinking: LenientText<'a>,
+    /// In a `thinking` block; empty in a stream.
     #[serde(borrow, default)]
     signature: LenientText<'a>,
 }
@@ -174,6 +207,7 @@ impl WireDecoder for AnthropicDecoder {
                 self.state
                     .note_error_event(ProviderError::from_body(data.as_bytes()), out);
             }
+            // Some gateways send several of them. Counts are merged, so a repetition does no harm.
             "message_start" => {
                 if let Some(inner) = message.message.0 {
                     self.emit_usage(inner.usage.0, out);
@@ -197,6 +231,7 @@ impl WireDecoder for AnthropicDecoder {
             }
             "message_stop" => self.decode_message_stop(out),
             "message" => self.decode_whole_message(&message, out),
+            // Pings only keep the connection open, so they are known and not counted as skipped.
             "ping" => {}
             _ => self.state.status.skipped += 1,
         }
@@ -267,6 +302,7 @@ impl AnthropicDecoder {
                     .to_owned();
                 BlockKind::Thinking { signature }
             }
+            // Calls of server tools have types of their own (`server_tool_use`, `mcp_tool_use`).
             "tool_use" => self.begin_call(label, &start, out),
             // Provider state is limited for the whole response, not per block.
             _ if self.limit_opaque_text(raw, out).is_empty() => BlockKind::Dropped,
@@ -350,6 +386,7 @@ impl AnthropicDecoder {
                     *block = BlockKind::Dropped;
                 }
             }
+            // A `citations_delta` comes here without a text, and is counted as skipped below.
             BlockKind::Text => emit_text(false, delta.text.as_str(), out),
             BlockKind::Call { .. } | BlockKind::Dropped => {}
         }
@@ -477,6 +514,7 @@ impl AnthropicDecoder {
 fn emit_opaque(data: Value, out: &mut dyn EventSink) {
     out.push_event(Event::Opaque(&OpaqueState {
         wire: NAME.to_owned(),
+        origin: None,
         data,
     }));
 }

@@ -31,6 +31,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     body.insert("max_tokens".to_owned(), json!(plan.limit));
     if !request.system.trim().is_empty() {
         let mut block = json!({"type": "text", "text": request.system});
+        // The provider's prefix begins with the tools, so this mark covers them as well.
         mark_cacheable(cached, &mut block);
         body.insert("system".to_owned(), Value::Array(vec![block]));
     }
@@ -232,6 +233,7 @@ fn encode_tool_choice(choice: &ToolChoice, parallel: ParallelCalls) -> Option<Va
         ToolChoice::Auto if parallel == ParallelCalls::Many => return None,
         ToolChoice::Auto => json!({"type": "auto"}),
         ToolChoice::Required => json!({"type": "any"}),
+        // A limit of one call would contradict `none`.
         ToolChoice::None => return Some(json!({"type": "none"})),
         ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
     };

@@ -15,14 +15,23 @@ use crate::wire::{Wire, WireEncoder};
 /// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct AnthropicEncoder {
+    /// The id and the model's name, which `message_start` carries.
     metadata: ResponseMetadata,
+    /// True once `message_start` was written.
     begun: bool,
     /// The index and kind of the open text or thinking block.
     open_block: Option<(u64, ProseKind)>,
+    /// The index of the next block. Anthropic's clients use it as a position in the content.
     next_index: u64,
+    /// The calls whose blocks are open, in the order of their starts.
     calls: Vec<OpenCall>,
+    /// True once a call has started; it decides the stop reason where the provider sent none.
     has_calls: bool,
+    /// The merged counts. What is known by then goes into `message_start`, all of it into
+    /// `message_delta`.
     usage: Usage,
+    /// The stop reason with the provider's word. It is written last, because calls may still end
+    /// after it.
     stop: Option<(StopReason, String)>,
     /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
@@ -33,15 +42,20 @@ pub(crate) struct AnthropicEncoder {
 /// The kind of a block of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProseKind {
+    /// A `text` block.
     Text,
+    /// A `thinking` block; its signature is empty until the provider sends one.
     Thinking,
 }
 
 /// A call whose block is open.
 #[derive(Debug)]
 struct OpenCall {
+    /// The call's index in the events.
     index: u32,
+    /// The index of the call's block in the message.
     block: u64,
+    /// Turns argument events into the JSON text of `input_json_delta` events.
     arguments: ArgumentWriter,
 }
 
@@ -101,6 +115,8 @@ impl AnthropicEncoder {
         {
             return index;
         }
+        // Clients join the deltas of one block, so a thought between two texts must become a block
+        // of its own.
         let block = match kind {
             ProseKind::Text => json!({"type": "text", "text": ""}),
             ProseKind::Thinking => json!({"type": "thinking", "thinking": "", "signature": ""}),
@@ -230,6 +246,7 @@ impl WireEncoder for AnthropicEncoder {
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        // As in Anthropic's own streams, a `ping` never precedes `message_start`.
         self.begin_message(out);
         write_event("ping", json!({}), out);
     }
@@ -255,6 +272,9 @@ impl WireEncoder for AnthropicEncoder {
 }
 
 /// Encodes a response that is not streamed.
+///
+/// Truncated calls are left out: `input` is an object on this wire, which cannot be shown as
+/// unfinished.
 pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut content: Vec<Value> = Vec::new();
     for part in &draft.parts {
@@ -263,6 +283,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
             DraftPart::Thought(text) => {
                 content.push(json!({"type": "thinking", "thinking": text, "signature": ""}));
             }
+            // An unfinished object cannot be shown, and a completed one would be run.
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
                 let id = metadata.call_id(call.id.as_deref(), call.index);
@@ -326,6 +347,7 @@ const ERROR_TYPES: [(u16, &str); 9] = [
 ];
 
 /// Encodes the body of an error response.
+/// The shape is `{"type": "error", "error": {"type": …, "message": …}}`, in a stream as in a body.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     // A code that is one of the wire's own types is more exact than the status.
     let known = ERROR_TYPES.iter().find(|(_, kind)| *kind == error.code);

@@ -40,6 +40,7 @@ const BUDGETED_MODELS: [&str; 12] = [
 pub(crate) struct ThinkingPlan {
     /// The output limit in tokens, thinking included.
     pub(crate) limit: u64,
+    /// The members to write besides the limit.
     mode: ThinkingMode,
 }
 
@@ -48,7 +49,10 @@ pub(crate) struct ThinkingPlan {
 enum ThinkingMode {
     /// No option is written.
     Silent,
+    /// `{"type": "disabled"}`.
     Off,
+    /// `{"type": "enabled", "budget_tokens": …}`, for models up to Claude 4.5. The budget is in
+    /// tokens and below the limit.
     Budget(u64),
     /// An effort, and true if the model may think.
     Adaptive(&'static str, bool),
@@ -70,6 +74,7 @@ pub(crate) fn plan_thinking(
     ) && !request.tools.is_empty();
     let wish = match request.reasoning {
         ReasoningConfig::Default => {
+            // Nothing was asked for: the model's own default applies, which differs between models.
             return ThinkingPlan {
                 limit: limit.unwrap_or(usual),
                 mode: ThinkingMode::Silent,

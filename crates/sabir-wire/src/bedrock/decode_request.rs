@@ -135,6 +135,7 @@ fn decode_content(
             }
             _ => parts.push(MessagePart::Opaque(OpaqueState {
                 wire: NAME.to_owned(),
+                origin: None,
                 data: block.value.clone(),
             })),
         }
@@ -158,6 +159,7 @@ fn decode_thought(reasoning: &JsonField<'_>) -> Result<MessagePart, RequestError
     let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
     let opaque = (!signature.is_empty()).then(|| OpaqueState {
         wire: NAME.to_owned(),
+        origin: None,
         data,
     });
     Ok(MessagePart::Thought {

@@ -34,7 +34,9 @@ use crate::response_decoder::{
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct BedrockDecoder {
+    /// The calls, the stop reason and the status, unless `inner` has taken over.
     state: ResponseState,
+    /// The blocks that were begun and not ended.
     open_blocks: OpenBlocks<BlockKind>,
     /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
@@ -51,15 +53,20 @@ pub(crate) struct BedrockDecoder {
 enum BlockKind {
     /// Text or reasoning; only the deltas tell which.
     Prose {
+        /// The signature of the reasoning so far; it must go back unchanged.
         signature: String,
+        /// The bytes of encrypted reasoning so far, decoded from base64.
         redacted: Vec<u8>,
     },
     /// A call: its position in `calls.list`, and true if the arguments came whole with the start.
     Call { position: usize, whole: bool },
     /// A block that is kept as opaque state, its streamed `input`, and its streamed `content`.
     Kept {
+        /// The block, as its start gave it.
         block: Value,
+        /// Pieces of the JSON text of a server call's input.
         input: String,
+        /// Pieces of a server result's content.
         content: Vec<Value>,
     },
     /// A block that was dropped.
@@ -113,7 +120,9 @@ impl WireDecoder for BedrockDecoder {
             }
             "contentBlockStop" => self.decode_block_stop(body.content_block_index.0, out),
             "messageStop" => self.decode_message_stop(body.stop_reason.as_str(), out),
+            // The usage comes after `messageStop`, in the last event of the stream.
             "metadata" => emit_usage(body.usage.0, out),
+            // Only frames have event names. A body of Converse comes here as one JSON object.
             "" => self.decode_whole_response(&body, data, out),
             _ => self.state.status.skipped += 1,
         }
@@ -509,6 +518,7 @@ fn emit_usage(tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
 fn emit_opaque(data: Value, out: &mut dyn EventSink) {
     out.push_event(Event::Opaque(&OpaqueState {
         wire: NAME.to_owned(),
+        origin: None,
         data,
     }));
 }

@@ -24,8 +24,11 @@ use crate::wire::WireOptions;
 /// The maker of a model, as far as its name tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelMaker {
+    /// Claude models, which take Anthropic's own members.
     Anthropic,
+    /// Amazon's Nova models.
     Nova,
+    /// The open models of OpenAI.
     OpenAi,
     /// Unknown: an application inference profile hides the model.
     Other,
@@ -79,6 +82,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     let last = messages
         .last_mut()
         .and_then(|message| message.pointer_mut("/content")?.as_array_mut());
+    // The history is the prefix of the next request, so its end is marked.
     if let (Some(last), true) = (last, cached) {
         last.push(cache_point());
     }

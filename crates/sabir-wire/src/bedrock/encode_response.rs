@@ -20,15 +20,23 @@ const MAX_PIECE: usize = 1 << 20;
 /// Encodes the frames of one response.
 #[derive(Debug)]
 pub(crate) struct BedrockEncoder {
+    /// The id that generated call ids derive from; this wire writes neither id nor model.
     metadata: ResponseMetadata,
+    /// True once `messageStart` was written.
     begun: bool,
     /// The index and kind of the open text or reasoning block.
     open_block: Option<(u64, ProseKind)>,
+    /// The next `contentBlockIndex`.
     next_index: u64,
+    /// The calls whose blocks are open, in the order of their starts.
     calls: Vec<OpenCall>,
+    /// True once a call has started; it decides the stop reason where the provider sent none.
     has_calls: bool,
+    /// The merged counts, written in the `metadata` event after `messageStop`.
     usage: Usage,
+    /// The stop reason with the provider's word, written after all blocks have ended.
     stop: Option<(StopReason, String)>,
+    /// The writer of deltas, with its buffers.
     deltas: DeltaFrames,
 }
 
@@ -36,7 +44,9 @@ pub(crate) struct BedrockEncoder {
 /// framed.
 #[derive(Debug, Default)]
 struct DeltaFrames {
+    /// The templates for text, thoughts and arguments, in this order.
     templates: [Option<DeltaTemplate>; 3],
+    /// The payload of the frame that is written; it is kept to reuse its memory.
     payload: Vec<u8>,
     /// The buffer for one piece of arguments.
     fragment: String,
@@ -76,15 +86,20 @@ impl DeltaFrames {
 /// The kind of a block of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProseKind {
+    /// A block of `text` deltas.
     Text,
+    /// A block of `reasoningContent` deltas.
     Reasoning,
 }
 
 /// A call whose block is open.
 #[derive(Debug)]
 struct OpenCall {
+    /// The call's index in the events.
     index: u32,
+    /// The index of the call's block in the message.
     block: u64,
+    /// Turns argument events into the JSON text of `toolUse.input`.
     arguments: ArgumentWriter,
 }
 
@@ -217,6 +232,7 @@ impl BedrockEncoder {
 const SIGNATURE: &str = "/reasoningContent/reasoningText/signature";
 
 impl WireEncoder for BedrockEncoder {
+    // A binary stream has no comments, and the clients know no empty event.
     fn keep_alive(&mut self, _: &mut Vec<u8>) {}
 
     fn encode_comment(&mut self, _: &str, _: &str, _: &mut Vec<u8>) {}
@@ -378,7 +394,7 @@ fn attach_signature(data: &Value, content: &mut Vec<Value>) {
     }
 }
 
-/// Encodes the body of an error response. The type belongs into the header `x-amzn-errortype`;
+/// Encodes the body of an error response. The type belongs in the header `x-amzn-errortype`;
 /// clients also look for it here.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     json!({"__type": error_kind(error), "message": error.message})

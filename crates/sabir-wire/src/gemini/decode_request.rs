@@ -204,6 +204,7 @@ fn decode_model_part(
     let signature = member_any_case(part, SIGNATURE).text_or_empty()?;
     let opaque = |data: Value| OpaqueState {
         wire: NAME.to_owned(),
+        origin: None,
         data,
     };
     if !called.is_absent() {

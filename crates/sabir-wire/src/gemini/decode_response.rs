@@ -34,12 +34,15 @@ use crate::response_decoder::{
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiDecoder {
+    /// The calls, the stop reason and the status of the response so far.
     state: ResponseState,
     /// The arguments of the last call, if it continues.
     partial: Option<PartialArguments>,
     /// The index of the candidate that is read.
     candidate: Option<u64>,
+    /// The size limit of signatures and kept parts.
     opaque_budget: OpaqueBudget,
+    /// The finish reason as the provider spelled it, to recognize a repetition.
     word: String,
 }
 
@@ -47,12 +50,16 @@ pub(crate) struct GeminiDecoder {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResponseChunk<'a> {
+    /// The alternatives; absent in a chunk that only has usage.
     #[serde(borrow, default)]
     candidates: LenientList<ResponseCandidate<'a>>,
+    /// Present, and without any candidate, if the prompt itself was blocked.
     #[serde(borrow, default)]
     prompt_feedback: LenientObject<PromptFeedback<'a>>,
+    /// The counts so far; most chunks repeat them.
     #[serde(default)]
     usage_metadata: LenientObject<TokenCounts>,
+    /// An error in the middle of a stream: `{"code": …, "message": …, "status": …}`.
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -61,12 +68,17 @@ struct ResponseChunk<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResponseCandidate<'a> {
+    /// The number of the alternative; missing for the first one.
     #[serde(default)]
     index: LenientCount,
+    /// `{"role": "model", "parts": […]}`; absent if nothing was written.
     #[serde(borrow, default)]
     content: LenientObject<CandidateContent<'a>>,
+    /// The reason, in the last chunk. It is `STOP` after calls too, so it proves nothing about
+    /// them.
     #[serde(borrow, default)]
     finish_reason: LenientText<'a>,
+    /// The provider's explanation of a reason such as `MALFORMED_FUNCTION_CALL`.
     #[serde(borrow, default)]
     finish_message: LenientText<'a>,
 }
@@ -74,6 +86,7 @@ struct ResponseCandidate<'a> {
 /// The content of a candidate.
 #[derive(Deserialize)]
 struct CandidateContent<'a> {
+    /// The list of parts. It is kept as text, because parts of unknown types go back unchanged.
     #[serde(borrow, default)]
     parts: Option<&'a RawValue>,
 }
@@ -82,12 +95,16 @@ struct CandidateContent<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContentPart<'a> {
+    /// A piece of text or of a thought.
     #[serde(borrow, default)]
     text: LenientText<'a>,
+    /// `true` if the text is a thought.
     #[serde(borrow, default)]
     thought: Option<&'a RawValue>,
+    /// The signature of this very part; see `parts` for how it goes back.
     #[serde(borrow, default)]
     thought_signature: LenientText<'a>,
+    /// A call, which then is all that the part holds.
     #[serde(borrow, default)]
     function_call: LenientObject<FunctionCall<'a>>,
 }
@@ -96,14 +113,19 @@ struct ContentPart<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FunctionCall<'a> {
+    /// The call's id; 63 of 71 recorded streams with calls have none.
     #[serde(borrow, default)]
     id: LenientText<'a>,
+    /// The tool's name; missing from the parts that continue a call.
     #[serde(borrow, default)]
     name: LenientText<'a>,
+    /// All arguments as an object; missing for a call without arguments.
     #[serde(borrow, default)]
     args: Option<&'a RawValue>,
+    /// Pieces of the arguments, of a model that streams them.
     #[serde(borrow, default)]
     partial_args: LenientList<ArgumentFragment<'a>>,
+    /// `true` if later parts continue this call.
     #[serde(borrow, default)]
     will_continue: Option<&'a RawValue>,
 }
@@ -112,6 +134,7 @@ struct FunctionCall<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PromptFeedback<'a> {
+    /// The reason why the prompt was refused, such as `SAFETY`.
     #[serde(borrow, default)]
     block_reason: LenientText<'a>,
 }
@@ -120,14 +143,19 @@ struct PromptFeedback<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TokenCounts {
+    /// Input, with the cached part.
     #[serde(default)]
     prompt_token_count: LenientCount,
+    /// Results of server tools, which the model read; not part of the prompt count.
     #[serde(default)]
     tool_use_prompt_token_count: LenientCount,
+    /// The part of the input that was read from the cache.
     #[serde(default)]
     cached_content_token_count: LenientCount,
+    /// Output without thoughts.
     #[serde(default)]
     candidates_token_count: LenientCount,
+    /// Thoughts, which count as output.
     #[serde(default)]
     thoughts_token_count: LenientCount,
 }
@@ -164,6 +192,7 @@ impl WireDecoder for GeminiDecoder {
             self.state.status.skipped += 1;
         }
         for candidate in &chunk.candidates.0 {
+            // A missing index means 0: Google leaves out members with default values.
             let label = candidate.index.0.unwrap_or_default();
             // The first candidate that appears is read, whatever its index.
             if *self.candidate.get_or_insert(label) == label {
@@ -204,6 +233,7 @@ impl GeminiDecoder {
             self.decode_part(part.get(), out);
         }
         let word = candidate.finish_reason.as_str();
+        // The enum's default value says no more than a missing member.
         if word.is_empty() || word == "FINISH_REASON_UNSPECIFIED" {
             return;
         }
@@ -279,6 +309,7 @@ impl GeminiDecoder {
         if self.opaque_budget.has_room(length, out) {
             out.push_event(Event::Opaque(&OpaqueState {
                 wire: NAME.to_owned(),
+                origin: None,
                 data,
             }));
         }
@@ -290,6 +321,7 @@ impl GeminiDecoder {
         let more = called.will_continue.is_some_and(is_true);
         let pieces = &called.partial_args.0;
         if self.partial.is_some() && !self.is_continuation(called) {
+            // The call in progress never got its last part, so its arguments are incomplete.
             self.partial = None;
             if let Some(call) = self.state.calls.list.last_mut() {
                 call.truncate_call(Truncation::Broken, &mut self.state.calls.next_index, out);
@@ -385,7 +417,7 @@ fn emit_usage(tokens: &TokenCounts, out: &mut dyn EventSink) {
         (a, b) => Some(a.unwrap_or_default().saturating_add(b.unwrap_or_default())),
     };
     let usage = Usage {
-        // The API counts the output of server tools and thoughts separately.
+        // The API counts results of server tools, and thoughts, separately.
         input: sum(
             tokens.prompt_token_count,
             tokens.tool_use_prompt_token_count,

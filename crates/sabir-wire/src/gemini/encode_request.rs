@@ -218,6 +218,7 @@ fn encode_image(Image { media_type, data }: &Image) -> Value {
 
 /// Encodes the result of a call.
 fn encode_result(result: &CallResult, nested: bool) -> Value {
+    // The API documents these two members; the model recognizes a failure by the name.
     let key = if result.ending.is_error() {
         "error"
     } else {

@@ -24,13 +24,17 @@ use crate::wire::WireEncoder;
 /// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct GeminiEncoder {
+    /// The model's name and the response's id, which every chunk repeats.
     metadata: ResponseMetadata,
+    /// The calls that have begun and not ended.
     calls: Vec<OpenCall>,
     /// The last finished call with its index, until it is written.
     held_call: Option<(u32, Value)>,
     /// The index of the last call that started.
     latest_call: Option<u32>,
+    /// The facts for the finish reason.
     outcome: ResponseOutcome,
+    /// The merged counts, written in the last chunk.
     usage: Option<Usage>,
     /// The templates for deltas of text and of thoughts.
     templates: [Option<DeltaTemplate>; 2],
@@ -39,19 +43,28 @@ pub(crate) struct GeminiEncoder {
 /// A call whose end has not come.
 #[derive(Debug)]
 struct OpenCall {
+    /// The call's index in the events.
     index: u32,
+    /// The provider's id, or a generated one.
     id: String,
+    /// The tool's name.
     name: String,
+    /// Turns argument events into JSON text.
     writer: ArgumentWriter,
+    /// The JSON text so far; it becomes an object when the call ends.
     arguments: String,
+    /// The signature, if it came before the end of the call.
     signature: Option<Value>,
 }
 
 /// The facts that decide the finish reason.
 #[derive(Debug, Default)]
 struct ResponseOutcome {
+    /// True once a call was completed.
     has_calls: bool,
+    /// True once a call was truncated, and so left out.
     cut: bool,
+    /// The stop reason with the provider's word.
     stop: Option<(StopReason, String)>,
 }
 
@@ -157,6 +170,7 @@ impl GeminiEncoder {
     /// Writes state of this wire: a signature into its call, anything else as a part.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         if let Some(signature) = parts::call_signature(data) {
+            // State that signs a call always follows it, so it belongs to the latest one.
             let Some(latest) = self.latest_call else {
                 return;
             };
@@ -207,6 +221,7 @@ impl WireEncoder for GeminiEncoder {
                 self.append_arguments(index, |writer, text| writer.encode_event(event, text));
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
+            // The client never sees this call, since one part must hold all of its arguments.
             Event::CallCut { index, .. } => {
                 self.outcome.cut = true;
                 self.take_call(index);

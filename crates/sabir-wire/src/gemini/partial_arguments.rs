@@ -30,14 +30,19 @@ const MAX_NAMES: usize = 1 << 20;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ArgumentFragment<'a> {
+    /// The path from the arguments to the value: `$.path`, `$.edits[0].text`.
     #[serde(borrow, default)]
     json_path: LenientText<'a>,
+    /// A string, or the next piece of one.
     #[serde(borrow, default)]
     string_value: LenientText<'a>,
+    /// A number, kept as written, since a float would change large integers.
     #[serde(borrow, default)]
     number_value: Option<&'a RawValue>,
+    /// A boolean.
     #[serde(borrow, default)]
     bool_value: Option<&'a RawValue>,
+    /// Present for `null`; the member's own value is an enum constant.
     #[serde(borrow, default)]
     null_value: Option<&'a RawValue>,
 }
@@ -58,14 +63,18 @@ pub(super) struct PartialArguments {
 /// An open object with its member names, or an open list with its next index.
 #[derive(Debug)]
 enum OpenLevel {
+    /// An object and the names of its members so far.
     Object(HashSet<String>),
+    /// A list and the index of its next element.
     List(u64),
 }
 
 /// A step of a JSON path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathSegment {
+    /// A member of an object.
     Name(String),
+    /// An element of a list, counted from 0.
     Index(u64),
 }
 

@@ -23,22 +23,29 @@ use crate::response_decoder::{
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OllamaDecoder {
+    /// The calls, the stop reason and the status of the response so far.
     state: ResponseState,
 }
 
 /// A line of the stream, or a whole body.
 #[derive(Deserialize)]
 struct ResponseLine<'a> {
+    /// A piece of the message; empty in the last line.
     #[serde(borrow, default)]
     message: LenientObject<LineMessage<'a>>,
+    /// `true` in the last line, and in a whole body.
     #[serde(borrow, default)]
     done: Option<&'a RawValue>,
+    /// In the last line: `stop` or `length`. It may be missing.
     #[serde(borrow, default)]
     done_reason: LenientText<'a>,
+    /// In the last line: input tokens.
     #[serde(default)]
     prompt_eval_count: LenientCount,
+    /// In the last line: output tokens.
     #[serde(default)]
     eval_count: LenientCount,
+    /// An error as a string, in a line of its own.
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -46,10 +53,13 @@ struct ResponseLine<'a> {
 /// The message of a line.
 #[derive(Deserialize)]
 struct LineMessage<'a> {
+    /// A piece of text.
     #[serde(borrow, default)]
     content: LenientText<'a>,
+    /// A piece of a thought.
     #[serde(borrow, default)]
     thinking: LenientText<'a>,
+    /// Whole calls.
     #[serde(borrow, default)]
     tool_calls: LenientList<ToolCall<'a>>,
 }
@@ -57,8 +67,10 @@ struct LineMessage<'a> {
 /// A call.
 #[derive(Deserialize)]
 struct ToolCall<'a> {
+    /// The call's id; many versions send none.
     #[serde(borrow, default)]
     id: LenientText<'a>,
+    /// The tool and its arguments.
     #[serde(borrow, default)]
     function: LenientObject<FunctionCall<'a>>,
 }
@@ -66,8 +78,10 @@ struct ToolCall<'a> {
 /// The function of a call.
 #[derive(Deserialize)]
 struct FunctionCall<'a> {
+    /// The tool's name.
     #[serde(borrow, default)]
     name: LenientText<'a>,
+    /// The arguments: an object, or a string with its JSON text.
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -124,6 +138,7 @@ impl WireDecoder for OllamaDecoder {
 impl OllamaDecoder {
     /// Decodes the message of a line.
     fn decode_message(&mut self, message: &LineMessage<'_>, out: &mut dyn EventSink) {
+        // A line with both holds the thought that led to the text, so the thought comes first.
         for (thought, words) in [
             (true, message.thinking.as_str()),
             (false, message.content.as_str()),

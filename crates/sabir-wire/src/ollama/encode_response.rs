@@ -20,11 +20,15 @@ use crate::wire::WireEncoder;
 /// Encodes the lines of one response.
 #[derive(Debug)]
 pub(crate) struct OllamaEncoder {
+    /// The model's name, the creation time and the durations.
     metadata: ResponseMetadata,
+    /// The calls that have begun and not ended.
     calls: Vec<OpenCall>,
     /// The number of calls written so far.
     calls_written: u64,
+    /// The merged counts, written in the last line.
     usage: Usage,
+    /// The stop reason with the provider's word, written in the last line.
     stop: Option<(StopReason, String)>,
     /// The templates for deltas of text and of thoughts.
     templates: [Option<DeltaTemplate>; 2],
@@ -33,10 +37,15 @@ pub(crate) struct OllamaEncoder {
 /// A call whose end has not come.
 #[derive(Debug)]
 struct OpenCall {
+    /// The call's index in the events.
     index: u32,
+    /// The provider's id, or a generated one.
     id: String,
+    /// The tool's name.
     name: String,
+    /// Turns argument events into JSON text.
     writer: ArgumentWriter,
+    /// The JSON text so far; it becomes an object when the call ends.
     arguments: String,
 }
 
@@ -143,6 +152,7 @@ impl WireEncoder for OllamaEncoder {
         write_line(&encode_error(error), out);
     }
 
+    // Every line is an object of the response, so there are no bytes that all clients skip.
     fn keep_alive(&mut self, _: &mut Vec<u8>) {}
 
     fn set_durations(&mut self, total: Duration, generation: Duration) {

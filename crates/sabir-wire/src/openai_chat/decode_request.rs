@@ -95,6 +95,10 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 ];
 
 /// Decodes a body into a request.
+///
+/// # Errors
+/// The first member that is refused, that has the wrong type, or that a request cannot hold, with
+/// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -198,6 +202,9 @@ fn decode_format(format: &JsonField<'_>) -> Result<sabir_call::ResponseFormat, R
 }
 
 /// Decodes the reasoning setting.
+///
+/// `reasoning_effort` is OpenAI's member; `reasoning` is OpenRouter's, with `enabled`, `max_tokens`
+/// and `effort`.
 fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     let reasoning = body.get("reasoning");
     if reasoning.get("enabled").value == &Value::Bool(false) {
@@ -242,6 +249,7 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         }
         "file" => Ok(MessagePart::Opaque(OpaqueState {
             wire: NAME.to_owned(),
+            origin: None,
             data: part.value.clone(),
         })),
         _ => Err(part
@@ -305,6 +313,7 @@ fn decode_reasoning_detail(mut detail: Map<String, Value>) -> MessagePart {
         .or_else(|| detail.shift_remove("summary"));
     let opaque = OpaqueState {
         wire: NAME.to_owned(),
+        origin: None,
         data: Value::Object(detail),
     };
     match text {
@@ -347,6 +356,7 @@ fn decode_custom_tool(
     let spec = openai_responses::decode_freeform_tool(&JsonField::root(&data))?;
     options.native.push(OpaqueState {
         wire: openai_responses::NAME.to_owned(),
+        origin: None,
         data,
     });
     Ok(spec)

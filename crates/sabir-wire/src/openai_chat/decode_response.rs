@@ -21,6 +21,8 @@
 //! 4. but a delta without an id that brings a name begins a new call if the call found this way is
 //!    complete and was not simply repeated, or if it has arguments and another name.
 //!
+//! A name may come in pieces, as long as no arguments came: they are joined.
+//!
 //! A call ends at the finish reason, at `[DONE]`, or when the next call starts and its JSON is
 //! complete. A delta for a complete call repeats the call, and is dropped.
 
@@ -41,14 +43,18 @@ use crate::response_decoder::{ResponseState, WireDecoder, emit_text, note_unread
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiChatDecoder {
+    /// The calls, the stop reason and the status of the response so far.
     state: ResponseState,
     /// A hash of each call's argument text so far, which reveals a repetition without keeping the
     /// text.
     hashes: Vec<DefaultHasher>,
     /// The index of the choice that is read.
     choice: Option<u64>,
+    /// The finish reason as the provider spelled it, to recognize a repetition.
     word: String,
+    /// True once a refusal was read, which outweighs the finish reason.
     refused: bool,
+    /// True after `[DONE]`. Many streams never send it.
     done: bool,
 }
 
@@ -56,16 +62,22 @@ pub(crate) struct OpenAiChatDecoder {
 // Rare members are boxed: the structs are moved several times while they are deserialized.
 #[derive(Deserialize)]
 struct ChatChunk<'a> {
+    /// The alternatives; empty in a trailing chunk with the usage.
     #[serde(borrow, default)]
     choices: LenientList<ChunkChoice<'a>>,
+    /// The counts, in a trailing chunk or in several chunks.
     #[serde(default)]
     usage: LenientObject<Box<TokenCounts>>,
+    /// Groq's place for the counts.
     #[serde(default)]
     x_groq: LenientObject<Box<GroqExtension>>,
+    /// An error in the middle of a stream that began with status 200.
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    /// `chat.completion.chunk`, `chat.completion` or, for some servers, `error`. Often missing.
     #[serde(borrow, default)]
     object: LenientText<'a>,
+    /// The response's id. It only shows that an empty chunk belongs to this wire.
     #[serde(borrow, default)]
     id: LenientText<'a>,
 }
@@ -73,16 +85,23 @@ struct ChatChunk<'a> {
 /// One of the alternatives in a response.
 #[derive(Deserialize)]
 struct ChunkChoice<'a> {
+    /// The number of the alternative; taken for 0 if it is missing.
     #[serde(default)]
     index: LenientCount,
+    /// In a stream: what is new.
     #[serde(borrow, default)]
     delta: LenientObject<ChoiceDelta<'a>>,
+    /// In a whole completion: everything. Some servers also send it at the end of a stream.
     #[serde(borrow, default)]
     message: LenientObject<Box<ChoiceDelta<'a>>>,
+    /// The reason, or `null` until the end. It may be missing altogether.
     #[serde(borrow, default)]
     finish_reason: LenientText<'a>,
+    /// OpenRouter: the word of the provider behind it, which may tell of a limit that
+    /// `finish_reason` hides.
     #[serde(borrow, default)]
     native_finish_reason: LenientText<'a>,
+    /// The counts, which some servers put into the choice.
     #[serde(default)]
     usage: LenientObject<Box<TokenCounts>>,
 }
@@ -90,18 +109,25 @@ struct ChunkChoice<'a> {
 /// The delta of a choice, or its whole message.
 #[derive(Deserialize)]
 struct ChoiceDelta<'a> {
+    /// Text: a string, or at Mistral a list of parts.
     #[serde(borrow, default)]
     content: LenientContent<'a>,
+    /// A thought, as DeepSeek, Z.ai and Kimi name it.
     #[serde(borrow, default)]
     reasoning_content: LenientContent<'a>,
+    /// A thought, as OpenRouter and others name it.
     #[serde(borrow, default)]
     reasoning: LenientContent<'a>,
+    /// OpenRouter: a list of thoughts with their signatures or encrypted data.
     #[serde(borrow, default)]
     reasoning_details: Option<&'a RawValue>,
+    /// A refusal in place of the content.
     #[serde(borrow, default)]
     refusal: LenientText<'a>,
+    /// Calls or pieces of calls.
     #[serde(borrow, default)]
     tool_calls: LenientList<ToolCall<'a>>,
+    /// The only call of a response in OpenAI's older API, which some servers still send.
     #[serde(borrow, default)]
     function_call: LenientObject<FunctionCall<'a>>,
 }
@@ -109,10 +135,13 @@ struct ChoiceDelta<'a> {
 /// A call or a piece of one.
 #[derive(Deserialize)]
 struct ToolCall<'a> {
+    /// The label of the call. Mistral leaves it out, and some gateways count from 1.
     #[serde(default)]
     index: LenientCount,
+    /// The call's id, in its first piece; some servers repeat it in each.
     #[serde(borrow, default)]
     id: LenientText<'a>,
+    /// The tool and a piece of the arguments.
     #[serde(borrow, default)]
     function: LenientObject<FunctionCall<'a>>,
 }
@@ -120,8 +149,10 @@ struct ToolCall<'a> {
 /// The function of a call.
 #[derive(Deserialize, Default)]
 struct FunctionCall<'a> {
+    /// The tool's name or a piece of it, perhaps in a later delta than the id.
     #[serde(borrow, default)]
     name: LenientText<'a>,
+    /// A piece of JSON text; Mistral also sends an object, Groq the string `null` for no arguments.
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -129,6 +160,7 @@ struct FunctionCall<'a> {
 /// Groq's extension, which holds the usage of a stream.
 #[derive(Deserialize)]
 struct GroqExtension {
+    /// The same counts as in `usage`.
     #[serde(default)]
     usage: LenientObject<Box<TokenCounts>>,
 }
@@ -136,16 +168,22 @@ struct GroqExtension {
 /// Token counts.
 #[derive(Deserialize)]
 struct TokenCounts {
+    /// Input, with the cached part.
     #[serde(default)]
     prompt_tokens: LenientCount,
+    /// Output, with reasoning except at xAI.
     #[serde(default)]
     completion_tokens: LenientCount,
+    /// The sum, which shows if reasoning is part of the output count.
     #[serde(default)]
     total_tokens: LenientCount,
+    /// The part of the input that was cached.
     #[serde(default)]
     prompt_tokens_details: LenientObject<InputDetails>,
+    /// The part of the output that was reasoning.
     #[serde(default)]
     completion_tokens_details: LenientObject<OutputDetails>,
+    /// DeepSeek's count of cached input.
     #[serde(default)]
     prompt_cache_hit_tokens: LenientCount,
 }
@@ -153,8 +191,10 @@ struct TokenCounts {
 /// The details of input counts.
 #[derive(Deserialize)]
 struct InputDetails {
+    /// Input that was read from the cache.
     #[serde(default)]
     cached_tokens: LenientCount,
+    /// Input that was written to the cache. Few servers report it.
     #[serde(default)]
     cache_write_tokens: LenientCount,
 }
@@ -162,6 +202,7 @@ struct InputDetails {
 /// The details of output counts.
 #[derive(Deserialize)]
 struct OutputDetails {
+    /// Output that was reasoning.
     #[serde(default)]
     reasoning_tokens: LenientCount,
 }
@@ -199,6 +240,7 @@ impl WireDecoder for OpenAiChatDecoder {
             self.state.status.skipped += 1;
         }
         for choice in &chunk.choices.0 {
+            // The first choice that appears is read, whatever its index: some servers count from 1.
             let label = choice.index.0.unwrap_or_default();
             if *self.choice.get_or_insert(label) == label {
                 self.decode_choice(choice, out);
@@ -238,6 +280,7 @@ impl OpenAiChatDecoder {
     fn decode_choice(&mut self, choice: &ChunkChoice<'_>, out: &mut dyn EventSink) {
         let whole = choice.message.0.is_some();
         if let Some(delta) = choice.delta.0.as_ref().or(choice.message.0.as_deref()) {
+            // A delta with both holds the thought that led to the text, so the thought comes first.
             self.decode_reasoning(delta, out);
             delta
                 .content
@@ -304,6 +347,7 @@ impl OpenAiChatDecoder {
             if full("data") || full("signature") {
                 out.push_event(Event::Opaque(&OpaqueState {
                     wire: NAME.to_owned(),
+                    origin: None,
                     data: detail,
                 }));
             }
@@ -341,7 +385,7 @@ impl OpenAiChatDecoder {
         }
         if call.is_whole() || !call.is_open() {
             self.state.status.skipped += 1;
-            // The same arguments repeat the call. Different ones contradict it: nobody knows which
+            // The same arguments repeat the call. Different ones contradict it: it is unknown which
             // were meant.
             let mut again = DefaultHasher::new();
             again.write(arguments.as_bytes());
@@ -350,7 +394,10 @@ impl OpenAiChatDecoder {
             }
             return;
         }
-        call.set_name(name, &mut self.state.calls.next_index, out);
+        call.push_name(name, &mut self.state.calls.next_index, out);
+        if !arguments.is_empty() {
+            call.start_if_named(&mut self.state.calls.next_index, out);
+        }
         hash.write(arguments.as_bytes());
         call.push_arguments(&arguments, out);
     }
@@ -362,6 +409,10 @@ impl OpenAiChatDecoder {
         id: &str,
         out: &mut dyn EventSink,
     ) -> Option<usize> {
+        // Calls are numbered in the order in which they came.
+        for call in &mut self.state.calls.list {
+            call.start_if_named(&mut self.state.calls.next_index, out);
+        }
         // Incomplete calls stay open, because servers may interleave the deltas of several calls.
         for call in self
             .state
@@ -439,6 +490,7 @@ impl OpenAiChatDecoder {
         if super::stop_reason(native) == StopReason::Length {
             reason = StopReason::Length;
         }
+        // OpenAI ends a refusal with the reason `stop`.
         if self.refused {
             reason = StopReason::Refused;
         }

@@ -23,6 +23,9 @@ use crate::wire::WireOptions;
 pub(crate) const DEFAULT_SCHEMA_NAME: &str = "answer";
 
 /// Encodes the body of a request.
+///
+/// `verbosity` and `prompt_cache_key` are written only with the option `completion_limit`, which is
+/// set for OpenAI's own API: other servers refuse a request with unknown members.
 pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
@@ -142,6 +145,7 @@ fn encode_assistant_message(message: &Message, options: &WireOptions) -> Option<
             _ => {}
         }
     }
+    // The API refuses an assistant message with neither, so thoughts alone are left out.
     if words.is_empty() && calls.is_empty() {
         return None;
     }
@@ -211,6 +215,9 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
 }
 
 /// Encodes a tool.
+///
+/// The shape is `{"type": "function", "function": {"name": …, "description": …, "parameters":
+/// {…}}}`. Ollama's wire has the same one.
 pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     let mut function = json!({"name": tool.name, "description": tool.description, "parameters": closed_object_schema(&tool.parameters)});
     if let Some(function) = function.as_object_mut().filter(|_| strict) {

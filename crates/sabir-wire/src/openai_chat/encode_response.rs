@@ -22,13 +22,19 @@ use crate::wire::WireEncoder;
 /// Encodes the chunks of one response.
 #[derive(Debug)]
 pub(crate) struct OpenAiChatEncoder {
+    /// The members that every chunk repeats, and the client's preferences.
     metadata: ResponseMetadata,
+    /// True once the first delta was written.
     begun: bool,
+    /// The open calls: index and writer. The index in the events is also the one on the wire.
     calls: Vec<(u32, CallArgumentWriter)>,
+    /// True once a call has started; it decides the finish reason where the provider sent none.
     has_calls: bool,
     /// True if a call with a text input was truncated.
     freeform_truncated: bool,
+    /// The merged counts, written in a chunk of their own if the client wants them.
     usage: Option<Usage>,
+    /// The stop reason with the provider's word, written after all deltas.
     stop: Option<(StopReason, String)>,
     /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
@@ -195,6 +201,7 @@ impl WireEncoder for OpenAiChatEncoder {
         if self.usage.is_some()
             && self.metadata.preferences.usage_reporting == UsageReporting::Reported
         {
+            // OpenAI sends the counts in a last chunk without choices.
             write_chunk(&self.metadata, json!([]), self.usage, out);
         }
         sse::encode_event("", "[DONE]", out);
@@ -230,6 +237,9 @@ fn write_chunk(
 }
 
 /// Encodes a response that is not streamed.
+///
+/// A truncated call keeps its arguments without their closing bracket, so that no client can parse
+/// them. One with a text input is left out.
 pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut words = None::<String>;
     let mut thoughts = String::new();

@@ -17,13 +17,16 @@ pub(super) struct ArgumentProgress {
     pub(super) custom: bool,
     /// True if the provider declared them complete.
     pub(super) complete: bool,
+    /// The fingerprint of the pieces so far, before any conversion to JSON.
     progress: TextProgress,
 }
 
 /// A fingerprint of a text that arrived in pieces: enough to recognize it without keeping it.
 #[derive(Debug, Default)]
 pub(super) struct TextProgress {
+    /// The bytes so far.
     length: usize,
+    /// The hash of these bytes. It is compared within one response only, so it need not be stable.
     hash: DefaultHasher,
 }
 
@@ -106,6 +109,7 @@ impl ArgumentProgress {
         next: &mut u32,
         out: &mut dyn EventSink,
     ) {
+        // The string and the object of the one argument are still open.
         if self.custom && call.is_open() {
             call.push_arguments(
                 &if self.progress.length == 0 {

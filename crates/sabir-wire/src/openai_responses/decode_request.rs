@@ -65,9 +65,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ),
     (
         "context_management",
-        FieldDisposition::LeftOut(
-            "the provider's own edits of the history; it goes on as it was sent",
-        ),
+        FieldDisposition::LeftOut("the provider's own edits of the history; it is sent unchanged"),
     ),
     ("previous_response_id", STATELESS),
     ("conversation", STATELESS),
@@ -96,6 +94,10 @@ const ECHOED_MEMBERS: [&str; 9] = [
 ];
 
 /// Decodes a body into a request.
+///
+/// # Errors
+/// The first member that is refused, that has the wrong type, or that a request cannot hold, with
+/// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut notes = Vec::new();
@@ -189,7 +191,10 @@ fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
 /// Collects the system prompt and the history from the input items.
 #[derive(Default)]
 struct InputDecoder {
+    /// The instructions, and every system and developer message, which are joined to one system
+    /// prompt.
     system: Vec<String>,
+    /// The messages of user and assistant.
     history: HistoryBuilder,
 }
 
@@ -327,6 +332,7 @@ fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
 fn opaque_state(data: Value) -> OpaqueState {
     OpaqueState {
         wire: NAME.to_owned(),
+        origin: None,
         data,
     }
 }

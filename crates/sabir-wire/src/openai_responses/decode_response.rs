@@ -50,31 +50,43 @@ const MAX_PARTS: usize = 256;
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiResponsesDecoder {
+    /// The calls, the stop reason and the status of the response so far.
     state: ResponseState,
+    /// All items so far, in the order of their first events.
     items: Vec<KnownItem>,
+    /// The size limit of kept items.
     opaque_budget: OpaqueBudget,
     /// True once the excess of items was reported.
     full: bool,
+    /// True once a refusal was read, which outweighs the status.
     refused: bool,
 }
 
 /// An item of the output.
 #[derive(Debug)]
 struct KnownItem {
+    /// The `output_index`, if there was one.
     label: Option<u64>,
+    /// The item's own id, which is not the id of its call; may be empty.
     id: String,
+    /// The kind, and for a call its progress.
     kind: ItemKind,
     /// The parts whose text has arrived, with a fingerprint of each.
     text_parts: Vec<((TextKind, u64), TextProgress)>,
+    /// True once its end was seen. Later events about it change nothing.
     done: bool,
 }
 
 /// The kind of an item.
 #[derive(Debug)]
 enum ItemKind {
+    /// Text or a refusal.
     Message,
+    /// Thoughts, perhaps with encrypted content.
     Reasoning,
+    /// A call for the client.
     Call(ArgumentProgress),
+    /// Any other item, which is emitted whole when it is done.
     Opaque,
 }
 
@@ -171,6 +183,7 @@ impl OpenAiResponsesDecoder {
                 let response = response.and_then(|response| response.0).unwrap_or_default();
                 self.end_response(&response, kind.trim_start_matches("response."), out);
             }
+            // These announce something, or repeat what other events bring.
             "response.created"
             | "response.in_progress"
             | "response.queued"
@@ -551,7 +564,7 @@ impl OpenAiResponsesDecoder {
         }
     }
 
-    /// Ends the response: emits what was missing so far, its usage and its stop reason.
+    /// Ends the response: emits the text that was missing so far, its usage and its stop reason.
     fn end_response(&mut self, response: &FinalResponse<'_>, kind: &str, out: &mut dyn EventSink) {
         let details = response
             .incomplete_details
@@ -564,6 +577,7 @@ impl OpenAiResponsesDecoder {
         } else {
             response.status.as_str()
         };
+        // Either of the two says that the end of the output is missing.
         let short = reason.is_some() || status == "incomplete";
         self.decode_output_items(
             response.output.map(RawValue::get).unwrap_or_default(),
@@ -663,6 +677,7 @@ impl OpenAiResponsesDecoder {
         if self.opaque_budget.has_room(size, out) {
             out.push_event(Event::Opaque(&OpaqueState {
                 wire: NAME.to_owned(),
+                origin: None,
                 data,
             }));
         }

@@ -26,6 +26,9 @@ use crate::wire::WireOptions;
 const NON_REASONING_MODELS: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
 /// Encodes the body of a request.
+///
+/// `store` is always `false`: nothing about a task stays with the provider, and every request
+/// carries the whole history.
 pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
@@ -70,6 +73,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         .iter()
         .any(|part| request.model.contains(part))
     {
+        // Nothing is stored, so the encrypted reasoning has to come with the response.
         body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
     }
     if options.streamed {

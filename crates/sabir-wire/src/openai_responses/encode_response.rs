@@ -23,17 +23,23 @@ use crate::wire::WireEncoder;
 /// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct OpenAiResponsesEncoder {
+    /// The response's id, from which the ids of items derive, and the client's preferences.
     metadata: ResponseMetadata,
+    /// True once `response.created` was written.
     begun: bool,
     /// The number of the next event.
     sequence: u64,
     /// The items by output index; `null` for one that is not done.
     output: Vec<Value>,
+    /// The open message or reasoning item; at most one is open at a time.
     open_item: Option<OpenItem>,
     /// The phase of the next message.
     phase: Option<Value>,
+    /// The calls whose items are open; several may be.
     calls: Vec<OpenCall>,
+    /// The merged counts, written in the final response.
     usage: Option<Usage>,
+    /// The stop reason with the provider's word; it decides if the response is complete.
     stop: Option<(StopReason, String)>,
     /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
@@ -42,29 +48,41 @@ pub(crate) struct OpenAiResponsesEncoder {
 /// An open message or reasoning item with its one part.
 #[derive(Debug)]
 struct OpenItem {
+    /// True for a reasoning item.
     thought: bool,
+    /// The item's position and id, which each of its events names.
     place: ItemPlace,
+    /// All text so far, which the `done` events repeat.
     text: String,
+    /// The `phase` member of a message.
     phase: Option<Value>,
 }
 
 /// A call whose item is open.
 #[derive(Debug)]
 struct OpenCall {
+    /// The call's index in the events.
     index: u32,
+    /// The item's position and id.
     place: ItemPlace,
+    /// The id that the result must name.
     call_id: String,
+    /// The tool's name, without its namespace.
     name: String,
     /// The namespace of the tool.
     namespace: Option<String>,
+    /// Turns argument events into JSON text, or into the text of a custom tool.
     arguments: CallArgumentWriter,
+    /// All of it so far, which the `done` events repeat.
     text: String,
 }
 
 /// The output index and the id of an item.
 #[derive(Debug, Clone)]
 struct ItemPlace {
+    /// The `output_index`.
     index: usize,
+    /// The `item_id`.
     id: String,
 }
 

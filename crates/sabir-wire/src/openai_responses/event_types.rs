@@ -12,28 +12,40 @@ use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 /// An event of the stream.
 #[derive(Deserialize)]
 pub(super) struct EventEnvelope<'a> {
+    /// The `type`, such as `response.output_text.delta`. New ones appear often and are skipped.
     #[serde(rename = "type", borrow, default)]
     pub(super) kind: LenientText<'a>,
+    /// In events about the response as a whole. It is read only in the final ones.
     #[serde(borrow, default)]
     pub(super) response: Option<&'a RawValue>,
+    /// In `response.output_item.added` and `….done`.
     #[serde(borrow, default)]
     pub(super) item: Option<&'a RawValue>,
+    /// The label of the item.
     #[serde(default)]
     pub(super) output_index: LenientCount,
+    /// The id of the item. Copilot sends another one with each event.
     #[serde(borrow, default)]
     pub(super) item_id: LenientText<'a>,
+    /// The part of a message.
     #[serde(default)]
     pub(super) content_index: LenientCount,
+    /// The part of a reasoning summary.
     #[serde(default)]
     pub(super) summary_index: LenientCount,
+    /// A piece of text or of arguments.
     #[serde(borrow, default)]
     pub(super) delta: LenientText<'a>,
+    /// In the `done` event of a text: all of it.
     #[serde(borrow, default)]
     pub(super) text: LenientText<'a>,
+    /// In the `done` event of a part: all of it.
     #[serde(borrow, default)]
     pub(super) part: LenientObject<ItemPart<'a>>,
+    /// In the `done` event of arguments: all of them.
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
+    /// In the `done` event of a custom tool's input: all of it.
     #[serde(borrow, default)]
     pub(super) input: LenientText<'a>,
 }
@@ -41,26 +53,38 @@ pub(super) struct EventEnvelope<'a> {
 /// An item of the output.
 #[derive(Deserialize, Default)]
 pub(super) struct OutputItem<'a> {
+    /// The `type`: `message`, `reasoning`, `function_call`, `custom_tool_call`, or one of many
+    /// others.
     #[serde(rename = "type", borrow, default)]
     pub(super) kind: LenientText<'a>,
+    /// The item's own id.
     #[serde(borrow, default)]
     pub(super) id: LenientText<'a>,
+    /// The call's id, which its result must name.
     #[serde(borrow, default)]
     pub(super) call_id: LenientText<'a>,
+    /// `in_progress`, `completed` or `incomplete`.
     #[serde(borrow, default)]
     pub(super) status: LenientText<'a>,
+    /// The tool's name.
     #[serde(borrow, default)]
     pub(super) name: LenientText<'a>,
+    /// The tool's namespace, if it has one.
     #[serde(borrow, default)]
     pub(super) namespace: LenientText<'a>,
+    /// The JSON text of a function's arguments; empty when the item is added.
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
+    /// The text of a custom tool's input.
     #[serde(borrow, default)]
     pub(super) input: LenientText<'a>,
+    /// The parts of a message, or the text of open models' reasoning.
     #[serde(borrow, default)]
     pub(super) content: LenientList<ItemPart<'a>>,
+    /// The readable summary of reasoning.
     #[serde(borrow, default)]
     pub(super) summary: LenientList<ItemPart<'a>>,
+    /// The `phase` of a message, which must go back with it.
     #[serde(borrow, default)]
     pub(super) phase: LenientText<'a>,
 }
@@ -68,10 +92,13 @@ pub(super) struct OutputItem<'a> {
 /// A part of a message or of reasoning.
 #[derive(Deserialize)]
 pub(super) struct ItemPart<'a> {
+    /// The `type`: `output_text`, `refusal`, `summary_text` or `reasoning_text`.
     #[serde(rename = "type", borrow, default)]
     kind: LenientText<'a>,
+    /// The text, except of a refusal.
     #[serde(borrow, default)]
     text: LenientText<'a>,
+    /// The text of a refusal.
     #[serde(borrow, default)]
     refusal: LenientText<'a>,
 }
@@ -79,16 +106,22 @@ pub(super) struct ItemPart<'a> {
 /// A whole response: a body that is not streamed, or the end of a stream.
 #[derive(Deserialize, Default)]
 pub(super) struct FinalResponse<'a> {
+    /// `response`; it tells a body of this wire from an error.
     #[serde(borrow, default)]
     pub(super) object: LenientText<'a>,
+    /// `completed`, `incomplete`, `failed` or `cancelled`.
     #[serde(borrow, default)]
     pub(super) status: LenientText<'a>,
+    /// All items. In a stream they repeat what came before, and some servers send them only here.
     #[serde(borrow, default)]
     pub(super) output: Option<&'a RawValue>,
+    /// The counts of the whole response.
     #[serde(default)]
     pub(super) usage: LenientObject<TokenCounts>,
+    /// The reason of an incomplete response.
     #[serde(borrow, default)]
     pub(super) incomplete_details: LenientObject<IncompleteDetails<'a>>,
+    /// The error of a failed response: `{"code": …, "message": …}`.
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -96,6 +129,7 @@ pub(super) struct FinalResponse<'a> {
 /// The details of an incomplete response.
 #[derive(Deserialize)]
 pub(super) struct IncompleteDetails<'a> {
+    /// `max_output_tokens` or `content_filter`.
     #[serde(borrow, default)]
     pub(super) reason: LenientText<'a>,
 }
@@ -103,12 +137,16 @@ pub(super) struct IncompleteDetails<'a> {
 /// Token counts.
 #[derive(Deserialize)]
 pub(super) struct TokenCounts {
+    /// Input, with the cached part.
     #[serde(default)]
     input_tokens: LenientCount,
+    /// Output, with reasoning.
     #[serde(default)]
     output_tokens: LenientCount,
+    /// The part of the input that was cached.
     #[serde(default)]
     input_tokens_details: LenientObject<InputDetails>,
+    /// The part of the output that was reasoning.
     #[serde(default)]
     output_tokens_details: LenientObject<OutputDetails>,
 }
@@ -116,8 +154,10 @@ pub(super) struct TokenCounts {
 /// The details of input counts.
 #[derive(Deserialize)]
 struct InputDetails {
+    /// Input that was read from the cache.
     #[serde(default)]
     cached_tokens: LenientCount,
+    /// Input that was written to the cache. Few servers report it.
     #[serde(default)]
     cache_write_tokens: LenientCount,
 }
@@ -125,6 +165,7 @@ struct InputDetails {
 /// The details of output counts.
 #[derive(Deserialize)]
 struct OutputDetails {
+    /// Output that was reasoning.
     #[serde(default)]
     reasoning_tokens: LenientCount,
 }
@@ -132,9 +173,13 @@ struct OutputDetails {
 /// The kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextKind {
+    /// Text of a message.
     Text,
+    /// A refusal in a message.
     Refusal,
+    /// The summary of reasoning.
     Summary,
+    /// Reasoning itself, which open models show.
     Reasoning,
 }
 

@@ -80,6 +80,7 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
             Piece::Thought(text) => sink.push_event(Event::Thought { text }),
             Piece::Kept(data) => sink.push_event(Event::Opaque(&OpaqueState {
                 wire: wire.name().into(),
+                origin: None,
                 data: data.clone(),
             })),
             Piece::Call(name, arguments, cut) => {
@@ -148,7 +149,7 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
 }
 
 /// The features that a wire supports.
-fn told(wire: Wire, usage: Usage) -> Usage {
+fn supported_usage(wire: Wire, usage: Usage) -> Usage {
     match wire {
         Wire::Gemini => Usage {
             cache_write: None,
@@ -173,7 +174,7 @@ fn shows_cuts(wire: Wire) -> bool {
 fn essence(wire: Wire, draft: &DraftResponse) -> String {
     let usage = Usage {
         reasoning: draft.usage.reasoning.filter(|count| *count > 0),
-        ..told(wire, draft.usage)
+        ..supported_usage(wire, draft.usage)
     };
     let mut parts = String::new();
     for part in &draft.parts {
@@ -356,6 +357,7 @@ fn state_of_other_wires_is_left_out() {
         let mut bytes = Vec::new();
         let foreign = OpaqueState {
             wire: "other".into(),
+            origin: None,
             data: json!({"secret": 1}),
         };
         encoder.encode_event(Event::Opaque(&foreign), &mut bytes);

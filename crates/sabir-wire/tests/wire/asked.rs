@@ -14,6 +14,7 @@ fn requests_have_required_members() {
     let kept = |data: Value| {
         MessagePart::Opaque(OpaqueState {
             wire: WIRE.name().into(),
+            origin: None,
             data,
         })
     };
@@ -22,6 +23,7 @@ fn requests_have_required_members() {
     let parts = vec![
         MessagePart::Opaque(OpaqueState {
             wire: "gemini".into(),
+            origin: None,
             data: json!({"type": "reasoning"}),
         }),
         kept(reasoning.clone()),

@@ -423,7 +423,7 @@ fn no_cut_completes_a_call() {
 }
 
 #[test]
-fn limits_and_odd_blocks_leave_no_call_half_read() {
+fn limits_and_irregular_blocks_cut_unfinished_calls() {
     let check = |events: &[(&str, Value)], expected: &[DraftState]| {
         let (merged, _) = check(&stream(events));
         assert_eq!(states(&merged.draft), expected, "{events:?}");

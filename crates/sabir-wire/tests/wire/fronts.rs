@@ -599,7 +599,7 @@ pub(crate) fn streamed(
 }
 
 #[test]
-fn custom_tool_calls_are_items_of_their_own() {
+fn custom_tool_calls_are_encoded_as_custom_tool_items() {
     let wants = ResponsePreferences {
         freeform_tools: vec!["apply_patch".to_owned()],
         ..ResponsePreferences::default()

@@ -140,6 +140,7 @@ fn sent(parts: Vec<MessagePart>, model: &str) -> Value {
 fn opaque(data: Value) -> DraftPart {
     DraftPart::Opaque(OpaqueState {
         wire: WIRE.name().into(),
+        origin: None,
         data,
     })
 }
@@ -269,6 +270,7 @@ fn lost_text_takes_no_other_signature() {
     let state = |data: Value| {
         MessagePart::Opaque(OpaqueState {
             wire: WIRE.name().into(),
+            origin: None,
             data,
         })
     };
@@ -410,7 +412,7 @@ fn every_finish_reason_maps_to_a_stop_reason() {
 }
 
 #[test]
-fn errors_in_the_middle_cut_what_is_open() {
+fn errors_during_a_stream_cut_open_calls() {
     let open = json!([{"functionCall": {"name": "f", "willContinue": true}}]);
     let error = json!({"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}});
     for body in [

@@ -27,6 +27,7 @@ fn arguments() -> impl Strategy<Value = Map<String, Value>> {
 fn thoughts(wire: Wire) -> BoxedStrategy<Vec<MessagePart>> {
     let kept = move |data: Value| OpaqueState {
         wire: wire.name().to_owned(),
+        origin: None,
         data,
     };
     match wire {
@@ -107,6 +108,7 @@ fn ollama_thoughts() -> impl Strategy<Value = Vec<MessagePart>> {
 fn bedrock_thoughts() -> impl Strategy<Value = Vec<MessagePart>> {
     let kept = |data: Value| OpaqueState {
         wire: Wire::Bedrock.name().to_owned(),
+        origin: None,
         data,
     };
     let signed = ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
@@ -183,6 +185,7 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>
                     let data = json!({"signs": "call", "thoughtSignature": "s"});
                     parts.push(MessagePart::Opaque(OpaqueState {
                         wire: wire.name().into(),
+                        origin: None,
                         data,
                     }));
                 }
@@ -445,7 +448,7 @@ proptest! {
     }
 
     #[test]
-    fn every_wish_is_read_as_its_nearest(tokens in any::<u64>(), limit in proptest::option::of(1_u64..99_999), model in "(m|claude-opus-4-8|gemini-2.5-pro|gemini-3-pro|gpt-oss)") {
+    fn reasoning_settings_survive_a_second_encoding(tokens in any::<u64>(), limit in proptest::option::of(1_u64..99_999), model in "(m|claude-opus-4-8|gemini-2.5-pro|gemini-3-pro|gpt-oss)") {
         for wire in Wire::ALL {
             for thinking in [ReasoningConfig::Tokens(tokens), ReasoningConfig::Effort(ReasoningEffort::Minimal), ReasoningConfig::Effort(ReasoningEffort::High)] {
                 let request = Request { model: model.clone(), max_output_tokens: limit, reasoning: thinking, ..Request::default() };
@@ -500,6 +503,7 @@ pub(crate) fn history() -> Vec<Message> {
     };
     let foreign = OpaqueState {
         wire: "other".into(),
+        origin: None,
         data: json!({"x": 1}),
     };
     vec![
@@ -633,6 +637,7 @@ fn cache_marks_are_at_the_ends() {
     let data = json!({"type": "thinking", "signature": "s"});
     let opaque = OpaqueState {
         wire: "anthropic".into(),
+        origin: None,
         data,
     };
     check(
@@ -662,6 +667,7 @@ fn thinking_cannot_begin_inside_a_tool_loop() {
     let signed = |data: Value| {
         MessagePart::Opaque(OpaqueState {
             wire: "anthropic".into(),
+            origin: None,
             data,
         })
     };

@@ -226,7 +226,7 @@ fn perplexity_repeats_everything_as_a_message() {
 }
 
 #[test]
-fn calls_run_whatever_word_ends_them() {
+fn calls_run_with_any_finish_reason() {
     // vLLM and others say `stop` after calls; the last chunk may bring the call and the reason
     // together.
     let mut call = delta(

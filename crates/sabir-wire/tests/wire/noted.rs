@@ -33,7 +33,7 @@ fn failed_results_are_noted_where_unsupported() {
             .check_support(request, &WireOptions::default())
             .unwrap();
         notes.into_iter().any(|note| {
-            note.message.contains("`is_error`") && note.message.contains("words of 1 have")
+            note.message.contains("`is_error`") && note.message.contains("text of 1 can")
         })
     };
     let prompted = Request {

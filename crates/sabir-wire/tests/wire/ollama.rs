@@ -90,7 +90,7 @@ fn lines_are_read_while_they_come() {
 }
 
 #[test]
-fn each_call_is_whole_and_a_call_of_its_own() {
+fn each_listed_call_is_a_separate_complete_call() {
     let check = |calls: Value, expected: Value| {
         let (merged, _) = decode_all(
             WIRE,

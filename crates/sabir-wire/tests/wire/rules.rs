@@ -115,7 +115,7 @@ fn an_index_is_a_label() {
 }
 
 #[test]
-fn ids_and_names_replace_and_never_append() {
+fn ids_replace_and_names_in_pieces_are_joined() {
     let first = call(json!(0), "c1".into(), "f".into(), "{\"a\":".into());
     let again = call(json!(0), "c1".into(), "f".into(), "1}".into());
     let one = json!([["f", {"a": 1}]]);
@@ -152,14 +152,60 @@ fn ids_and_names_replace_and_never_append() {
         )])),
     ];
     check_chat(&chunks, json!([["f", {"a": 1}], ["f", {"a": 2}]]));
-    // A changed name is no new call, and the call never runs.
+    // A name in pieces, repeated, or growing; with the id in the first delta or in each.
+    let arguments = || Value::from("{\"a\":1}");
+    let check_names = |id: Value, names: &[&str], expected: &str| {
+        let mut chunks: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| {
+                let id = if at == 0 { "c1".into() } else { id.clone() };
+                delta(json!([call(json!(0), id, Value::from(*name), "".into())]))
+            })
+            .collect();
+        chunks.push(delta(json!([call(json!(0), id, N, arguments())])));
+        check_chat(&chunks, json!([[expected, {"a": 1}]]));
+    };
+    for id in ["c1".into(), N] {
+        check_names(id.clone(), &["read", "_", "file"], "read_file");
+        check_names(id.clone(), &["read_file", "read_file"], "read_file");
+        check_names(id, &["read", "read_file"], "read_file");
+    }
+    // The last piece comes with the arguments, and so does the name of a call that has none.
     let chunks = [
         delta(json!([call(json!(0), "c1".into(), "f".into(), N)])),
         delta(json!([call(
             json!(0),
             "c1".into(),
             "g".into(),
-            "{\"a\":1}".into()
+            arguments()
+        )])),
+    ];
+    check_chat(&chunks, json!([["fg", {"a": 1}]]));
+    // Calls without arguments keep the order in which they came.
+    let chunks = [
+        delta(json!([call(json!(0), "c1".into(), "f".into(), N)])),
+        delta(json!([call(
+            json!(1),
+            "c2".into(),
+            "g".into(),
+            "{}".into()
+        )])),
+    ];
+    check_chat(&chunks, json!([["f", {}], ["g", {}]]));
+    // Another name after arguments is no new call, and the call never runs.
+    let chunks = [
+        delta(json!([call(
+            json!(0),
+            "c1".into(),
+            "f".into(),
+            "{\"a\"".into()
+        )])),
+        delta(json!([call(
+            json!(0),
+            "c1".into(),
+            "g".into(),
+            ":1}".into()
         )])),
     ];
     check_chat(&chunks, json!([]));
@@ -228,7 +274,7 @@ fn a_call_without_a_name_never_runs() {
 }
 
 #[test]
-fn unfinished_arguments_are_cut_whatever_the_reason() {
+fn unfinished_arguments_are_cut_for_every_finish_reason() {
     for (word, native, why) in [
         ("length", N, Truncation::Limit),
         ("tool_calls", N, Truncation::Ended),
@@ -360,7 +406,7 @@ fn usage_counts_each_token_once() {
 }
 
 #[test]
-fn errors_in_the_middle_cut_what_is_open() {
+fn errors_during_a_stream_cut_open_calls() {
     let open = delta(json!([call(
         json!(0),
         "c".into(),

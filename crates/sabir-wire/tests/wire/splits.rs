@@ -302,7 +302,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded(name in "[a-z]{0,5}", data in "[a-ü\n :]{0,40}") {
+    fn encoded_events_decode_to_themselves(name in "[a-z]{0,5}", data in "[a-ü\n :]{0,40}") {
         let mut bytes = Vec::new();
         sse::encode_event(&name, &data, &mut bytes);
         prop_assert_eq!(events([&bytes[..]]), vec![message(&name, &data, "")]);

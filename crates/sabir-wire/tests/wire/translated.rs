@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn what_is_not_noted_comes_back(request in request(), own in any::<bool>()) {
+    fn members_without_a_note_round_trip(request in request(), own in any::<bool>()) {
         let form = WireOptions { completion_limit: own, ..WireOptions::default() };
         for first in Wire::ALL {
             let once = through(first, &form, &request);
@@ -281,6 +281,7 @@ fn user_content_is_never_left_out() {
     for (own, data) in documents {
         let mut document = shown(MessagePart::Opaque(OpaqueState {
             wire: own.name().into(),
+            origin: None,
             data,
         }));
         for wire in Wire::ALL {
@@ -316,6 +317,7 @@ fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request 
     });
     let native = vec![OpaqueState {
         wire: wire.name().into(),
+        origin: None,
         data,
     }];
     Request {

@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::RawDir;
 use rustix::io::Errno;
 
 use super::HiddenRules;
 use crate::error::WorkspaceError;
 use crate::files::{EntryKind, Workspace, entry_kind};
 use crate::ordered_pool::{JobOutput, OrderKey, run_in_order};
+use crate::platform::RawDir;
 use crate::stop_flag::StopFlag;
 
 const BUFFER_BYTES: usize = 32 << 10;

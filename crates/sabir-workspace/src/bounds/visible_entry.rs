@@ -16,8 +16,9 @@ use rustix::io::Errno;
 
 use super::{HiddenBy, HiddenRules};
 use crate::error::WorkspaceError;
-use crate::files::{EntryKind, FileInfo, Workspace};
+use crate::files::{EntryKind, FileInfo, Workspace, to_milliseconds};
 use crate::path::WorkPath;
+use crate::platform;
 use crate::sandbox::masks::is_mask;
 
 /// The number of attempts for a path on which links keep changing.
@@ -78,7 +79,11 @@ impl VisibleEntry {
         FileInfo {
             kind,
             size_bytes,
-            links: self.found.st_nlink,
+            links: platform::widen(self.found.st_nlink),
+            changed_ms: to_milliseconds(
+                self.found.st_ctime,
+                i64::try_from(self.found.st_ctime_nsec).unwrap_or_default(),
+            ),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{Gid, Mode, Stat, Uid, XattrFlags};
+use rustix::fs::{Gid, Mode, RawMode, Stat, Uid, XattrFlags};
 
 /// The limit of the kernel for attribute lists and values.
 const MAX_XATTR_BYTES: usize = 64 << 10;
@@ -13,7 +13,7 @@ const ACL: &[u8] = b"system.posix_acl_access";
 /// Mode, owner, access control list and the user's extended attributes.
 #[derive(Debug)]
 pub(super) struct FileAttributes {
-    mode: u32,
+    mode: RawMode,
     uid: u32,
     gid: u32,
     /// The names without their NUL, and the values.
@@ -43,6 +43,7 @@ impl FileAttributes {
             Some(Uid::from_raw(self.uid)),
             Some(Gid::from_raw(self.gid)),
         );
+        // Set afterwards, because the umask narrows the mode that a file is created with.
         rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode))?;
         for (name, value) in &self.extended {
             // If the file system cannot store them, the content still matters more.

@@ -150,6 +150,8 @@ impl Workspace {
     ) -> Result<Option<FileAttributes>, WorkspaceError> {
         let path = wanted.path;
         self.check_writable(path)?;
+        // The caller has judged and shown this very path. Behind a link the write would go to
+        // another one.
         let real = self.resolve_links(path)?;
         if real != *path {
             return Err(WorkspaceError::LinkPassed {
@@ -174,6 +176,7 @@ impl Workspace {
             };
         };
         check_precondition(&folder, name, path, wanted.expect)?;
+        // Root may write anything, so the permission check below would not stop it.
         if old.st_mode & 0o222 == 0 {
             return Err(WorkspaceError::ReadOnly {
                 path: path.to_string(),
@@ -272,6 +275,8 @@ impl<'a> ChangeTransaction<'a> {
                         Err(Errno::EXIST) => {}
                         Err(error) => return Err(error),
                     }
+                    // A new name lasts only once its folder is synced, also where another process
+                    // created it.
                     sync_folder(above)
                 })?;
         self.workspace.sweep_temp_files(parent, opened.as_fd());
@@ -296,6 +301,7 @@ impl<'a> ChangeTransaction<'a> {
                 WorkspaceError::from_io("sync the folder", named, error.into())
             })?;
         }
+        // Only after the last sync: until then an error still restores the old files.
         self.swaps.iter_mut().for_each(FileSwap::discard_old);
         Ok(())
     }
@@ -341,6 +347,7 @@ fn check_distinct(wanted: &[ChangeRequest<'_>]) -> Result<(), WorkspaceError> {
     let mut paths: Vec<&WorkPath> = wanted.iter().map(|one| one.path).collect();
     paths.sort();
     for pair in paths.windows(2) {
+        // Sorted by components, so a path comes right before those below it.
         if let [first, second] = pair
             && second.as_path().starts_with(first.as_path())
         {
@@ -440,6 +447,8 @@ fn check_precondition(
                         error => fail(error.into()),
                     }
                 })?;
+            // Before reading: a write during the read then shows as a difference when the file is
+            // swapped.
             let before = rustix::fs::fstat(&file).map_err(|error| fail(error.into()))?;
             let found = read_whole(&file.into(), 0).map_err(fail)?;
             if found.version == version {

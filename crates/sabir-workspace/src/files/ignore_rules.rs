@@ -9,6 +9,7 @@
 //! that is in no repository, and ignore files that are links, which git refuses too. Of a file over
 //! 1 MiB only the first MiB counts.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,6 +21,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::Workspace;
+use crate::platform;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -127,6 +129,14 @@ impl IgnoreRules {
 }
 
 impl Workspace {
+    /// Returns a checker of paths against the ignore files as they are now.
+    pub fn ignore_checker(&self) -> IgnoreChecker<'_> {
+        IgnoreChecker {
+            workspace: self,
+            folders: HashMap::new(),
+        }
+    }
+
     /// Returns the rules that apply to a folder, without its own.
     pub(super) fn rules_above(&self, folder: &Path) -> Option<Arc<IgnoreRules>> {
         let all = IgnoreFilesPresent {
@@ -163,7 +173,7 @@ impl Workspace {
             git: true,
         };
         above.into_iter().fold(None, |rules, path| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let flags = platform::FOLDER_HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let Ok(opened) = rustix::fs::openat(CWD, path, flags, Mode::empty()) else {
                 return rules;
             };
@@ -174,6 +184,48 @@ impl Workspace {
                 .to_path_buf();
             IgnoreRules::read_folder(rules, opened.as_fd(), RuleBase::Above(way), all)
         })
+    }
+}
+
+/// Tells which paths of a workspace its ignore files hide from lists, whether or not they exist.
+#[derive(Debug)]
+pub struct IgnoreChecker<'a> {
+    workspace: &'a Workspace,
+    /// The rules for the entries of each folder, and whether the folder itself is ignored.
+    folders: HashMap<PathBuf, CheckedFolder>,
+}
+
+/// A folder of an [`IgnoreChecker`].
+#[derive(Debug, Clone)]
+struct CheckedFolder {
+    rules: Option<Arc<IgnoreRules>>,
+    is_ignored: bool,
+}
+
+impl IgnoreChecker<'_> {
+    /// Returns true if a path, relative to the workspace folder, is ignored itself or lies in an ignored folder.
+    pub fn is_ignored(&mut self, path: &Path, is_folder: bool) -> bool {
+        let Some(parent) = path.parent() else {
+            return false;
+        };
+        let folder = self.check_folder(parent);
+        folder.is_ignored
+            || folder
+                .rules
+                .is_some_and(|rules| rules.is_hidden(path, is_folder))
+    }
+
+    fn check_folder(&mut self, folder: &Path) -> CheckedFolder {
+        if let Some(known) = self.folders.get(folder) {
+            return known.clone();
+        }
+        let checked = CheckedFolder {
+            is_ignored: folder.parent().is_some() && self.is_ignored(folder, true),
+            // The rules above a path in the folder are those of the folder, too.
+            rules: self.workspace.rules_above(&folder.join("x")),
+        };
+        self.folders.insert(folder.to_path_buf(), checked.clone());
+        checked
     }
 }
 

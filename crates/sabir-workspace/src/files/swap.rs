@@ -93,6 +93,8 @@ impl FileSwap<'_> {
         let (undone, kept) = match std::mem::replace(&mut self.done, SwapState::Nothing) {
             SwapState::Nothing => (Ok(()), None),
             SwapState::Created(ours) => (self.remove_created(&ours), None),
+            // Exchanged and not rewritten, so the old file comes back as the same inode, with its
+            // links.
             SwapState::Replaced(ours) => (self.exchange_back(&ours), Some(temp.clone())),
             SwapState::Deleted => (
                 self.rename_to_free(temp.as_ref(), self.name),
@@ -134,6 +136,8 @@ impl FileSwap<'_> {
 
     fn exchange_names(&mut self, checked: Option<&Stat>) -> Result<(), SwapError> {
         let folder = &self.temp.folder;
+        // Taken before the exchange: it is what an undo compares, so that it removes only our own
+        // file.
         let ours = Box::new(stat_entry(folder, &self.temp.name)?.ok_or(Errno::NOENT)?);
         match rustix::fs::renameat_with(
             folder,
@@ -148,6 +152,7 @@ impl FileSwap<'_> {
             }
             Err(error) => return Err(error.into()),
         }
+        // From here on the temporary name holds the user's file.
         self.temp.precious = true;
         self.done = SwapState::Replaced(ours);
         self.verify_replaced(checked)
@@ -161,6 +166,8 @@ impl FileSwap<'_> {
         if !is_expected(&before, checked) {
             return Err(SwapError::Changed);
         }
+        // Nonblocking, because the name may have become a FIFO, and opening one would wait for a
+        // writer.
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mut old: File = rustix::fs::openat(folder, self.name, flags, Mode::empty())?.into();
@@ -211,6 +218,8 @@ impl FileSwap<'_> {
     fn remove_created(&self, ours: &Stat) -> Result<(), Errno> {
         match stat_entry(&self.temp.folder, self.name)? {
             Some(found) if is_same_inode(&found, ours) => {
+                // Between check and removal another file could still take the name; no system call
+                // closes that gap.
                 rustix::fs::unlinkat(&self.temp.folder, self.name, AtFlags::empty())
             }
             _ => Ok(()),

@@ -22,6 +22,7 @@ use super::{FileVersion, HASHED_BYTES, Workspace};
 /// The prefix of the names of temporary files; the process id and a number follow.
 pub const TEMP_START: &str = ".sabir-tmp-";
 const MAX_SWEPT: usize = 4096;
+// Shared by all threads; together with the process id no name is used twice in one run.
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
 /// A temporary name and the file under it, which is removed in the end unless it is the only copy
@@ -71,6 +72,8 @@ impl TempFile {
         attributes: Option<&FileAttributes>,
     ) -> std::io::Result<(Self, FileVersion)> {
         let (temp, mut file) = Self::create(folder, attributes.is_some())?;
+        // The order is content, attributes, sync, rename: a name in place always has a whole,
+        // readable file behind it, even after a power cut.
         file.write_all(bytes)?;
         if let Some(attributes) = attributes {
             attributes.apply_to(&file)?;
@@ -125,5 +128,7 @@ fn is_left_over(name: &str) -> bool {
         .and_then(|rest| rest.split_once('-'))
         .map(|(owner, _)| owner.parse());
     let Some(Ok(owner)) = owner else { return false };
+    // ESRCH alone proves that the owner is gone; EPERM means that it runs as another user. A reused
+    // process id keeps a leftover longer, which does no harm.
     Pid::from_raw(owner).is_some_and(|owner| test_kill_process(owner) == Err(Errno::SRCH))
 }

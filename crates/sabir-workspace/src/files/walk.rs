@@ -11,13 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use super::ignore_rules::{IgnoreFilesPresent, IgnoreRules};
 use super::temp::TEMP_START;
 use super::{EntryKind, Workspace};
 use crate::bounds::HiddenRules;
+use crate::platform::{self, RawDir};
 use crate::sandbox::masks::is_mask;
 
 const BUFFER_BYTES: usize = 32 << 10;
@@ -87,19 +88,16 @@ impl Workspace {
 
     /// Opens a folder beneath the workspace's handle, without following links.
     pub(crate) fn open_beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let at = if path.as_os_str().is_empty() {
             Path::new(".")
         } else {
             path
         };
         for _ in 0..MAX_TRIES {
-            match rustix::fs::openat2(self.dir().as_fd(), at, flags, Mode::empty(), resolve) {
+            match platform::open_folder_beneath(self.dir().as_fd(), at) {
                 // `RESOLVE_BENEATH` answers `EAGAIN` if a rename happened during the lookup.
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // Kernels before 5.6, and some containers, lack `openat2`.
+                // Kernels before 5.6, some containers, and macOS lack `openat2`.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     return self.open_folder(path, |_, _| Err(Errno::NOENT));
                 }

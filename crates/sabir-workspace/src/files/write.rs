@@ -105,6 +105,8 @@ impl Workspace {
         mut missing: impl FnMut(&OwnedFd, &Path) -> Result<(), Errno>,
         mut enter: impl FnMut(&OwnedFd, &Path, &Path) -> Result<(), E>,
     ) -> Result<OwnedFd, E> {
+        // `O_NOFOLLOW` concerns the last name only, hence one openat per folder: whatever is
+        // swapped for a link during the walk, no step follows it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut folder = rustix::fs::openat(self.dir().as_fd(), ".", flags, Mode::empty())?;
         let mut way = PathBuf::new();
@@ -114,6 +116,8 @@ impl Workspace {
             way = below;
             let below = match rustix::fs::openat(&folder, name, flags, Mode::empty()) {
                 Err(Errno::NOENT) => {
+                    // Opened again instead of trusted: another program may have created it first,
+                    // as a link.
                     missing(&folder, name)?;
                     rustix::fs::openat(&folder, name, flags, Mode::empty())?
                 }

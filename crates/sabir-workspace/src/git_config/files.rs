@@ -31,6 +31,8 @@ pub(super) struct ConfigReader<'a> {
     home: Option<&'a Path>,
     bytes: u64,
     files: usize,
+    /// The included files so far, those that do not exist as well.
+    pub(super) included: Vec<PathBuf>,
 }
 
 impl<'a> ConfigReader<'a> {
@@ -44,6 +46,7 @@ impl<'a> ConfigReader<'a> {
             home: home.map(|(_, value)| Path::new(value)),
             bytes: MAX_BYTES,
             files: MAX_FILES,
+            included: Vec::new(),
         }
     }
 
@@ -80,6 +83,7 @@ impl<'a> ConfigReader<'a> {
                 is_included: depth > 0,
             });
             if let Some(path) = included {
+                self.included.push(path.clone());
                 self.read_included(&path, depth + 1, entries)?;
             }
         }

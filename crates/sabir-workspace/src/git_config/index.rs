@@ -1,4 +1,4 @@
-//! Reads the repositories that an index links to (submodules) from the index file.
+//! Reads from an index file the repositories (submodules) that it links to.
 //!
 //! A sparse or split index leaves entries out; the rest is in objects or in another file. Git
 //! fetches missing objects with a program that the repository names, so such an index is refused
@@ -26,7 +26,7 @@ const KIND: u32 = 0o170_000;
 const LINK: u32 = 0o160_000;
 const FOLDER: u32 = 0o040_000;
 
-/// Reads the paths of the repositories that an index links to, in its order. A missing index links
+/// Reads the paths of the repositories that an index links to, in the order of the index. A missing index links
 /// to none.
 pub(super) fn read_links(file: &Path, hash_bytes: usize) -> Result<Vec<PathBuf>, Unreadable> {
     let Some(bytes) = read_plain_file(file, MAX_BYTES)? else {
@@ -37,6 +37,38 @@ pub(super) fn read_links(file: &Path, hash_bytes: usize) -> Result<Vec<PathBuf>,
         .into_iter()
         .map(|path| PathBuf::from(OsStr::from_bytes(&path)))
         .collect())
+}
+
+/// Returns the first path of an index that does not pass `is_plain`. A missing index holds none.
+pub(super) fn find_name(
+    file: &Path,
+    hash_bytes: usize,
+    is_plain: &dyn Fn(&str) -> bool,
+) -> Result<Option<String>, Unreadable> {
+    let Some(bytes) = read_plain_file(file, MAX_BYTES)? else {
+        return Ok(None);
+    };
+    // Refuses what leaves out entries.
+    links_of(&bytes, hash_bytes)?;
+    let broken = Unreadable::BrokenIndex;
+    let count = number(&bytes, 8).ok_or(broken.clone())?;
+    let mut entries = Entries {
+        body: &bytes,
+        at: HEAD,
+        hash_bytes,
+        is_packed: number(&bytes, 4) == Some(4),
+        path: Vec::new(),
+        blocks: Vec::new(),
+    };
+    for _ in 0..count {
+        entries.read_next().ok_or(broken.clone())?;
+        // A name that is not UTF-8 is quoted by git, with quotes around it.
+        match std::str::from_utf8(&entries.path) {
+            Ok(path) if is_plain(path) => {}
+            _ => return Ok(Some(String::from_utf8_lossy(&entries.path).into_owned())),
+        }
+    }
+    Ok(None)
 }
 
 fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable> {
@@ -85,7 +117,7 @@ struct Entries<'a> {
     blocks: Vec<Start>,
 }
 
-/// The start of an entry, and the number of path bytes it shares with the entry before.
+/// The start of an entry, and the number of path bytes it shares with the previous entry.
 #[derive(Debug, Clone, Copy)]
 struct Start {
     offset: usize,
@@ -126,7 +158,7 @@ impl Entries<'_> {
         (self.at <= self.body.len()).then_some(mode)
     }
 
-    /// Reads the number of path bytes kept from the entry before, and the start of the rest.
+    /// Reads the number of path bytes shared with the previous entry, and the start of the rest.
     fn kept(&self, mut at: usize) -> Option<(usize, usize)> {
         let mut byte = *self.body.get(at)?;
         let mut cut = usize::from(byte & 0x7f);
@@ -264,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_index_links_to() {
+    fn submodules_of_an_index_are_listed() {
         let entries = [
             entry(0o100_644, "a"),
             entry(0o160_000, "sub"),
@@ -284,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn unreadable_indexes_are_refused() {
         let plain = [entry(0o100_644, "a")];
         check(
             &index(&plain, &extension("sdir", b"")),
@@ -302,7 +334,7 @@ mod tests {
         check(&index(&plain, &extension("else", b"")), broken.clone());
         check(&index(&plain, b"TREE"), broken.clone());
         check(b"DIRC", broken.clone());
-        // Where threads of git would read other entries.
+        // Indexes from which git's threads would read other entries.
         let blocks =
             |offset: u32, count: u32| [1_u32, offset, count].map(u32::to_be_bytes).concat();
         check(&index(&plain, &extension("IEOT", &blocks(12, 1))), Ok(&[]));

@@ -209,7 +209,7 @@ mod tests {
 
     /// Each expectation was observed with `git config --file F --list`.
     #[test]
-    fn what_git_reads() {
+    fn configuration_is_read_as_git_reads_it() {
         check("", Some(""));
         check(
             "[core]\n\tfsmonitor = ./evil\n",
@@ -294,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn git_reads_the_same(pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..14)) {
+        fn git_agrees_on_any_configuration(pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..14)) {
             let text = pieces.concat();
             for text in [format!("[a]\nb = {text}"), format!("[a]\nb{text}"), text] {
                 if let Some(expected) = read_by_git(&text) {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_refuses() {
+    fn configuration_that_git_refuses_is_refused() {
         for text in [
             "[a",
             "[a b]",

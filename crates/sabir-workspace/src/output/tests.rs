@@ -1,4 +1,4 @@
-//! Outputs of all lengths, written in pieces and read back.
+//! Tests outputs of all lengths, written in pieces and read back.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn check(total: u64, piece: u64) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn output_is_read_back() {
     check(0, 1);
     check(1000, 7);
     check(MAX_MEMORY_BYTES as u64 + 1, 1000);
@@ -93,7 +93,7 @@ fn only_the_user_may_read_it() {
 }
 
 #[test]
-fn what_is_not_kept_leaves_nothing() {
+fn unkept_output_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut output = StoredOutput::new(folder.path().join("part-1"));
     output.push(&vec![b'x'; MAX_MEMORY_BYTES + 1]);
@@ -103,7 +103,7 @@ fn what_is_not_kept_leaves_nothing() {
 }
 
 #[test]
-fn a_disk_that_refuses_is_told_and_nothing_else_happens() {
+fn a_disk_error_is_reported_and_the_command_continues() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
     let mut output = StoredOutput::new(folder.path().join("file/part-1"));

@@ -29,10 +29,30 @@ pub enum DenialKind {
     Files,
     /// A denial about the network.
     Network,
+    /// A refused connection, in the loopback of the command's own.
+    Loopback,
+}
+
+impl DenialKind {
+    /// Returns a sentence with the options of `sabir sandbox` that allow what was denied.
+    #[must_use]
+    pub fn switch(self) -> &'static str {
+        match self {
+            Self::Files => {
+                "`--write FOLDER` allows a folder; `--level off` runs it without a sandbox."
+            }
+            Self::Network => {
+                "`--network` allows the network, `--network registries` package registries."
+            }
+            Self::Loopback => {
+                "`--network` allows the network, and with it this machine's loopback."
+            }
+        }
+    }
 }
 
 /// The error texts of denials, in lower case.
-const WORDS: [(&str, DenialKind); 16] = [
+const WORDS: [(&str, DenialKind); 20] = [
     ("read-only file system", DenialKind::Files),
     ("permission denied", DenialKind::Files),
     ("operation not permitted", DenialKind::Files),
@@ -49,6 +69,10 @@ const WORDS: [(&str, DenialKind); 16] = [
     ("enetunreach", DenialKind::Network),
     ("eai_again", DenialKind::Network),
     ("dns error", DenialKind::Network),
+    ("connection refused", DenialKind::Loopback),
+    ("econnrefused", DenialKind::Loopback),
+    ("failed to connect to", DenialKind::Loopback),
+    ("couldn't connect to", DenialKind::Loopback),
 ];
 
 /// Error texts, in lower case, that count only if the line names a protected path, which cannot be
@@ -78,11 +102,23 @@ pub(super) fn find_denial(
     } else {
         kind
     };
-    if (kind, plan.network) == (DenialKind::Network, NetworkAccess::Allowed) {
+    if kind != DenialKind::Files && plan.network == NetworkAccess::Allowed {
+        return None;
+    }
+    // At a port that was forwarded the machine itself refused.
+    if kind == DenialKind::Loopback && names_forwarded_port(plan, line) {
         return None;
     }
     let rule = match kind {
+        DenialKind::Network if plan.network == NetworkAccess::Registries => {
+            "it reaches only package registries, through a proxy".to_owned()
+        }
         DenialKind::Network => "it has no network".to_owned(),
+        DenialKind::Loopback if tier == SandboxTier::One => "it has no network".to_owned(),
+        DenialKind::Loopback => "127.0.0.1 and localhost are the command's own there; it reaches a port of this machine's loopback only \
+            if its line names that port, a program listened there when it started, the user approved it, and config.toml has not \
+            `loopback = false`"
+            .to_owned(),
         DenialKind::Files => describe_rule(plan, tier, line),
     };
     let shown: String = line.chars().take(SHOWN).collect();
@@ -98,10 +134,10 @@ pub(super) fn find_denial(
     } else {
         "$TMPDIR"
     };
-    let network = if plan.network == NetworkAccess::Denied {
-        "no network"
-    } else {
-        "the network, but no unix sockets"
+    let network = match plan.network {
+        NetworkAccess::Denied => "no network",
+        NetworkAccess::Registries => "no network but package registries",
+        NetworkAccess::Allowed => "the network, but no unix sockets",
     };
     let places = match plan.write.as_slice() {
         [] => format!("As a command that only reads, it can write in {tmp} alone"),
@@ -114,6 +150,35 @@ pub(super) fn find_denial(
         kind,
         message: words,
     })
+}
+
+/// Describes the exit code of a program that says why it failed by that alone, as `curl -s` does;
+/// `None` for other programs, and where the command reaches a port of this machine that it names.
+pub(super) fn describe_silent_exit(
+    plan: &SandboxPlan,
+    command: &str,
+    code: i32,
+) -> Option<&'static str> {
+    let names_program = |name: &str| {
+        let mut words = command.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
+        words.any(|word| word == name)
+    };
+    let line = match code {
+        6 if names_program("curl") => "exit code 6 of curl: could not resolve host",
+        7 if names_program("curl") => "exit code 7 of curl: failed to connect to the server",
+        4 if names_program("wget") => "exit code 4 of wget: network is unreachable",
+        _ => return None,
+    };
+    (!names_forwarded_port(plan, command)).then_some(line)
+}
+
+/// Returns true if the line names a port that the command reaches on this machine.
+fn names_forwarded_port(plan: &SandboxPlan, line: &str) -> bool {
+    let ports = plan.loopback.iter().flat_map(|loopback| &loopback.ports);
+    let numbers: Vec<&str> = line.split(|c: char| !c.is_ascii_digit()).collect();
+    ports
+        .into_iter()
+        .any(|port| numbers.contains(&port.to_string().as_str()))
 }
 
 fn speaks_of_network(line: &str) -> bool {
@@ -204,10 +269,15 @@ mod tests {
             write,
             read,
             hide,
+            empty: Vec::new(),
             tmp: "/tmp/s".into(),
             stay: TempDirLifetime::Command,
             caches: Vec::new(),
+            package_homes: Vec::new(),
+            registries: Vec::new(),
             memory_mib: None,
+            home: None,
+            loopback: None,
             protected: ProtectedPaths::default(),
         }
     }
@@ -283,6 +353,50 @@ mod tests {
         check("first\nEACCES /etc/y\nlast", Some("`EACCES /etc/y`"));
         check("error[E0308]: mismatched types", None);
         check("", None);
+    }
+
+    #[test]
+    fn a_refused_connection_names_the_loopback() {
+        let line = "curl: (7) Failed to connect to 127.0.0.1 port 8080 after 0 ms: Couldn't connect to server";
+        check(line, Some("this machine's loopback"));
+        check("connect ECONNREFUSED ::1:80", Some("`loopback = false`"));
+        let forwarded = SandboxPlan {
+            loopback: Some(crate::sandbox::LoopbackPlan {
+                socket: "/tmp/s".into(),
+                ports: vec![8080],
+            }),
+            ..plan(NetworkAccess::Denied)
+        };
+        assert_eq!(find_denial(&forwarded, SandboxTier::Two, line), None);
+    }
+
+    #[test]
+    fn a_program_without_words_is_known_by_its_exit_code() {
+        let denied = plan(NetworkAccess::Denied);
+        let described = |command, code| describe_silent_exit(&denied, command, code);
+        for (command, code) in [
+            ("cd x && curl -s http://x/", 6),
+            ("P=1; /usr/bin/curl -sf localhost:$P", 7),
+            ("wget -qO- x", 4),
+        ] {
+            let line = described(command, code).unwrap();
+            assert!(
+                find_denial(&denied, SandboxTier::Two, line).is_some(),
+                "{line}"
+            );
+        }
+        assert_eq!(described("curl -s x", 22), None);
+        assert_eq!(described("./curl-test.sh", 7), None);
+        assert_eq!(described("make", 7), None);
+        let forwarded = SandboxPlan {
+            loopback: Some(crate::sandbox::LoopbackPlan {
+                socket: "/tmp/s".into(),
+                ports: vec![8080],
+            }),
+            ..plan(NetworkAccess::Denied)
+        };
+        let command = "curl -s http://127.0.0.1:8080/";
+        assert_eq!(describe_silent_exit(&forwarded, command, 7), None);
     }
 
     #[test]

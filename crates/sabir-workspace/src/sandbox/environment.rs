@@ -3,33 +3,65 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, IoSliceMut, Read};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, WaitOptions, getpid, getuid, waitpid};
+use rustix::stdio::{dup2_stdin, stdout};
 
+use super::aftermath::{ProtectedState, WithheldPath};
+#[cfg(target_os = "linux")]
+use super::launch::run_launcher;
 use super::masks::WorkspaceMasks;
 use super::plan::TempDirLifetime;
-use super::syscalls::{ForkRelation, ForkSide, fork_process};
-use super::{SandboxPlan, SandboxTier, SetupStage, launch, make_private, shared_temp};
+use super::process_cgroup::ProcessCgroup;
+#[cfg(target_os = "macos")]
+use super::seatbelt_launch::run_launcher;
+use super::{
+    NetworkAccess, RegistryHost, SandboxPlan, SandboxTier, SetupStage, make_private, shared_temp,
+};
 use crate::kernel;
-use crate::supervise::{OutputDevice, process_tree};
+use crate::platform::{self, ForkSide};
+use crate::supervise::{OutputDevice, SupervisedLimits, max_processes, max_tasks, process_tree};
 
 /// The program to start in the sandbox.
 pub(crate) struct LaunchProgram<'a> {
     pub(crate) path: &'a OsStr,
     pub(crate) arguments: [&'a OsStr; 2],
     pub(crate) device: OutputDevice,
+    /// The standard input of a server.
+    pub(crate) input: Option<&'a OwnedFd>,
+}
+
+/// The launcher's ends of its connections to the supervisor.
+pub(super) struct LauncherLinks {
+    /// The pipe for its progress, and the reason why it ends.
+    pub(super) status: OwnedFd,
+    /// Takes the socket of the proxy of package registries.
+    pub(super) proxy: Option<UnixDatagram>,
+    /// Takes the handle by which the writes of the command are watched.
+    pub(super) watch: Option<UnixDatagram>,
 }
 
 /// The environment of one sandboxed command. Dropping it removes everything made for it.
 pub(crate) struct SandboxEnvironment {
     plan: Option<SandboxPlan>,
     masks: Option<WorkspaceMasks>,
+    /// The state to restore after the command.
+    state: Option<ProtectedState>,
+    /// The limit of processes, where no namespace has one.
+    cgroup: Option<ProcessCgroup>,
+    /// The socket, inside of the namespace, on which the proxy of package registries listens.
+    listener: Option<OwnedFd>,
+    /// The handle by which the writes of the command are watched.
+    watch: Option<OwnedFd>,
 }
 
 impl SandboxEnvironment {
@@ -40,6 +72,10 @@ impl SandboxEnvironment {
             return Ok(Self {
                 plan: None,
                 masks: None,
+                state: None,
+                cgroup: None,
+                listener: None,
+                watch: None,
             });
         }
         let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
@@ -52,15 +88,23 @@ impl SandboxEnvironment {
         Ok(Self {
             plan: Some(plan),
             masks: None,
+            state: None,
+            cgroup: None,
+            listener: None,
+            watch: None,
         })
     }
 
-    /// Returns the memory limit in KiB, if there is a sandbox.
-    pub(crate) fn memory_kib(&self) -> Option<u64> {
-        match self.plan.as_ref()?.memory_mib {
+    /// Returns the limits that the supervisor checks, if there is a sandbox.
+    pub(crate) fn limits(&self) -> Option<SupervisedLimits> {
+        let memory_kib = match self.plan.as_ref()?.memory_mib {
             Some(most) => Some(most.saturating_mul(1024)),
             None => process_tree::machine_memory().map(|all| all / 10 * 9),
-        }
+        };
+        Some(SupervisedLimits {
+            memory_kib,
+            processes: max_processes(),
+        })
     }
 
     /// Starts the program in the best requested tier that is available. Returns the process, and
@@ -76,6 +120,10 @@ impl SandboxEnvironment {
                 OutputDevice::Terminal => {
                     Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?)
                 }
+                OutputDevice::Server => match program.input {
+                    Some(input) => Stdio::from(input.try_clone()?),
+                    None => Stdio::null(),
+                },
             });
             return Ok((
                 Pid::from_child(&kernel::spawn_detached(&mut command, program.device)?),
@@ -85,15 +133,33 @@ impl SandboxEnvironment {
         let mut failure = None;
         for &tier in asked.level.candidate_tiers() {
             let mut plan = asked.clone();
-            // A read-only command cannot create protected names, so it needs no masks.
-            if let (SandboxTier::Two, Some(top)) = (tier, plan.write.first()) {
-                let (masks, protected) = WorkspaceMasks::put_masks(top)
-                    .map_err(|error| SetupStage::Guard.to_error(&error))?;
-                self.masks = Some(masks);
-                plan.protected = protected;
+            // A read-only command cannot create protected names, so nothing has to be guarded.
+            if let Some(top) = plan.write.first().cloned() {
+                let home = plan.home.as_deref();
+                if tier == SandboxTier::Two {
+                    let (masks, protected) = WorkspaceMasks::put_masks(&top, home)
+                        .map_err(|error| SetupStage::Guard.to_error(&error))?;
+                    self.masks = Some(masks);
+                    plan.protected = protected;
+                }
+                self.state = Some(ProtectedState::capture(&top, home, tier));
             }
-            match fork_launcher(&plan, tier, program) {
-                Ok((shell, report)) => return Ok((shell, Some(report))),
+            let has_limit = tier == SandboxTier::Two
+                && (kernel::has_process_limit_per_namespace() || !getuid().is_root());
+            if !has_limit {
+                self.cgroup = ProcessCgroup::create(max_tasks());
+            }
+            match fork_launcher(&plan, tier, program, self.cgroup.as_ref()) {
+                Ok(Launched {
+                    shell,
+                    report,
+                    listener,
+                    watch,
+                }) => {
+                    self.listener = listener;
+                    self.watch = watch;
+                    return Ok((shell, Some(report)));
+                }
                 // If tier 2 failed and tier 1 cannot hide secrets in the workspace, the message has
                 // to explain both.
                 Err(error) if failure.is_some() && SetupStage::Secrets.is_stage_of(&error) => {
@@ -102,13 +168,44 @@ impl SandboxEnvironment {
                 Err(error) => failure = failure.or(Some(error)),
             }
             self.masks = None;
+            self.state = None;
+            self.cgroup = None;
         }
         Err(failure.unwrap_or_else(|| SetupStage::Order.to_error(&io::Error::from_raw_os_error(0))))
     }
 }
 
+impl SandboxEnvironment {
+    /// Returns the socket of the proxy of package registries and its hosts, if the command may use one.
+    pub(crate) fn take_proxy(&mut self) -> Option<(OwnedFd, Vec<RegistryHost>)> {
+        let listener = self.listener.take()?;
+        Some((listener, self.plan.as_ref()?.registries.clone()))
+    }
+
+    /// Returns the handle by which the writes of the command are watched, with the workspace that they are looked for in.
+    pub(crate) fn take_watch(&mut self) -> Option<(OwnedFd, PathBuf)> {
+        let handle = self.watch.take()?;
+        Some((handle, self.plan.as_ref()?.write.first()?.clone()))
+    }
+
+    /// Returns the control group of the command, if it has one.
+    pub(crate) fn take_cgroup(&mut self) -> Option<ProcessCgroup> {
+        self.cgroup.take()
+    }
+
+    /// Restores the protected paths that the command created or changed, and returns them. The command must
+    /// have ended.
+    pub(crate) fn restore_protected(&mut self) -> Vec<WithheldPath> {
+        self.state
+            .take()
+            .map(ProtectedState::restore)
+            .unwrap_or_default()
+    }
+}
+
 impl Drop for SandboxEnvironment {
     fn drop(&mut self) {
+        self.restore_protected();
         self.masks = None;
         match &self.plan {
             Some(plan) if plan.stay == TempDirLifetime::Command => remove_folder(&plan.tmp),
@@ -118,31 +215,117 @@ impl Drop for SandboxEnvironment {
     }
 }
 
+/// A program that was started in a sandbox.
+struct Launched {
+    shell: Pid,
+    /// The report number of the sandbox.
+    report: i32,
+    /// The socket of the proxy of package registries.
+    listener: Option<OwnedFd>,
+    /// The handle by which the writes of the command are watched.
+    watch: Option<OwnedFd>,
+}
+
 /// Forks the launcher, and waits until it has become the program. This process has only one thread,
 /// so its copy may run arbitrary code.
 fn fork_launcher(
     plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
-) -> io::Result<(Pid, i32)> {
+    cgroup: Option<&ProcessCgroup>,
+) -> io::Result<Launched> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
-    let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let (from, to) = io::pipe().map_err(failed)?;
+    // The launcher sends the socket of the proxy through this pair.
+    let pair = (plan.network == NetworkAccess::Registries)
+        .then(UnixDatagram::pair)
+        .transpose()
+        .map_err(failed)?;
+    let (receiver, sender) = pair.unzip();
+    // What cannot write in the workspace needs no watch.
+    let can_write = cfg!(target_os = "linux") && !plan.write.is_empty();
+    let pair = can_write
+        .then(UnixDatagram::pair)
+        .transpose()
+        .map_err(failed)?;
+    let (watch_receiver, watch_sender) = pair.unzip();
     let parent = getpid();
-    match fork_process(ForkRelation::Child).map_err(failed)? {
+    match platform::fork_process().map_err(failed)? {
         ForkSide::Parent(launcher) => {
-            drop(to);
-            read_answer(from)
-                .map(|report| (launcher, report))
-                .inspect_err(|_| {
-                    // The launcher has reported why it ends.
-                    let _ = waitpid(Some(launcher), WaitOptions::empty());
+            drop((to, sender, watch_sender));
+            let launched = read_answer(from.into()).and_then(|report| {
+                let listener = receiver.map(receive_descriptor).transpose()?;
+                // A kernel before 5.5, or a filter around this process that has a listener already.
+                let watch = watch_receiver.and_then(|receiver| receive_descriptor(receiver).ok());
+                Ok(Launched {
+                    shell: launcher,
+                    report,
+                    listener,
+                    watch,
                 })
+            });
+            launched.inspect_err(|_| {
+                // The launcher has reported why it ends.
+                let _ = waitpid(Some(launcher), WaitOptions::empty());
+            })
         }
         ForkSide::Child => {
-            drop(from);
-            std::process::exit(launch::run_launcher(plan, tier, program, parent, to))
+            drop((from, receiver, watch_receiver));
+            // If the limit cannot be set after all, the supervisor enforces it.
+            let _ = cgroup.map(ProcessCgroup::join);
+            let links = LauncherLinks {
+                status: to.into(),
+                proxy: sender,
+                watch: watch_sender,
+            };
+            std::process::exit(run_launcher(plan, tier, program, parent, links))
         }
     }
+}
+
+/// Puts the launcher into the state of a new process: no input (or the terminal, or a server's), a separate session,
+/// default signal handling, and open to inspection as any other. `parent` is the supervisor.
+pub(super) fn prepare_process(parent: Pid, program: &LaunchProgram<'_>) -> io::Result<()> {
+    let device = program.device;
+    match (device, program.input) {
+        (OutputDevice::Server, Some(input)) => dup2_stdin(input)?,
+        (OutputDevice::Pipe | OutputDevice::Server, _) => dup2_stdin(rustix::fs::open(
+            "/dev/null",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)?,
+        (OutputDevice::Terminal, _) => dup2_stdin(stdout())?,
+    }
+    kernel::detach_process(parent, device)?;
+    // On Linux, files in `/proc` are writable only then.
+    platform::allow_inspection()
+}
+
+/// Sends a line to the supervisor.
+pub(super) fn write_status(status: Option<&OwnedFd>, words: &str) {
+    // If the supervisor is dead, this process dies with it, so the error does not matter.
+    let _ = status.map(|status| rustix::io::write(status, words.as_bytes()));
+}
+
+/// Receives the descriptor that the launcher has sent before it became the program.
+fn receive_descriptor(receiver: UnixDatagram) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut word = [0; 1];
+    recvmsg(
+        &receiver,
+        &mut [IoSliceMut::new(&mut word)],
+        &mut control,
+        RecvFlags::DONTWAIT | platform::RECEIVE_CLOSED_ON_EXEC,
+    )
+    .map_err(|error| SetupStage::Loopback.to_error(&error.into()))?;
+    control
+        .drain()
+        .find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut sent) => sent.next(),
+            _ => None,
+        })
+        .ok_or_else(|| SetupStage::Loopback.to_error(&io::Error::from_raw_os_error(0)))
 }
 
 /// Reads the launcher's messages until it is done, and returns the number of its report.
@@ -176,6 +359,6 @@ pub(crate) fn remove_folder(folder: &Path) {
                 .map(|entry| entry.path()),
         );
     }
-    // Anything that remains belongs to another user, and nobody is left to be told.
+    // Anything that remains belongs to another user, and there is nobody to report it to.
     let _ = fs::remove_dir_all(folder);
 }

@@ -6,47 +6,49 @@
 //! failed stage. If anything fails, nothing runs.
 
 use std::error::Error;
+use std::ffi::OsString;
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
-};
-use rustix::stdio::{dup2_stdin, stdout};
+use rustix::process::{Pid, Resource};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
     clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
     set_capabilities_secure_bits, set_no_new_privs,
 };
 
-use super::environment::LaunchProgram;
+use super::environment::{LaunchProgram, LauncherLinks, prepare_process, write_status};
 use super::landlock_rules::{LandlockRights, restrict_process};
-use super::namespaces::{NamespaceRole, enter_namespaces};
-use super::{SandboxPlan, SandboxTier, SetupStage, syscall_filter, syscalls};
-use crate::kernel;
-use crate::supervise::OutputDevice;
+use super::loopback::LoopbackDoors;
+use super::namespaces::{NamespaceRole, enter_namespaces, send_descriptor};
+use super::resource_limits::lower_limits;
+use super::{
+    NetworkAccess, SandboxPlan, SandboxTier, SetupStage, host_sockets, syscall_filter, syscalls,
+};
+use crate::supervise::MAX_USER_TASKS;
 
-/// The size limit of a file, in bytes.
-const LARGEST_FILE: u64 = 64 << 30;
-/// The maximum number of processes and threads that the user may have for the command to start
-/// more.
-const PROCESSES: u64 = 16_384;
-
-/// Becomes the program, or reports the failure through `status`. Returns the exit code of a process
+/// The variable of cargo's own folder.
+const CARGO_HOME: &str = "CARGO_HOME";
+/// The first version of Landlock that keeps processes from abstract sockets of others (Linux 6.12).
+const LANDLOCK_WITH_SCOPES: i32 = 6;
+/// Becomes the program, or reports the failure through its links. Returns the exit code of a process
 /// that is done. `parent` is the supervisor.
 pub(super) fn run_launcher(
     plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     parent: Pid,
-    status: OwnedFd,
+    links: LauncherLinks,
 ) -> i32 {
-    let mut status = Some(status);
-    match launch_program(plan, tier, program, parent, &mut status) {
+    let mut status = Some(links.status);
+    let proxy = links.proxy;
+    let watch = links.watch.as_ref();
+    match launch_program(plan, tier, program, parent, &mut status, proxy, watch) {
         Ok(code) => code,
         Err(error) => {
             write_status(
@@ -64,16 +66,31 @@ fn launch_program(
     program: &LaunchProgram<'_>,
     parent: Pid,
     status: &mut Option<OwnedFd>,
+    sender: Option<UnixDatagram>,
+    watch: Option<&UnixDatagram>,
 ) -> io::Result<i32> {
-    prepare_process(parent, program.device).map_err(|error| SetupStage::Launch.to_error(&error))?;
+    prepare_process(parent, program).map_err(|error| SetupStage::Launch.to_error(&error))?;
+    // Read here, where the sockets of the machine are listed: the list shows one network namespace.
+    let sockets = if tier == SandboxTier::Two {
+        host_sockets::list_host_sockets()
+    } else {
+        None
+    };
+    let mut proxy_port = None;
     if tier == SandboxTier::Two {
-        match enter_namespaces(plan, status)? {
-            NamespaceRole::Shell => {}
+        // Before the mounts cover the agent's socket.
+        let doors = plan
+            .loopback
+            .as_ref()
+            .and_then(|loopback| LoopbackDoors::connect(&loopback.socket, &loopback.ports));
+        let sockets = sockets.as_deref().unwrap_or_default();
+        match enter_namespaces(plan, sockets, doors, status, sender)? {
+            NamespaceRole::Shell(port) => proxy_port = port,
             NamespaceRole::Done(code) => return Ok(code),
         }
     }
     // After the namespaces: the filter denies the calls that create and mount them.
-    let landlock = confine_process(plan, tier)?;
+    let landlock = confine_process(plan, tier, sockets.is_some())?;
     write_status(
         status.as_ref(),
         &format!("ready {}\n", tier.report_number(landlock)),
@@ -81,48 +98,91 @@ fn launch_program(
     let mut command = Command::new(program.path);
     command
         .args(program.arguments)
-        .envs(temp_environment(plan, tier));
+        .envs(plan.temp_environment(tier))
+        .envs(package_environment(plan, tier, proxy_port));
+    // Last of all: from here on a write of this process would wait for a supervisor that waits for
+    // the program. If there is no watch, the command runs all the same, and nothing tells its
+    // changes from those of others.
+    let _ = watch.map(install_write_watch);
     Err(command.exec())
 }
 
-/// Puts this process into the state of a new one: no input (or the terminal), a separate session,
-/// default signal handling, and writable files in `/proc`.
-fn prepare_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
-    match device {
-        OutputDevice::Pipe => dup2_stdin(rustix::fs::open(
-            "/dev/null",
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?)?,
-        OutputDevice::Terminal => dup2_stdin(stdout())?,
-    }
-    kernel::detach_process(parent, device)?;
-    Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
+/// Installs the filter that notifies about writes, and sends its handle to the supervisor.
+fn install_write_watch(sender: &UnixDatagram) -> io::Result<()> {
+    let program = syscall_filter::written_paths::build_write_filter();
+    let listener = syscalls::install_notifying_filter(&program)?;
+    send_descriptor(sender, listener.as_fd())
 }
 
-/// Returns the environment variables for temporary files and caches.
-fn temp_environment(plan: &SandboxPlan, tier: SandboxTier) -> Vec<(String, PathBuf)> {
-    let tmp = if tier == SandboxTier::Two {
-        Path::new("/tmp")
-    } else {
-        &plan.tmp
+/// Returns the environment variables that lead package managers to the proxy, and to folders that they can write.
+///
+/// The folders stay for the task: once a command has fetched packages there, later ones find them, also without a network.
+fn package_environment(
+    plan: &SandboxPlan,
+    tier: SandboxTier,
+    proxy_port: Option<u16>,
+) -> Vec<(String, OsString)> {
+    if tier != SandboxTier::Two {
+        return Vec::new();
+    }
+    let cache = Path::new("/tmp/.cache");
+    let mut all = Vec::new();
+    for name in &plan.package_homes {
+        let folder = cache.join(name.to_ascii_lowercase());
+        if proxy_port.is_some() {
+            // A package manager reports what it cannot write better than this process could.
+            let _ = fs::create_dir_all(&folder);
+            if name == CARGO_HOME {
+                copy_cargo_settings(plan, &folder);
+            }
+        }
+        if folder.is_dir() {
+            all.push((name.clone(), folder.into_os_string()));
+        }
+    }
+    let repository = cache.join("maven");
+    let mut options = Vec::new();
+    if let Some(port) = proxy_port {
+        let _ = fs::create_dir_all(&repository);
+        let address = format!("http://127.0.0.1:{port}");
+        let names = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+        all.extend(names.map(|name| (name.to_owned(), address.clone().into())));
+        let direct = ["NO_PROXY", "no_proxy"];
+        all.extend(direct.map(|name| (name.to_owned(), "localhost,127.0.0.1,::1".into())));
+        // Java programs do not read these variables.
+        options.extend(
+            ["http", "https"].map(|scheme| {
+                format!("-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={port}")
+            }),
+        );
+        all.push(("GRADLE_OPTS".to_owned(), options.join(" ").into()));
+    }
+    if repository.is_dir() {
+        options.push(format!("-Dmaven.repo.local={}", repository.display()));
+        all.push(("MAVEN_OPTS".to_owned(), options.join(" ").into()));
+    }
+    all
+}
+
+/// Copies the user's settings of cargo into the folder that takes the place of `CARGO_HOME`.
+fn copy_cargo_settings(plan: &SandboxPlan, folder: &Path) {
+    let Some(own) = plan.home.as_ref().map(|home| home.join(".cargo")) else {
+        return;
     };
-    let caches = plan.caches.iter().map(|name| {
-        (
-            name.clone(),
-            tmp.join(".cache").join(name.to_ascii_lowercase()),
-        )
-    });
-    ["TMPDIR", "TMP", "TEMP"]
-        .map(|name| (name.to_owned(), tmp.to_path_buf()))
-        .into_iter()
-        .chain(caches)
-        .collect()
+    for name in ["config.toml", "config"] {
+        // Without settings there is nothing to copy.
+        let _ = fs::copy(own.join(name), folder.join(name));
+    }
 }
 
 /// Applies all restrictions that concern only this process and its children.
-fn confine_process(plan: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
-    lower_limits().map_err(|error| SetupStage::Limits.to_error(&error))?;
+fn confine_process(
+    plan: &SandboxPlan,
+    tier: SandboxTier,
+    sockets_are_covered: bool,
+) -> io::Result<i32> {
+    lower_limits(&[(Resource::Nproc, MAX_USER_TASKS)])
+        .map_err(|error| SetupStage::Limits.to_error(&error))?;
     drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))?;
     let write = plan.writable_folders(tier);
     // Without mounts, nothing inside a writable folder can be hidden.
@@ -134,18 +194,38 @@ fn confine_process(plan: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
     {
         return Err(SetupStage::Secrets.to_error(&io::Error::from_raw_os_error(0)));
     }
+    // Nothing can look empty to Landlock; what cannot be read at least reveals nothing.
+    let empty = plan
+        .empty
+        .iter()
+        .filter(|path| !write.iter().any(|folder| path.starts_with(folder)));
+    let hide: Vec<PathBuf> = plan.hide.iter().chain(empty).cloned().collect();
     let rights = LandlockRights {
         tier,
         network: plan.network,
         write: &write,
         read: &plan.read,
-        hide: &plan.hide,
+        hide: &hide,
     };
     let landlock = restrict_process(&rights)
         .map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))?;
-    let program = syscall_filter::build_filter(tier, plan.network);
+    let unix_sockets = allow_unix_sockets(plan, tier, landlock, sockets_are_covered);
+    let program = syscall_filter::build_filter(tier, plan.network, unix_sockets);
     syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))?;
     Ok(landlock)
+}
+
+/// Returns true if a command may use unix sockets: only where those of the machine are covered, and
+/// abstract ones are out of reach, which either the network namespace or Landlock ensures.
+fn allow_unix_sockets(
+    plan: &SandboxPlan,
+    tier: SandboxTier,
+    landlock: i32,
+    sockets_are_covered: bool,
+) -> bool {
+    tier == SandboxTier::Two
+        && sockets_are_covered
+        && (plan.network != NetworkAccess::Allowed || landlock >= LANDLOCK_WITH_SCOPES)
 }
 
 /// Returns the system error at the root of an error chain.
@@ -160,26 +240,6 @@ fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
         next = error.source();
     }
     io::Error::from_raw_os_error(number.unwrap_or(0))
-}
-
-/// Lowers resource limits; none is raised.
-fn lower_limits() -> io::Result<()> {
-    for (resource, most) in [
-        (Resource::Core, 0),
-        (Resource::Fsize, LARGEST_FILE),
-        (Resource::Nproc, PROCESSES),
-    ] {
-        let Rlimit { current, maximum } = getrlimit(resource);
-        let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
-        setrlimit(
-            resource,
-            Rlimit {
-                current: lower(current),
-                maximum: lower(maximum),
-            },
-        )?;
-    }
-    Ok(())
 }
 
 /// Drops every capability, and every way to gain one.
@@ -216,9 +276,4 @@ fn drop_privileges() -> io::Result<()> {
             inheritable: none,
         },
     )?)
-}
-
-fn write_status(status: Option<&OwnedFd>, words: &str) {
-    // If the supervisor is dead, this process dies with it, so the error does not matter.
-    let _ = status.map(|status| rustix::io::write(status, words.as_bytes()));
 }

@@ -2,9 +2,14 @@
 //! cannot create them.
 //!
 //! Only existing paths can be mounted over, so the masks are in the real workspace while such a
-//! command runs. A mask is recognized by itself, not by its creator: it is an empty folder or file
-//! with a mode that nobody else uses. Listing, searching and snapshots skip it ([`is_mask`]), git
+//! command runs. A mask is recognized by its own properties: it is an empty folder or file
+//! with a mode that no other program uses. Listing, searching and snapshots skip it ([`is_mask`]), git
 //! sees no empty folder, and the next command recognizes what a killed supervisor left.
+//!
+//! Not every protected name has a mask: they would be more than a hundred in each workspace, and a
+//! name with a pattern cannot have one. Masks are for the names that a program outside may read at
+//! any moment, such as git from a shell's prompt, an editor, a language server or another agent.
+//! The others are moved aside after the command (`aftermath.rs`).
 //!
 //! Commands that run at the same time share the masks. Each holds a shared lock on the workspace
 //! folder; a command that ends tries to get the exclusive lock, which succeeds only if no other
@@ -13,7 +18,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -25,15 +30,14 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, fstat, mkdir, s
 use rustix::process::umask;
 
 use super::ProtectedPaths;
-use crate::protected_paths;
+use super::git_guard::{GUARDED, GuardKind, GuardedPath, find_git_guards};
+use super::protected_entries::{EntryShape, list_protected_entries};
+use crate::platform;
 
 /// The protected names that a command cannot create at the top of the workspace, and the kind of
 /// their masks. Mostly an empty folder, even for names of files: git does not see it, so it cannot
 /// be committed.
-const MASKED: [(&str, MaskKind); 23] = [
-    (".git/hooks", MaskKind::Folder),
-    (".git/config", MaskKind::File),
-    (".git/config.worktree", MaskKind::File),
+const MASKED: [(&str, MaskKind); 22] = [
     (".husky", MaskKind::Folder),
     (".vscode", MaskKind::Folder),
     (".idea", MaskKind::Folder),
@@ -42,8 +46,11 @@ const MASKED: [(&str, MaskKind); 23] = [
     (".envrc", MaskKind::Folder),
     (".npmrc", MaskKind::Folder),
     (".yarnrc.yml", MaskKind::Folder),
-    (".cargo/config.toml", MaskKind::Nothing),
-    (".cargo/config", MaskKind::Nothing),
+    (".cargo/config.toml", MaskKind::Parent),
+    (".cargo/config", MaskKind::Parent),
+    // A language server that runs Cargo in the background reads it at once.
+    ("rust-toolchain.toml", MaskKind::Folder),
+    ("rust-toolchain", MaskKind::Folder),
     (".github/workflows", MaskKind::Folder),
     (".gitlab-ci.yml", MaskKind::Folder),
     (".circleci", MaskKind::Folder),
@@ -56,14 +63,18 @@ const MASKED: [(&str, MaskKind); 23] = [
     ("CLAUDE.md", MaskKind::Folder),
 ];
 
-/// Git's folder, in which a command may write everything that does not make a program run.
-const GIT: &str = ".git";
+/// A sign of a folder that Cargo uses as its home, which commands have to write.
+const CARGO_HOME: &str = "registry";
 
 /// The modes that make an empty folder or file a mask. They are readable, so that git outside does
 /// not complain.
 const FOLDER_MODE: u32 = 0o1555;
 const FILE_MODE: u32 = 0o1444;
 const MODE_BITS: u32 = 0o7777;
+
+/// The content of the mask of git's `commondir`. Git refuses an empty one; this one leads to the
+/// folder that it is in, as if it were missing.
+const POINTER: &[u8] = b".\n";
 
 /// The number of attempts to get the lock, and the pause between them: a holder of the exclusive
 /// lock is about to finish, or is some unrelated program.
@@ -73,66 +84,66 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MaskKind {
     File,
+    /// A file that points git to the folder that it is in.
+    Pointer,
     Folder,
     /// No mask: Cargo does not accept a folder here, and an empty file would show up in the
-    /// repository. Only a missing parent is masked.
-    Nothing,
+    /// repository. The parent folder is protected as a whole instead.
+    Parent,
 }
 
 /// The masks of one workspace, held as long as a command needs them.
 #[derive(Debug)]
 pub(super) struct WorkspaceMasks {
-    top: PathBuf,
+    /// The masks to remove, those of other commands included.
+    masks: Vec<PathBuf>,
     /// The lock on the workspace folder: shared, and exclusive while removing.
     lock: File,
 }
 
 impl WorkspaceMasks {
-    /// Finds the protected paths at the top of the workspace, and places masks for missing ones.
-    pub(super) fn put_masks(top: &Path) -> io::Result<(Self, ProtectedPaths)> {
-        let masks = Self {
-            top: top.to_path_buf(),
-            lock: File::open(top)?,
-        };
+    /// Finds the protected paths of the workspace, and places masks for missing ones. `home` is
+    /// where the user's git configuration is.
+    pub(super) fn put_masks(top: &Path, home: Option<&Path>) -> io::Result<(Self, ProtectedPaths)> {
+        let lock = File::open(top)?;
         for _ in 0..TRIES {
-            if flock(&masks.lock, FlockOperation::NonBlockingLockShared).is_ok() {
+            if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
                 break;
             }
+            // Bounded: on a file system without locks no attempt succeeds, and the command must
+            // start anyway.
             sleep(PAUSE);
         }
-        let mut protected = ProtectedPaths::default();
-        for entry in fs::read_dir(top)?.flatten() {
-            let name = entry.file_name();
-            // A link is not covered here; its target is, if that is protected.
-            let plain = entry
-                .file_type()
-                .is_ok_and(|kind| kind.is_file() || (kind.is_dir() && name != GIT));
-            if plain && protected_paths::find_protection_reason(Path::new(&name)).is_some() {
-                protected.existing.push(entry.path());
+        let mut guard = PathGuard {
+            top,
+            protected: ProtectedPaths::default(),
+        };
+        for entry in list_protected_entries(top) {
+            // A link cannot be mounted over; it is restored after the command.
+            if entry.shape == EntryShape::Plain {
+                guard.protect_existing(&top.join(entry.path));
             }
         }
-        // Hooks and configuration of submodules run programs just like the repository's own.
-        let modules = fs::read_dir(top.join(".git/modules"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let modules =
-            modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
-        protected
-            .existing
-            .extend(modules.filter(|path| path.exists()));
         // Created with their final mode, since a later change of mode would cost as much as
         // creating them. The umask may be changed because this process has one thread.
         let usual = umask(Mode::empty());
-        let put = MASKED
-            .iter()
-            .try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut protected));
+        let put = guard.guard_all(home);
         umask(usual);
-        put?;
-        protected.existing.sort();
-        protected.existing.dedup();
-        protected.pinned.dedup();
-        Ok((masks, protected))
+        let PathGuard { mut protected, .. } = guard;
+        for list in [
+            &mut protected.existing,
+            &mut protected.pinned,
+            &mut protected.missing,
+            &mut protected.reopened,
+        ] {
+            list.sort();
+            list.dedup();
+        }
+        let masks = Self {
+            masks: protected.missing.clone(),
+            lock,
+        };
+        put.map(|()| (masks, protected))
     }
 }
 
@@ -143,79 +154,139 @@ impl Drop for WorkspaceMasks {
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
-        for (name, _) in MASKED {
-            let path = self.top.join(name);
-            remove_mask(&path);
-            if let Some(parent) = path.parent().filter(|parent| *parent != self.top) {
-                remove_mask(parent);
-            }
-        }
+        self.masks.iter().for_each(|path| remove_mask(path));
     }
 }
 
-fn guard_name(
-    top: &Path,
-    name: &str,
-    kind: MaskKind,
-    protected: &mut ProtectedPaths,
-) -> io::Result<()> {
-    let path = top.join(name);
-    let parent = path.parent().filter(|parent| *parent != top);
-    let exists = |path: &Path| fs::symlink_metadata(path).ok();
-    let covered = |parent: &Path| {
-        protected
+/// Collects the protected paths of a workspace.
+struct PathGuard<'a> {
+    top: &'a Path,
+    protected: ProtectedPaths,
+}
+
+impl PathGuard<'_> {
+    fn guard_all(&mut self, home: Option<&Path>) -> io::Result<()> {
+        let git = find_git_guards(self.top, home);
+        for folder in git.folders {
+            if folder.is_module {
+                self.protected.reopened.push(folder.path.clone());
+            } else {
+                self.protected.pinned.push(folder.path.clone());
+            }
+            for (name, kind) in GUARDED {
+                let kind = match kind {
+                    GuardKind::Folder => MaskKind::Folder,
+                    GuardKind::File => MaskKind::File,
+                    GuardKind::Pointer => MaskKind::Pointer,
+                };
+                self.guard_name(&folder.path, name, kind)?;
+            }
+        }
+        for (name, kind) in MASKED {
+            self.guard_name(self.top, name, kind)?;
+        }
+        for path in git.named {
+            match path {
+                GuardedPath::Existing(path) => self.protect_existing(&path),
+                GuardedPath::Missing { path, is_file } => {
+                    self.pin_parents(&path);
+                    let kind = if is_file {
+                        MaskKind::File
+                    } else {
+                        MaskKind::Folder
+                    };
+                    self.make_mask(&path, kind)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an existing path read-only, and keeps the folders above it from being renamed.
+    fn protect_existing(&mut self, path: &Path) {
+        self.pin_parents(path);
+        self.protected.existing.push(path.to_path_buf());
+    }
+
+    fn pin_parents(&mut self, path: &Path) {
+        let parents = path.ancestors().skip(1);
+        let inside =
+            parents.take_while(|parent| *parent != self.top && parent.starts_with(self.top));
+        self.protected.pinned.extend(inside.map(Path::to_path_buf));
+    }
+
+    fn is_covered(&self, path: &Path) -> bool {
+        self.protected
             .existing
             .iter()
-            .chain(&protected.missing)
-            .any(|path| path == parent)
-    };
-    match (exists(&path), parent.map(|parent| (parent, exists(parent)))) {
-        // The parent is covered as a whole, or is a file or a link to elsewhere.
-        (_, Some((parent, Some(found)))) if !found.is_dir() || covered(parent) => {}
-        // The parent is another command's mask.
-        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => {
-            protected.missing.push(parent.to_path_buf())
-        }
-        // A command may create a repository; git's programs in it are checked whenever git is to
-        // run.
-        (_, Some((parent, None))) if parent.ends_with(GIT) => {}
-        (_, Some((parent, None))) => make_mask(parent, MaskKind::Folder, protected)?,
-        (Some(found), parent) => {
-            protected
-                .pinned
-                .extend(parent.map(|(parent, _)| parent.to_path_buf()));
-            if !found.is_symlink() {
-                protected.existing.push(path);
+            .chain(&self.protected.missing)
+            .any(|covered| covered == path)
+    }
+
+    /// Protects a name of one or two components in a folder.
+    fn guard_name(&mut self, folder: &Path, name: &str, kind: MaskKind) -> io::Result<()> {
+        let path = folder.join(name);
+        let parent = path.parent().filter(|parent| *parent != folder);
+        let exists = |path: &Path| fs::symlink_metadata(path).ok();
+        match (exists(&path), parent.map(|parent| (parent, exists(parent)))) {
+            // The parent is covered as a whole, or is a file or a link to elsewhere.
+            (_, Some((parent, Some(found)))) if !found.is_dir() || self.is_covered(parent) => {}
+            // The parent is another command's mask.
+            (_, Some((parent, Some(found)))) if has_mask_mode(&found) => {
+                self.protected.missing.push(parent.to_path_buf());
+            }
+            (_, Some((parent, None))) => self.make_mask(parent, MaskKind::Folder)?,
+            (Some(found), _) if has_mask_mode(&found) => self.protected.missing.push(path),
+            (Some(found), parent) => {
+                if let Some((parent, _)) = parent {
+                    self.protected.pinned.push(parent.to_path_buf());
+                }
+                if !found.is_symlink() {
+                    self.protected.existing.push(path);
+                }
+            }
+            (None, Some((parent, _))) if kind == MaskKind::Parent => {
+                if exists(&parent.join(CARGO_HOME)).is_none() {
+                    self.protect_existing(parent);
+                }
+            }
+            (None, parent) => {
+                if let Some((parent, _)) = parent {
+                    self.protected.pinned.push(parent.to_path_buf());
+                }
+                self.make_mask(&path, kind)?;
             }
         }
-        (None, parent) => {
-            protected
-                .pinned
-                .extend(parent.map(|(parent, _)| parent.to_path_buf()));
-            make_mask(&path, kind, protected)?;
+        Ok(())
+    }
+
+    fn make_mask(&mut self, path: &Path, kind: MaskKind) -> io::Result<()> {
+        let made = match kind {
+            MaskKind::Folder => {
+                mkdir(path, platform::to_mode(FOLDER_MODE)).map_err(io::Error::from)
+            }
+            MaskKind::File => create_mask_file(path, b""),
+            MaskKind::Pointer => create_mask_file(path, POINTER),
+            MaskKind::Parent => return Ok(()),
+        };
+        match made {
+            Ok(()) => {}
+            // Another command created it a moment ago.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
+        self.protected.missing.push(path.to_path_buf());
+        Ok(())
     }
-    Ok(())
 }
 
-fn make_mask(path: &Path, kind: MaskKind, protected: &mut ProtectedPaths) -> io::Result<()> {
-    let made = match kind {
-        MaskKind::Folder => mkdir(path, Mode::from_raw_mode(FOLDER_MODE)).map_err(io::Error::from),
-        MaskKind::File => File::create_new(path)
-            .and_then(|_| fs::set_permissions(path, Permissions::from_mode(FILE_MODE))),
-        MaskKind::Nothing => return Ok(()),
-    };
-    match made {
-        Ok(()) => {}
-        // Another command created it a moment ago.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    protected.missing.push(path.to_path_buf());
-    Ok(())
+fn create_mask_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(text)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE))
 }
 
-/// Removes a mask. If somebody outside has put content there, it stays, as if they had created it.
+/// Removes a mask. If another program has put content there, it stays, as if that program had created it.
 fn remove_mask(path: &Path) {
     let Ok(found) = fs::symlink_metadata(path) else {
         return;
@@ -235,51 +306,70 @@ fn remove_mask(path: &Path) {
     }
 }
 
-fn has_mask_mode(found: &fs::Metadata) -> bool {
+pub(super) fn has_mask_mode(found: &fs::Metadata) -> bool {
     is_mask_mode(found.mode(), found.len())
 }
 
 /// Returns true if an entry with this mode and length is a mask, provided that it is empty and has
 /// the name of one.
 fn is_mask_mode(mode: u32, length: u64) -> bool {
-    match FileType::from_raw_mode(mode) {
+    match FileType::from_raw_mode(platform::to_mode_bits(mode)) {
         FileType::Directory => mode & MODE_BITS == FOLDER_MODE,
-        FileType::RegularFile => mode & MODE_BITS == FILE_MODE && length == 0,
+        FileType::RegularFile => {
+            mode & MODE_BITS == FILE_MODE && (length == 0 || length == POINTER.len() as u64)
+        }
         _ => false,
     }
 }
 
 /// Returns the names at the top of a workspace that a command may not create.
-pub(super) fn masked_names() -> impl Iterator<Item = &'static str> {
-    MASKED.iter().map(|(name, _)| *name)
+pub(super) fn masked_names() -> impl Iterator<Item = String> {
+    let git = GUARDED.iter().map(|(name, _)| format!(".git/{name}"));
+    git.chain(MASKED.iter().map(|(name, _)| (*name).to_owned()))
 }
 
 /// Returns true if this name in a folder is a mask: it does not belong to the user, and disappears
 /// with the command.
 pub fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
     // The name is compared first, which avoids a system call for nearly all names.
-    let is_name = |(masked, _): &(&str, MaskKind)| {
-        masked
-            .split('/')
-            .any(|part| part.as_bytes() == name.as_bytes())
-    };
-    MASKED.iter().any(is_name)
-        && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
+    let names = GUARDED
+        .iter()
+        .map(|(masked, _)| *masked)
+        .chain(MASKED.iter().map(|(masked, _)| *masked));
+    names
+        .flat_map(|masked| masked.split('/'))
+        .any(|part| part.as_bytes() == name.as_bytes())
+        && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
+            is_mask_mode(
+                platform::widen(found.st_mode),
+                found.st_size.cast_unsigned(),
+            )
+        })
 }
 
 /// Returns true if a mask is at this path, relative to the top of a workspace.
 pub(crate) fn is_masked_at(top: BorrowedFd<'_>, path: &Path) -> bool {
-    MASKED
+    let inside_git = path.strip_prefix(".git").ok();
+    let is_masked = MASKED
         .iter()
         .any(|(name, _)| Path::new(name).starts_with(path))
-        && statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
+        || inside_git.is_some_and(|inside| {
+            GUARDED
+                .iter()
+                .any(|(name, _)| Path::new(name).starts_with(inside))
+        });
+    is_masked
+        && statat(top, path, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
+            is_mask_mode(
+                platform::widen(found.st_mode),
+                found.st_size.cast_unsigned(),
+            )
+        })
 }
 
 /// Returns true if an open folder is a mask, whatever its name.
 pub(crate) fn is_mask_itself(folder: impl AsFd) -> bool {
-    fstat(folder).is_ok_and(|found| is_mask_mode(found.st_mode, 0))
+    fstat(folder).is_ok_and(|found| is_mask_mode(platform::widen(found.st_mode), 0))
 }
 
 #[cfg(test)]
@@ -298,18 +388,18 @@ mod tests {
     }
 
     #[test]
-    fn masks_are_shared_and_go_with_the_last() {
+    fn masks_are_shared_and_removed_by_the_last_user() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
-        let (first, protected) = WorkspaceMasks::put_masks(folder.path()).unwrap();
+        let (first, protected) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
         assert!(
             protected
                 .missing
                 .contains(&folder.path().join(".git/config")),
             "{protected:?}"
         );
-        let (second, _) = WorkspaceMasks::put_masks(folder.path()).unwrap();
+        let (second, _) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
         drop(first);
         assert!(folder.path().join(".vscode").exists());
         let handle = File::open(folder.path()).unwrap();
@@ -327,13 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_is_taken_over() {
+    fn masks_of_a_killed_process_are_taken_over() {
         let folder = tempfile::tempdir().unwrap();
-        let (killed, _) = WorkspaceMasks::put_masks(folder.path()).unwrap();
-        // What a kill does: the lock goes, the masks stay.
-        let WorkspaceMasks { top, lock } = &killed;
+        let (killed, _) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
+        // A kill releases the lock and leaves the masks.
+        let WorkspaceMasks { lock, .. } = &killed;
         flock(lock, FlockOperation::Unlock).unwrap();
-        let (next, protected) = WorkspaceMasks::put_masks(top).unwrap();
+        let (next, protected) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
         assert!(
             protected
                 .missing

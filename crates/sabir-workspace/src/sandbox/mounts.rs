@@ -5,13 +5,13 @@
 //! themselves. The mount namespace keeps all of this private and disappears with its last process.
 
 use std::ffi::CStr;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, open};
+use rustix::fs::{CWD, Mode, OFlags, open, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount,
@@ -21,18 +21,30 @@ use rustix::mount::{
 use super::landlock_rules::DEVICES;
 use super::syscalls::{MountScope, add_mount_attributes};
 use super::{ProtectedPaths, SandboxPlan};
+use crate::kernel;
+use crate::supervise::max_tasks;
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const ALL: u64 = READ_ONLY | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID;
 /// The folders of temporary files, which are replaced even if a program ignores `TMPDIR`.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
-/// The files and folders that are mounted over others. The first pair covers missing protected
-/// paths, the second, without any permission, covers secrets.
+/// The folders of the system's services. Only the programs and libraries of NixOS and
+/// the addresses of name servers stay visible.
+const RUNTIME: [&str; 2] = ["/run", "/var/run"];
+const RUNTIME_SHOWN: [&str; 5] = [
+    "current-system",
+    "booted-system",
+    "opengl-driver",
+    "wrappers",
+    "systemd/resolve",
+];
+/// The files and folders that are mounted over others. The first pair covers files that look
+/// empty, the second, without any permission, covers secrets and sockets.
 const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
-/// Builds the mounts. `protected` lists the paths of the workspace that must not be changed.
-pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> io::Result<()> {
+/// Builds the mounts, and covers these sockets of the machine.
+pub(super) fn arrange_mounts(plan: &SandboxPlan, sockets: &[PathBuf]) -> io::Result<()> {
     // First of all, cut the propagation: otherwise these mounts could show up outside.
     mount_change(
         "/",
@@ -45,6 +57,7 @@ pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> 
             temporary.push((place, clone_tree(&plan.tmp)?));
         }
     }
+    let runtime = clone_runtime_folders()?;
     let mut devices = Vec::new();
     for device in DEVICES {
         if fs::exists(device)? {
@@ -60,13 +73,13 @@ pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> 
     let writable = plan.write.len();
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     add_mount_attributes(root.as_fd(), ALL, MountScope::Tree)?;
-    mount_fresh(
-        c"proc",
-        &[],
-        MountAttrFlags::MOUNT_ATTR_RDONLY,
-        Path::new("/proc"),
-    )?;
+    // A new `/proc` shows the processes of this PID namespace only. It is read-only, since writes
+    // there change kernel settings.
+    mount_processes()?;
     arrange_devices(devices)?;
+    for folder in runtime {
+        replace_runtime_folder(folder)?;
+    }
     for (place, tree) in temporary {
         harden_tree(&tree, 0)?;
         attach_tree(&tree, Path::new(place))?;
@@ -77,10 +90,82 @@ pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> 
         make_mount_point(path, *is_folder)?;
         attach_tree(tree, path)?;
     }
-    for path in &plan.hide {
+    // After the writable folders are mounted: a mount over a secret would be covered by them
+    // otherwise.
+    for path in plan.hide.iter().chain(sockets) {
         cover_path(path, CLOSED)?;
     }
-    protect_paths(protected)
+    for path in &plan.empty {
+        cover_path(path, EMPTY)?;
+    }
+    protect_paths(&plan.protected)
+}
+
+/// Mounts the list of processes, read-only, after limiting their number.
+fn mount_processes() -> io::Result<()> {
+    let tree = create_mount(c"proc", &[], MountAttrFlags::empty())?;
+    if kernel::has_process_limit_per_namespace() {
+        limit_processes(&tree)?;
+    }
+    add_mount_attributes(tree.as_fd(), READ_ONLY, MountScope::Mount)?;
+    attach_tree(&tree, Path::new("/proc"))
+}
+
+/// Limits the processes of this PID namespace. The limit of resources does not hold for root, even
+/// as a user of another number inside.
+fn limit_processes(proc: &OwnedFd) -> io::Result<()> {
+    let most = max_tasks();
+    let path = "sys/kernel/pid_max";
+    let now = openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = String::new();
+    File::from(now).read_to_string(&mut text)?;
+    // Never raised, as no limit of the sandbox is.
+    if text.trim().parse().is_ok_and(|now: u64| now <= most) {
+        return Ok(());
+    }
+    let limit = openat(proc, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    File::from(limit).write_all(most.to_string().as_bytes())
+}
+
+/// A folder of the system's services, with the paths in it that stay visible.
+struct RuntimeFolder {
+    place: &'static str,
+    shown: Vec<(PathBuf, OwnedFd)>,
+}
+
+fn clone_runtime_folders() -> io::Result<Vec<RuntimeFolder>> {
+    let mut folders = Vec::new();
+    for place in RUNTIME {
+        if !fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+            continue;
+        }
+        let mut shown = Vec::new();
+        for name in RUNTIME_SHOWN {
+            let path = Path::new(place).join(name);
+            if path.is_dir() {
+                let tree = clone_tree(&path)?;
+                shown.push((path, tree));
+            }
+        }
+        folders.push(RuntimeFolder { place, shown });
+    }
+    Ok(folders)
+}
+
+/// Replaces a folder of the system's services, whose sockets nothing else keeps a command from.
+fn replace_runtime_folder(folder: RuntimeFolder) -> io::Result<()> {
+    let tree = create_mount(
+        c"tmpfs",
+        &[(c"mode", c"0755"), (c"size", c"64k")],
+        MountAttrFlags::empty(),
+    )?;
+    attach_tree(&tree, Path::new(folder.place))?;
+    for (path, shown) in folder.shown {
+        fs::create_dir_all(&path)?;
+        harden_tree(&shown, READ_ONLY)?;
+        attach_tree(&shown, &path)?;
+    }
+    Ok(())
 }
 
 /// Protects paths of the workspace: existing ones become read-only, and masks are covered.
@@ -89,15 +174,40 @@ fn protect_paths(protected: &ProtectedPaths) -> io::Result<()> {
         // A mount point cannot be renamed away together with the mounts below it.
         attach_tree(&clone_tree(path)?, path)?;
     }
+    // Cloned while they can be written: a clone keeps the attributes that it was made with.
+    let mut reopened = Vec::new();
+    for path in &protected.reopened {
+        reopened.push((
+            path,
+            covering_path(path, &protected.existing),
+            clone_tree(path)?,
+        ));
+    }
+    // Sorted, so a folder comes before what is in it, and a later mount covers an earlier one.
     for path in &protected.existing {
         let tree = clone_tree(path)?;
         harden_tree(&tree, READ_ONLY)?;
         attach_tree(&tree, path)?;
+        for (inner, _, tree) in reopened
+            .iter()
+            .filter(|(_, covering, _)| *covering == Some(path))
+        {
+            attach_tree(tree, inner)?;
+        }
     }
-    protected
-        .missing
-        .iter()
-        .try_for_each(|path| cover_path(path, EMPTY))
+    for path in &protected.missing {
+        // A mask covers itself: git has to read what is in the one of `commondir`.
+        let tree = clone_tree(path)?;
+        harden_tree(&tree, READ_ONLY)?;
+        attach_tree(&tree, path)?;
+    }
+    Ok(())
+}
+
+/// Returns the innermost of these folders that contains a path.
+fn covering_path<'a>(path: &Path, folders: &'a [PathBuf]) -> Option<&'a PathBuf> {
+    let containing = folders.iter().filter(|folder| path.starts_with(folder));
+    containing.max_by_key(|folder| folder.components().count())
 }
 
 /// Mounts private devices, pseudo-terminals and shared memory.
@@ -159,6 +269,15 @@ fn mount_fresh(
     attributes: MountAttrFlags,
     at: &Path,
 ) -> io::Result<()> {
+    attach_tree(&create_mount(kind, options, attributes)?, at)
+}
+
+/// Creates a file system that is not mounted anywhere yet.
+fn create_mount(
+    kind: &CStr,
+    options: &[(&CStr, &CStr)],
+    attributes: MountAttrFlags,
+) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (name, value) in options {
         match value.is_empty() {
@@ -169,10 +288,11 @@ fn mount_fresh(
     fsconfig_create(context.as_fd())?;
     let attributes =
         attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    attach_tree(
-        &fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?,
-        at,
-    )
+    Ok(fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes,
+    )?)
 }
 
 /// Clones a file tree, not mounted anywhere yet.
@@ -210,7 +330,8 @@ fn attach_tree(tree: &OwnedFd, at: &Path) -> io::Result<()> {
 /// Creates a mount point if the new `/tmp` hides the original one; it is removed with the private
 /// folder.
 fn make_mount_point(path: &Path, is_folder: bool) -> io::Result<()> {
-    if !TEMPORARY.iter().any(|place| path.starts_with(place)) || fs::exists(path)? {
+    let mut replaced = TEMPORARY.iter().chain(&RUNTIME);
+    if !replaced.any(|place| path.starts_with(place)) || fs::exists(path)? {
         return Ok(());
     }
     let folder = if is_folder { Some(path) } else { path.parent() };

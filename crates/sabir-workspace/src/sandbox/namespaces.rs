@@ -7,12 +7,16 @@
 //! supervisor kills it. The launcher stays outside, and passes on how the shell ended.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::UdpSocket;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, getgid, getpid, getuid, kill_process,
@@ -20,25 +24,32 @@ use rustix::process::{
 };
 use rustix::thread::UnshareFlags;
 
-use super::syscalls::{ForkRelation, ForkSide, fork_process, raise_interface, unshare_namespaces};
+use super::loopback::LoopbackDoors;
+use super::syscalls::{ForkRelation, fork_process, raise_interface, unshare_namespaces};
 use super::{NetworkAccess, SandboxPlan, SetupStage, mounts};
 use crate::kernel;
+use crate::platform::ForkSide;
 
 /// The user id that root gets inside; any number except 0.
 const NOBODY_SPECIAL: u32 = 1000;
 
 /// The role of the process that returns from [`enter_namespaces`].
 pub(super) enum NamespaceRole {
-    /// The process that becomes the shell.
-    Shell,
+    /// The process that becomes the shell, with the port of the proxy of package registries.
+    Shell(Option<u16>),
     /// A process that is done, with its exit code.
     Done(i32),
 }
 
-/// Creates the namespaces and everything in them. `status` is the pipe to the supervisor.
+/// Creates the namespaces and everything in them. `sockets` are those of the machine, to be covered;
+/// `doors` are the ports of its loopback to open; `status` is the pipe to the supervisor, which gets
+/// the socket of a proxy through `sender`.
 pub(super) fn enter_namespaces(
     plan: &SandboxPlan,
+    sockets: &[PathBuf],
+    doors: Option<LoopbackDoors<'_>>,
     status: &mut Option<OwnedFd>,
+    sender: Option<UnixDatagram>,
 ) -> io::Result<NamespaceRole> {
     let failed = |stage: SetupStage| move |error: io::Error| stage.to_error(&error);
     let folder = rustix::process::getcwd(Vec::new())
@@ -49,7 +60,8 @@ pub(super) fn enter_namespaces(
     match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(_) => {
             // The supervisor waits for the end of the status pipe, so this copy must not stay open.
-            drop((status.take(), end));
+            // A pipe reports its end only when the last writer is closed, so `end` goes as well.
+            drop((status.take(), end, doors, sender));
             return Ok(NamespaceRole::Done(exit_like_shell(ends)));
         }
         ForkSide::Child => drop(ends),
@@ -59,11 +71,17 @@ pub(super) fn enter_namespaces(
     if is_deserted(status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
-    mounts::arrange_mounts(plan, &plan.protected).map_err(failed(SetupStage::Mounts))?;
-    if plan.network == NetworkAccess::Denied {
+    mounts::arrange_mounts(plan, sockets).map_err(failed(SetupStage::Mounts))?;
+    if plan.network != NetworkAccess::Allowed {
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(SetupStage::Loopback))?;
         raise_interface(socket.as_fd(), c"lo").map_err(failed(SetupStage::Loopback))?;
+        // Without them the command runs, and its connections are refused.
+        _ = doors.map(LoopbackDoors::open);
     }
+    let port = match sender {
+        Some(sender) => Some(send_listener(sender).map_err(failed(SetupStage::Loopback))?),
+        None => None,
+    };
     // Enter the folder again by its name: the inherited handle bypasses the mounts.
     rustix::process::chdir(folder).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
     match fork_process(ForkRelation::Child).map_err(failed(SetupStage::Process))? {
@@ -73,8 +91,32 @@ pub(super) fn enter_namespaces(
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
             Ok(NamespaceRole::Done(reap_until_empty(shell, end)))
         }
-        ForkSide::Child => Ok(NamespaceRole::Shell),
+        ForkSide::Child => Ok(NamespaceRole::Shell(port)),
     }
+}
+
+/// Makes a listening socket in this network namespace and sends it to the supervisor, which is in another one. Returns its port.
+fn send_listener(sender: UnixDatagram) -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    send_descriptor(&sender, listener.as_fd())?;
+    Ok(port)
+}
+
+/// Sends a descriptor to the supervisor.
+pub(super) fn send_descriptor(sender: &UnixDatagram, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let sent = [descriptor];
+    control.push(SendAncillaryMessage::ScmRights(&sent));
+    // A datagram without any byte could be taken for the end.
+    sendmsg(
+        sender,
+        &[IoSlice::new(b"x")],
+        &mut control,
+        SendFlags::empty(),
+    )?;
+    Ok(())
 }
 
 /// Creates the namespaces, with this user as their only one.
@@ -87,13 +129,15 @@ fn map_user(network: NetworkAccess) -> io::Result<()> {
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    if network == NetworkAccess::Denied {
+    if network != NetworkAccess::Allowed {
         flags |= UnshareFlags::NEWNET;
     }
     unshare_namespaces(flags).map_err(|error| SetupStage::Namespaces.to_error(&error))?;
     let inner = |number: u32| if number == 0 { NOBODY_SPECIAL } else { number };
     let map = || {
         // The kernel requires this before an unprivileged process may write `gid_map`.
+        // Since Linux 3.19, as dropping a group could otherwise grant access that the group is
+        // denied.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{} {user} 1", inner(user)))?;
         fs::write("/proc/self/gid_map", format!("{} {group} 1", inner(group)))

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{NetworkAccess, SandboxLevel, SandboxTier, environment};
+use super::{NetworkAccess, RegistryHost, SandboxLevel, SandboxTier, environment};
 
 /// The environment variables of cache folders, which are mostly in the home folder.
 const CACHES: [&str; 4] = [
@@ -13,6 +13,9 @@ const CACHES: [&str; 4] = [
     "npm_config_cache",
     "PIP_CACHE_DIR",
 ];
+/// The environment variables of folders where package managers keep what they have fetched. Unlike caches they are moved only
+/// once a command was given package registries, because builds without a network need what is there.
+const PACKAGE_HOMES: [&str; 3] = ["CARGO_HOME", "GOMODCACHE", "GRADLE_USER_HOME"];
 
 /// The plan of a sandbox. All paths are absolute and canonical.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,15 +28,33 @@ pub(crate) struct SandboxPlan {
     pub(crate) read: Vec<PathBuf>,
     /// The existing paths to hide.
     pub(crate) hide: Vec<PathBuf>,
+    /// The existing files that look empty.
+    pub(crate) empty: Vec<PathBuf>,
     /// The private temporary folder.
     pub(crate) tmp: PathBuf,
     pub(crate) stay: TempDirLifetime,
     /// The environment variables to point into the temporary folder.
     pub(crate) caches: Vec<String>,
+    /// The same for folders of fetched packages, which are used once there are any.
+    pub(crate) package_homes: Vec<String>,
+    /// The hosts of the proxy, where the network is limited to package registries.
+    pub(crate) registries: Vec<RegistryHost>,
     /// The memory limit in MiB; `None` for what the machine can spare.
     pub(crate) memory_mib: Option<u64>,
+    /// The home folder in the command's environment, where git reads the user's configuration.
+    pub(crate) home: Option<PathBuf>,
+    /// The ports of the machine's loopback that the command reaches.
+    pub(crate) loopback: Option<LoopbackPlan>,
     /// The protected paths that the supervisor found in the workspace.
     pub(crate) protected: ProtectedPaths,
+}
+
+/// The ports of the machine's loopback that a command reaches through the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LoopbackPlan {
+    /// The agent's socket, which takes the listening sockets of the command's network.
+    pub(crate) socket: PathBuf,
+    pub(crate) ports: Vec<u16>,
 }
 
 /// The lifetime of the temporary folder.
@@ -53,16 +74,18 @@ pub(crate) struct ProtectedPaths {
     pub(crate) existing: Vec<PathBuf>,
     /// Missing protected paths, each of which has a mask while the command runs.
     pub(crate) missing: Vec<PathBuf>,
+    /// Folders inside existing protected ones that can be written nevertheless.
+    pub(crate) reopened: Vec<PathBuf>,
 }
 
 impl SandboxPlan {
     /// Encodes the plan as pairs of a key and a value.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["level".into(), self.level.to_string().into()];
-        let network = if self.network == NetworkAccess::Allowed {
-            "allowed"
-        } else {
-            "denied"
+        let network = match self.network {
+            NetworkAccess::Allowed => "allowed",
+            NetworkAccess::Registries => "registries",
+            NetworkAccess::Denied => "denied",
         };
         words.extend([
             "network".into(),
@@ -89,18 +112,44 @@ impl SandboxPlan {
                 .iter()
                 .flat_map(|name| ["cache".into(), name.into()]),
         );
+        words.extend(
+            self.package_homes
+                .iter()
+                .flat_map(|name| ["packages".into(), name.into()]),
+        );
+        words.extend(
+            self.registries
+                .iter()
+                .flat_map(|host| ["registry".into(), host.to_word().into()]),
+        );
+        words.extend(
+            self.home
+                .iter()
+                .flat_map(|home| [OsString::from("home"), home.clone().into()]),
+        );
+        if let Some(LoopbackPlan { socket, ports }) = &self.loopback {
+            words.extend(["socket".into(), socket.clone().into()]);
+            words.extend(
+                ports
+                    .iter()
+                    .flat_map(|port| ["port".into(), port.to_string().into()]),
+            );
+        }
         let ProtectedPaths {
             pinned,
             existing,
             missing,
+            reopened,
         } = &self.protected;
         let lists = [
             ("write", &self.write),
             ("read", &self.read),
             ("hide", &self.hide),
+            ("empty", &self.empty),
             ("pin", pinned),
             ("guard", existing),
             ("mask", missing),
+            ("open", reopened),
         ];
         for (key, list) in lists {
             words.extend(
@@ -118,10 +167,16 @@ impl SandboxPlan {
         let mut tmp = None;
         let mut stay = None;
         let mut memory_mib = None;
+        let mut home = None;
+        let mut socket = None;
+        let mut ports = Vec::new();
         let mut caches = Vec::new();
+        let mut package_homes = Vec::new();
+        let mut registries = Vec::new();
         let mut write = Vec::new();
         let mut read = Vec::new();
         let mut hide = Vec::new();
+        let mut empty = Vec::new();
         let mut protected = ProtectedPaths::default();
         for pair in words.chunks(2) {
             let [key, value] = pair else { return None };
@@ -130,7 +185,12 @@ impl SandboxPlan {
                 "level" => level = Some(value.to_str()?.parse().ok()?),
                 "network" if value == "allowed" => network = Some(NetworkAccess::Allowed),
                 "network" if value == "denied" => network = Some(NetworkAccess::Denied),
+                "network" if value == "registries" => network = Some(NetworkAccess::Registries),
+                "packages" => package_homes.push(value.to_str()?.to_owned()),
+                "registry" => registries.push(RegistryHost::from_word(value.to_str()?)?),
                 "tmp" => tmp = Some(path),
+                "socket" => socket = Some(path),
+                "port" => ports.push(value.to_str()?.parse().ok()?),
                 "stay" if value == "task" => stay = Some(TempDirLifetime::Task),
                 "stay" if value == "command" => stay = Some(TempDirLifetime::Command),
                 "cache" => caches.push(value.to_str()?.to_owned()),
@@ -138,9 +198,12 @@ impl SandboxPlan {
                 "write" => write.push(path),
                 "read" => read.push(path),
                 "hide" => hide.push(path),
+                "empty" => empty.push(path),
                 "pin" => protected.pinned.push(path),
                 "guard" => protected.existing.push(path),
                 "mask" => protected.missing.push(path),
+                "open" => protected.reopened.push(path),
+                "home" => home = Some(path),
                 _ => return None,
             }
         }
@@ -150,10 +213,15 @@ impl SandboxPlan {
             write,
             read,
             hide,
+            empty,
             tmp: tmp?,
             stay: stay?,
             caches,
+            package_homes,
+            registries,
             memory_mib,
+            home,
+            loopback: socket.map(|socket| LoopbackPlan { socket, ports }),
             protected,
         })
     }
@@ -167,6 +235,7 @@ impl SandboxPlan {
     }
 
     /// Returns the folders in which a command of this tier can write.
+    #[cfg(target_os = "linux")]
     pub(super) fn writable_folders(&self, tier: SandboxTier) -> Vec<PathBuf> {
         let mut folders = self.write.clone();
         match tier {
@@ -177,8 +246,39 @@ impl SandboxPlan {
     }
 }
 
+impl SandboxPlan {
+    /// Returns the environment variables for temporary files and caches.
+    pub(super) fn temp_environment(&self, tier: SandboxTier) -> Vec<(String, PathBuf)> {
+        let tmp = if tier == SandboxTier::Two {
+            Path::new("/tmp")
+        } else {
+            &self.tmp
+        };
+        let caches = self.caches.iter().map(|name| {
+            (
+                name.clone(),
+                tmp.join(".cache").join(name.to_ascii_lowercase()),
+            )
+        });
+        ["TMPDIR", "TMP", "TEMP"]
+            .map(|name| (name.to_owned(), tmp.to_path_buf()))
+            .into_iter()
+            .chain(caches)
+            .collect()
+    }
+}
+
 /// Returns the cache variables that this environment does not point to a writable folder.
 pub(super) fn moved_caches(write: &[PathBuf], env: &[(String, String)]) -> Vec<String> {
+    moved_variables(&CACHES, write, env)
+}
+
+/// Returns the variables of package managers' folders that this environment does not point to a writable folder.
+pub(super) fn moved_package_homes(write: &[PathBuf], env: &[(String, String)]) -> Vec<String> {
+    moved_variables(&PACKAGE_HOMES, write, env)
+}
+
+fn moved_variables(names: &[&str], write: &[PathBuf], env: &[(String, String)]) -> Vec<String> {
     let is_writable = |name: &str| {
         let last = env.iter().rfind(|(known, _)| known == name);
         last.is_some_and(|(_, path)| {
@@ -187,7 +287,7 @@ pub(super) fn moved_caches(write: &[PathBuf], env: &[(String, String)]) -> Vec<S
                 .any(|folder| Path::new(path).starts_with(folder))
         })
     };
-    let moved = CACHES
+    let moved = names
         .iter()
         .filter(|name| !is_writable(name) && !is_writable("HOME"));
     moved.map(|name| (*name).to_owned()).collect()
@@ -198,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_that_can_be_written_stay() {
+    fn only_unwritable_caches_are_moved() {
         let moved = |entries: &[(&str, &str)]| {
             let env: Vec<_> = entries
                 .iter()
@@ -216,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_survives_the_command_line() {
+    fn a_sandbox_plan_parses_from_its_arguments() {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
         let plan = SandboxPlan {
             level: SandboxLevel::Best,
@@ -224,14 +324,28 @@ mod tests {
             write: paths(&["/w", "/a b\nc"]),
             read: paths(&["/level"]),
             hide: paths(&["/h/.ssh", "/h/.aws"]),
+            empty: paths(&["/w/.env"]),
             tmp: "/tmp/x".into(),
             stay: TempDirLifetime::Task,
             caches: vec!["GOCACHE".to_owned()],
+            package_homes: vec!["CARGO_HOME".to_owned()],
+            registries: vec![
+                "127.0.0.2:80"
+                    .parse::<RegistryHost>()
+                    .unwrap()
+                    .in_private_network(),
+            ],
             memory_mib: Some(512),
+            home: Some("/h".into()),
+            loopback: Some(LoopbackPlan {
+                socket: "/tmp/l/s".into(),
+                ports: vec![80, 8080],
+            }),
             protected: ProtectedPaths {
                 pinned: paths(&["/w/.git"]),
                 existing: paths(&["/w/.git/hooks"]),
                 missing: paths(&["/w/.idea"]),
+                reopened: paths(&["/w/.git/modules/a"]),
             },
         };
         assert_eq!(SandboxPlan::from_args(&plan.to_args()), Some(plan.clone()));

@@ -1,8 +1,9 @@
 //! Builds a profile for macOS's `sandbox-exec` with the same rules as on Linux.
 //!
-//! **Untested**: it was written from Apple's and others' profiles, without a Mac to test it on, and
-//! nothing runs it yet. `sabir sandbox --profile seatbelt` prints it, so that it can be tried on a
-//! Mac: `sandbox-exec -p "$(sabir sandbox --profile seatbelt)" COMMAND`.
+//! On macOS every command of a sandbox runs with it (`seatbelt_launch.rs`). **Not yet tried**: it was
+//! written from Apple's and others' profiles, without a Mac to test it on. `sabir sandbox --profile
+//! seatbelt` prints it anywhere; on a Mac: `sandbox-exec -p "$(sabir sandbox --profile seatbelt)"
+//! COMMAND`.
 //!
 //! Later rules win over earlier ones, so each list goes from general to special. There are no
 //! private mounts and nothing like a namespace: the machine's `/tmp` is visible, and the process
@@ -52,6 +53,8 @@ pub(super) fn build_profile(plan: &SandboxPlan) -> String {
             .collect();
         text.push_str(&profile_rule("deny file-read* file-write*", inside));
     }
+    // Nothing can look empty to Seatbelt. The names and sizes of these files stay visible.
+    text.push_str(&profile_rule("deny file-read-data", &plan.empty));
     if plan.network == NetworkAccess::Allowed {
         text.push_str(NETWORK);
     }
@@ -95,10 +98,15 @@ mod tests {
             write: paths(write),
             read: paths(&["/w"]),
             hide: paths(&["/h/.ssh", "/w/.env"]),
+            empty: paths(&["/w/.npmrc"]),
             tmp: "/tmp/\"t".into(),
             stay: TempDirLifetime::Task,
             caches: Vec::new(),
+            package_homes: Vec::new(),
+            registries: Vec::new(),
             memory_mib: None,
+            home: None,
+            loopback: None,
             protected: ProtectedPaths::default(),
         };
         let text = build_profile(&plan);
@@ -106,9 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn who_only_reads_writes_temporary_files() {
+    fn read_only_commands_may_write_temporary_files() {
         let expected = "(deny file-read* file-write* (subpath \"/h/.ssh\") (subpath \"/w/.env\"))\n\
-                        (allow file-read* (subpath \"/w\"))\n(allow file-write* (subpath \"/tmp/\\\"t\"))\n";
+                        (allow file-read* (subpath \"/w\"))\n(allow file-write* (subpath \"/tmp/\\\"t\"))\n\
+                        (deny file-read-data (subpath \"/w/.npmrc\"))\n";
         check(&[], NetworkAccess::Denied, expected);
         check(&[], NetworkAccess::Allowed, &format!("{expected}{NETWORK}"));
     }
@@ -121,7 +130,7 @@ mod tests {
         let expected = format!(
             "(deny file-read* file-write* (subpath \"/h/.ssh\") (subpath \"/w/.env\"))\n(allow file-read* (subpath \"/w\"))\n\
              (allow file-write* (subpath \"/w\") (subpath \"/tmp/\\\"t\"))\n(deny file-write*{protected})\n\
-             (deny file-read* file-write* (subpath \"/w/.env\"))\n"
+             (deny file-read* file-write* (subpath \"/w/.env\"))\n(deny file-read-data (subpath \"/w/.npmrc\"))\n"
         );
         check(&["/w"], NetworkAccess::Denied, &expected);
         assert!(protected.contains("/w/.git/hooks") && protected.contains("/w/AGENTS.md"));

@@ -1,7 +1,8 @@
-//! Lists the paths and variables that no command needs to see: secrets of the machine and of the
-//! user, and access to other services.
+//! Lists the paths and variables that no command needs to see: secrets of the machine, and access
+//! to other services. The secrets of the user's home folder are in the policy's table, which the
+//! caller passes to `Sandbox::hide_paths`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The secrets of the machine. Its sockets cannot be connected to anyway; hiding them avoids
 /// attempts.
@@ -34,68 +35,6 @@ const MACHINE: &[&str] = &[
     "/var/lib/docker",
 ];
 
-/// The secrets in the home folder.
-const HOME: &[&str] = &[
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".git-credentials",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".boto",
-    ".s3cfg",
-    ".vault-token",
-    ".terraform.d/credentials.tfrc.json",
-    ".password-store",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".nuget/NuGet/NuGet.Config",
-    ".m2/settings-security.xml",
-    ".config/gh",
-    ".config/hub",
-    ".config/glab-cli",
-    ".config/git/credentials",
-    ".config/gcloud",
-    ".config/doctl",
-    ".config/rclone",
-    ".config/op",
-    ".config/sops",
-    ".config/age",
-    ".config/containers/auth.json",
-    ".config/heroku",
-    ".config/netlify",
-    ".config/stripe",
-    ".config/sabir",
-    ".local/share/sabir",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".claude/.credentials.json",
-    ".claude.json",
-    ".codex/auth.json",
-    ".gemini/oauth_creds.json",
-    ".config/anthropic",
-    ".config/openai",
-    ".config/github-copilot",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-    ".mozilla",
-    ".thunderbird",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".bitcoin",
-    ".ethereum",
-    ".electrum",
-    "Library/Keychains",
-];
-
 /// The prefixes of environment variables that lead to an agent, a bus, a display or a container
 /// engine.
 const LEADS: &[&str] = &[
@@ -126,12 +65,6 @@ const LEADS: &[&str] = &[
 
 /// The exceptions from `LEADS`: they keep programs from asking questions.
 const HARMLESS: &[&str] = &["SSH_ASKPASS_REQUIRE"];
-
-/// Returns the files and folders of a home folder that hold secrets, whether they exist or not.
-#[must_use]
-pub fn home_secrets(home: &Path) -> Vec<PathBuf> {
-    HOME.iter().map(|name| home.join(name)).collect()
-}
 
 pub(super) fn machine_secrets() -> Vec<PathBuf> {
     MACHINE.iter().map(PathBuf::from).collect()

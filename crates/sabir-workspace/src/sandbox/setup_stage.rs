@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_explained() {
+    fn exit_numbers_name_the_failed_stage() {
         for (stage, words) in STAGES {
             let failed = stage
                 .to_error(&io::Error::from_raw_os_error(1))

@@ -6,7 +6,6 @@
 //! folder; and creating such a folder first removes all those that nobody holds a lock on.
 
 use std::fs::{self, File};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::getuid;
 
-use super::{environment, make_private};
+use super::{environment, make_private, random_path};
 
 /// The prefix of the folder names.
 const START: &str = "sabir-task-";
@@ -56,11 +55,7 @@ impl Drop for LockedDir {
 
 fn create_locked(temporary: &Path) -> io::Result<LockedDir> {
     for _ in 0..TRIES {
-        // The random name cannot be guessed, so nobody else can create it first.
-        let path = temporary.join(format!(
-            "{START}{:016x}",
-            RandomState::new().hash_one(temporary)
-        ));
+        let path = random_path(temporary, START);
         make_private(&path)?;
         if let Ok(lock) = open_folder(&path)
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -111,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lives_as_long_as_it_is_held() {
+    fn a_shared_folder_lives_as_long_as_its_handle() {
         let temporary = tempfile::tempdir().unwrap();
         let deserted = temporary.path().join(format!("{START}0"));
         let strange = temporary.path().join("sabir-other");

@@ -17,6 +17,8 @@ use libc::{
 
 use super::{NetworkAccess, SandboxTier};
 
+pub(crate) mod written_paths;
+
 /// The offsets in the data that a filter sees: call number and architecture. The lower halves of
 /// the arguments follow.
 const NUMBER: u32 = 0;
@@ -69,8 +71,11 @@ const DENIED: &[i64] = &[
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_kexec_load,
-    #[cfg(not(target_arch = "riscv64"))]
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "riscv64")))]
     libc::SYS_kexec_file_load,
+    // The number of kexec_file_load, which `libc` leaves out for musl.
+    #[cfg(target_arch = "aarch64")]
+    294,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -156,29 +161,42 @@ const TCP: u32 = 6;
 const UDP: u32 = 17;
 const DATAGRAM: u32 = 2;
 
-/// Returns the sockets that may be opened. None can reach a path in the file system, where services
-/// of the machine listen.
-fn allowed_sockets(tier: SandboxTier, network: NetworkAccess) -> Vec<SocketKind> {
+/// Returns the sockets that may be opened. Unix sockets are allowed only where mounts cover those of
+/// the machine, because no filter sees the path that a socket is connected to.
+fn allowed_sockets(
+    tier: SandboxTier,
+    network: NetworkAccess,
+    unix_sockets: bool,
+) -> Vec<SocketKind> {
+    // Programs list their own interfaces and addresses with it; changing them needs privileges.
+    let routes = (NETLINK, None, Some(0));
     let tcp = INTERNET
         .iter()
         .flat_map(|&family| [0, TCP].map(|protocol| (family, Some(STREAM), Some(protocol))));
     match (tier, network) {
         // Landlock controls only TCP, and not every way to connect, so no sockets at all.
-        (SandboxTier::One, NetworkAccess::Denied) => Vec::new(),
-        // Inside a private network, where tests may talk to their own servers.
-        (SandboxTier::Two, NetworkAccess::Denied) => tcp.collect(),
-        (_, NetworkAccess::Allowed) => {
+        (SandboxTier::One, NetworkAccess::Denied | NetworkAccess::Registries) => vec![routes],
+        // In tier 2 inside a private network, where tests may talk to their own servers.
+        _ => {
             let udp = INTERNET.iter().flat_map(|&family| {
                 [0, UDP].map(|protocol| (family, Some(DATAGRAM), Some(protocol)))
             });
-            // Routes and addresses can be read; changing them needs privileges.
-            tcp.chain(udp).chain([(NETLINK, None, Some(0))]).collect()
+            let unix = unix_sockets
+                .then(|| [STREAM, DATAGRAM, SEQUENCE].map(|kind| (UNIX, Some(kind), None)));
+            tcp.chain(udp)
+                .chain([routes])
+                .chain(unix.into_iter().flatten())
+                .collect()
         }
     }
 }
 
 /// Builds the whole filter program.
-pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<sock_filter> {
+pub(super) fn build_filter(
+    tier: SandboxTier,
+    network: NetworkAccess,
+    unix_sockets: bool,
+) -> Vec<sock_filter> {
     let mut code = BpfProgram(Vec::new());
     code.load_field(ARCHITECTURE);
     // The architecture is checked first, because call numbers mean nothing without it.
@@ -199,10 +217,18 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
         code.if_equal(call_number(call), errno_verdict(libc::EPERM));
     }
     code.match_call(libc::SYS_unshare, |code| {
-        code.if_any_bit(argument_offset(0), NEW_NAMESPACES)
+        code.if_any_bit(
+            argument_offset(0),
+            NEW_NAMESPACES,
+            errno_verdict(libc::EPERM),
+        )
     });
     code.match_call(libc::SYS_clone, |code| {
-        code.if_any_bit(argument_offset(0), CLONE_NAMESPACES)
+        code.if_any_bit(
+            argument_offset(0),
+            CLONE_NAMESPACES,
+            errno_verdict(libc::EPERM),
+        )
     });
     code.match_call(libc::SYS_ioctl, |code| {
         code.load_field(argument_offset(1));
@@ -221,11 +247,15 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
         }
     });
     code.match_call(libc::SYS_socket, |code| {
-        code.allow_sockets_only(&allowed_sockets(tier, network))
+        code.allow_sockets_only(&allowed_sockets(tier, network, unix_sockets))
     });
     // A pair of datagram sockets can be connected to a path; stream pairs cannot.
     code.match_call(libc::SYS_socketpair, |code| {
-        code.allow_sockets_only(&[(UNIX, Some(STREAM), None), (UNIX, Some(SEQUENCE), None)])
+        let mut pairs = vec![(UNIX, Some(STREAM), None), (UNIX, Some(SEQUENCE), None)];
+        if unix_sockets {
+            pairs.push((UNIX, Some(DATAGRAM), None));
+        }
+        code.allow_sockets_only(&pairs)
     });
     code.return_verdict(SECCOMP_RET_ALLOW);
     code.0
@@ -278,11 +308,11 @@ impl BpfProgram {
         self.return_verdict(verdict);
     }
 
-    /// Denies the call if a field has any of the bits.
-    fn if_any_bit(&mut self, place: u32, bits: u32) {
+    /// Returns the verdict if a field has any of the bits.
+    fn if_any_bit(&mut self, place: u32, bits: u32, verdict: u32) {
         self.load_field(place);
         self.push_instruction(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
-        self.return_verdict(errno_verdict(libc::EPERM));
+        self.return_verdict(verdict);
     }
 
     /// Adds the checks for one call: the call is allowed unless the body denies it. The register

@@ -36,6 +36,8 @@ pub(super) enum SearchJob {
 pub(super) struct FileBatch {
     pub(super) folder: PathBuf,
     pub(super) names: Vec<OsString>,
+    /// True if the search names the file itself, so that it is not left out.
+    pub(super) is_named: bool,
 }
 
 /// The result of one file.
@@ -57,6 +59,8 @@ pub(super) enum SkipReason {
     Unopened,
     /// It could not be read to the end, or has too long a line.
     Unread,
+    /// The options leave it out.
+    LeftOut,
 }
 
 /// The state of one search thread.
@@ -140,6 +144,7 @@ impl<'a> SearchWorker<'a> {
                 let files = FileBatch {
                     folder: folder.path.clone(),
                     names: std::mem::take(names),
+                    is_named: false,
                 };
                 outputs.push((key, JobOutput::Job(SearchJob::Files(files))));
             }
@@ -183,9 +188,14 @@ impl<'a> SearchWorker<'a> {
             if self.options.stop.is_requested() || self.over.is_requested() {
                 break;
             }
+            let path = files.folder.join(name);
+            if !files.is_named && self.options.leaves_out(&path) {
+                searched.push(FileResult::skipped(SkipReason::LeftOut));
+                continue;
+            }
             // Opened from the folder's handle, so a file swapped for a link is never followed.
             let found = match open_file(&folder, name.as_ref()) {
-                Some((file, size)) => self.search_file(&file, size, &files.folder.join(name), room),
+                Some((file, size)) => self.search_file(&file, size, &path, room),
                 None => FileResult::not_opened(),
             };
             room = room.saturating_sub(found.matches.len());
@@ -241,8 +251,12 @@ impl<'a> SearchWorker<'a> {
 
 impl FileResult {
     fn not_opened() -> Self {
+        Self::skipped(SkipReason::Unopened)
+    }
+
+    fn skipped(reason: SkipReason) -> Self {
         Self {
-            skipped: SkipReason::Unopened,
+            skipped: reason,
             bytes: 0,
             matches: Vec::new(),
             more: false,

@@ -1,14 +1,15 @@
-//! Finds the processes below this one in `/proc`, and sends them signals.
+//! Finds the processes below this one, and sends them signals.
 
 use std::collections::HashSet;
-use std::fs;
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
-};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// The number of rounds in which a freeze searches for newly born processes.
+use super::process_table;
+
+pub(crate) use super::process_table::machine_memory;
+
+/// The number of rounds in which a freeze searches for new processes.
 const MAX_FREEZE_ROUNDS: usize = 64;
 
 /// A process, with the parent under which it was found.
@@ -38,12 +39,9 @@ pub(crate) fn list_descendants() -> Vec<Descendant> {
 
 /// Counts the processes below this one that run or could run; zombies do not count.
 pub(crate) fn count_running() -> usize {
-    let is_dead = |pid: Pid| {
-        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_zombie(&stat))
-    };
     list_descendants()
         .into_iter()
-        .filter(|below| !is_dead(below.pid))
+        .filter(|below| !process_table::is_dead(below.pid))
         .count()
 }
 
@@ -52,32 +50,26 @@ pub(crate) fn count_running() -> usize {
 /// plain sum is too high.
 pub(crate) fn exceeds_memory(limit_kib: u64) -> bool {
     let all = list_descendants();
-    let plain = |pid: Pid| read_field(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(0);
+    let plain = process_table::resident_kib;
     if all.iter().map(|below| plain(below.pid)).sum::<u64>() <= limit_kib {
         return false;
     }
-    let fair = |pid: Pid| {
-        read_field(&format!("/proc/{pid}/smaps_rollup"), "Pss:").unwrap_or_else(|| plain(pid))
-    };
+    let fair = |pid: Pid| process_table::shared_resident_kib(pid).unwrap_or_else(|| plain(pid));
     all.iter().map(|below| fair(below.pid)).sum::<u64>() > limit_kib
 }
 
-/// Returns the memory of the machine, in KiB.
-pub(crate) fn machine_memory() -> Option<u64> {
-    read_field("/proc/meminfo", "MemTotal:")
+/// Returns true if a process has lost its parent and the kernel did not make it a child of this
+/// one. Never on Linux.
+pub(crate) fn has_orphans() -> bool {
+    !process_table::list_orphans().is_empty()
 }
 
-/// Reads a number from a file with lines of the form `NAME NUMBER`.
-fn read_field(path: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Returns true if the state, the first field after the name, is that of a dead process.
-fn is_zombie(stat: &str) -> bool {
-    stat.rsplit_once(')')
-        .is_some_and(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+/// Takes a look at the process table where orphans have to be remembered, and does nothing where
+/// the kernel keeps them together.
+pub(crate) fn note_orphans() {
+    if !process_table::ADOPTS_ORPHANS {
+        let _ = process_table::list_orphans();
+    }
 }
 
 /// Sends a signal to each process that still exists.
@@ -102,12 +94,42 @@ pub(crate) fn kill_all() {
         if fresh.is_empty() {
             break;
         }
-        // Repeats until a round finds nobody new: then everything is stopped and nothing can fork
+        // Repeats until a round finds no new process: then everything is stopped and nothing can fork
         // any more.
         signal_all(&fresh, Signal::STOP);
         stopped.extend(fresh);
     }
     signal_all(&stopped, Signal::KILL);
+}
+
+/// Returns true if there are more than `most` processes below this one, without counting all.
+pub(crate) fn exceeds_count(most: usize) -> bool {
+    let mut count = 0;
+    let mut open = vec![getpid()];
+    while let Some(pid) = open.pop() {
+        let children = list_children(pid);
+        count += children.len();
+        if count > most {
+            return true;
+        }
+        open.extend(children.into_iter().map(|child| child.pid));
+    }
+    false
+}
+
+/// Kills the children of this process. One of them is the first process of a PID namespace, if there
+/// is one, and the kernel ends all others of the namespace with it, including those that are just being
+/// started.
+pub(crate) fn kill_children() {
+    signal_all(&list_children(getpid()), Signal::KILL);
+}
+
+/// Kills the children of the process with this number.
+pub(crate) fn kill_children_of(parent: u32) {
+    let parent = i32::try_from(parent).ok().and_then(Pid::from_raw);
+    for child in parent.map(list_children).unwrap_or_default() {
+        let _ = kill_process(child.pid, Signal::KILL);
+    }
 }
 
 /// Kills every process whose environment contains this entry, anywhere in the process tree. Used if
@@ -116,8 +138,8 @@ pub(crate) fn kill_marked(name: &str, value: &str) {
     let entry = format!("{name}={value}").into_bytes();
     // Repeated, because a process may fork between listing and killing.
     for _ in 0..MAX_FREEZE_ROUNDS {
-        let marked: Vec<Pid> = list_processes()
-            .filter(|&pid| pid != getpid() && is_marked(pid, &entry))
+        let marked: Vec<Pid> = process_table::list_processes()
+            .filter(|&pid| pid != getpid() && process_table::has_environment_entry(pid, &entry))
             .collect();
         if marked.is_empty() {
             return;
@@ -128,42 +150,16 @@ pub(crate) fn kill_marked(name: &str, value: &str) {
     }
 }
 
-/// Returns true if a process has this environment entry. A zombie has an empty environment, so it
-/// does not count.
-fn is_marked(pid: Pid, entry: &[u8]) -> bool {
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == entry))
-}
-
-/// Sends a signal through a process handle, after checking that the handle belongs to the intended
-/// process: its number may have been reused.
+/// Sends a signal, after checking that the number still belongs to this process.
 fn send_signal(target: Descendant, signal: Signal) -> Result<(), Errno> {
-    match pidfd_open(target.pid, PidfdFlags::empty()) {
-        Ok(handle) => {
-            let parent = parent_of(target.pid).ok_or(Errno::SRCH)?;
-            // Orphans are adopted by the supervisor.
-            if parent != target.parent && parent != getpid() {
-                return Err(Errno::SRCH);
-            }
-            pidfd_send_signal(&handle, signal)
-        }
-        Err(Errno::NOSYS) => kill_process(target.pid, signal),
-        Err(error) => Err(error),
-    }
+    process_table::send_signal(target.pid, target.parent, signal)
 }
 
+/// Returns the processes directly below one; below this process, also those that lost their parent.
 fn list_children(pid: Pid) -> Vec<Descendant> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for task in tasks.flatten() {
-        match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(parse_pid)),
-            // Either the kernel was built without these lists, or the thread just ended.
-            Err(_) if !has_children_lists() => return children_by_scan(pid),
-            Err(_) => {}
-        }
+    let mut found = process_table::list_children(pid);
+    if pid == getpid() {
+        found.extend(process_table::list_orphans());
     }
     found
         .into_iter()
@@ -174,43 +170,12 @@ fn list_children(pid: Pid) -> Vec<Descendant> {
         .collect()
 }
 
-fn has_children_lists() -> bool {
-    fs::exists("/proc/thread-self/children").unwrap_or(false)
-}
-
-fn children_by_scan(pid: Pid) -> Vec<Descendant> {
-    list_processes()
-        .filter(|&child| parent_of(child) == Some(pid))
-        .map(|child| Descendant {
-            pid: child,
-            parent: pid,
-        })
-        .collect()
-}
-
-fn list_processes() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| parse_pid(entry.file_name().to_str()?))
-}
-
-/// Returns the parent of a process: the second field after the name, which may itself contain
-/// blanks and parentheses.
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    parse_pid(fields.split_ascii_whitespace().nth(1)?)
-}
-
-fn parse_pid(text: &str) -> Option<Pid> {
-    Pid::from_raw(text.parse().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_counted() {
+    fn memory_limits_are_compared() {
         let mut child = std::process::Command::new("sleep")
             .arg("100")
             .spawn()

@@ -20,7 +20,7 @@ fn check(output: &str, expected: &str) {
 }
 
 #[test]
-fn text_stays_as_it_is() {
+fn plain_text_is_unchanged() {
     check("", "");
     check("a\n\n  b \té\n", "a\n\n  b \té\n");
     check("no end", "no end");
@@ -30,7 +30,7 @@ fn text_stays_as_it_is() {
 }
 
 #[test]
-fn colours_and_titles_are_no_text() {
+fn colours_and_titles_are_removed() {
     check(
         "\x1b[1;31merror\x1b[0m: \x1b[38;5;9mno\x1b[m\n",
         "error: no\n",
@@ -78,7 +78,7 @@ fn a_full_screen_program_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_scrolled_off_stays() {
+fn scrolled_lines_are_kept() {
     let lines: String = (1..=500).map(|number| format!("{number}\n")).collect();
     check(&lines, &lines);
     // The cursor cannot leave the top of the screen.
@@ -87,7 +87,7 @@ fn what_scrolled_off_stays() {
 }
 
 #[test]
-fn long_lines_pass() {
+fn long_lines_are_kept() {
     let long = "x".repeat(100_000);
     assert_eq!(plain(&[long.as_bytes()]), long);
     assert_eq!(
@@ -99,7 +99,7 @@ fn long_lines_pass() {
 }
 
 #[test]
-fn a_sequence_without_an_end_does_not_swallow_the_rest() {
+fn an_unfinished_sequence_does_not_hide_later_text() {
     let text = format!("\x1b]{}\nhere\n", "x".repeat(3 * MAX_SILENT_BYTES));
     assert!(plain(&[text.as_bytes()]).ends_with("\nhere\n"));
 }
@@ -113,7 +113,7 @@ fn invalid_bytes_are_replaced_or_passed() {
 
 proptest::proptest! {
     #[test]
-    fn pieces_do_not_matter(
+    fn chunks_do_not_change_the_text(
         words in proptest::collection::vec("[a-cé日]{0,5}|\n|\r|\t|\x08|\x1b\\[[0-3]{0,1}[ABCDGHJKLMPX@]|\x1b\\[31m", 0..80),
         at in 0_usize..300,
         many in 0_usize..60,
@@ -124,7 +124,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn nothing_breaks_it(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..3000)) {
+    fn any_bytes_are_accepted(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..3000)) {
         let whole = plain(&[&bytes]);
         assert!(!whole.contains(['\x1b', '\r', '\0']));
     }

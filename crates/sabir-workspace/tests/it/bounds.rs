@@ -162,7 +162,7 @@ fn shown(place: &Place) -> (String, usize) {
 }
 
 #[test]
-fn ignore_files_hide_at_every_way() {
+fn ignored_files_are_hidden_from_every_operation() {
     let place = ignoring(&[
         (".sabirignore", ".env\n/secrets/\n"),
         (".rooignore", "build/*\n!build/keep\n"),
@@ -203,7 +203,7 @@ fn ignore_files_hide_at_every_way() {
 }
 
 #[test]
-fn links_do_not_launder() {
+fn links_to_hidden_files_are_hidden() {
     let place = ignoring(&[(".sabirignore", ".env\nsecrets/\nshown-as\n")]);
     place.link("alias", ".env");
     place.link("through", "secrets/deep");
@@ -250,7 +250,7 @@ fn links_do_not_launder() {
 }
 
 #[test]
-fn ignore_files_are_read_anew_and_nested() {
+fn changed_and_nested_ignore_files_apply() {
     let place = ignoring(&[
         ("svc/.clineignore", "main.*\n"),
         ("secrets/.sabirignore", "*\n!deep\n"),
@@ -322,7 +322,7 @@ fn a_list_that_cannot_be_read_hides_its_folder() {
 }
 
 #[test]
-fn hidden_globs() {
+fn globs_hide_files() {
     let place = ignoring(&[]);
     let absolute = place
         .workspace
@@ -342,7 +342,7 @@ fn hidden_globs() {
 }
 
 #[test]
-fn limits_by_regular_expressions() {
+fn regular_expressions_limit_writes() {
     let both = |globs: &[&str], expressions: &[&str]| {
         let strings = |all: &[&str]| {
             all.iter()
@@ -399,7 +399,7 @@ fn limits_by_regular_expressions() {
 }
 
 #[test]
-fn limits_of_a_mode() {
+fn a_mode_limits_writes() {
     let only = Bounds::new()
         .write_only(["**/*.md".to_owned(), "docs".to_owned()])
         .unwrap();
@@ -476,7 +476,7 @@ fn refused_by_limit(place: &Place, path: &str) {
 }
 
 #[test]
-fn hidden_paths_for_a_sandbox() {
+fn hidden_paths_are_listed_for_a_sandbox() {
     let lists = [
         (".sabirignore", ".env\nsecrets/\nlink*\n!link3\n"),
         (".gitignore", "build\n"),
@@ -524,7 +524,7 @@ fn hidden_paths_for_a_sandbox() {
 }
 
 #[test]
-fn the_root_of_the_machine_is_known() {
+fn the_root_folder_is_recognized() {
     assert!(Workspace::open("/".as_ref()).unwrap().is_whole_machine());
     assert!(!Place::new().workspace.is_whole_machine());
 }
@@ -538,7 +538,7 @@ proptest! {
 
     /// Listing, reading and the list for the sandbox agree on every file, and so does git.
     #[test]
-    fn all_ways_agree(
+    fn all_operations_agree_on_hidden_files(
         files in prop::collection::btree_set(names(), 1..12),
         lines in prop::collection::vec("!?/?[ab*]{1,2}(/[ab*]{1,2})?/?", 0..5),
         nested in prop::collection::vec("!?/?[ab*]{1,2}/?", 0..3),

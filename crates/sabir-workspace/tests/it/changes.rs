@@ -151,7 +151,7 @@ fn changes_are_made_together() {
 }
 
 #[test]
-fn all_or_none() {
+fn a_failed_change_changes_nothing() {
     check_refused(&["a=x", "b~x"], "Stale", "`b` changed on disk");
     check_refused(&["a=x", "new/y=x", "b+x"], "Exists", "`b` exists already");
     check_refused(&["a=x", "-absent"], "Missing", "`absent` does not exist");
@@ -179,7 +179,7 @@ fn all_or_none() {
 }
 
 #[test]
-fn versions_come_in_the_order_of_the_changes() {
+fn versions_are_in_the_order_of_the_changes() {
     let place = place();
     let all = changes(&place, &["a=one", "-b", "deep/c=two"]);
     let versions = place.workspace.apply_changes(&all).unwrap();
@@ -227,7 +227,7 @@ fn many_files_need_few_handles() {
 }
 
 #[test]
-fn deleting() {
+fn files_are_deleted() {
     let place = place();
     let path = place.path("deep/c");
     assert_eq!(
@@ -307,7 +307,7 @@ fn two_writers_lose_nothing() {
             let new = [old.bytes, word.clone().into_bytes()].concat();
             match workspace.write_file(&path, &new, WritePrecondition::Version(old.version)) {
                 Ok(_) => written.push(word),
-                // A third writer came in between; the one that restored noticed a foreign file and
+                // Another writer interfered; the restoring one noticed a foreign file and
                 // reported it.
                 Err(error) => left_behind |= kind::<()>(Err(error)) == "NotRestored",
             }

@@ -41,7 +41,7 @@ fn check(text: &str, end: CommandExit, output: &str) {
 }
 
 #[test]
-fn ends_and_output() {
+fn exits_and_output_are_reported() {
     check("echo hello", CommandExit::Exited(0), "hello\n");
     check("printf 'é\\n'; exit 7", CommandExit::Exited(7), "é\n");
     check(
@@ -60,7 +60,7 @@ fn ends_and_output() {
 }
 
 #[test]
-fn nothing_asks_and_nothing_waits() {
+fn commands_get_no_input() {
     check(
         "read x; echo \"got $? '$x'\"",
         CommandExit::Exited(0),
@@ -80,7 +80,7 @@ fn nothing_asks_and_nothing_waits() {
 }
 
 #[test]
-fn the_environment_is_the_callers() {
+fn only_the_given_environment_is_passed() {
     let place = Place::new();
     let outcome = run(&place, command("env | cut -d= -f1 | sort | tr '\\n' ' '"));
     let expected = "DEBIAN_FRONTEND GCM_INTERACTIVE GIT_EDITOR GIT_PAGER GIT_TERMINAL_PROMPT PAGER PATH PWD SABIR_COMMAND SHLVL \
@@ -119,7 +119,7 @@ fn no_descriptor_and_no_blocked_signal_is_inherited() {
 }
 
 #[test]
-fn folders() {
+fn working_folders_stay_in_the_workspace() {
     let place = Place::new();
     place.put("sub/a", "");
     place.link("out", place.outside.path());
@@ -158,7 +158,7 @@ fn folders() {
 }
 
 #[test]
-fn what_cannot_be_run_is_explained() {
+fn failures_to_start_are_explained() {
     let place = Place::new();
     let long = format!("echo {}", "x".repeat(200_000));
     for (text, expected) in [
@@ -214,7 +214,7 @@ fn output_streams_as_it_comes() {
 }
 
 #[test]
-fn a_flood_stays_within_the_cap() {
+fn much_output_stays_within_the_limit() {
     let place = Place::new();
     let mut largest = 0;
     let flood = command("echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo last")
@@ -236,7 +236,7 @@ fn a_flood_stays_within_the_cap() {
 }
 
 #[test]
-fn an_endless_flood_meets_the_time_limit() {
+fn endless_output_ends_at_the_time_limit() {
     let outcome = run(
         &Place::new(),
         command("yes; echo never").timeout(Duration::from_millis(300)),
@@ -274,7 +274,7 @@ fn many_commands_leave_no_descriptor_and_no_zombie() {
 }
 
 #[test]
-fn output_is_plain() {
+fn control_sequences_are_removed_from_output() {
     check(
         "printf '\\033[1;31mred\\033[0m\\n1 %%\\r2 %%\\r\\033[Kdone\\n'",
         CommandExit::Exited(0),
@@ -303,7 +303,7 @@ fn check_terminal(text: &str, end: CommandExit, output: &str) {
 }
 
 #[test]
-fn a_terminal() {
+fn commands_can_run_in_a_terminal() {
     check_terminal(
         "test -t 0 && test -t 1 && test -t 2 && tty | tr -d 0-9; exit 3",
         CommandExit::Exited(3),
@@ -346,7 +346,7 @@ fn a_terminal() {
 }
 
 #[test]
-fn nothing_waits_at_a_terminal() {
+fn terminal_commands_get_no_input() {
     check_terminal(
         "cat; read x; echo \"$? '$x'\"",
         CommandExit::Exited(0),
@@ -360,7 +360,7 @@ fn nothing_waits_at_a_terminal() {
 }
 
 #[test]
-fn what_was_left_running_is_counted() {
+fn processes_left_running_are_counted() {
     for (text, left) in [
         ("true", 0),
         ("sleep 1000 & sleep 1000 & true", 2),

@@ -1,13 +1,13 @@
 //! Tests failing disks: full, read-only, forbidden, broken at any call; and a process killed at any
 //! moment.
 //!
-//! The means are real: file systems mounted in a namespace of the probe, another user, limits,
+//! The faults are real: file systems mounted in a namespace of the probe, another user, limits,
 //! errors injected by strace, and SIGKILL. If a machine lacks one, the test prints `skipped: …`.
 //! The cases from the list of faults: ENOSPC at the n-th write, EDQUOT, EIO on fsync
-//! ([`an_error_at_any_call`]); EROFS ([`a_read_only_disk`]); EACCES ([`without_permission`]); short
-//! writes ([`a_limit_in_the_middle_of_a_write`]); a rename to another disk ([`a_full_disk`], whose
-//! folder is one); a power failure ([`content_is_safe_before_its_name`]); SIGKILL
-//! ([`killed_at_any_moment`]); no inodes left ([`a_full_disk`]).
+//! ([`any_failing_system_call_leaves_old_or_new_content`]); EROFS ([`a_read_only_disk_is_an_error`]); EACCES ([`missing_permission_is_an_error`]); short
+//! writes ([`a_file_size_limit_keeps_the_old_content`]); a rename to another disk ([`a_full_disk_keeps_the_old_content`], whose
+//! folder is one); a power failure ([`content_is_synced_before_the_rename`]); SIGKILL
+//! ([`a_kill_at_any_moment_leaves_old_or_new_content`]); no inodes left ([`a_full_disk_keeps_the_old_content`]).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ fn check_mounted(script: &str, expected: &[&str]) {
 /// The file is on another disk than the workspace folder, so this also shows that no rename crosses
 /// disks.
 #[test]
-fn a_full_disk() {
+fn a_full_disk_keeps_the_old_content() {
     let big =
         "change a=new \"disk/new/x=$(printf %0100000d 1)\" \"disk/old=$(printf %0100000d 1)\"";
     check_mounted(
@@ -101,7 +101,7 @@ fn a_full_disk() {
 }
 
 #[test]
-fn a_read_only_disk() {
+fn a_read_only_disk_is_an_error() {
     check_mounted(
         "mkdir disk; mount -t tmpfs none disk; echo old > disk/old; mount -o remount,ro disk
          change a=new disk/old=new; change a=new disk/x=1; change a=new -disk/old; cat a; echo; cat disk/old; ls -A disk",
@@ -119,7 +119,7 @@ fn a_read_only_disk() {
 /// A mounted file passes every check, but its name cannot be changed, so the error occurs after the
 /// first rename.
 #[test]
-fn a_fault_between_two_renames() {
+fn a_fault_between_two_renames_is_undone() {
     let script = "mount --bind b b; change a=new -b; change new/x=1 a=new b=new; change 'a>new/a' -b; umount b";
     let place = place();
     let before = snapshot(place.root.path());
@@ -138,7 +138,7 @@ fn a_fault_between_two_renames() {
 }
 
 #[test]
-fn a_limit_in_the_middle_of_a_write() {
+fn a_file_size_limit_keeps_the_old_content() {
     let place = place();
     let before = snapshot(place.root.path());
     let script = format!(
@@ -158,7 +158,7 @@ fn a_limit_in_the_middle_of_a_write() {
 
 /// Root may do everything, so the probe becomes another user.
 #[test]
-fn without_permission() {
+fn missing_permission_is_an_error() {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", PROBE];
     if !works("setpriv", &[&nobody[..3], &["true"]].concat())
         || output("setpriv", &nobody).is_none_or(|o| !o.is_empty())
@@ -248,7 +248,7 @@ fn has_strace() -> bool {
 /// Each modifying call fails once, at its n-th occurrence, for every n: either everything is new or
 /// everything is old, and the answer says which.
 #[test]
-fn an_error_at_any_call() {
+fn any_failing_system_call_leaves_old_or_new_content() {
     if !has_strace() {
         return;
     }
@@ -306,7 +306,7 @@ fn an_error_at_any_call() {
 
 /// A disk that stops working: files that could not be restored are reported, and not removed.
 #[test]
-fn what_cannot_be_put_back_is_told() {
+fn files_that_cannot_be_restored_are_reported() {
     if !has_strace() {
         return;
     }
@@ -348,7 +348,7 @@ fn what_cannot_be_put_back_is_told() {
 
 /// A file system that supports neither exchange nor no-replace renames, as some network ones.
 #[test]
-fn a_file_system_without_exchange() {
+fn writes_work_without_atomic_exchange() {
     if !has_strace() {
         return;
     }
@@ -382,7 +382,7 @@ fn a_file_system_without_exchange() {
 
 /// The order of the calls decides what a power failure leaves: content, then name, then folder.
 #[test]
-fn content_is_safe_before_its_name() {
+fn content_is_synced_before_the_rename() {
     if !has_strace() {
         return;
     }
@@ -428,21 +428,21 @@ fn content_is_safe_before_its_name() {
 }
 
 #[test]
-fn killed_at_some_moments() {
+fn a_kill_at_some_moments_leaves_old_or_new_content() {
     kill_writers(60);
 }
 
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn killed_at_any_moment() {
-    // So many kills come in the middle of a change for certain; a few may all miss it on a busy machine.
+fn a_kill_at_any_moment_leaves_old_or_new_content() {
+    // Among this many kills some always hit a change; a few kills may all miss on a busy machine.
     assert!(
         kill_writers(400) > 0,
         "no kill came in the middle of a change"
     );
 }
 
-/// Kills a process that changes files so many times, and checks what it left. Returns how many kills came in the middle of a change.
+/// Kills a process that changes files this many times, and checks its files. Returns the number of kills that hit a change.
 fn kill_writers(rounds: usize) -> usize {
     let place = Place::quick();
     let root = place.root.path();

@@ -1,4 +1,4 @@
-//! Paths, links, versions and atomic writes.
+//! Tests paths, links, versions and atomic writes.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -108,7 +108,7 @@ fn only_regular_files_are_read_and_written() {
 }
 
 #[test]
-fn links_that_leave_never_resolve() {
+fn links_out_of_the_workspace_never_resolve() {
     let place = Place::new();
     let outside = place.outside.path();
     place.link("absolute", outside.join("secret"));
@@ -178,7 +178,7 @@ fn links_that_leave_never_resolve() {
 }
 
 #[test]
-fn links_inside_are_read_and_writes_are_told_the_real_path() {
+fn links_inside_are_followed_and_reported() {
     let place = Place::new();
     place.put(".git/config", "old");
     place.link("notes", ".git");
@@ -226,7 +226,7 @@ fn links_inside_are_read_and_writes_are_told_the_real_path() {
 }
 
 #[test]
-fn a_root_behind_a_link_has_both_names() {
+fn a_root_behind_a_link_can_be_named_both_ways() {
     let place = Place::new();
     place.put("a", "x");
     let link = place.outside.path().join("link");
@@ -276,7 +276,7 @@ fn writes_replace_and_keep_the_mode() {
 }
 
 #[test]
-fn expectations() {
+fn write_preconditions_are_checked() {
     let place = Place::new();
     let path = place.path("a");
     assert_eq!(
@@ -318,7 +318,7 @@ fn expectations() {
 }
 
 #[test]
-fn left_over_temporary_files_of_dead_processes_go() {
+fn temporary_files_of_dead_processes_are_removed() {
     let place = Place::new();
     let mut dead = std::process::Command::new("true").spawn().unwrap();
     dead.wait().unwrap();

@@ -14,7 +14,7 @@ use crate::Place;
 use crate::commands::{block_on, command};
 use crate::trees::{alive, wait_for};
 
-/// A workspace, with a folder for outputs beside it.
+/// A workspace with a folder for outputs.
 struct Task {
     place: Place,
     workspace: Arc<Workspace>,
@@ -113,7 +113,7 @@ fn end(state: &JobState) -> Option<CommandExit> {
 }
 
 #[test]
-fn only_what_does_not_fit_is_kept() {
+fn only_output_that_does_not_fit_is_stored() {
     let task = Task::new();
     assert_eq!(task.run("seq 5"), None);
     assert_eq!(task.names(), Vec::<String>::new());
@@ -154,7 +154,7 @@ fn only_what_does_not_fit_is_kept() {
 }
 
 #[test]
-fn pages_and_searches() {
+fn stored_output_is_read_in_pages_and_searched() {
     let task = Task::new();
     task.run("seq 1000; printf 'a\\tb\\033[1mc\\n'; head -c 300 /dev/zero | tr '\\0' x; echo; printf end");
     assert_eq!(task.texts(1, 1, 1_000_000).len(), 277, "as many as fit");
@@ -199,7 +199,7 @@ fn pages_and_searches() {
 }
 
 #[test]
-fn what_cannot_be_read_is_explained() {
+fn unreadable_outputs_are_explained() {
     let task = Task::new();
     let options = PageOptions {
         first: 1,
@@ -242,7 +242,7 @@ fn what_cannot_be_read_is_explained() {
 }
 
 #[test]
-fn a_flood_takes_a_bounded_disk_and_keeps_its_numbers() {
+fn much_output_takes_bounded_disk_space() {
     let task = Task::new();
     task.run("seq 12000000");
     let folder = task.folder.path().join("outputs");
@@ -260,7 +260,7 @@ fn a_flood_takes_a_bounded_disk_and_keeps_its_numbers() {
 }
 
 #[test]
-fn jobs_run_on_and_end() {
+fn jobs_run_in_the_background_until_they_end() {
     let task = Task::new();
     let number = task.start("echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 3");
     block_on(task.jobs.wait_for_job(number, Duration::from_millis(300))).unwrap();
@@ -296,7 +296,7 @@ fn jobs_run_on_and_end() {
 const DEAF: &str = "trap '' TERM; (setsid sleep 1000 &); sleep 1000 & while :; do sleep 0.1; done";
 
 #[test]
-fn a_stopped_job_is_gone() {
+fn a_stopped_job_leaves_no_process() {
     let task = Task::new();
     let number = task
         .begin(
@@ -333,7 +333,7 @@ fn all_jobs_end_together() {
 }
 
 #[test]
-fn jobs_end_when_nobody_holds_them() {
+fn jobs_end_when_their_manager_is_dropped() {
     let task = Task::new();
     task.start(DEAF);
     wait_for("the job", || alive(&task.place).len() > 3);
@@ -343,7 +343,7 @@ fn jobs_end_when_nobody_holds_them() {
 }
 
 #[test]
-fn so_many_jobs_and_no_more() {
+fn the_number_of_jobs_is_limited() {
     let task = Task::new();
     for _ in 0..sabir_workspace::MAX_JOBS {
         task.start("sleep 1000");
@@ -358,7 +358,7 @@ fn so_many_jobs_and_no_more() {
 }
 
 #[test]
-fn a_passing_folder_is_removed() {
+fn a_temporary_output_folder_is_removed() {
     let place = Place::new();
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("outputs");
@@ -370,7 +370,7 @@ fn a_passing_folder_is_removed() {
 }
 
 #[test]
-fn what_a_killed_task_left_is_read_as_far_as_it_is_known() {
+fn outputs_of_a_killed_task_are_read() {
     let task = Task::new();
     task.run("seq 1000");
     let folder = task.folder.path().join("outputs");

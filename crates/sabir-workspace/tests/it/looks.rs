@@ -63,7 +63,7 @@ const SUB: &str = "git init -q -b main sub && (cd sub && echo x > x && git add x
 
 /// Each case was observed to run the program with `git status`, the last two with `git log -p`.
 #[test]
-fn what_git_follows() {
+fn configuration_that_runs_programs_is_found() {
     if Command::new("git").arg("--version").output().is_err() {
         skipped("there is no git");
         return;
@@ -120,7 +120,7 @@ fn what_git_follows() {
 
 /// Uncertain cases give no result, and nothing is run to find out.
 #[test]
-fn what_cannot_be_read_with_certainty() {
+fn uncertain_configuration_is_reported() {
     if Command::new("git").arg("--version").output().is_err() {
         skipped("there is no git");
         return;
@@ -153,7 +153,7 @@ fn what_cannot_be_read_with_certainty() {
 
 /// Git folders in other places, and included configuration.
 #[test]
-fn where_git_looks() {
+fn git_folders_elsewhere_are_searched() {
     if Command::new("git").arg("--version").output().is_err() {
         skipped("there is no git");
         return;
@@ -195,7 +195,7 @@ fn where_git_looks() {
 
 /// A folder of plain files with git's layout, and the folders above and below it.
 #[test]
-fn an_embedded_repository() {
+fn embedded_bare_repositories_are_found() {
     if Command::new("git").arg("--version").output().is_err() {
         skipped("there is no git");
         return;
@@ -233,7 +233,7 @@ fn an_embedded_repository() {
 }
 
 #[test]
-fn links_that_a_walk_may_meet() {
+fn escaping_links_are_found() {
     let place = Place::new();
     let stray = || place.workspace.find_escaping_link().unwrap();
     let outside = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ mod changes;
 mod commands;
 mod faults;
 mod files;
+mod histories;
 mod jobs;
 mod looks;
 mod sandbox;

@@ -34,7 +34,7 @@ fn check(options: &SearchOptions, expected: &str) {
 }
 
 #[test]
-fn what_is_found() {
+fn matching_lines_are_found() {
     let one = SearchOptions::new("one");
     check(
         &one,
@@ -91,7 +91,7 @@ fn what_is_found() {
 }
 
 #[test]
-fn context_and_long_lines() {
+fn matches_have_context_and_long_lines_are_cut() {
     let two = SearchOptions {
         context_lines: 1,
         ..SearchOptions::new("^two|four")
@@ -149,7 +149,7 @@ fn bad_patterns_are_explained() {
 }
 
 #[test]
-fn no_expression_and_no_line_hangs_it() {
+fn every_expression_and_line_ends_in_bounded_time() {
     let place = Place::new();
     place.put("a", "a".repeat(1 << 20));
     place.put("long", "b".repeat(40 << 20));

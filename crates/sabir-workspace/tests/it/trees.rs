@@ -66,7 +66,7 @@ fn check(command: ShellCommand, end: CommandExit) {
 }
 
 #[test]
-fn after_exit() {
+fn nothing_is_left_after_exit() {
     check(command(&format!("{HIDERS} exit 3")), CommandExit::Exited(3));
     check(
         command(&format!("{HIDERS} exit 3")).with_terminal(),
@@ -75,7 +75,7 @@ fn after_exit() {
 }
 
 #[test]
-fn after_a_time_out() {
+fn nothing_is_left_after_a_time_out() {
     check(
         command(&format!("{HIDERS} touch ready; sleep 1000")).timeout(Duration::from_secs(1)),
         CommandExit::TimedOut,
@@ -88,7 +88,7 @@ fn after_a_time_out() {
 }
 
 #[test]
-fn after_a_time_out_of_a_deaf_shell() {
+fn nothing_is_left_after_a_time_out_of_a_deaf_shell() {
     let deaf = command("trap '' TERM HUP; while :; do sleep 0.1; done").with_terminal();
     check(
         deaf.timeout(Duration::from_millis(300)),
@@ -101,7 +101,7 @@ fn after_a_time_out_of_a_deaf_shell() {
 }
 
 #[test]
-fn after_a_cancellation() {
+fn nothing_is_left_after_a_cancellation() {
     let token = async { tokio::time::sleep(Duration::from_secs(1)).await };
     check(
         command(&format!("{HIDERS} sleep 1000")).cancel_when(token),
@@ -110,7 +110,7 @@ fn after_a_cancellation() {
 }
 
 #[test]
-fn after_the_shell_was_killed() {
+fn nothing_is_left_after_the_shell_was_killed() {
     check(
         command(&format!("{HIDERS} kill -KILL $$")),
         CommandExit::Signaled(9),
@@ -118,7 +118,7 @@ fn after_the_shell_was_killed() {
 }
 
 #[test]
-fn a_process_that_hops_from_pid_to_pid_is_caught() {
+fn a_process_that_keeps_forking_is_caught() {
     check(
         command("hop() { hop & }; hop; sleep 1000").timeout(Duration::from_millis(500)),
         CommandExit::TimedOut,
@@ -145,7 +145,7 @@ fn signals_do_not_reach_the_supervisor() {
 }
 
 #[test]
-fn a_command_that_stops_its_supervisor_meets_the_time_limit() {
+fn a_command_that_stops_its_supervisor_ends_at_the_time_limit() {
     check(
         command("kill -STOP $PPID; sleep 1000").timeout(Duration::from_millis(300)),
         CommandExit::TimedOut,
@@ -178,7 +178,7 @@ fn a_background_process_may_finish_its_line() {
 }
 
 #[test]
-fn after_the_future_was_dropped() {
+fn nothing_is_left_after_the_future_was_dropped() {
     let place = Place::new();
     block_on(async {
         let text = format!("{HIDERS} touch ready; sleep 1000");
@@ -200,7 +200,7 @@ fn after_the_future_was_dropped() {
 }
 
 #[test]
-fn after_kill_9_of_the_agent() {
+fn nothing_is_left_after_kill_9_of_the_agent() {
     for round in 0..5 {
         let place = Place::new();
         let text = format!("{HIDERS} touch ready; sleep 1000");
@@ -210,7 +210,7 @@ fn after_kill_9_of_the_agent() {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        // Also in the middle of starting everything.
+        // Drops the future also while processes are being started.
         if round == 0 {
             wait_for("the command", || place.inner("ready").exists());
             assert!(alive(&place).len() > 5);

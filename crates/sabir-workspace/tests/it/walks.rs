@@ -49,7 +49,7 @@ fn check_list(place: &Place, folder: &str, options: &ListOptions, expected: &str
 }
 
 #[test]
-fn listings() {
+fn folders_are_listed() {
     let place = Place::new();
     for name in [
         "b.rs",
@@ -135,7 +135,7 @@ fn check_hidden(put: &str, expected: &str) {
 }
 
 #[test]
-fn ignore_files() {
+fn ignore_files_are_respected() {
     check_hidden(".gitignore:*.log a.log b deep/c.log", "b");
     check_hidden(".gitignore:/a,b/ a deep/a b/x deep/b/x c", "c deep/a");
     check_hidden(
@@ -204,7 +204,7 @@ fn rules_above_the_workspace_count_within_a_repository() {
 
 /// Ignore files that would block, lead outside, or are not files.
 #[test]
-fn odd_ignore_files_are_no_rules() {
+fn odd_ignore_files_have_no_effect() {
     let place = Place::new();
     place.put("a", "needle\n");
     place.put("deep/a", "needle\n");
@@ -287,7 +287,7 @@ fn by_hand(folder: &Path, names: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn listings_are_whole_and_cut_at_the_same_place() {
+fn listings_are_always_cut_at_the_same_place() {
     let place = tree();
     let mut expected = Vec::new();
     by_hand(place.root.path(), &mut expected);
@@ -322,7 +322,7 @@ fn listings_are_whole_and_cut_at_the_same_place() {
 }
 
 #[test]
-fn searches_are_whole_and_cut_at_the_same_place() {
+fn searches_are_always_cut_at_the_same_place() {
     let place = tree();
     let options = SearchOptions {
         max_matches: 100_000,
@@ -405,7 +405,7 @@ fn check_bytes(bytes: &[u8], regex: &str, expected: &str) {
 }
 
 #[test]
-fn encodings() {
+fn files_of_any_encoding_are_searched() {
     let utf16 = |text: &str, big: bool| -> Vec<u8> {
         let units = std::iter::once(0xfeff).chain(text.encode_utf16());
         units
@@ -447,7 +447,7 @@ fn a_huge_binary_file_costs_nothing() {
 }
 
 #[test]
-fn names_that_are_no_text() {
+fn names_that_are_not_unicode_are_listed() {
     let place = Place::new();
     let name = OsStr::from_bytes(b"caf\xe9");
     std::fs::create_dir(place.root.path().join(name)).unwrap();
@@ -494,7 +494,7 @@ fn a_deep_tree_needs_few_handles() {
 }
 
 #[test]
-fn what_nobody_awaits_ends() {
+fn a_cancelled_search_ends() {
     let place = tree();
     let stop = StopFlag::default();
     std::thread::scope(|scope| {
@@ -607,7 +607,7 @@ fn a_swapped_link_never_leads_outside() {
 /// A file becomes a link to the outside, a folder, a FIFO and a file again, while it is read,
 /// written and deleted.
 #[test]
-fn a_file_that_becomes_something_else() {
+fn a_file_replaced_meanwhile_never_leads_outside() {
     let place = Place::quick();
     place.put("a", "whole");
     place.put("f", "file");

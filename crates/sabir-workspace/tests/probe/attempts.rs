@@ -1,4 +1,4 @@
-//! Makes the attempts of a confined command, as bare system calls, without a library in between.
+//! Makes the attempts of a confined command, as raw system calls without a library.
 #![expect(
     unsafe_code,
     reason = "the calls are made as an attacker would make them"
@@ -18,7 +18,7 @@ use std::mem::zeroed;
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -212,6 +212,11 @@ fn on_sockets(name: &str, args: &[String]) -> Option<io::Result<()>> {
         "tcp-within" => TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| TcpStream::connect(listener.local_addr()?))
             .map(drop),
+        "unix-within" => unix_within(),
+        "udp-within" => UdpSocket::bind("127.0.0.1:0").and_then(|socket| {
+            socket.send_to(b"x", socket.local_addr()?)?;
+            socket.recv(&mut [0; 4]).map(drop)
+        }),
         "fast-open" => fast_open(args[0].parse().unwrap()),
         "udp" => UdpSocket::bind("0.0.0.0:0")
             .and_then(|socket| socket.send_to(b"leaked", &args[0]))
@@ -228,6 +233,17 @@ fn on_sockets(name: &str, args: &[String]) -> Option<io::Result<()>> {
         }
         _ => return None,
     })
+}
+
+/// Listens on a path and on an abstract name, and connects to both.
+fn unix_within() -> io::Result<()> {
+    let path = std::env::temp_dir().join(format!("probe-{}", std::process::id()));
+    let _listener = UnixListener::bind(&path)?;
+    UnixStream::connect(&path)?;
+    fs::remove_file(&path)?;
+    let name = SocketAddr::from_abstract_name(path.as_os_str().as_bytes())?;
+    let _listener = UnixListener::bind_addr(&name)?;
+    UnixStream::connect_addr(&name).map(drop)
 }
 
 static NODUMP: c_long = 0x40;

@@ -4,8 +4,9 @@
 //! as an agent would; `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` are
 //! described in [`files`]. `workspace-probe confined …` runs a command in a sandbox, `without CALL
 //! ARGUMENTS…` executes the other arguments as on a kernel without a system call, and `try NAME
-//! ARGUMENTS…` makes a real system call and prints `allowed` or `denied`.
+//! ARGUMENTS…` makes a real system call and prints `allowed` or `denied`, both on Linux only.
 
+#[cfg(target_os = "linux")]
 mod attempts;
 mod confined;
 mod files;
@@ -25,7 +26,9 @@ fn main() -> ExitCode {
         Some(first) if first == "confined" => {
             confined::confined(&args.collect::<Vec<_>>()).unwrap_or(ExitCode::from(2))
         }
+        #[cfg(target_os = "linux")]
         Some(first) if first == "without" => attempts::without(args),
+        #[cfg(target_os = "linux")]
         Some(first) if first == "try" => attempts::attempt(args),
         Some(first) => files::main(&first, args).unwrap_or(ExitCode::from(2)),
         None => ExitCode::from(2),

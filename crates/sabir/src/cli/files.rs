@@ -1,4 +1,4 @@
-//! The command line of what becomes of files: edits, and going back.
+//! The command line of changes to files: edits, undo and restore.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use clap::{Args, ValueEnum};
 
 use super::ReportFormat;
 
-/// Which calls of which task.
+/// Arguments that select calls of a task.
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArguments {
     /// The folder in which the task worked.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// The task's name, or the beginning of it; without it the newest task of this folder. A number of up to three digits alone
-    /// is N.
+    /// The task's name, or the beginning of it; by default the newest task of this folder. A number
+    /// of up to three digits alone is N.
     pub(crate) task: Option<String>,
-    /// How many of its last changing calls.
+    /// The number of its last changing calls.
     pub(crate) count: Option<usize>,
 }
 
@@ -37,44 +37,47 @@ pub(crate) struct RestoreArguments {
     pub(crate) folder: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) consent: ConsentFlags,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// The task's name, or the beginning of it, and the number of a call, as `sabir checkpoints` lists them; without a task the
-    /// newest one of this folder: `@3`.
+    /// The task's name, or the beginning of it, and the number of a call, as `sabir checkpoints`
+    /// lists them; without a task the newest one of this folder: `@3`.
     #[arg(value_name = "TASK@N")]
     pub(crate) call: String,
-    /// Files and folders, from the folder in which the task worked; without any, all that was changed since.
+    /// Files and folders, relative to the folder in which the task worked; by default everything
+    /// that has changed since.
     pub(crate) paths: Vec<String>,
 }
 
-/// What may be done without asking.
+/// Flags that skip questions.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ConsentFlags {
     /// Do it without asking.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Go over files that somebody else has changed since. What they hold now is in the checkpoint that is taken first.
+    /// Overwrite files that were changed since by others. Their present content is kept in the
+    /// checkpoint that is taken first.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EditArguments {
-    /// The file. For a patch, it may be the folder that its paths begin in. A missing file is made where the edit makes one.
+    /// The file. For a patch, it may be the folder that its paths are relative to. A missing file
+    /// is created if the edit creates one.
     pub(crate) file: PathBuf,
-    /// The format of the edit. Without it the text tells, but for whole files.
+    /// The format of the edit. By default it is recognised by the text, except for whole files.
     #[arg(long, value_enum)]
     pub(crate) format: Option<EditFormat>,
     /// Write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
 }
 
-/// How an edit is written.
+/// The format of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EditFormat {
     /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.

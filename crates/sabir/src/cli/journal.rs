@@ -1,4 +1,4 @@
-//! The command line of journals: what is shown, forked, exported and imported.
+//! The command line of journals: log, list, fork, export and import.
 
 use std::path::PathBuf;
 
@@ -8,28 +8,33 @@ use super::{CheckArguments, OutputFormat, TaskOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArguments {
-    /// How to print it. `events` prints the records as they are, one a line.
+    /// The output format. `events` prints the records as they are, one a line.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
-    /// Only these records: `3..7`, `3..`, `..7` or `5`.
+    /// Print only these records: `3..7`, `3..`, `..7` or `5`.
     #[arg(long, value_name = "RANGE")]
     pub(crate) records: Option<String>,
-    /// Go on with what comes, as long as a process works on the task.
+    /// Keep printing new records, as long as a process works on the task.
     #[arg(long)]
     pub(crate) follow: bool,
-    /// The task's name, or the beginning of it.
-    pub(crate) task: String,
+    /// The task: the beginning or the end of its id, `@N` as `sabir tasks` counts, or words of its
+    /// first message. By default the newest one of this folder.
+    pub(crate) task: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TasksArguments {
-    /// How to print them.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
-    /// Show subtasks below the tasks that began them, which are counted otherwise.
+    /// Show subtasks below the tasks that began them. By default they are only counted.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only tasks whose first words hold all of these, in any order and case.
+    /// List the tasks of all folders. By default those of this folder, or of the nearest one above it
+    /// with tasks.
+    #[arg(long, short)]
+    pub(crate) everywhere: bool,
+    /// List only tasks whose first message contains all of these words, in any order and case.
     pub(crate) words: Vec<String>,
 }
 
@@ -37,48 +42,51 @@ pub(crate) struct TasksArguments {
 pub(crate) struct ForkArguments {
     #[command(flatten)]
     pub(crate) task: TaskOptions,
-    /// How to print it; without it the new task goes on interactively.
+    /// The output format; without it the new task continues interactively.
     #[arg(long, value_enum)]
     pub(crate) output: Option<OutputFormat>,
-    /// First bring back what calls after record N changed, by the checkpoints of the other task.
+    /// First restore the files that calls after record N changed, from the checkpoints of the other
+    /// task.
     #[arg(long)]
     pub(crate) restore: bool,
-    /// The other task's name, or the beginning of it, and how many of its records are taken, as `sabir log` counts them.
+    /// The other task's name, or the beginning of it, and the number of its records to take, as
+    /// `sabir log` counts them.
     #[arg(value_name = "TASK[@N]")]
     pub(crate) from: String,
-    /// What to tell the model before it goes on.
+    /// A message to the model before it continues.
     pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// The format; without it the ending of FILE says it, else it is Markdown.
+    /// The format; by default that of FILE's extension, else Markdown.
     #[arg(long, value_enum)]
     pub(crate) to: Option<ExportFormat>,
-    /// A new file, in place of standard output.
+    /// A new file, instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The task's name, or the beginning of it.
-    pub(crate) task: String,
+    /// The task: the beginning or the end of its id, `@N` as `sabir tasks` counts, or words of its
+    /// first message. By default the newest one of this folder.
+    pub(crate) task: Option<String>,
 }
 
-/// What a task is written as.
+/// The format in which a task is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// Markdown.
     Md,
-    /// One object with all records.
+    /// One JSON object with all records.
     Json,
-    /// One file for a browser.
+    /// One HTML file for a browser.
     Html,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArguments {
-    /// How to print what was made of it.
+    /// The output format of the report.
     #[arg(long, value_enum, default_value_t = super::ReportFormat::Text)]
     pub(crate) output: super::ReportFormat,
-    /// The folder of a task of Cline's or Roo Code's, a file in it, or a `.jsonl` file of Claude Code's.
+    /// The folder of a task of Cline or Roo Code, a file in it, or a `.jsonl` file of Claude Code.
     pub(crate) path: PathBuf,
 }
 
@@ -86,7 +94,7 @@ pub(crate) struct ImportArguments {
 pub(crate) struct JudgeArguments {
     #[command(flatten)]
     pub(crate) check: CheckArguments,
-    /// Print what was wrong with the calls of this task instead: its name, or the beginning of it.
+    /// Print the mistakes in the calls of this task instead: its name, or the beginning of it.
     #[arg(long, value_name = "TASK", conflicts_with_all = ["dialect", "no_repair", "one", "tools", "chunk"])]
     pub(crate) task: Option<String>,
 }

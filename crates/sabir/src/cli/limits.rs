@@ -1,43 +1,46 @@
-//! The command line of what commands may do: rules and the sandbox.
+//! The command line of rules, modes and the sandbox.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use sabir_session::RuleSpec;
+use sabir_session::{NetworkChoice, RuleSpec};
 
 use super::ReportFormat;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Judge a command line as if a model had asked for it in this folder, and say why, part by part. Nothing is run; the exit
-    /// code is 0 whatever the verdict.
+    /// Judge a command line as if a model had asked for it in this folder, and explain the verdict
+    /// part by part. Nothing is run; the exit code is 0 whatever the verdict.
     Explain(PolicyExplainArguments),
-    /// Judge the calls of a task again, in its folder as it is now: what other rules would have asked about or denied.
+    /// Judge the calls of a task again, in its folder as it is now: shows what other rules would
+    /// have asked about or denied.
     Simulate(SimulateArguments),
 }
 
 /// Rules, besides those of the configuration.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Rules")]
 pub(crate) struct RuleFlags {
-    /// What may be done without asking, besides reading: `reads`, `edits`, `commands`, `all`, `network`, `none`, `command=LINE` for
-    /// one exact command line, `kind=NAME` for a kind of command as it is proposed, `host=NAME`, or `mcp=SERVER/TOOL`. May be given
-    /// several times.
+    /// Allow these actions without asking, besides reading: `reads`, `edits`, `commands`, `all`,
+    /// `network`, `registries`, `none`, `command=LINE` for one exact command line, `kind=NAME` for a kind of
+    /// command as it is proposed, `host=NAME`, or `mcp=SERVER/TOOL`. May be given several times.
     #[arg(long, value_name = "POLICY")]
     pub(crate) approve: Vec<String>,
-    /// Allow what these words match: `cargo test **`. `*` is one word, `**` at the end any number; `kind=NAME`, `path=GLOB`,
-    /// `host=NAME` and `mcp=SERVER/TOOL` too. May be given several times, as all of these.
+    /// Allow calls that match this pattern: `cargo test **`. `*` is one word, `**` at the end any
+    /// number; `kind=NAME`, `path=GLOB`, `host=NAME` and `mcp=SERVER/TOOL` too. May be given
+    /// several times, as may the others.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) allow: Vec<String>,
-    /// Ask about it, whatever allows it.
+    /// Ask about calls that match this pattern, whatever allows them.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) ask: Vec<String>,
-    /// Deny it, whatever else is said.
+    /// Deny calls that match this pattern, whatever allows them.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) deny: Vec<String>,
 }
 
 impl RuleFlags {
-    /// The same as a part of a session's spec.
+    /// Returns the rules of a session with these flags.
     pub(crate) fn rule_spec(&self) -> RuleSpec {
         RuleSpec {
             approve: self.approve.clone(),
@@ -48,7 +51,7 @@ impl RuleFlags {
     }
 }
 
-/// Rules and where others are.
+/// Rules, with the options that determine the others.
 #[derive(Debug, Args)]
 pub(crate) struct RuleOptions {
     #[command(flatten)]
@@ -56,20 +59,14 @@ pub(crate) struct RuleOptions {
     /// The mode, as for a task.
     #[arg(long, value_name = "NAME")]
     pub(crate) mode: Option<String>,
-    /// The configuration file.
-    #[arg(long)]
-    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ModesArguments {
-    /// The folder whose modes are listed too.
+    /// The folder whose modes are listed as well.
     #[arg(short = 'C', long)]
     pub(crate) folder: Option<PathBuf>,
-    /// The configuration file.
-    #[arg(long)]
-    pub(crate) config: Option<PathBuf>,
-    /// How to print them.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
 }
@@ -79,16 +76,16 @@ pub(crate) struct TrustArguments {
     /// Trust it without being asked.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// List the repositories that are trusted.
+    /// List the trusted repositories.
     #[arg(long, conflicts_with_all = ["yes", "revoke", "folder"])]
     pub(crate) list: bool,
-    /// Trust it no longer.
+    /// Revoke the trust.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) revoke: bool,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// A folder of the repository; without it this one.
+    /// A folder of the repository; by default this one.
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -96,14 +93,15 @@ pub(crate) struct TrustArguments {
 pub(crate) struct PolicyExplainArguments {
     #[command(flatten)]
     pub(crate) rules: RuleOptions,
-    /// The shell that would get the line: `bash`, `sh` or `zsh`. Without it, `SABIR_SHELL` decides, then the one that tasks get.
+    /// The shell that would get the line: `bash`, `sh` or `zsh`. By default `SABIR_SHELL` decides,
+    /// then the shell of tasks.
     #[arg(long)]
     pub(crate) shell: Option<String>,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// The command line as one argument, or its words.
-    #[arg(required = true, last = true)]
+    /// The command line as one argument, or its words. Options of `sabir` go in front.
+    #[arg(required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<String>,
 }
 
@@ -111,7 +109,7 @@ pub(crate) struct PolicyExplainArguments {
 pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub(crate) rules: RuleOptions,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
     /// The task's name, the beginning of it, or the file of its journal.
@@ -120,19 +118,21 @@ pub(crate) struct SimulateArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxArguments {
-    /// `1`, `2`, `best` for the best that this machine has, or `off`.
+    /// The level: `1`, `2`, `best` for the best that this machine has, or `off`.
     #[arg(long, default_value = "best")]
     pub(crate) level: String,
-    /// Allow the network: TCP and UDP, but no unix sockets.
-    #[arg(long)]
-    pub(crate) network: bool,
-    /// A folder that may be written besides; it must exist. May be given several times.
+    /// Allow the network: TCP and UDP, but no unix sockets of other programs; or package
+    /// registries alone: `--network registries`.
+    #[arg(long, value_name = "registries", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub(crate) network: Option<NetworkChoice>,
+    /// Another folder that may be written; it must exist. May be given several times.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) write: Vec<PathBuf>,
     /// The folder to work in.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
-    /// Run nothing, and print what the sandbox would be as the profile of another system. It was never tried there.
+    /// Run nothing, and print the sandbox as the profile of another system. It was never tested
+    /// there.
     #[arg(long, value_enum)]
     pub(crate) profile: Option<SandboxProfile>,
     /// The command: one word is a line for the shell, several are a program and its arguments.
@@ -140,9 +140,20 @@ pub(crate) struct SandboxArguments {
     pub(crate) words: Vec<String>,
 }
 
-/// How another system spells a sandbox.
+#[derive(Debug, Args)]
+pub(crate) struct SecurityArguments {
+    /// `1`, `2`, or `best` for the best that this machine has; by default that of the
+    /// configuration.
+    #[arg(long)]
+    pub(crate) level: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
+}
+
+/// The format of another system's sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxProfile {
-    /// For `sandbox-exec` of macOS.
+    /// A profile for `sandbox-exec` of macOS.
     Seatbelt,
 }

@@ -1,44 +1,53 @@
 //! Implements `run`, `resume` and the interactive task: runs sessions with different front ends.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use sabir_agent::TaskOutcome;
+use sabir_agent::{Record, TaskId, TaskOutcome};
+use sabir_session::first_screen::FirstScreen;
 use sabir_session::pictures::ImageSupport;
 use sabir_session::{
-    Interactivity, RecordMode, Session, SessionError, SessionOutcome, SessionSpec, Subscription,
-    TaskEnd, UserMessage,
+    Interactivity, RecordMode, Session, SessionError, SessionOutcome, SessionSpec, TaskLookup,
+    UserMessage,
 };
-use serde_json::json;
+use sabir_terminal::control_input::{self, ControlReader};
+use sabir_terminal::front_end;
+use sabir_terminal::history_text::last_exchange_text;
+use sabir_terminal::interrupts::listen_for_signals;
+use sabir_terminal::piped_input::read_task;
+use sabir_terminal::welcome::WelcomeChoice;
 use tokio::runtime::Runtime;
 
-use crate::cli::{OutputFormat, RecordingOptions, ResumeArguments, RunArguments, TaskOptions};
+use crate::cli::{Cli, OutputFormat, RecordingOptions, ResumeArguments, RunArguments, TaskOptions};
+use crate::commands::{init, journal, tour};
 use crate::exit::{CommandError, ExitStatus};
-use crate::interrupts;
-use crate::output::control_input::{self, ControlInput, ControlReader};
-use crate::output::event_renderer::ProgressFrontEnd;
-use crate::output::front_end::{self, PersonFrontEnd};
-use crate::output::print;
-use crate::output::stdin_reader::{self, LineContext};
-use crate::output::terminal::TerminalFrontEnd;
-use crate::surroundings::{host, runtime};
-
-/// The output of a session and the source of answers.
-struct Attendance {
-    /// The output format; `None` for the interactive mode.
-    output: Option<OutputFormat>,
-    /// The reader of control lines, if they are enabled.
-    lines: Option<ControlReader>,
-    /// The model's support for pictures.
-    sight: ImageSupport,
-}
+use crate::output::{self, Attendance, print};
+use crate::surroundings::{EXIT, host, runtime};
 
 /// Runs `sabir run`.
 pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, CommandError> {
     let output = Some(arguments.output);
     let pictures = arguments.pictures.image.as_slice();
     refuse_recorded_pictures(&arguments.tape, pictures)?;
-    let mut message = UserMessage::from_text(arguments.words.join(" "));
+    let continued = ContinuedTask {
+        id: None,
+        unfinished_only: false,
+        task: &arguments.task,
+        output,
+        tape: &arguments.tape,
+        is_controlled: arguments.control.control,
+        pictures,
+    };
+    // A program that controls the task writes its lines to standard input.
+    let text = if arguments.control.control || arguments.tape.replay.is_some() {
+        arguments.words.join(" ")
+    } else {
+        read_task(&arguments.words, &std::io::stdin())?
+    };
+    if arguments.continues {
+        return continued.run(text);
+    }
+    let mut message = UserMessage::from_text(text);
     let mut lines = None;
     if arguments.control.control {
         let mut read = control_lines(output)?;
@@ -56,36 +65,41 @@ pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, Comma
 }
 
 /// Runs `sabir` without a command: an interactive task.
-pub(crate) fn run_interactive(
-    options: &TaskOptions,
-    pictures: &[PathBuf],
-    words: &[String],
-) -> Result<ExitStatus, CommandError> {
-    let spec = options.session_spec(&RecordingOptions::default(), Interactivity::Interactive)?;
-    let prompt = words.join(" ");
+pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
+    let pictures = cli.pictures.image.as_slice();
+    let tape = RecordingOptions::default();
+    let mut spec = cli.task.session_spec(&tape, Interactivity::Interactive)?;
+    let prompt = cli.words.join(" ");
+    if cli.continues {
+        let continued = ContinuedTask {
+            id: None,
+            unfinished_only: false,
+            task: &cli.task,
+            output: None,
+            tape: &tape,
+            is_controlled: false,
+            pictures,
+        };
+        return continued.run(prompt);
+    }
     if !prompt.trim().is_empty() {
         return begin_task(spec, UserMessage::from_text(prompt), pictures, None, None);
     }
+    if FirstScreen::is_needed(host(), &spec)? {
+        match init::welcome(cli.task.folder.as_deref())? {
+            WelcomeChoice::Model(model) => spec.model = Some(model),
+            WelcomeChoice::Tour => return tour::run_tour(None),
+            // The error names what is missing.
+            WelcomeChoice::Leave => {}
+        }
+    }
     // A missing model, or one without support for pictures, is reported before the user has typed
     // anything.
-    read_pictures(&sight_of_new_task(options)?, pictures)?;
-    print::write_stderr("What is to be done? (one line, then Enter)\n> ");
-    let read = stdin_reader::first_line();
-    let line = read.map_err(|error| {
-        CommandError::internal(format!("standard input cannot be read: {error}"))
+    host().model_sight(&spec, None)?.load_images(pictures)?;
+    let message = output::ask_first_message()?.ok_or_else(|| {
+        CommandError::usage("there is no task: say what to do, or see `sabir --help`")
     })?;
-    if line.trim().is_empty() {
-        return Err(CommandError::usage(
-            "there is nothing to do: say what, or see `sabir --help`",
-        ));
-    }
-    begin_task(
-        spec,
-        UserMessage::from_text(line.trim()),
-        pictures,
-        None,
-        None,
-    )
+    begin_task(spec, message, pictures, None, None)
 }
 
 /// Refuses pictures in a recorded or replayed task, because recordings do not contain the user's
@@ -98,7 +112,7 @@ fn refuse_recorded_pictures(
         return Ok(());
     }
     Err(CommandError::usage(
-        "a recording holds no pictures of yours: leave --image out, or --record and --replay",
+        "a recording cannot hold your pictures: leave out --image, or --record and --replay",
     ))
 }
 
@@ -108,19 +122,11 @@ fn sight_of_new_task(options: &TaskOptions) -> Result<ImageSupport, CommandError
     Ok(host().model_sight(&spec, None)?)
 }
 
-/// Loads the pictures in these files, if the model accepts pictures.
-fn read_pictures(
-    sight: &ImageSupport,
-    paths: &[PathBuf],
-) -> Result<Vec<sabir_call::Image>, CommandError> {
-    Ok(sight.load_images(paths)?)
-}
-
 /// Returns a reader of control lines. They need `--output events`, because questions are printed
 /// only there.
 fn control_lines(output: Option<OutputFormat>) -> Result<ControlReader, CommandError> {
     if output == Some(OutputFormat::Events) {
-        return Ok(ControlReader::default());
+        return Ok(output::control_reader());
     }
     Err(CommandError::usage(
         "--control needs --output events: questions are asked there",
@@ -145,80 +151,106 @@ fn begin_task(
 ) -> Result<ExitStatus, CommandError> {
     let is_replay = matches!(spec.record, RecordMode::Replay(_));
     if message.text.trim().is_empty() && !is_replay {
-        return Err(CommandError::usage("there is nothing to do: say what"));
+        return Err(CommandError::usage("there is no task: say what to do"));
     }
     let sight = if is_replay {
         ImageSupport::Supported
     } else {
         host().model_sight(&spec, None)?
     };
-    message.images.extend(read_pictures(&sight, pictures)?);
+    message.images.extend(sight.load_images(pictures)?);
     let runtime = runtime()?;
     let session = runtime.block_on(host().start(spec, message));
-    attend(
-        runtime,
-        session,
-        Attendance {
-            output,
-            lines,
-            sight,
-        },
-    )
+    let attendance = Attendance { output, lines };
+    attend(runtime, session, attendance)
 }
 
 /// Runs `sabir resume`.
 pub(crate) fn run_resume(arguments: &ResumeArguments) -> Result<ExitStatus, CommandError> {
-    let output = arguments.output;
-    let tape = &arguments.tape;
-    if output.is_none() && (tape.record.is_some() || tape.replay.is_some()) {
-        return Err(CommandError::usage(
-            "only tasks that nobody attends are recorded and replayed: give --output",
-        ));
-    }
-    refuse_recorded_pictures(tape, &arguments.pictures.image)?;
-    let lines = arguments
-        .control
-        .control
-        .then(|| control_lines(output))
-        .transpose()?;
-    let spec = arguments
-        .task
-        .session_spec(tape, interactivity(output, lines.is_some()))?;
-    let text = arguments.words.join(" ");
-    let runtime = runtime()?;
-    if let RecordMode::Replay(file) = &spec.record {
-        let file = file.clone();
-        let words = Some(text).filter(|text| !text.trim().is_empty());
-        let session =
-            runtime.block_on(host().replay_resumed(&file, arguments.id.as_deref(), spec, words));
-        return attend(
-            runtime,
-            session,
-            Attendance {
-                output,
-                lines,
-                sight: ImageSupport::Supported,
-            },
-        );
-    }
-    let id = match &arguments.id {
-        Some(name) => host().find_task(name)?,
-        None => {
-            host().newest_unfinished(arguments.task.folder.as_deref().unwrap_or(Path::new(".")))?
-        }
+    let continued = ContinuedTask {
+        id: arguments.id.as_deref(),
+        unfinished_only: true,
+        task: &arguments.task,
+        output: arguments.output,
+        tape: &arguments.tape,
+        is_controlled: arguments.control.control,
+        pictures: &arguments.pictures.image,
     };
-    let sight = host().model_sight(&spec, Some(&id))?;
-    let images = read_pictures(&sight, &arguments.pictures.image)?;
-    let session = runtime.block_on(host().load(&id, spec, Some(UserMessage { text, images })));
-    attend(
-        runtime,
-        session,
-        Attendance {
-            output,
-            lines,
-            sight,
-        },
-    )
+    continued.run(arguments.words.join(" "))
+}
+
+/// A task that continues: `resume`, and `--continue`.
+struct ContinuedTask<'a> {
+    /// The name of the task; by default the newest one of the folder.
+    id: Option<&'a str>,
+    /// Without a name, continues only a task that did not complete.
+    unfinished_only: bool,
+    task: &'a TaskOptions,
+    output: Option<OutputFormat>,
+    tape: &'a RecordingOptions,
+    is_controlled: bool,
+    pictures: &'a [PathBuf],
+}
+
+impl ContinuedTask<'_> {
+    fn run(&self, text: String) -> Result<ExitStatus, CommandError> {
+        let output = self.output;
+        if output.is_none() && (self.tape.record.is_some() || self.tape.replay.is_some()) {
+            return Err(CommandError::usage(
+                "only unattended tasks are recorded and replayed: give --output",
+            ));
+        }
+        refuse_recorded_pictures(self.tape, self.pictures)?;
+        let lines = self
+            .is_controlled
+            .then(|| control_lines(output))
+            .transpose()?;
+        let spec = self
+            .task
+            .session_spec(self.tape, interactivity(output, lines.is_some()))?;
+        let runtime = runtime()?;
+        if let RecordMode::Replay(file) = &spec.record {
+            let file = file.clone();
+            let words = Some(text).filter(|text| !text.trim().is_empty());
+            let session = runtime.block_on(host().replay_resumed(&file, self.id, spec, words));
+            let attendance = Attendance { output, lines };
+            return attend(runtime, session, attendance);
+        }
+        let lookup = TaskLookup::open(host().environment(), self.task.folder.as_deref())?;
+        let id = match self.id {
+            Some(name) => lookup.find(Some(name))?,
+            None => lookup.newest(self.unfinished_only)?,
+        };
+        let sight = host().model_sight(&spec, Some(&id))?;
+        let images = sight.load_images(self.pictures)?;
+        let mut message = UserMessage { text, images };
+        if output.is_none() {
+            message = show_last_exchange(&id, message)?;
+        }
+        let session = runtime.block_on(host().load(&id, spec, Some(message)));
+        let attendance = Attendance { output, lines };
+        attend(runtime, session, attendance)
+    }
+}
+
+/// Shows where a task stood. A completed one needs a message to continue, so the user is asked for it.
+fn show_last_exchange(id: &TaskId, message: UserMessage) -> Result<UserMessage, CommandError> {
+    let (_, entries) = journal::read_entries(Some(id.as_str()))?;
+    print::write_stderr(&print::sanitize_text(&last_exchange_text(&entries)));
+    let last = entries.last().map(|entry| &entry.record);
+    let is_completed = matches!(
+        last,
+        Some(Record::Ended {
+            outcome: TaskOutcome::Completed,
+            ..
+        })
+    );
+    if !is_completed || !message.text.trim().is_empty() {
+        return Ok(message);
+    }
+    let mut asked = output::ask_first_message()?.unwrap_or_default();
+    asked.images.extend(message.images);
+    Ok(asked)
 }
 
 /// Shows a session until it ends, and reports its end.
@@ -228,43 +260,14 @@ fn attend(
     attendance: Attendance,
 ) -> Result<ExitStatus, CommandError> {
     let session = session?;
-    let Attendance {
-        output,
-        lines,
-        sight,
-    } = attendance;
-    let handle = session.handle();
     let task = session.task().clone();
-    interrupts::listen(handle.clone(), output.is_none())?;
-    let events: Subscription = session.subscribe();
-    let known = LineContext {
-        modes: session.modes().to_vec(),
-        image_support: sight,
-    };
+    let output = attendance.output;
     let is_replay = session.is_replay();
+    listen_for_signals(session.handle(), output.is_none(), EXIT)
+        .map_err(|error| CommandError::internal(format!("signals cannot be received: {error}")))?;
     let mut is_end_shown = false;
     let outcome = runtime.block_on(async {
-        match output {
-            None => {
-                is_end_shown = PersonFrontEnd::new(Box::new(TerminalFrontEnd::new(known)), handle)
-                    .attend(events)
-                    .await
-            }
-            Some(OutputFormat::Text) => {
-                PersonFrontEnd::new(Box::new(ProgressFrontEnd::default()), handle)
-                    .attend(events)
-                    .await;
-            }
-            Some(OutputFormat::Json) => front_end::print_notices(events).await,
-            Some(OutputFormat::Events) => {
-                let controls = lines.map(|lines| {
-                    let controls = ControlInput::default();
-                    controls.spawn_reader(lines, known, handle);
-                    controls
-                });
-                front_end::print_lines(events, controls).await;
-            }
-        }
+        is_end_shown = attendance.show(&session).await;
         session.wait().await
     })?;
     // Wait only 200 ms for background work: a search in a large tree must not delay the exit.
@@ -284,7 +287,7 @@ struct EndReport<'a> {
     task: &'a str,
     output: Option<OutputFormat>,
     is_replay: bool,
-    /// True if the end was already shown while the session was still open.
+    /// True if the end was already shown while the session was still open, or the result of a headless task was.
     is_end_shown: bool,
 }
 
@@ -304,13 +307,16 @@ impl EndReport<'_> {
         };
         match self.output {
             Some(OutputFormat::Json) => {
-                print::print_redacted_json(&json!({
-                    "task": self.task, "outcome": end.outcome, "exit_code": exit.code(), "message": end.message,
-                    "turns": end.turns, "usage": end.totals.usage, "estimate": end.totals.estimate, "cost": end.totals.cost,
-                }));
+                print::print_redacted_json(&front_end::end_json(self.task, end, exit.code()));
             }
             Some(OutputFormat::Events) => {}
-            None | Some(OutputFormat::Text) => self.print_text(end),
+            None | Some(OutputFormat::Text) => front_end::SessionEndText {
+                task: self.task,
+                is_unattended: self.output.is_some(),
+                is_replay: self.is_replay,
+                is_end_shown: self.is_end_shown,
+            }
+            .print(end),
         }
         if let Some(failure) = complaint {
             print::write_stderr(&print::sanitize_text(&format!(
@@ -319,18 +325,5 @@ impl EndReport<'_> {
             )));
         }
         exit
-    }
-
-    fn print_text(&self, end: &TaskEnd) {
-        let is_completed = end.outcome == TaskOutcome::Completed;
-        if !self.is_end_shown {
-            front_end::print_end(end);
-        }
-        if self.output.is_some() && is_completed {
-            print::write_stdout(&print::sanitize_text(&format!("{}\n", end.message)));
-        }
-        if !is_completed && !self.is_replay {
-            print::write_stderr(&format!("Continue with: sabir resume {}\n", self.task));
-        }
     }
 }

@@ -5,10 +5,8 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::path::Path;
 
 use sabir_session::RuleSpec;
-use sabir_session::sandbox::with_secrets;
-use sabir_workspace::{
-    CommandExit, NetworkAccess, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace,
-};
+use sabir_session::sandbox::{exec_line, listed_registries, with_secrets};
+use sabir_workspace::{CommandExit, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace};
 
 use crate::cli::SandboxArguments;
 use crate::exit::{CommandError, ExitStatus};
@@ -19,22 +17,18 @@ use sabir_session::modes;
 /// Runs `sabir sandbox`.
 pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, CommandError> {
     let level = arguments.level.parse().map_err(CommandError::usage)?;
-    let network = if arguments.network {
-        NetworkAccess::Allowed
-    } else {
-        NetworkAccess::Denied
-    };
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     let workspace =
         Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
-    let config = surroundings::load_config(None)?;
-    let rules = config.rules(&RuleSpec::default(), workspace.root())?;
+    let config = surroundings::load_config()?;
+    let rules = config.policy_rules(&RuleSpec::default(), workspace.root())?;
     let workspace = workspace.with_bounds(modes::bounds_of(&rules, &config)?);
     let hidden = workspace
         .list_hidden_paths(&StopFlag::default())
         .map_err(|error| CommandError::usage(error.to_string()))?;
     let sandbox = with_secrets(Sandbox::new(level), surroundings::environment())
-        .with_network(network)
+        .with_network(arguments.network.unwrap_or_default().into())
+        .with_registries(listed_registries(&config)?)
         .allow_write(arguments.write.iter().cloned())
         .hide_paths(hidden);
     if arguments.profile.is_some() {
@@ -46,7 +40,7 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
         return Ok(ExitStatus::Completed);
     }
     let command = ShellCommand::new(
-        command_line(&arguments.words),
+        exec_line(&arguments.words),
         surroundings::environment().helper_program.clone(),
     )
     .env(surroundings::environment().command_variables())
@@ -68,13 +62,9 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
         .block_on(running)
         .map_err(|error| CommandError::usage(error.to_string()))?;
     match &outcome.sandbox {
-        Some(confined) => {
-            print::write_stderr(&format!("sabir: the sandbox was {confined}\n"));
-            if let Some(note) = &confined.note {
-                let words = &note.message;
-                print::write_stderr(&print::sanitize_text(&format!("sabir: {words}\n")));
-            }
-        }
+        Some(confined) => confined.describe().iter().for_each(|line| {
+            print::write_stderr(&print::sanitize_text(&format!("sabir: {line}\n")));
+        }),
         None => print::write_stderr("sabir: there was no sandbox\n"),
     }
     match outcome.end {
@@ -83,23 +73,13 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
         CommandExit::Signaled(signal) => Ok(ExitStatus::Passed(
             u8::try_from(128 + signal).unwrap_or(u8::MAX),
         )),
-        _ => Err(CommandError::internal(
+        CommandExit::SupervisorLost => Err(CommandError::internal(
             "the command was lost: its supervisor was killed",
         )),
-    }
-}
-
-/// Builds the command line: a single argument is a line for the shell, several are a program and
-/// its arguments.
-fn command_line(words: &[String]) -> String {
-    match words {
-        [line] => line.clone(),
-        words => {
-            let quoted: Vec<_> = words
-                .iter()
-                .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
-                .collect();
-            format!("exec {}", quoted.join(" "))
+        // The convention for a program that was killed.
+        end => {
+            print::write_stderr(&format!("sabir: the command was {end}\n"));
+            Ok(ExitStatus::Passed(137))
         }
     }
 }

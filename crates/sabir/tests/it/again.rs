@@ -1,4 +1,4 @@
-//! The same file again and again: sent once, told otherwise, with the beginning of requests as it was.
+//! Tests repeated reads of a file: its content is sent once, later results refer to it, and requests keep their prefix.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn done() -> Turn {
     turn("", vec![("attempt_completion", json!({"result": "done"}))])
 }
 
-/// The messages of the requests of these turns in that way, each after the one before.
+/// Plays these turns over a wire and returns the messages of each request.
 fn asked(world: &World, way: Way, turns: &[Turn], arguments: &[&str]) -> Vec<Vec<Value>> {
     let provider = world.plays(way, turns);
     let output = world.run(&provider, way, arguments);
@@ -26,7 +26,7 @@ fn asked(world: &World, way: Way, turns: &[Turn], arguments: &[&str]) -> Vec<Vec
         .collect()
 }
 
-/// Takes out where a provider is to cache up to, which moves on.
+/// Removes the cache marks, which move from request to request.
 fn unmarked(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -39,7 +39,7 @@ fn unmarked(value: &mut Value) {
 }
 
 #[test]
-fn a_file_is_sent_once_and_the_beginning_of_requests_stays() {
+fn a_file_is_sent_once_and_requests_keep_their_prefix() {
     let line = "a line of a file, long enough to matter\n";
     for way in WAYS {
         let world = World::new();
@@ -69,7 +69,7 @@ fn a_file_is_sent_once_and_the_beginning_of_requests_stays() {
             .windows(2)
             .map(|pair| lines(&pair[1]) - lines(&pair[0]))
             .collect();
-        // The whole file, told twice, some lines for whoever insists, and all of it after an edit that failed.
+        // The whole file, two references to it, some lines on a repeated read, and the whole file after a failed edit.
         assert_eq!(grown[..6], [200, 0, 0, 71, 0, 200], "{way:?}");
         let told = json!(requests[3]).to_string();
         assert_eq!(told.matches("[Nothing new: ").count(), 2, "{way:?}");
@@ -78,7 +78,7 @@ fn a_file_is_sent_once_and_the_beginning_of_requests_stays() {
 }
 
 #[test]
-fn a_resumed_task_knows_what_it_still_sees() {
+fn a_resumed_task_knows_which_files_the_model_has_seen() {
     let world = World::new();
     let text = "a line of a file, long enough to matter\n".repeat(200);
     world.write("a.txt", &text);

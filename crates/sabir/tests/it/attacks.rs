@@ -1,8 +1,20 @@
 //! Attacks, run for real: the binary, a scripted model and folders that give themselves away.
 
+mod builds;
 mod commands;
+mod echo;
 mod folders;
+mod hard_links;
 mod held;
 mod lazy;
+mod margins;
+mod masks;
+mod pages;
 mod places;
+mod presentation;
+mod pushes;
+mod registries;
+mod secrets;
+mod targets;
 mod terminal;
+mod walls;

@@ -1,4 +1,4 @@
-//! Todos, the check and the limit of tokens, as a user meets them.
+//! Tests the conditions of completion (todos, the check) and the token limit through the binary.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn list(todos: &str) -> Turn {
     turn("", vec![("update_todo_list", json!({"todos": todos}))])
 }
 
-/// How completions were answered.
+/// Returns the results of the completion calls.
 fn answered(output: &Output) -> Vec<(String, String)> {
     let completions = events(output)
         .into_iter()
@@ -38,7 +38,7 @@ fn answered(output: &Output) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_check_decides_what_is_completed_in_every_way() {
+fn a_check_decides_about_completion_on_every_wire() {
     for way in WAYS {
         let world = World::new();
         let provider = world.plays(way, &[done(), write("made"), done()]);
@@ -105,7 +105,7 @@ fn a_check_that_never_succeeds_ends_with_3() {
 }
 
 #[test]
-fn a_long_output_of_a_check_is_told_in_short() {
+fn long_output_of_a_check_is_shortened() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done(), done()]);
     let check = "test -e again || { touch again; echo first; seq 200000; echo last; false; }";
@@ -178,7 +178,7 @@ fn only_the_user_sets_a_check() {
 }
 
 #[test]
-fn a_mode_without_commands_is_checked_all_the_same() {
+fn a_check_runs_in_a_mode_without_commands() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
     let output = world.run(
@@ -191,7 +191,7 @@ fn a_mode_without_commands_is_checked_all_the_same() {
 }
 
 #[test]
-fn an_interrupted_check_leaves_nothing_and_is_run_again() {
+fn an_interrupted_check_leaves_no_process_and_runs_again() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
     let mut command = world.sabir_with(&provider);
@@ -344,4 +344,115 @@ fn todos_are_shown_when_they_change() {
         .output()
         .unwrap();
     assert!(stdout(&help).starts_with("# update_todo_list\n"));
+}
+
+/// A search that finds nothing is an answer. As a check it still fails.
+#[test]
+fn a_search_without_a_match_is_no_failure() {
+    let world = World::new();
+    world.write("a.txt", "hay\n");
+    let both = |line: &str| {
+        turn(
+            "",
+            vec![
+                ("execute_command", json!({"command": line})),
+                ("attempt_completion", json!({"result": "done"})),
+            ],
+        )
+    };
+    let ending = |line: &str| {
+        let provider = world.plays(NATIVE, &[both(line), done()]);
+        let output = world.run(
+            &provider,
+            NATIVE,
+            &["--approve", "all", "--output", "events", "go"],
+        );
+        let result = events(&output)
+            .into_iter()
+            .find(|event| event["kind"] == "result" && event["name"] == "execute_command")
+            .unwrap();
+        let content = result["content"].as_str().unwrap();
+        assert!(content.starts_with("Exit code "), "{content}");
+        (result["ending"].clone(), answered(&output).len())
+    };
+    assert_eq!(ending("cat a.txt | grep needle"), (json!("done"), 1));
+    // An error of the search, or of what comes before it, fails, and so does the completion beside it.
+    assert_eq!(ending("grep needle none.txt"), (json!("failed"), 2));
+    assert_eq!(ending("false && grep needle a.txt"), (json!("failed"), 2));
+
+    let provider = world.plays(NATIVE, &[done(), done()]);
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &[
+            "--check",
+            "grep -q needle a.txt",
+            "--output",
+            "events",
+            "go",
+        ],
+    );
+    assert_ne!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(answered(&output)[0].0, "rejected");
+}
+
+/// A full-screen program gets no keys, and does not hold the task up until the time limit: one that keeps the screen to its end,
+/// one that gives it back when it is ended, as pagers and editors do, and one that only asks for keys, as `top` does.
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
+fn a_program_that_keeps_the_screen_is_ended() {
+    let lines = [
+        "printf '\\033[?1049hpage 1\\n'; sleep 100000",
+        "trap 'printf \"\\033[?1l\\033[?1049l\"; exit 0' TERM; printf '\\033[?1049h\\033[?1hpage 1\\n'; sleep 100000 & wait",
+        "printf '\\033[?1h\\033=page 1\\n'; sleep 100000",
+    ];
+    std::thread::scope(|scope| {
+        for line in lines {
+            scope.spawn(move || check_full_screen(line));
+        }
+    });
+}
+
+fn check_full_screen(line: &str) {
+    let world = World::new();
+    let provider = world.plays(
+        NATIVE,
+        &[
+            turn(
+                "",
+                vec![(
+                    "execute_command",
+                    json!({"command": line, "terminal": true}),
+                )],
+            ),
+            done(),
+        ],
+    );
+    let exact = format!("command={line}");
+    let output = world.run(
+        &provider,
+        NATIVE,
+        &[
+            "--approve",
+            "all",
+            "--approve",
+            &exact,
+            "--output",
+            "events",
+            "go",
+        ],
+    );
+    let content = events(&output)
+        .into_iter()
+        .find(|event| event["kind"] == "result")
+        .map(|event| event["content"].as_str().unwrap().to_owned())
+        .unwrap();
+    // What a program has drawn goes with the screen that it gives back.
+    let gives_back = line.contains("?1049l");
+    let expected = match gives_back {
+        true => "Killed: it kept the whole screen for 15 seconds, no output.\n",
+        false => "Killed: it kept the whole screen for 15 seconds. Output:\npage 1\n",
+    };
+    assert!(content.starts_with(expected), "{content}");
+    assert!(content.contains("full-screen program"), "{content}");
 }

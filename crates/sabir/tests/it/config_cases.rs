@@ -1,6 +1,6 @@
-//! What a repository contains can only make things stricter: the cases CFG-001 to CFG-047.
+//! Tests that the content of a repository can only restrict a task: the cases CFG-001 to CFG-047.
 //!
-//! Not here, because there is nothing yet that they could happen to: MCP servers and their annotations (CFG-028, CFG-035 for their
+//! Missing, because the features do not exist yet: MCP servers and their annotations (CFG-028, CFG-035 for their
 //! entries, CFG-043), hooks of our own (CFG-032), an editor to open files in (CFG-040), deep links (CFG-041), imports of instruction
 //! files (CFG-044: such files are not read at all), trust of package managers at the start (CFG-038: none is started).
 
@@ -15,9 +15,9 @@ fn done() -> (&'static str, Value) {
     ("attempt_completion", json!({"result": "done"}))
 }
 
-/// CFG-001 to CFG-027: edits are approved, and these are asked about all the same.
+/// CFG-001 to CFG-027: edits are approved, and these files need an approval nevertheless.
 #[test]
-fn protected_files_are_asked_about_where_edits_are_approved() {
+fn protected_files_need_approval_even_if_edits_are_approved() {
     let names = [
         ".git/hooks/pre-commit",
         ".git/config",
@@ -83,9 +83,9 @@ fn protected_files_are_asked_about_where_edits_are_approved() {
     assert_eq!(crate::world::names(world.work.path()), [""; 0]);
 }
 
-/// CFG-029: what a `.env` says of our folders is not heard. CFG-031: nor is what a `.sabir` approves, which is said.
+/// CFG-029: a `.env` cannot redirect Sabir's folders. CFG-031: a `.sabir` cannot approve anything, and a notice says so.
 #[test]
-fn a_repository_moves_and_approves_nothing() {
+fn a_repository_cannot_approve_or_redirect_anything() {
     let world = World::new();
     let own = world.work.path().join(".sabir");
     std::fs::create_dir(&own).unwrap();
@@ -117,9 +117,9 @@ fn a_repository_moves_and_approves_nothing() {
     world.only_task();
 }
 
-/// CFG-037: a branch's name is only a name, in the tools, in git and in what is printed.
+/// CFG-037: a branch name is never executed, neither by tools nor by git, and is printed safely.
 #[test]
-fn a_branch_is_only_a_name() {
+fn a_branch_name_never_runs_as_a_command() {
     let world = World::new();
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
@@ -139,7 +139,11 @@ fn a_branch_is_only_a_name() {
         command("git checkout $(git branch --show-current)"),
     ];
     let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
-    let output = world.run(&provider, WAYS[1], &["--output", "events", "go"]);
+    let output = world.run(
+        &provider,
+        WAYS[1],
+        &["--allow-denied", "--output", "events", "go"],
+    );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(stdout(&output).contains("x$(touch${IFS}PWNED)"));
     world.sabir().args(["trust"]).output().unwrap();
@@ -147,9 +151,9 @@ fn a_branch_is_only_a_name() {
     assert!(!world.work.path().join("PWNED").exists());
 }
 
-/// CFG-046: rules that cannot be read allow nothing, and the task is not begun.
+/// CFG-046: invalid rules allow nothing, and the task does not start.
 #[test]
-fn rules_that_cannot_be_read_allow_nothing() {
+fn invalid_rules_allow_nothing() {
     let world = World::new();
     for (text, said) in [
         ("allow = [\"touch **\"", "cannot be used: line 1"),
@@ -164,13 +168,13 @@ fn rules_that_cannot_be_read_allow_nothing() {
         ("approve = \"all\"\n", "cannot be used"),
         (
             "approve = [\"all\"]\nallowed = [\"touch **\"]\n",
-            "line 2, column 1: unknown field `allowed`",
+            "line 2, column 1: unknown key `allowed`: did you mean `allow`?",
         ),
         (
             "deny = [\"path=\"]\napprove = [\"all\"]\n",
             "deny: `path=` is no rule",
         ),
-        // What another program would understand, and is nothing but letters here, closes nothing.
+        // A pattern of another program's syntax, which Sabir would take literally, is refused.
         (
             "approve = [\"all\"]\ndeny = [\n \"path=a\",\n \"path=[a\"]\n",
             "line 4: deny: `[` has no meaning in `[a`",
@@ -185,7 +189,7 @@ fn rules_that_cannot_be_read_allow_nothing() {
         ),
         (
             "approve = [\"all\"]\nask = [\"path=!src/**\"]\n",
-            "line 2: ask: `!src/**` cannot take back another rule",
+            "line 2: ask: `!src/**` cannot negate another rule",
         ),
         (
             "approve = [\"all\", \"host=*.example.org\"]\n",
@@ -207,9 +211,9 @@ fn rules_that_cannot_be_read_allow_nothing() {
     }
 }
 
-/// The same behind a flag, where there is no file to name.
+/// The same in a flag, where the message names no file.
 #[test]
-fn flags_that_cannot_mean_what_they_say_are_refused() {
+fn contradictory_flags_are_refused() {
     let world = World::new();
     for (flag, pattern, said) in [
         ("--deny", "path=[a", "deny: `[` has no meaning in `[a`"),
@@ -254,7 +258,7 @@ fn flags_that_cannot_mean_what_they_say_are_refused() {
 
 /// CFG-047: such a name is only a name.
 #[test]
-fn rules_by_odd_names_touch_no_others() {
+fn rules_for_odd_names_affect_no_other_files() {
     let world = World::new();
     let explain = |flags: &[&str]| {
         let output = world

@@ -1,4 +1,4 @@
-//! What fills the model's context: instruction files, a steady beginning, compaction, and `sabir context`.
+//! Tests the model's context: instruction files, a stable prefix, compaction, and `sabir context`.
 
 use std::os::unix::fs::symlink;
 
@@ -14,7 +14,7 @@ fn done() -> crate::world::Turn {
     turn("", vec![("attempt_completion", json!({"result": "done"}))])
 }
 
-/// One of many files, since the same one is not sent again.
+/// Reads a different file each time, since the same one would not be sent again.
 fn read(nth: usize) -> crate::world::Turn {
     turn(
         "I look.",
@@ -26,7 +26,7 @@ fn write_notes(world: &World, count: usize, text: &str) {
     (0..count).for_each(|nth| _ = world.write(&format!("notes-{nth}.txt"), text));
 }
 
-/// The messages of each request, the system prompt among them.
+/// Returns the messages of each request, including the system prompt.
 fn messages(provider: &ScriptedProvider) -> Vec<Vec<Value>> {
     provider
         .received_requests()
@@ -49,7 +49,7 @@ fn is_summary(request: &sabir_testkit::ReceivedRequest) -> bool {
 }
 
 #[test]
-fn twenty_requests_each_begin_with_the_one_before() {
+fn each_of_twenty_requests_begins_with_the_previous_one() {
     for way in [WAYS[1], WAYS[2]] {
         let world = World::new();
         write_notes(&world, 20, "one\n");
@@ -131,6 +131,46 @@ fn instruction_files_are_read_within_bounds() {
     );
 }
 
+/// A task that starts in a subfolder follows the instructions of its repository, and of no other folder above.
+#[test]
+fn instructions_above_the_folder_are_read_to_the_top_of_the_repository() {
+    let world = World::new();
+    let secret = world.home.path().join("secret.md");
+    std::fs::write(&secret, "OUTSIDE").unwrap();
+    let folder = world.work.path().join("app/web");
+    std::fs::create_dir_all(&folder).unwrap();
+    world.write("AGENTS.md", "ABOVE THE TOP");
+    std::fs::create_dir(world.work.path().join("app/.git")).unwrap();
+    world.write("app/AGENTS.md", "AT THE TOP");
+    symlink(&secret, world.work.path().join("app/CLAUDE.md")).unwrap();
+    world.write("app/web/AGENTS.md", "NEAREST");
+    let provider = world.plays(WAYS[1], &[done()]);
+    let run = || {
+        let mut command = world.sabir_with(&provider);
+        command
+            .current_dir(&folder)
+            .args(["run", "--model", WAYS[1].model(), "Go."]);
+        command.output().unwrap()
+    };
+    let output = run();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let system = system(&provider);
+    assert!(system.contains("From ../AGENTS.md:"), "{system}");
+    let order = ["AT THE TOP", "NEAREST"].map(|text| system.find(text));
+    assert!(
+        order.iter().all(Option::is_some) && order.is_sorted(),
+        "{order:?} {system}"
+    );
+    for absent in ["ABOVE THE TOP", "OUTSIDE"] {
+        assert!(!system.contains(absent), "{absent}: {system}");
+    }
+    let said = stderr(&output);
+    assert!(
+        said.contains("the instructions in ../CLAUDE.md: "),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_huge_file_of_instructions_is_cut_and_approves_nothing() {
     let world = World::new();
@@ -151,7 +191,7 @@ fn a_huge_file_of_instructions_is_cut_and_approves_nothing() {
     let provider = world.plays(WAYS[1], &[writes, done(), done()]);
     let output = world.run(&provider, WAYS[1], &["Go."]);
     assert!(
-        stderr(&output).contains("it is longer than a model is told"),
+        stderr(&output).contains("it is too long: "),
         "{}",
         stderr(&output)
     );
@@ -236,7 +276,7 @@ fn a_full_context_is_compacted_and_the_task_completes() {
 }
 
 #[test]
-fn a_request_that_is_too_long_is_asked_again_with_less() {
+fn a_request_that_is_too_long_is_retried_with_less() {
     let world = World::new();
     write_notes(&world, 6, &"a line of notes\n".repeat(300));
     let refused = || {
@@ -267,7 +307,7 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
         stderr(&output)
     );
 
-    // One that never takes it is not asked for ever, and the task can go on another day.
+    // A provider that always rejects it is not asked forever, and the task can be resumed.
     let world = World::new();
     write_notes(&world, 6, &"a line of notes\n".repeat(300));
     let provider = world.provider(ReplyScript::from_fn(move |count, _| match count {
@@ -381,12 +421,12 @@ fn the_command_shows_compacts_and_goes_back() {
         .unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(
-        stdout(&output).contains("stands the model's summary"),
+        stdout(&output).contains("are replaced by the model's summary"),
         "{}",
         stdout(&output)
     );
 
-    // The task goes on with what was compacted, and is told what changed meanwhile.
+    // The task continues with the compacted context, and the model learns what changed meanwhile.
     world.write("AGENTS.md", "Say please.\n");
     let provider = world.plays(WAYS[1], &[done()]);
     let output = world
@@ -407,7 +447,7 @@ fn the_command_shows_compacts_and_goes_back() {
 }
 
 #[test]
-fn what_changes_during_a_task_is_told_once_at_the_end() {
+fn instructions_changed_during_a_task_are_reported_once() {
     let world = World::new();
     write_notes(&world, 4, "one\n");
     world.write("AGENTS.md", "Keep to the style.\n");

@@ -1,4 +1,4 @@
-//! A stream that is cut at some bytes, and by `.ci/slow-tests` at every byte: nothing runs, nothing panics, the end is honest, and the task can be resumed.
+//! Tests streams that are cut at some bytes (by `.ci/slow-tests` at every byte): no cut call runs, nothing panics, the outcome is honest, and the task can be resumed.
 
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::json;
@@ -8,7 +8,10 @@ use crate::world::{Turn, WAYS, Way, World, code, stderr, turn};
 fn writing() -> Turn {
     turn(
         "Now.",
-        vec![("write_to_file", json!({"path": "w.txt", "content": "a\nb"}))],
+        vec![(
+            "write_to_file",
+            json!({"path": "w.txt", "content": "a\nb\n"}),
+        )],
     )
 }
 
@@ -16,7 +19,7 @@ fn done() -> Turn {
     turn("", vec![("attempt_completion", json!({"result": "done"}))])
 }
 
-/// The bytes of the answer that is cut.
+/// Returns the bytes of the answer to cut.
 fn length(way: Way) -> usize {
     let head = sabir_wire::ResponseMetadata {
         id: "msg_scripted".to_owned(),
@@ -26,13 +29,13 @@ fn length(way: Way) -> usize {
     way.reply(&writing(), 1).encode_stream(way.wire, head).len()
 }
 
-/// Cuts the first answer at each byte that `offsets` names; then lets the task go on.
+/// Cuts the first answer at each byte that `offsets` names; then lets the task continue.
 fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
     let mut whole = 0;
     for offset in offsets {
         let world = World::new();
         world.write_config();
-        // Every attempt is cut at the same byte. Where the call had come whole, its result ends the test soon.
+        // Every attempt is cut at the same byte. If the call arrived whole, its result ends the test soon.
         let provider = world.provider(ReplyScript::from_fn(move |_, request| {
             if request.body.to_string().contains("w.txt") {
                 return ProviderReply::error_status(400);
@@ -58,8 +61,8 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
             !errors.contains("panicked"),
             "{way:?} at {offset}: {errors}"
         );
-        if written == "a\nb" {
-            // Behind the end of the answer only the transfer is cut.
+        if written == "a\nb\n" {
+            // After the end of the answer only the transfer is cut.
             whole += 1;
         } else {
             assert_eq!(written, "", "{way:?} at {offset}");
@@ -90,7 +93,7 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
             "{way:?} at {offset}: {}",
             stderr(&resumed)
         );
-        assert_eq!(world.read("w.txt"), "a\nb");
+        assert_eq!(world.read("w.txt"), "a\nb\n");
     }
     assert!(whole <= 40, "{way:?}: {whole} cuts left the answer whole");
 }
@@ -110,11 +113,11 @@ impl World {
     }
 }
 
-/// A prime, so that the four ways are cut at different places within their events.
+/// A prime, so that the four protocols are cut at different places within their events.
 const STEP: usize = 43;
 
 #[test]
-fn some_bytes() {
+fn a_cut_at_some_bytes_runs_nothing_unfinished() {
     for (start, way) in WAYS.into_iter().enumerate() {
         cut_at(way, (start * 11..length(way)).step_by(STEP));
     }
@@ -122,30 +125,30 @@ fn some_bytes() {
 
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn every_byte_anthropic() {
+fn a_cut_at_every_byte_of_anthropic_runs_nothing_unfinished() {
     cut_at(WAYS[0], 0..length(WAYS[0]));
 }
 
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn every_byte_openai() {
+fn a_cut_at_every_byte_of_openai_runs_nothing_unfinished() {
     cut_at(WAYS[1], 0..length(WAYS[1]));
 }
 
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn every_byte_cline() {
+fn a_cut_at_every_byte_of_cline_runs_nothing_unfinished() {
     cut_at(WAYS[2], 0..length(WAYS[2]));
 }
 
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn every_byte_invoke() {
+fn a_cut_at_every_byte_of_invoke_runs_nothing_unfinished() {
     cut_at(WAYS[3], 0..length(WAYS[3]));
 }
 
 #[test]
-fn a_cut_stream_is_asked_again_and_runs_once() {
+fn a_cut_stream_is_retried_and_its_calls_run_once() {
     for way in WAYS {
         let world = World::new();
         let replies = move |count: usize| -> ProviderReply {

@@ -1,4 +1,4 @@
-//! Dialects through the binary: the list, the specs, and those that come from tables, from prompt to completed task.
+//! Tests dialects through the binary: the list, the specs, and user-defined dialects from prompt to completed task.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -48,7 +48,7 @@ pub(crate) fn pipe(world: &World, arguments: &[&str], input: &str) -> (i32, Stri
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    // Whoever fails early reads nothing.
+    // A command that fails early does not read its input.
     _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
@@ -59,7 +59,7 @@ fn object(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("no JSON: {text}"))
 }
 
-/// What stands between `## NAME … Usage:` and the next heading of a prompt: an example call.
+/// Returns the example call of a tool in a prompt: the text between `## NAME … Usage:` and the next heading.
 fn usage(prompt: &str, tool: &str) -> String {
     let section = prompt.split(&format!("## {tool}\n")).nth(1).unwrap();
     let usage = section.split("Usage:\n").nth(1).unwrap();
@@ -74,7 +74,7 @@ fn usage(prompt: &str, tool: &str) -> String {
 }
 
 #[test]
-fn the_list_and_the_specs() {
+fn dialects_are_listed_and_their_specs_printed() {
     let world = World::new();
     let (code, text, _) = pipe(&world, &["dialects"], "");
     assert_eq!(code, 0);
@@ -106,9 +106,9 @@ fn the_list_and_the_specs() {
     );
 }
 
-/// Every name and alias does wherever a dialect is named.
+/// Every name and alias is accepted wherever a dialect is named.
 #[test]
-fn names_and_aliases_everywhere() {
+fn names_and_aliases_are_accepted_by_every_command() {
     let world = World::new();
     let (_, list, _) = pipe(&world, &["dialects", "--output", "json"], "");
     for dialect in object(&list).as_array().unwrap() {
@@ -233,9 +233,9 @@ fn the_documented_forms_are_read() {
     }
 }
 
-/// From a table: prompt, the example in it, parse in any chunks, and the same listening for all.
+/// Tests dialects from tables: the prompt, the example in it, and parsing in any chunks, alone and among all dialects.
 #[test]
-fn a_table_is_enough() {
+fn a_dialect_table_suffices_for_prompts_and_parsing() {
     let world = World::new();
     let file = world.write("mine.toml", TABLES).display().to_string();
     for name in MINE {
@@ -307,7 +307,7 @@ fn a_table_is_enough() {
 }
 
 #[test]
-fn a_task_in_a_dialect_of_ones_own() {
+fn a_task_runs_in_a_user_defined_dialect() {
     let world = World::new();
     let file = world.write("mine.toml", TABLES).display().to_string();
     let way = Way {
@@ -377,7 +377,7 @@ fn a_task_in_a_dialect_of_ones_own() {
             second.contains("one") && second.contains("[read_file]"),
             "{name}: the result of its call went back"
         );
-        // What was done in a dialect that is gone cannot go on, and says so.
+        // A task in a removed dialect cannot continue, and the message says so.
         let task = world.only_task();
         if !from_config {
             let output = world
@@ -447,7 +447,7 @@ fn the_documented_tables_are_read() {
 
 /// A bad file: exit 2, with file, line, key and what to do.
 #[test]
-fn bad_tables() {
+fn invalid_tables_are_explained() {
     let world = World::new();
     let good = "[dialects.a1]\nmachine = \"json\"\nopen = \"<a1>\"\n";
     for (text, expected) in [
@@ -533,7 +533,7 @@ fn bad_tables() {
 }
 
 #[test]
-fn one_table_alone_in_a_file() {
+fn a_file_may_hold_one_bare_table() {
     let world = World::new();
     let file = world
         .write(
@@ -553,7 +553,7 @@ fn one_table_alone_in_a_file() {
         (0, &json!("solo")),
         "{out}{errors}"
     );
-    // Twice the same is no clash.
+    // Defining the same dialect twice is no conflict.
     assert_eq!(
         pipe(
             &world,
@@ -566,7 +566,7 @@ fn one_table_alone_in_a_file() {
 }
 
 #[test]
-fn unknown_names_give_the_nearest() {
+fn unknown_names_suggest_the_nearest() {
     let world = World::new();
     for command in ["parse", "check", "explain", "prompt"] {
         let (code, _, errors) = pipe(&world, &[command, "--dialect", "hermez"], "");
@@ -593,7 +593,7 @@ fn unknown_names_give_the_nearest() {
         stderr(&output)
     );
     for (topic, expected) in [
-        (vec![], "Commands:"),
+        (vec![], "Toolbox"),
         (vec!["parse"], "--chunk"),
         (vec!["wire", "decode"], "--wire"),
         (vec!["dialects"], "## A dialect of your own"),

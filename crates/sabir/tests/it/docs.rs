@@ -1,4 +1,4 @@
-//! Every command in the documents is executed here, or by `.ci/run`.
+//! Executes every command in the documents, except those that `.ci/run` executes.
 
 use std::process::Command;
 
@@ -23,20 +23,20 @@ fn commands(markdown: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_documents_tell_the_truth() {
+fn commands_of_the_main_documents_run() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();
     let ci = read(".ci/run");
     let world = World::new();
     let done = || turn("", vec![("attempt_completion", json!({"result": "done"}))]);
     let provider = world.provider(ReplyScript::from_fn(move |_, request| {
-        // A prompted model gets words, a native one a call.
+        // A prompted model answers in text, a native one with a call.
         let way = if request.body.get("tools").is_some() {
             WAYS[1]
         } else {
             WAYS[2]
         };
-        // One document is about what a task changes.
+        // One document is about the changes of a task.
         let asked = request.body.to_string();
         if asked.contains("correct the heading") && !asked.contains("\"tool_call_id\"") {
             let written = json!({"path": "NOTES.md", "content": "# Notes\n"});
@@ -64,7 +64,7 @@ fn the_documents_tell_the_truth() {
     .unwrap();
     let mut task = String::new();
     for line in commands {
-        // The second one renews what a test of its own holds to the truth.
+        // The second one renews a recording that has a separate test.
         if line.starts_with("export ") || line == "SABIR_RENEW=1 cargo test -p sabir --test it tour"
         {
             continue;
@@ -109,7 +109,7 @@ fn the_documents_tell_the_truth() {
             String::from_utf8_lossy(&output.stderr)
         );
         let expected: &[i32] = match () {
-            // Nobody sits at this terminal, so the interactive task cannot be accepted.
+            // No user sits at this terminal, so the interactive task cannot be accepted.
             () if interactive => &[2, 3],
             () if line.contains("sabir check") && !line.contains("sabir checkpoints") => &[4],
             () => &[0],
@@ -144,18 +144,18 @@ fn blocks(markdown: &str) -> Vec<String> {
 }
 
 #[test]
-fn so_do_the_other_documents() {
+fn commands_of_the_other_documents_run() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let world = World::new();
     let mut executed = 0;
     for entry in std::fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
-        // The decisions hold prose alone.
+        // The decisions contain only prose.
         if path.is_dir() {
             continue;
         }
-        // These need a provider; the test above has one.
-        if ["recording.md", "checkpoints.md", "journal.md"]
+        // These need a provider; the test above has one, and that of the guide.
+        if ["recording.md", "checkpoints.md", "journal.md", "guide.md"]
             .iter()
             .any(|name| path.ends_with(name))
         {

@@ -1,4 +1,4 @@
-//! `doctor` through the real binary: against servers that call natively, leak, or do not answer.
+//! Tests `doctor` through the binary, with servers that call natively, leak calls, or do not answer.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::world::{World, code, stderr, stdout};
 
-/// The last words of the user, which say what is asked.
+/// Returns the user's last message, which shows the probe.
 fn asked(request: &Value) -> String {
     request["messages"]
         .as_array()
@@ -37,7 +37,7 @@ fn note(id: usize, text: &str) -> ReplyPart {
     }
 }
 
-/// The text that is to be passed on, out of the question.
+/// Returns the text that the question asks the model to pass on.
 fn wanted(question: &str) -> String {
     let text: String = serde_json::from_str(question).unwrap();
     text.split("exactly this text: ")
@@ -46,7 +46,7 @@ fn wanted(question: &str) -> String {
         .to_owned()
 }
 
-/// A model that does what it is asked, natively; or in words of the hermes dialect.
+/// A model that does what it is asked, natively or as text in the hermes dialect.
 pub(crate) fn obedient(leaks: bool) -> ReplyScript {
     ReplyScript::from_fn(move |_, request| {
         let question = asked(&request.body);
@@ -107,7 +107,7 @@ fn verdicts(found: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_server_that_calls_natively() {
+fn a_server_with_native_calls_is_recognized() {
     let world = World::new();
     let provider = world.provider(obedient(false));
     let (code, found) = examined(&world, &provider, &[]);
@@ -122,7 +122,7 @@ fn a_server_that_calls_natively() {
 }
 
 #[test]
-fn a_server_that_leaks_is_prompted_and_that_is_kept() {
+fn a_leaking_server_is_prompted_and_the_result_is_saved() {
     let world = World::new();
     let provider = world.provider(obedient(true));
     let path = world.home.path().join("config.toml");
@@ -149,7 +149,7 @@ fn a_server_that_leaks_is_prompted_and_that_is_kept() {
 }
 
 #[test]
-fn what_does_not_answer_or_call() {
+fn silent_servers_and_models_without_calls_are_reported() {
     let world = World::new();
     let mute = world.provider(ReplyScript::from_fn(|_, _| words("I would rather not.")));
     assert_eq!(examined(&world, &mute, &[]).0, 4);
@@ -191,7 +191,7 @@ fn a_server_is_examined_by_its_address() {
 }
 
 #[test]
-fn without_a_model_it_says_what_is_there_and_no_key() {
+fn doctor_without_a_model_reports_the_setup_and_no_key() {
     let world = World::new();
     let path = world.home.path().join("config.toml");
     std::fs::write(

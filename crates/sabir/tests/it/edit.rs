@@ -1,4 +1,4 @@
-//! `sabir edit`: formats, what is printed, what is written, exit codes.
+//! Tests `sabir edit`: formats, output, written files, exit codes.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ const PATCH: &str = "*** Begin Patch\n*** Update File: some/other.txt\n@@\n-b\n+
 const STRING: &str = r#"{"old_string": "b", "new_string": "x"}"#;
 
 #[test]
-fn formats_are_told_by_their_text() {
+fn formats_are_recognized_by_their_text() {
     for edit in [BLOCK, PATCH, STRING] {
         let out = check(Some(b"a\nb\n"), &[], edit, (0, "", b"a\nx\n"));
         assert_eq!(out["content"], "a\nx\n");
@@ -68,7 +68,7 @@ fn formats_are_told_by_their_text() {
 }
 
 #[test]
-fn faults_say_what_and_where() {
+fn faults_name_the_problem_and_its_line() {
     let out = check(Some(b"b\nb\n"), &[], BLOCK, (4, "ambiguous", b"b\nb\n"));
     assert_eq!(out["content"], "b\nb\n");
     let lines = json!([{"number": 1, "text": "b"}, {"number": 2, "text": "b"}]);
@@ -89,7 +89,7 @@ fn faults_say_what_and_where() {
 }
 
 #[test]
-fn missing_files() {
+fn missing_files_are_created_or_refused() {
     check(None, &[], BLOCK, (2, "file", b""));
     check(None, &[], PATCH, (2, "file", b""));
     check(None, &[], STRING, (2, "file", b""));
@@ -112,7 +112,7 @@ fn missing_files() {
 }
 
 #[test]
-fn encodings() {
+fn encodings_are_kept() {
     check(
         Some(b"na\xefve\nb\n"),
         &[],
@@ -142,7 +142,7 @@ fn encodings() {
 }
 
 #[test]
-fn names_of_fields() {
+fn alternative_field_names_are_accepted() {
     let cases = [
         ("old_str", "new_str"),
         ("old_text", "new_text"),
@@ -229,7 +229,7 @@ fn names_of_fields() {
 }
 
 #[test]
-fn patches_of_several_files() {
+fn patches_may_change_several_files() {
     let world = World::new();
     let root = world.work.path().join("repo");
     std::fs::create_dir_all(root.join("src")).unwrap();
@@ -287,7 +287,7 @@ fn patches_of_several_files() {
 }
 
 #[test]
-fn text_for_people() {
+fn text_output_is_readable() {
     let world = World::new();
     std::fs::write(world.work.path().join("f"), "a\n  b\n").unwrap();
     let file = world.work.path().join("f");
@@ -306,4 +306,35 @@ fn text_for_people() {
         code == 2 && errors.contains("no/such/file: there is no such file"),
         "{errors}"
     );
+}
+
+#[test]
+fn a_hunk_for_line_zero_goes_to_the_beginning() {
+    let patch = "*** Begin Patch\n*** Update File: f\n@@ -0,0 +1 @@\n+x\n*** End Patch";
+    check(Some(b"a\nb\n"), &[], patch, (0, "", b"x\na\nb\n"));
+}
+
+#[test]
+fn a_removed_last_line_without_an_ending_leaves_none() {
+    let block = "------- SEARCH\nb\n=======\n+++++++ REPLACE\n";
+    check(Some(b"a\nb"), &[], block, (0, "", b"a"));
+    let patch = "*** Begin Patch\n*** Update File: f\n@@\n a\n-b\n*** End Patch";
+    check(Some(b"a\nb"), &[], patch, (0, "", b"a"));
+}
+
+#[test]
+fn a_list_whose_items_end_with_nul_is_not_shown_as_utf_16() {
+    let list: Vec<u8> = (100..140)
+        .flat_map(|n| format!("{n}\0").into_bytes())
+        .collect();
+    let world = World::new();
+    let file = world.work.path().join("f");
+    std::fs::write(&file, &list).unwrap();
+    let (code, out, errors) = pipe(&world, &["edit", file.to_str().unwrap()], BLOCK);
+    assert_ne!(code, 0, "{out}{errors}");
+    assert!(
+        !format!("{out}{errors}").contains("UTF-16"),
+        "{out}{errors}"
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), list);
 }

@@ -1,4 +1,4 @@
-//! Which tool a model is offered for changes of files.
+//! Tests which edit tool a model is offered.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn check(model: &str, arguments: &[&str], config: &str, expected: &str) {
 }
 
 #[test]
-fn a_model_gets_the_one_it_knows() {
+fn a_model_gets_the_edit_tool_of_its_family() {
     check("openai/scripted", &[], "", "replace_in_file");
     check("openai/gpt-5.9-codex", &[], "", "apply_patch");
     check("anthropic/claude-sonnet-4-5", &[], "", "edit_file");
@@ -75,7 +75,7 @@ fn a_model_gets_the_one_it_knows() {
 }
 
 #[test]
-fn a_name_that_is_none_is_told() {
+fn an_unknown_edit_tool_is_refused() {
     let world = World::new();
     let output = world
         .sabir()
@@ -84,7 +84,7 @@ fn a_name_that_is_none_is_told() {
         .unwrap();
     let expected =
         "`sed` is no edit tool: the edit tools are `replace_in_file`, `edit_file`, `apply_patch`";
-    // The key is asked for first where there is none.
+    // A missing key is reported first.
     assert_eq!(code(&output), 2);
     let config = world.write(
         "config.toml",
@@ -104,7 +104,7 @@ fn a_name_that_is_none_is_told() {
 }
 
 #[test]
-fn a_task_keeps_its_tool() {
+fn a_task_keeps_its_edit_tool() {
     let world = World::new();
     let touch = turn("", vec![("execute_command", json!({"command": "true"}))]);
     let provider = world.plays(WAYS[1], &[touch, end()]);
@@ -146,9 +146,9 @@ fn a_task_keeps_its_tool() {
     );
 }
 
-/// Models call what they were trained on, offered or not.
+/// Models call the tool that they were trained on, offered or not.
 #[test]
-fn a_tool_that_is_not_offered_runs() {
+fn an_edit_tool_that_is_not_offered_runs() {
     for way in [WAYS[0], WAYS[1], WAYS[2], WAYS[3]] {
         let world = World::new();
         world.write("a.txt", "one\ntwo\n");
@@ -175,7 +175,7 @@ fn a_tool_that_is_not_offered_runs() {
 
 /// `parse` knows all of them, whichever a model would be offered; `prompt` shows one.
 #[test]
-fn all_are_read_and_one_is_shown() {
+fn all_edit_tools_are_understood_and_one_is_offered() {
     let world = World::new();
     for (tool, arguments) in [
         (

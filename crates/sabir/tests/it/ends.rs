@@ -1,4 +1,4 @@
-//! Each exit code, by a task that earns it.
+//! Tests each exit code with a task that ends with it.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn touch() -> crate::world::Turn {
 }
 
 #[test]
-fn completed_is_0() {
+fn completion_exits_with_0() {
     let world = World::new();
     let provider = world.plays(
         NATIVE,
@@ -48,7 +48,7 @@ fn completed_is_0() {
 }
 
 #[test]
-fn usage_is_2() {
+fn usage_errors_exit_with_2() {
     let world = World::new();
     for arguments in [
         &["run"][..],
@@ -64,11 +64,11 @@ fn usage_is_2() {
 }
 
 #[test]
-fn unfinished_is_3() {
+fn an_unfinished_task_exits_with_3() {
     let world = World::new();
     let words = || turn("I think it is fine.", vec![]);
     let provider = world.plays(NATIVE, &[words(), words(), words()]);
-    let output = world.run(&provider, NATIVE, &["do it"]);
+    let output = world.run(&provider, NATIVE, &["--completion", "call", "do it"]);
     assert_eq!(code(&output), 3, "{}", stderr(&output));
     assert!(
         stderr(&output).contains("sabir resume"),
@@ -88,7 +88,7 @@ fn an_empty_answer_is_not_success() {
 }
 
 #[test]
-fn denied_is_5() {
+fn denials_exit_with_5() {
     let world = World::new();
     let words = || turn("I cannot go on.", vec![]);
     let provider = world.plays(NATIVE, &[touch(), words(), words(), words()]);
@@ -98,7 +98,7 @@ fn denied_is_5() {
 }
 
 #[test]
-fn a_limit_is_6() {
+fn a_limit_exits_with_6() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[touch(), touch()]);
     let output = world.run(
@@ -156,7 +156,7 @@ fn the_protocol_is_locked_for_the_task() {
 }
 
 #[test]
-fn a_failing_provider_is_7() {
+fn a_failing_provider_exits_with_7() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| {
         ProviderReply::error_status(400)
@@ -174,7 +174,7 @@ fn a_failing_provider_is_7() {
 }
 
 #[test]
-fn interrupted_is_130_and_leaves_nothing() {
+fn an_interrupt_exits_with_130_and_leaves_no_process() {
     let world = World::new();
     let sleep = "sleep 7412";
     let provider = world.plays(

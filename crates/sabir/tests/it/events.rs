@@ -1,5 +1,5 @@
-//! `docs/events.schema.json` holds for every line of `--output events`: for one of each kind here, and for all that other tests
-//! see (`world::events`). What the schema allows occurs here, so that it promises nothing that is gone.
+//! Tests that every line of `--output events` matches `docs/events.schema.json`: one of each kind here, and all lines in other
+//! tests (`world::events`). Everything that the schema allows occurs here, so that it allows nothing obsolete.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -7,9 +7,10 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use sabir_agent::{
     AddedTool, AssistantTurn, CallCheck, CallDigest, CompactionReason, CompactionRecord,
-    ContextChange, ContextFragment, DecisionMaker, Delivery, FailedTurn, FragmentKind,
+    ContextChange, ContextFragment, DecisionMaker, Delivery, EchoSource, FailedTurn, FragmentKind,
     MessageAuthor, Preconditions, Record, RuleProposal, SubtaskEnd, SummaryAuthor, TaskEvent,
-    TaskId, TaskOutcome, TaskStart, ToolsChange, TransientEvent, UserQuestion,
+    TaskId, TaskOutcome, TaskStart, TaskUsage, ToolUsage, ToolsChange, TransientEvent,
+    UserQuestion,
 };
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, Certainty, Cost, Dollars, Event, Fault, FaultKind, Image,
@@ -28,7 +29,7 @@ const SCHEMA: &str = include_str!("../../../../docs/events.schema.json");
 static VALIDATOR: LazyLock<Validator> =
     LazyLock::new(|| jsonschema::validator_for(&serde_json::from_str(SCHEMA).unwrap()).unwrap());
 
-/// A line that is what the schema says.
+/// Checks a line against the schema.
 pub(crate) fn checked(line: &str) -> Value {
     let value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
     assert!(
@@ -72,6 +73,7 @@ fn fault(severity: Severity, origin: SpanOrigin) -> Fault {
 fn opaque() -> OpaqueState {
     OpaqueState {
         wire: "anthropic".to_owned(),
+        origin: Some("anthropic/claude-sonnet-4-5".to_owned()),
         data: json!({"x": 1}),
     }
 }
@@ -150,6 +152,12 @@ fn records() -> Vec<Record> {
         repairs: vec![repair],
         faults: faults.clone(),
         feedback: Some(text()),
+        recovered_from_text: true,
+        echo_of: Some(EchoSource::Result {
+            call: call.clone(),
+            tool: text(),
+        }),
+        wrapped: vec![text()],
     };
     use StopReason::{Calls, End, Length, Other, Paused, Refused, Sequence};
     let stops = [End, Calls, Length, Sequence, Refused, Paused, Other].map(|stop| {
@@ -195,16 +203,6 @@ fn records() -> Vec<Record> {
         ToolResultStatus::Denied,
         ToolResultStatus::Interrupted,
     ];
-    let outcomes = [
-        TaskOutcome::Completed,
-        TaskOutcome::Unfinished,
-        TaskOutcome::Denied,
-        TaskOutcome::Limit,
-        TaskOutcome::ProviderFailed,
-        TaskOutcome::Misconfigured,
-        TaskOutcome::Cancelled,
-        TaskOutcome::StoreFailed,
-    ];
     let mut all = vec![
         start(ToolProtocol::Native, None),
         start(prompted(), Some(text())),
@@ -221,13 +219,49 @@ fn records() -> Vec<Record> {
         call: call.clone(),
         seal: Some(seal),
     });
+    all.extend(
+        [None, Some("t-0.journal.damaged".to_owned())]
+            .map(|saved_as| Record::Damaged { bytes: 1, saved_as }),
+    );
     all.extend(subtasks());
     all.extend(endings.map(|ending| Record::Result(result(ending))));
-    all.extend(outcomes.map(|outcome| Record::Ended {
+    all.extend(ends());
+    all
+}
+
+/// An end with each outcome.
+fn ends() -> [Record; 8] {
+    let text = || "x".to_owned();
+    let outcomes = [
+        TaskOutcome::Completed,
+        TaskOutcome::Unfinished,
+        TaskOutcome::Denied,
+        TaskOutcome::Limit,
+        TaskOutcome::ProviderFailed,
+        TaskOutcome::Misconfigured,
+        TaskOutcome::Cancelled,
+        TaskOutcome::StoreFailed,
+    ];
+    let cost = Cost {
+        known: "0.5".parse::<Dollars>().unwrap(),
+        ..Cost::default()
+    };
+    let tool = ToolUsage {
+        calls: 2,
+        failures: 1,
+        denials: 1,
+    };
+    let used = TaskUsage {
+        usage: usage(),
+        estimate: usage(),
+        cost,
+        tools: [(text(), tool)].into(),
+    };
+    outcomes.map(|outcome| Record::Ended {
         outcome,
         message: text(),
-    }));
-    all
+        used: Some(Box::new(used.clone())),
+    })
 }
 
 fn subtasks() -> Vec<Record> {
@@ -482,6 +516,8 @@ fn questions() -> Vec<UserQuestion> {
             detail,
             reason,
             proposals,
+            recovered_from_text: true,
+            echo_of: Some(EchoSource::Context { name: "x".into() }),
         },
         UserQuestion::Followup {
             call: call.clone(),
@@ -496,7 +532,7 @@ fn questions() -> Vec<UserQuestion> {
     ]
 }
 
-/// One line of each kind, with all that it may hold.
+/// Returns one line of each kind, with all optional fields.
 fn lines() -> Vec<String> {
     let mut lines: Vec<String> = records()
         .iter()
@@ -560,7 +596,7 @@ fn promised(schema: &Value, all: &mut HashSet<String>) {
 }
 
 #[test]
-fn the_schema_says_what_there_is() {
+fn the_schema_matches_the_events() {
     let mut there = HashSet::new();
     for line in lines() {
         mentioned(&checked(&line), &mut there);
@@ -581,7 +617,7 @@ fn the_document_names_every_kind() {
     let document = include_str!("../../../../docs/events.md");
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let kinds = schema["oneOf"].as_array().unwrap();
-    assert!(kinds.len() <= 15, "{} kinds", kinds.len());
+    assert!(kinds.len() <= 16, "{} kinds", kinds.len());
     for kind in kinds {
         let kind = kind["$ref"]
             .as_str()
@@ -611,9 +647,9 @@ fn the_document_names_every_kind() {
     }
 }
 
-/// What is printed of an answer of 300 KB in pieces of 16 bytes: words, and an argument.
+/// Returns the lines of an answer of 300 KB in pieces of 16 bytes: text and an argument.
 #[test]
-fn deltas_weigh_less_than_three_times_what_they_say() {
+fn deltas_take_less_than_three_times_their_text() {
     let text: String = (0..300_000 / 60)
         .map(|n| format!("    let value_{n:05} = \"some text\".to_owned(); // and more\n"))
         .collect();
@@ -631,7 +667,15 @@ fn deltas_weigh_less_than_three_times_what_they_say() {
     let output = world.run(
         &provider,
         WAYS[1],
-        &["--approve", "all", "--output", "events", "go"],
+        &[
+            "--approve",
+            "all",
+            "--completion",
+            "call",
+            "--output",
+            "events",
+            "go",
+        ],
     );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let all = events(&output);
@@ -655,7 +699,7 @@ fn deltas_weigh_less_than_three_times_what_they_say() {
 }
 
 #[test]
-fn a_faulty_call_is_told_as_the_schema_says() {
+fn a_faulty_call_matches_the_schema() {
     let world = World::new();
     let (bad, done) = (
         turn("", vec![("read_file", json!({"colour": "a"}))]),

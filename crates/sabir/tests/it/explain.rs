@@ -1,4 +1,4 @@
-//! `explain`: what each piece of a text was taken for.
+//! Tests `explain`, which shows how each piece of a text was understood.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn marks(world: &World, input: &str) -> (i32, Vec<String>, Value) {
 }
 
 #[test]
-fn every_piece_of_a_call() {
+fn every_part_of_a_call_is_explained() {
     let world = World::new();
     let (code, found, out) = marks(
         &world,
@@ -75,7 +75,7 @@ fn every_piece_of_a_call() {
 }
 
 #[test]
-fn what_is_no_call() {
+fn text_that_is_no_call_is_explained() {
     let world = World::new();
     let (code, found, _) = marks(
         &world,
@@ -93,7 +93,7 @@ fn what_is_no_call() {
 }
 
 #[test]
-fn cut_and_rejected_calls() {
+fn cut_and_rejected_calls_are_explained() {
     let world = World::new();
     let (code, found, out) = marks(&world, "<read_file><path>half");
     assert_eq!(code, 4);
@@ -140,7 +140,7 @@ fn several_dialects_are_named_first() {
 }
 
 #[test]
-fn nothing_foreign_reaches_the_terminal() {
+fn foreign_text_is_sanitized_for_the_terminal() {
     let world = World::new();
     let input = "<write_to_file><path>\u{1b}]0;x\u{7}\u{202e}</path><content>".to_owned()
         + &"long ".repeat(5000)

@@ -1,4 +1,4 @@
-//! `sabir export`: each format of a task that is full of markup, and of secrets.
+//! Tests `sabir export` in each format, with a task full of markup and secrets.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -54,7 +54,7 @@ fn export(world: &World, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn html_is_inert_and_whole() {
+fn html_contains_the_whole_task_and_runs_nothing() {
     let (world, id) = world();
     let html = export(&world, &[&id, "--to", "html"]);
     // Every tag is one of ours.
@@ -157,7 +157,7 @@ fn markdown_keeps_fences_intact() {
 }
 
 #[test]
-fn json_is_what_the_document_says() {
+fn json_matches_the_document() {
     let (world, id) = world();
     let exported: Value = serde_json::from_str(&export(&world, &[&id, "--to", "json"])).unwrap();
     let text = std::fs::read_to_string(concat!(
@@ -202,7 +202,7 @@ fn json_is_what_the_document_says() {
 }
 
 #[test]
-fn a_file_is_new_private_and_of_the_format_that_its_name_says() {
+fn exported_files_are_new_and_private_and_match_their_extension() {
     let (world, id) = world();
     for (name, begin) in [
         ("a.html", "<!doctype html>"),
@@ -221,7 +221,7 @@ fn a_file_is_new_private_and_of_the_format_that_its_name_says() {
     for (name, words) in [
         ("a.html", "cannot be written"),
         ("none/a.md", "cannot be written"),
-        ("a.pdf", "`.pdf` says no format"),
+        ("a.pdf", "`.pdf` is not the extension of a format"),
     ] {
         let output = world
             .sabir()

@@ -1,6 +1,6 @@
-//! `kill -9` at random moments of a task with subtasks: it is resumed to its end, each subtask from its own journal; nothing is done
-//! twice, nothing that was acknowledged is lost, no process is left. `.ci/slow-tests` does more of it, and `SABIR_KILLS` says how
-//! often.
+//! Tests `kill -9` at random moments of a task with subtasks: it is resumed to its end, each subtask from its own journal; nothing is
+//! done twice, nothing acknowledged is lost, no process is left. `.ci/slow-tests` kills more often, and `SABIR_KILLS` sets the
+//! number.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ const STEPS: usize = 4;
 /// A part of the command lines that must not outlive their task.
 const MARK: &str = "8231";
 
-/// What was seen.
+/// The observations of the test.
 #[derive(Debug, Default)]
 struct Figures {
     kills: usize,
@@ -27,7 +27,7 @@ struct Figures {
     acknowledged: usize,
 }
 
-/// Two subtasks at once, of which one has a subtask of its own; then one more.
+/// Two concurrent subtasks, one of which has its own subtask; then one more.
 fn script() -> ReplyScript {
     ReplyScript::from_fn(|_, request| -> ProviderReply {
         let (who, done_so_far) = (who(request), results(request));
@@ -59,7 +59,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// Runs the command and kills it after a while. Whether it ended before, and the whole lines that it printed.
+/// Runs the command and kills it after a while. Returns true if it ended before, and the whole lines that it printed.
 fn kill_after(mut command: Command, wait: Duration) -> (bool, Vec<Value>) {
     let mut child = command
         .stdout(Stdio::piped())
@@ -91,7 +91,7 @@ fn kill_after(mut command: Command, wait: Duration) -> (bool, Vec<Value>) {
     )
 }
 
-/// Sorts the records among the lines by the task whose they are, as its journal has them.
+/// Groups the records among the lines by their task, in the form of its journal.
 fn note(lines: Vec<Value>, root: &str, acknowledged: &mut HashMap<String, Vec<Value>>) {
     let passing = ["asking", "delta", "output", "waiting", "question"];
     for mut line in lines {
@@ -107,17 +107,17 @@ fn note(lines: Vec<Value>, root: &str, acknowledged: &mut HashMap<String, Vec<Va
 }
 
 #[test]
-fn a_family_survives_some_kills() {
+fn a_task_with_subtasks_survives_some_kills() {
     kill_families(10);
 }
 
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn a_family_survives_many_kills() {
+fn a_task_with_subtasks_survives_many_kills() {
     kill_families(std::env::var("SABIR_KILLS").map_or(100, |count| count.parse().unwrap()));
 }
 
-/// Kills and resumes tasks with subtasks until so many kills were met.
+/// Kills and resumes tasks with subtasks until this number of kills is reached.
 fn kill_families(wanted: usize) {
     let (mut seed, mut figures) = (0x5ab1_0008_u64, Figures::default());
     while figures.kills < wanted {
@@ -136,7 +136,7 @@ fn kill_families(wanted: usize) {
     eprintln!("{figures:?}: nothing lost, nothing done twice, nothing left");
 }
 
-/// A task that is killed until it has ended, or until there were kills enough.
+/// Runs a task that is killed until it has ended, or until there were enough kills.
 fn one_family(wanted: usize, seed: &mut u64, figures: &mut Figures) {
     let world = World::new();
     let provider = world.provider(script());
@@ -187,7 +187,7 @@ fn check(world: &World, acknowledged: &HashMap<String, Vec<Value>>, figures: &mu
     for task in children.iter().chain([&root]) {
         let mut journal = log(world, task);
         for record in &mut journal {
-            // Only the journal knows these.
+            // Only the journal has these fields.
             record
                 .as_object_mut()
                 .unwrap()

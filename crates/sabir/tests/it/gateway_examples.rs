@@ -1,4 +1,4 @@
-//! The examples of `docs/gateway.md`: the configuration, the unit and the compose file are what they claim to be.
+//! Tests that the examples of `docs/gateway.md` are valid: the configuration, the systemd unit and the compose file.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ fn block(language: &str) -> String {
         .fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// What a program without a trace of ours says; `None`, with a word about it, where it is not there.
+/// Runs a system program and returns its output; prints a message and returns `None` if it is missing.
 fn said_by(program: &str, arguments: &[&str]) -> Option<(bool, String, String)> {
     let output = match Command::new(program)
         .args(arguments)
@@ -79,7 +79,7 @@ fn starts(line: &str) {
 }
 
 #[test]
-fn the_unit_is_one() {
+fn the_systemd_unit_is_valid() {
     let unit = block("ini");
     starts(
         unit.lines()
@@ -87,7 +87,7 @@ fn the_unit_is_one() {
             .unwrap(),
     );
     let world = World::new();
-    // The program has to be there for the unit to be right.
+    // The unit is valid only if the program exists.
     let text = unit.replace("/usr/local/bin/sabir", env!("CARGO_BIN_EXE_sabir"));
     let path = world.write("sabir-gateway-example.service", &text);
     let Some((_, _, errors)) = said_by(
@@ -96,7 +96,7 @@ fn the_unit_is_one() {
     ) else {
         return;
     };
-    // It says more of other units of the machine.
+    // It also reports problems of other units of the machine.
     let wrong: Vec<_> = errors
         .lines()
         .filter(|line| line.contains("sabir-gateway-example"))
@@ -105,7 +105,7 @@ fn the_unit_is_one() {
 }
 
 #[test]
-fn the_compose_file_is_one() {
+fn the_compose_file_is_valid() {
     let text = block("yaml");
     starts(
         text.lines()

@@ -1,4 +1,4 @@
-//! How a gateway is told what to do, and what it says: its configuration, its reload, its log.
+//! Tests the gateway's configuration, reload and log.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -116,7 +116,7 @@ fn message(model: &str) -> Value {
     json!({"model": model, "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]})
 }
 
-/// A server that hangs up on everybody, and how many came.
+/// A server that closes every connection, and counts them.
 fn hanging_up() -> (String, Arc<AtomicUsize>) {
     let (listener, count) = (
         TcpListener::bind("127.0.0.1:0").unwrap(),
@@ -136,7 +136,7 @@ fn hanging_up() -> (String, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn words_of_the_configuration_are_said_and_secrets_are_not() {
+fn configuration_errors_quote_values_but_no_secrets() {
     let world = World::new();
     let check = |text: &str, said: &str, unsaid: &str| {
         let file = world.write("wrong.toml", text);
@@ -160,7 +160,7 @@ fn words_of_the_configuration_are_said_and_secrets_are_not() {
     let model = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";
     check(
         &format!("{model}mend = \"always\"\n"),
-        "line 3, column 8: `always` is no way to mend: write pass, heal",
+        "line 3, column 8: `always` is not a way to handle calls: write pass, heal",
         "",
     );
     check(
@@ -197,9 +197,9 @@ fn words_of_the_configuration_are_said_and_secrets_are_not() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_soon_in_the_clients_own_format() {
+fn an_unreachable_server_is_reported_in_the_clients_format() {
     let world = World::new();
-    // Nobody listens there any more.
+    // Nothing listens there any more.
     let nobody = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -239,7 +239,7 @@ fn a_server_that_is_not_there_is_told_soon_in_the_clients_own_format() {
 }
 
 #[test]
-fn each_request_is_told_with_its_time() {
+fn each_request_is_logged_with_its_time() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hi")));
     let models = format!(
@@ -253,7 +253,7 @@ fn each_request_is_told_with_its_time() {
     };
     let running = Running::start(&world, &models, &["--explain"]);
     running.ask("/v1/messages", TOKEN, &message("m"));
-    // Nothing is taught where there are no tools, and so nothing comes before the line.
+    // Without tools there is no explanation before the line.
     let line = running.lines.recv_timeout(LONG).unwrap();
     let (time, rest) = line.split_once(' ').unwrap();
     assert!(
@@ -268,7 +268,7 @@ fn each_request_is_told_with_its_time() {
 }
 
 #[test]
-fn settings_are_read_again() {
+fn settings_are_reloaded() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hi")));
     let write = |keys: &str| {
@@ -293,8 +293,8 @@ fn settings_are_read_again() {
          [gateway.limits]\nanswers = 7\nbody_mib = 1",
     );
     kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
-    running.line("read again; models: m");
-    // The flag goes before the file, so that the address is not another one.
+    running.line("reloaded; models: m");
+    // The flag overrides the file, so the address stays the same.
     assert!(running.line("restart").contains("`answers`"));
     let other = "x-api-key: another-token\r\n";
     assert_eq!(
@@ -302,15 +302,15 @@ fn settings_are_read_again() {
         ("401".into(), "200".into(), "200".into())
     );
     assert!(running.line("anthropic m 200").starts_with("20"));
-    // The token of the environment counts again where the file has none.
+    // The token of the environment applies again if the file has none.
     write("log = \"off\"");
     kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
-    running.line("read again");
+    running.line("reloaded");
     assert_eq!((status(TOKEN), status(other)), ("200".into(), "401".into()));
 }
 
 #[test]
-fn another_address_takes_a_restart() {
+fn a_new_address_needs_a_restart() {
     let world = World::new();
     let text = |port: u16| {
         let models = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";

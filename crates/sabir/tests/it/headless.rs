@@ -1,4 +1,4 @@
-//! A program attends a task: control lines over a real pipe, and every kind of end with its code.
+//! Tests tasks that a program controls: control lines over a real pipe, and every outcome with its exit code.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -112,6 +112,19 @@ impl Desk {
         self.child.wait().unwrap();
     }
 
+    /// Accepts the completion that the model proposes next.
+    pub(crate) fn accept_completion(&mut self) {
+        let question = self.wait_for("question");
+        assert_eq!(question["about"], "completion", "{question}");
+        self.say(json!({"kind": "approve", "call": question["call"]}));
+    }
+
+    /// The outcome and the code of a task that completes. Its completion is accepted.
+    pub(crate) fn complete(mut self) -> (String, i32) {
+        self.accept_completion();
+        self.end()
+    }
+
     /// The outcome and the code.
     pub(crate) fn end(mut self) -> (String, i32) {
         let ended = self.wait_for("ended");
@@ -167,7 +180,7 @@ fn a_program_approves_the_call_that_it_names() {
         ),
         (
             json!({"kind": "answer", "call": call, "text": "yes"}).to_string(),
-            "words approve nothing",
+            "an answer approves nothing",
         ),
         ("yes".to_owned(), "expected"),
         (
@@ -176,7 +189,7 @@ fn a_program_approves_the_call_that_it_names() {
         ),
         (
             json!({"kind": "message", "text": " "}).to_string(),
-            "says nothing",
+            "the message is empty",
         ),
     ] {
         desk.say_raw(&line);
@@ -188,7 +201,7 @@ fn a_program_approves_the_call_that_it_names() {
     desk.say(json!({"kind": "approve", "call": call}));
     desk.say(json!({"kind": "deny", "call": call}));
     desk.wait_to_hear("no question about that call is open");
-    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(desk.complete(), ended("completed", 0));
     assert_eq!(world.read("one"), "1");
     assert!(
         last_request(&provider).contains("\"yes\""),
@@ -197,7 +210,7 @@ fn a_program_approves_the_call_that_it_names() {
 }
 
 #[test]
-fn a_program_denies_with_words_and_answers_the_model() {
+fn a_program_denies_with_a_reason_and_answers_the_model() {
     let world = World::new();
     let ask = turn(
         "",
@@ -216,9 +229,9 @@ fn a_program_denies_with_words_and_answers_the_model() {
         (&json!("followup"), &json!(["1", "2"]))
     );
     desk.say(json!({"kind": "approve", "call": question["call"]}));
-    desk.wait_to_hear("it takes `answer`");
+    desk.wait_to_hear("use `answer`");
     desk.say(json!({"kind": "answer", "call": question["call"], "text": "8080"}));
-    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(desk.complete(), ended("completed", 0));
     let last = last_request(&provider);
     assert!(
         last.contains("not that name") && last.contains("8080"),
@@ -227,8 +240,143 @@ fn a_program_denies_with_words_and_answers_the_model() {
     assert!(!world.work.path().join("one").exists());
 }
 
+/// Words and a picture on a completion are the answer to it, as an `answer` or as a message.
 #[test]
-fn the_first_message_says_what_to_do() {
+fn a_program_reviews_the_completion() {
+    const GIF: &str = "R0lGODlhAQABAAAAACw=";
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[done(), done(), done()]);
+    let mut desk = Desk::begin(&world, &provider, &["make one"]);
+    let question = desk.wait_for("question");
+    assert_eq!(
+        (&question["about"], &question["result"]),
+        (&json!("completion"), &json!("done"))
+    );
+    desk.say(json!({
+        "kind": "answer", "call": question["call"], "text": "It looks like this.",
+        "images": [{"media_type": "image/gif", "data": GIF}],
+    }));
+    let result = desk.wait_for("result");
+    assert!(
+        result["content"]
+            .as_str()
+            .unwrap()
+            .contains("<feedback>\nIt looks like this.\n</feedback>"),
+        "{result}"
+    );
+    assert_eq!(result["images"][0]["data"], GIF, "{result}");
+    assert_eq!(desk.wait_for("question")["about"], "completion");
+    assert!(last_request(&provider).contains(GIF));
+    desk.say(message("The docs are missing."));
+    assert_eq!(desk.wait_for("said")["text"], "The docs are missing.");
+    desk.accept_completion();
+    assert!(last_request(&provider).contains("The docs are missing."));
+    let ended = desk.wait_for("ended");
+    assert_eq!(ended["outcome"], "completed");
+    assert_eq!(
+        ended["used"]["tools"],
+        json!({"attempt_completion": {"calls": 3}})
+    );
+    assert_eq!(desk.code(), 0);
+}
+
+#[test]
+fn a_setting_accepts_completions_without_a_question() {
+    let world = World::new();
+    world.configure("[completion]\nreview = false\n");
+    let provider = world.plays(NATIVE, &[done()]);
+    let desk = Desk::begin(&world, &provider, &["make one"]);
+    assert_eq!(desk.end(), ended("completed", 0));
+}
+
+/// An answer to the model's question may hold a picture.
+#[test]
+fn a_program_answers_with_a_picture() {
+    const GIF: &str = "R0lGODlhAQABAAAAACw=";
+    let world = World::new();
+    let ask = turn(
+        "",
+        vec![(
+            "ask_followup_question",
+            json!({"question": "How?", "follow_up": ["1"]}),
+        )],
+    );
+    let provider = world.plays(NATIVE, &[ask, done()]);
+    let mut desk = Desk::begin(&world, &provider, &["make one"]);
+    let call = desk.wait_for("question")["call"].clone();
+    let picture = json!({"media_type": "image/gif", "data": GIF});
+    desk.say(json!({"kind": "answer", "call": call, "images": [picture]}));
+    assert_eq!(desk.wait_for("result")["images"][0]["data"], GIF);
+    assert_eq!(desk.complete(), ended("completed", 0));
+    assert!(last_request(&provider).contains(GIF));
+}
+
+/// The end tells tokens and the use of each tool, also after a resume.
+#[test]
+fn the_end_tells_what_was_used() {
+    let world = World::new();
+    let calls = turn(
+        "",
+        vec![
+            ("list_files", json!({"path": "."})),
+            ("read_file", json!({"path": "none"})),
+            ("write_to_file", json!({"path": "one", "content": "1"})),
+            ("no_such_tool", json!({})),
+        ],
+    );
+    let provider = world.plays(NATIVE, &[calls, done()]);
+    let output = world
+        .sabir_with(&provider)
+        .args(["run", "--model", NATIVE.model(), "--output", "events", "go"])
+        .output()
+        .unwrap();
+    let events = events(&output);
+    let used = &events.last().unwrap()["used"];
+    assert_eq!(
+        used["tools"],
+        json!({
+            "_OTHER": {"calls": 1, "failures": 1},
+            "attempt_completion": {"calls": 1},
+            "list_files": {"calls": 1},
+            "read_file": {"calls": 1, "failures": 1},
+            "write_to_file": {"calls": 1, "denials": 1},
+        }),
+        "{used}"
+    );
+    assert!(
+        used["usage"]["output"].is_u64() || used["estimate"]["output"].is_u64(),
+        "{used}"
+    );
+    let provider = world.plays(NATIVE, &[done()]);
+    let output = world
+        .sabir_with(&provider)
+        .args(["resume", &world.only_task(), "--output", "json", "again"])
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(
+        report["tools"]["attempt_completion"],
+        json!({"calls": 2}),
+        "{report}"
+    );
+    assert_eq!(report["tools"]["write_to_file"]["denials"], 1, "{report}");
+    let provider = world.plays(NATIVE, &[done()]);
+    let output = world
+        .sabir_with(&provider)
+        .args(["resume", &world.only_task(), "--output", "text", "again"])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains(
+            "tools: unknown tools 1 (1 failed), attempt_completion 3, list_files 1, read_file 1 (1 failed), write_to_file 1 (1 denied)\n"
+        ),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn the_first_message_is_the_task() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
     let mut desk = Desk::begin(&world, &provider, &[]);
@@ -237,7 +385,7 @@ fn the_first_message_says_what_to_do() {
     desk.wait_to_hear("control line 2: expected");
     desk.say(message("make it so"));
     assert_eq!(desk.wait_for("started")["prompt"], "make it so");
-    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(desk.complete(), ended("completed", 0));
     for (line, expected) in [("", 2), ("{\"kind\":\"cancel\"}", 130)] {
         let mut desk = Desk::begin(&world, &provider, &[]);
         desk.say_raw(line);
@@ -256,9 +404,9 @@ fn the_first_message_says_what_to_do() {
     );
 }
 
-/// Messages that are there before the model has answered for the first time: all are kept, in their order, behind its answer.
+/// Messages sent before the model's first answer are all kept, in order, after that answer.
 #[test]
-fn messages_keep_their_order_behind_the_answer() {
+fn messages_are_queued_in_order_after_the_answer() {
     let world = World::new();
     let slow = NATIVE
         .reply(&turn("Thinking about it.", vec![]), 1)
@@ -281,7 +429,7 @@ fn messages_keep_their_order_behind_the_answer() {
             (&json!(format!("word {n}")), &json!("later"))
         );
     }
-    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(desk.complete(), ended("completed", 0));
     let requests = provider.received_requests();
     let (first, second) = (&requests[0].body["messages"], &requests[1].body["messages"]);
     let (first, second) = (first.as_array().unwrap(), second.as_array().unwrap());
@@ -298,7 +446,7 @@ fn messages_keep_their_order_behind_the_answer() {
 }
 
 #[test]
-fn steering_gives_up_the_answer_that_does_not_end() {
+fn an_interrupting_message_ends_an_endless_answer() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|count, _| match count {
         0 => ProviderReply::text("On and on. ".repeat(50))
@@ -314,7 +462,7 @@ fn steering_gives_up_the_answer_that_does_not_end() {
         "given up for what the user says"
     );
     assert_eq!(desk.wait_for("said")["text"], "Shorter, please.");
-    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(desk.complete(), ended("completed", 0));
     assert!(
         last_request(&provider).contains("Shorter, please.")
             && !last_request(&provider).contains("On and on")
@@ -322,11 +470,11 @@ fn steering_gives_up_the_answer_that_does_not_end() {
 }
 
 #[test]
-fn a_cancel_ends_whatever_is_under_way() {
+fn a_cancel_ends_running_work() {
     let world = World::new();
     let sleeps = turn(
         "",
-        vec![("execute_command", json!({"command": "sleep 7413"}))],
+        vec![("execute_command", json!({"command": "sleep 7414"}))],
     );
     let stalls = ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders);
     for (reply, until) in [
@@ -351,9 +499,9 @@ fn a_cancel_ends_whatever_is_under_way() {
     }
 }
 
-/// Nobody is there any more: what is open is denied, and the task goes on. What was said before that counts.
+/// The input has ended: open questions are denied, and the task continues. Lines before the end count.
 #[test]
-fn the_end_of_the_input_denies_what_is_open() {
+fn the_end_of_the_input_denies_open_questions() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[write_one(), write_one(), done()]);
     let mut desk = Desk::begin(&world, &provider, &["go"]);
@@ -369,7 +517,11 @@ fn the_end_of_the_input_denies_what_is_open() {
         "policy",
         "nor is anything asked from then on"
     );
-    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(
+        desk.end(),
+        ended("denied", 5),
+        "nothing was done in its place"
+    );
     assert!(!world.work.path().join("one").exists());
     let provider = world.plays(NATIVE, &[write_one(), done()]);
     let mut desk = Desk::begin(&world, &provider, &["go"]);
@@ -381,7 +533,7 @@ fn the_end_of_the_input_denies_what_is_open() {
 }
 
 #[test]
-fn no_answer_of_a_program_in_time_is_a_no() {
+fn no_answer_of_a_program_in_time_denies() {
     let world = World::new();
     world.configure("ask_timeout = \"1s\"\n");
     let provider = world.plays(NATIVE, &[write_one(), done()]);
@@ -394,13 +546,13 @@ fn no_answer_of_a_program_in_time_is_a_no() {
             .contains("nobody answered within 1 seconds")
     );
     desk.say(json!({"kind": "approve", "call": call}));
-    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(desk.complete(), ended("completed", 0));
     assert!(!world.work.path().join("one").exists());
 }
 
-/// What a task was told and not answered before it was cancelled is read when it is resumed, by a program as well.
+/// Messages that a cancelled task had not read are read when it is resumed, by a program as well.
 #[test]
-fn a_resumed_task_reads_what_was_said() {
+fn a_resumed_task_gets_its_queued_messages() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, request| {
         match request.body.to_string().contains("mind the gap") {
@@ -421,11 +573,11 @@ fn a_resumed_task_reads_what_was_said() {
         "--control",
         &world.only_task(),
     ]);
-    assert_eq!(Desk::of(command).end(), ended("completed", 0));
+    assert_eq!(Desk::of(command).complete(), ended("completed", 0));
     assert!(last_request(&provider).contains("mind the gap"));
 }
 
-/// What happens, by which script, arguments and interruption; the outcome and the code.
+/// A case: the script, the arguments, the interruption, the outcome and the exit code.
 type End<'a> = (
     &'a str,
     ReplyScript,
@@ -435,9 +587,9 @@ type End<'a> = (
     i32,
 );
 
-/// Every kind of end: how it comes about, its outcome in the last record, its code.
+/// Tests every outcome: its cause, the last record, the exit code.
 #[test]
-fn every_end_has_its_code() {
+fn every_outcome_has_its_exit_code() {
     let words = || turn("I think it is fine.", vec![]);
     let touch = || {
         turn(
@@ -465,7 +617,7 @@ fn every_end_has_its_code() {
         (
             "without completing",
             play(vec![words(), words(), words()]),
-            &[],
+            &["--completion", "call"],
             None,
             "unfinished",
             3,
@@ -562,9 +714,9 @@ fn every_end_has_its_code() {
     }
 }
 
-/// Ends that leave no record: nothing began, or nothing could be written.
+/// Tests ends without a record: nothing started, or nothing could be written.
 #[test]
-fn ends_without_a_record_have_their_codes() {
+fn ends_without_a_record_have_their_exit_codes() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done()]);
     let run = |arguments: &[&str]| {
@@ -600,7 +752,7 @@ fn ends_without_a_record_have_their_codes() {
     );
 }
 
-/// A disk that is full in the middle of a task: what cannot be kept has no consequence.
+/// Tests a disk that becomes full during a task: an event that cannot be stored has no effect.
 #[test]
 fn a_journal_that_cannot_be_written_ends_the_task() {
     let world = World::new();

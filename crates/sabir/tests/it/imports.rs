@@ -1,4 +1,4 @@
-//! `sabir import`: histories of other programs, as they are described, become tasks that are read, checked, exported and forked.
+//! Tests `sabir import`: histories of other programs become tasks that can be read, checked, exported and forked.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ fn import(world: &World, path: &std::path::Path) -> (String, Vec<Value>) {
     (id, records)
 }
 
-/// Each record in a word or two.
+/// Describes each record in a few words.
 fn told(records: &[Value]) -> Vec<String> {
     let word = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
     let one = |record: &Value| match record["kind"].as_str().unwrap() {
@@ -120,7 +120,7 @@ fn cline(world: &World) -> PathBuf {
 }
 
 #[test]
-fn cline_with_calls_in_text() {
+fn a_cline_history_with_calls_in_text_is_imported() {
     let world = World::new();
     let (_, records) = import(&world, &cline(&world));
     assert_eq!(
@@ -135,7 +135,7 @@ fn cline_with_calls_in_text() {
             "execute_command denied: The user denied this operation.",
             "user: <feedback>\nno\n</feedback>",
             "model: Then I write.\n | write_to_file {\"path\":\"NOTES.md\",\"content\":\"# Notes\\n\"}",
-            "write_to_file interrupted: The history holds no result of this call.",
+            "write_to_file interrupted: The history contains no result of this call.",
             "user: [ERROR] You did not use a tool in your previous response!",
             "model: attempt_completion {\"result\":\"The heading is right.\"}",
             "attempt_completion done: The history ends here.",
@@ -209,7 +209,13 @@ fn an_imported_task_is_checked_and_exported() {
             "{form}"
         );
     }
-    let listed = stdout(&world.sabir().arg("tasks").output().unwrap());
+    let listed = stdout(
+        &world
+            .sabir()
+            .args(["tasks", "--everywhere"])
+            .output()
+            .unwrap(),
+    );
     assert!(
         listed.contains("completed        correct <b>the heading</b>"),
         "{listed}"
@@ -217,7 +223,7 @@ fn an_imported_task_is_checked_and_exported() {
 }
 
 #[test]
-fn roo_code_with_native_calls_and_its_later_form() {
+fn both_formats_of_roo_code_are_imported() {
     let call = |id: &str, path: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"path": path}});
     let item = json!({
         "id": "1", "number": 1, "ts": 1763800000000_u64, "task": "look", "tokensIn": 1, "tokensOut": 2, "totalCost": 0.25,
@@ -317,7 +323,8 @@ fn lines(lines: &[Value]) -> String {
     lines.iter().enumerate().map(one).collect()
 }
 
-/// A history of Claude Code with an answer in three lines, a denied call, and much that is not taken over.
+/// A history of Claude Code with an answer in three lines, a denied call, and much that is not
+/// imported.
 fn claude_history() -> String {
     let says = |id: &str, block: Value, output: u64| {
         let usage =
@@ -351,7 +358,7 @@ fn claude_history() -> String {
         json!({"type": "user", "message": {"role": "user", "content": [text("[Request interrupted by user]")]}}),
         json!({"type": "system", "subtype": "api_error", "content": "x"}),
     ]);
-    // A line again, one that is broken off, and one that is no line of ours.
+    // A repeated line, a truncated one, and one of an unknown kind.
     history.push_str(&lines(&[
         json!({"type": "assistant", "uuid": "u5", "message": {"content": []}}),
     ]));
@@ -360,7 +367,7 @@ fn claude_history() -> String {
 }
 
 #[test]
-fn claude_code() {
+fn a_claude_code_history_is_imported() {
     let world = World::new();
     let path = world.write("5b1c.jsonl", &claude_history());
     let (_, records) = import(&world, &path);
@@ -389,10 +396,10 @@ fn claude_code() {
         )
     );
     for note in [
-        "lines of type `summary`, which are not taken over: 1\n",
-        "lines of type `file-history-snapshot`, which are not taken over: 1\n",
-        "lines of type `system`, which are not taken over: 1\n",
-        "lines of subagents, which are not taken over: 1\n",
+        "lines of type `summary`, which are not imported: 1\n",
+        "lines of type `file-history-snapshot`, which are not imported: 1\n",
+        "lines of type `system`, which are not imported: 1\n",
+        "lines of subagents, which are not imported: 1\n",
         "lines that are there twice, and taken over once: 1\n",
         "lines that are no JSON, which are left out: 1\n",
     ] {
@@ -405,7 +412,7 @@ fn claude_code() {
 }
 
 #[test]
-fn an_imported_task_is_forked_not_resumed() {
+fn an_imported_task_is_forked_instead_of_resumed() {
     let world = World::new();
     let (id, _) = import(&world, &world.write("5b1c.jsonl", &claude_history()));
     let provider = world.plays(
@@ -481,7 +488,7 @@ fn an_imported_task_is_forked_not_resumed() {
 }
 
 #[test]
-fn a_history_that_says_little_is_one_all_the_same() {
+fn a_minimal_history_is_imported() {
     let world = World::new();
     let said =
         json!([{"role": "user", "content": "mend it"}, {"role": "assistant", "content": "How?"}]);
@@ -521,7 +528,7 @@ fn a_history_that_says_little_is_one_all_the_same() {
 }
 
 #[test]
-fn what_is_no_history_is_refused_and_leaves_nothing() {
+fn other_files_are_refused_and_nothing_is_written() {
     let world = World::new();
     let empty = folder(&world, &[]);
     let check = |path: &std::path::Path, words: &str| {
@@ -537,7 +544,7 @@ fn what_is_no_history_is_refused_and_leaves_nothing() {
     check(&world.work.path().join("nowhere"), "does not exist");
     check(
         &world.write("x.jsonl", "hello\n{}\n[1]\n"),
-        "holds no words of a user",
+        "contains no text of a user",
     );
     check(
         &folder(
@@ -554,7 +561,7 @@ fn what_is_no_history_is_refused_and_leaves_nothing() {
                 json!([1, null, {"role": 3}]),
             )],
         ),
-        "holds no words of a user",
+        "contains no text of a user",
     );
     std::fs::write(empty.join("api_conversation_history.json"), "[{").unwrap();
     check(&empty, "is no JSON");

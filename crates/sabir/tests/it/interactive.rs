@@ -1,7 +1,7 @@
-//! The plain interactive mode over a pipe, line by line.
+//! Tests the plain interactive mode over a pipe, line by line.
 
 use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::world::{WAYS, Way, World, turn};
 
 /// A task at a terminal, with everything that it has shown.
-struct Talk {
+pub(crate) struct Talk {
     child: Child,
     typed: ChildStdin,
     shown: Receiver<String>,
@@ -19,20 +19,22 @@ struct Talk {
 }
 
 impl Talk {
-    fn begin(world: &World, provider: &ScriptedProvider, way: Way) -> Self {
+    pub(crate) fn begin(world: &World, provider: &ScriptedProvider, way: Way) -> Self {
         let mut command = world.sabir_with(provider);
-        command
-            .args([
-                "--model",
-                way.model(),
-                "--protocol",
-                way.protocol,
-                "make",
-                "a",
-                "file",
-            ])
-            .stdin(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args([
+            "--model",
+            way.model(),
+            "--protocol",
+            way.protocol,
+            "make",
+            "a",
+            "file",
+        ]);
+        Self::of(command)
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (mut errors, typed) = (child.stderr.take().unwrap(), child.stdin.take().unwrap());
         let (sender, shown) = channel();
         std::thread::spawn(move || {
@@ -49,25 +51,33 @@ impl Talk {
         }
     }
 
-    fn wait_for(&mut self, words: &str) {
+    /// Waits until the words are shown, and returns what was shown before them.
+    pub(crate) fn wait_for(&mut self, words: &str) -> String {
         while !self.seen.contains(words) {
-            match self.shown.recv_timeout(Duration::from_secs(30)) {
+            match self.shown.recv_timeout(Duration::from_secs(60)) {
                 Ok(text) => self.seen.push_str(&text),
                 Err(_) => panic!("`{words}` is not shown: {}", self.seen),
             }
         }
-        let at = self.seen.find(words).unwrap() + words.len();
-        self.seen.drain(..at);
+        let at = self.seen.find(words).unwrap();
+        let before = self.seen[..at].to_owned();
+        self.seen.drain(..at + words.len());
+        before
     }
 
-    fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.typed, "{line}").unwrap();
     }
 
     /// Leaves the session, which stays open after a completion, and returns the exit code.
-    fn leave(mut self) -> Option<i32> {
+    pub(crate) fn leave(mut self) -> Option<i32> {
         self.wait_for("> ");
         self.say("/quit");
+        self.code()
+    }
+
+    /// Waits for the end, and returns the exit code.
+    pub(crate) fn code(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }
@@ -139,9 +149,9 @@ fn a_user_answers_approves_and_reviews() {
     }
 }
 
-/// Words that are typed while the model writes: queued ones wait for its end, `/now` gives the answer up.
+/// Messages typed while the model writes: queued ones wait for its end, `/now` interrupts the answer.
 #[test]
-fn a_user_speaks_while_it_works() {
+fn messages_typed_during_work_are_queued() {
     let world = World::new();
     let way = WAYS[1];
     let done = || {
@@ -180,7 +190,7 @@ fn a_user_speaks_while_it_works() {
     );
 }
 
-/// `/mode` is the user's own word: it answers no question, has what is asked about judged anew, and is told to the model.
+/// `/mode` answers no question; the open call is judged again in the new mode, and the model learns about the switch.
 #[test]
 fn a_user_switches_the_mode() {
     let world = World::new();
@@ -234,7 +244,7 @@ fn a_user_switches_the_mode() {
     );
 }
 
-/// What is shown while a question stands does not end it: it is asked once more, and answered.
+/// Output during a question does not close it: the question is drawn again, and answered.
 #[test]
 fn a_question_outlives_a_switch() {
     let world = World::new();
@@ -278,7 +288,7 @@ fn a_question_outlives_a_switch() {
     );
 }
 
-/// Commands are carried out whatever is asked, and say what became of them.
+/// Commands work while a question is open, and report their result.
 #[test]
 fn a_user_compacts_and_sees_what_fills_the_context() {
     let world = World::new();
@@ -318,7 +328,7 @@ fn a_user_compacts_and_sees_what_fills_the_context() {
     }));
     let mut talk = Talk::begin(&world, &provider, way);
     talk.say("/compact");
-    talk.wait_for("there is nothing that could be left out of the context");
+    talk.wait_for("there is nothing that a compaction could leave out of the context");
     talk.wait_for("Read.");
     talk.wait_for("> ");
     talk.say("/context");
@@ -435,7 +445,7 @@ fn a_user_shows_pictures() {
     talk.say("/image none.png");
     talk.wait_for("the picture none.png cannot be shown");
     talk.say("/image \"my a.gif\"");
-    talk.wait_for("my a.gif goes with what you say next");
+    talk.wait_for("my a.gif will be attached to your next message");
     talk.say("This one.");
     talk.wait_for("I see.");
     talk.wait_for("> ");
@@ -461,4 +471,106 @@ fn a_user_shows_pictures() {
         .unwrap()
         .to_string();
     assert!(said.contains("This one.") && said.contains(gif), "{said}");
+}
+
+/// A picture is a whole answer to the question about a completion: with words or alone, and it ends nothing.
+#[test]
+fn a_picture_answers_a_completion() {
+    let gif = "R0lGODlhAQABAAAAACw=";
+    for way in [WAYS[1], WAYS[2]] {
+        let world = World::new();
+        std::fs::write(
+            world.work.path().join("a.gif"),
+            b"GIF89a\x01\0\x01\0\0\0\0,",
+        )
+        .unwrap();
+        let done = || {
+            turn(
+                "",
+                vec![("attempt_completion", json!({"result": "It is made."}))],
+            )
+        };
+        let provider = world.plays(way, &[done(), done(), done()]);
+        let mut talk = Talk::begin(&world, &provider, way);
+        talk.wait_for("is that right?");
+        talk.say("/image none.png It looks like this.");
+        talk.wait_for("the picture none.png cannot be shown");
+        talk.say("/image a.gif It looks like this.");
+        talk.wait_for("is that right?");
+        // Without words, it goes with the next answer.
+        talk.say("/image a.gif");
+        talk.wait_for("a.gif");
+        talk.say("Still wrong.");
+        talk.wait_for("is that right?");
+        talk.say("y");
+        assert_eq!(talk.leave(), Some(0));
+        let bodies: Vec<_> = provider
+            .received_requests()
+            .iter()
+            .map(|request| request.body["messages"].to_string())
+            .collect();
+        let shown: Vec<_> = bodies
+            .iter()
+            .map(|body| body.matches(gif).count())
+            .collect();
+        assert_eq!(shown, [0, 1, 2], "{way:?}");
+        assert!(bodies[1].contains("It looks like this."), "{}", bodies[1]);
+        assert!(bodies[2].contains("Still wrong."), "{}", bodies[2]);
+    }
+}
+
+/// A picture is judged by the model of the present mode, not by the one that the task began with.
+#[test]
+fn a_picture_is_judged_by_the_model_of_the_mode() {
+    let gif = "R0lGODlhAQABAAAAACw=";
+    let world = World::new();
+    world.configure(
+        "model = \"openai/sighted\"\n[modes.plan]\nmodel = \"openai/blind\"\n\
+         [[models]]\npattern = \"blind\"\nimages = false\n",
+    );
+    std::fs::write(
+        world.work.path().join("a.gif"),
+        b"GIF89a\x01\0\x01\0\0\0\0,",
+    )
+    .unwrap();
+    let way = WAYS[1];
+    let provider = world.plays(
+        way,
+        &[
+            turn("Hello.", vec![]),
+            turn("No picture.", vec![]),
+            turn("I see.", vec![]),
+        ],
+    );
+    let mut command = world.sabir_with(&provider);
+    command.args(["--protocol", "native", "Say", "hello."]);
+    let mut talk = Talk::of(command);
+    talk.wait_for("Hello.");
+    talk.wait_for("> ");
+    talk.say("/mode plan");
+    talk.wait_for("the model is now openai/blind");
+    talk.say("/image a.gif Look.");
+    talk.wait_for("the model openai/blind reads no pictures");
+    talk.say("Then not.");
+    talk.wait_for("No picture.");
+    talk.wait_for("> ");
+    talk.say("/mode code");
+    talk.wait_for("the model is now openai/sighted");
+    talk.say("/image a.gif Look.");
+    talk.wait_for("I see.");
+    // Nothing was completed.
+    assert_eq!(talk.leave(), Some(3));
+    let shown: Vec<_> = provider
+        .received_requests()
+        .iter()
+        .map(|request| {
+            let model = request.body["model"].as_str().unwrap().to_owned();
+            (model, request.body.to_string().contains(gif))
+        })
+        .collect();
+    let expected = [("sighted", false), ("blind", false), ("sighted", true)];
+    assert_eq!(
+        shown,
+        expected.map(|(model, shows)| (model.to_owned(), shows))
+    );
 }

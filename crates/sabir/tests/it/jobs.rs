@@ -1,4 +1,4 @@
-//! Commands in the background end with their task, whatever ends it.
+//! Tests that commands in the background end with their task, however it ends.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::{WAYS, World, code, processes_with, stderr, turn};
 
-/// Deaf to polite requests, and hidden in a session of its own. `mark` tells them from other tests' processes.
+/// Ignores signals, and runs in a separate session. `mark` distinguishes it from other tests' processes.
 fn job(mark: &str) -> String {
     format!(
         "(setsid sh -c \"trap '' TERM; sleep 8{mark}; sleep 8{mark}\" &); trap '' TERM; touch up; sleep 8{mark}; sleep 8{mark}"
@@ -147,7 +147,7 @@ fn outputs_stay_beside_the_journal() {
     assert_eq!(code(&tasks), 0, "{}", stderr(&tasks));
 }
 
-/// A long output can be read in parts by whoever goes on with the task, also where the result that named it was left out.
+/// A resumed task can read a long output in parts, even if the result that named it was compacted.
 #[test]
 fn outputs_outlive_compactions_and_resumes() {
     use std::os::unix::fs::PermissionsExt;

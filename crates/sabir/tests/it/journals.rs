@@ -1,4 +1,4 @@
-//! Journals by the commands: what is shown, resumed after each kind of end, forked, and shared by two.
+//! Tests the commands on journals: listing, resuming after each outcome, forking, and two processes with one task.
 
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn kinds(records: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// The number of the first record that is one of these.
+/// Returns the number of the first record of one of these kinds.
 fn first(records: &[Value], is: impl Fn(&Value) -> bool) -> usize {
     records.iter().position(is).unwrap() + 1
 }
@@ -145,7 +145,7 @@ fn a_log_numbers_the_records_and_shows_a_range() {
         &sabir(&world, &["log", &id, "--records", "4..2"]),
         &["`4..2` is no range of records", "counted from 1"],
     );
-    // One that nobody works on any more is shown and not waited for.
+    // The log of a task that no process works on is shown and not followed.
     let followed = sabir(&world, &["log", &id, "--follow", "--output", "events"]);
     assert_eq!(events(&followed), all);
     refused(
@@ -207,7 +207,7 @@ fn a_log_follows_a_task_to_its_end() {
 }
 
 #[test]
-fn tasks_are_found_by_their_words() {
+fn tasks_are_found_by_their_text() {
     let world = World::new();
     for prompt in ["mend the Parser of files", "write a parser", "clean up"] {
         let provider = world.plays(NATIVE, &[done()]);
@@ -247,7 +247,7 @@ fn a_task_is_resumed_after_any_end_but_completion() {
     let rows = [
         (
             played(&[words(), words(), words()]),
-            &["--approve", "all"][..],
+            &["--approve", "all", "--completion", "call"][..],
             3,
             "unfinished",
         ),
@@ -324,7 +324,7 @@ fn a_task_is_resumed_after_any_end_but_completion() {
 }
 
 #[test]
-fn a_killed_and_a_cancelled_task_go_on_and_a_running_one_is_refused() {
+fn killed_and_cancelled_tasks_resume_and_a_running_one_is_refused() {
     for killed in [true, false] {
         let world = World::new();
         let wait = turn(
@@ -344,7 +344,7 @@ fn a_killed_and_a_cancelled_task_go_on_and_a_running_one_is_refused() {
             world.read("log.txt") == "x\n"
         });
         let id = world.only_task();
-        // Whoever holds it is named.
+        // The message names the process that holds it.
         let second = world
             .sabir_with(&provider)
             .args(["resume", "--output", "text", &id])
@@ -468,7 +468,7 @@ fn two_tasks_in_one_folder_do_not_write_over_each_other() {
 }
 
 #[test]
-fn a_fork_goes_on_from_any_record() {
+fn a_fork_continues_from_any_record() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[append("a"), append("b"), done()]);
     assert_eq!(
@@ -493,6 +493,7 @@ fn a_fork_goes_on_from_any_record() {
                 "fork",
                 "--sandbox",
                 "off",
+                "--allow-denied",
                 "--output",
                 "json",
                 &format!("{id}@{number}"),
@@ -532,7 +533,7 @@ fn a_fork_goes_on_from_any_record() {
         assert_eq!(results.len(), calls.len(), "@{number}");
         results.dedup();
         assert_eq!(results, calls, "@{number}");
-        // Also of a completion that had no result yet: it was written before those words.
+        // The same applies to a completion without a result: it was written before that message.
         let asked: Vec<_> = provider
             .received_requests()
             .iter()
@@ -601,7 +602,7 @@ fn a_fork_may_use_another_model_and_protocol() {
             body.to_string().contains("echo a >> log.txt"),
             "{way:?}: the call before is in the request"
         );
-        // It goes on in what it was forked to.
+        // It continues with the model of the fork.
         let log = stdout(&sabir(&world, &["log", end["task"].as_str().unwrap()]));
         assert!(
             log.contains(&format!("      forked from {id}, record {result}\n")),
@@ -611,7 +612,7 @@ fn a_fork_may_use_another_model_and_protocol() {
 }
 
 #[test]
-fn a_fork_can_bring_files_back() {
+fn a_fork_can_restore_files() {
     let write = |content: &str| {
         turn(
             "",
@@ -647,7 +648,7 @@ fn a_fork_can_bring_files_back() {
         "two\n",
         "without it files stay as they are"
     );
-    // Somebody else's change is not gone over, and no task is begun.
+    // A change by somebody else is not overwritten, and no task starts.
     world.write("a.txt", "mine\n");
     let count = || stdout(&sabir(&world, &["tasks"])).lines().count();
     let before = count();
@@ -658,7 +659,7 @@ fn a_fork_can_bring_files_back() {
         "{}",
         stderr(&forked)
     );
-    refused(&forked, &["cannot be brought back", "nothing was changed"]);
+    refused(&forked, &["cannot be restored", "nothing was changed"]);
     world.write("a.txt", "two\n");
     let forked = fork(&["--restore"]);
     assert_eq!(
@@ -668,7 +669,7 @@ fn a_fork_can_bring_files_back() {
         stderr(&forked)
     );
     assert!(
-        stderr(&forked).contains("1 path brought back"),
+        stderr(&forked).contains("1 path restored"),
         "{}",
         stderr(&forked)
     );
@@ -681,7 +682,7 @@ fn a_fork_can_bring_files_back() {
 }
 
 #[test]
-fn a_fork_of_a_task_at_work_leaves_it_alone() {
+fn a_fork_of_a_running_task_does_not_affect_it() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| {
         ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)
@@ -708,4 +709,130 @@ fn a_fork_of_a_task_at_work_leaves_it_alone() {
         kinds(&records(&world, &id)),
         ["started", "context", "ended"]
     );
+}
+
+#[test]
+fn a_task_that_was_killed_before_its_first_record_is_not_listed() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[done()]);
+    assert_eq!(code(&world.run(&provider, NATIVE, &["do it"])), 0);
+    let tasks = world.home.path().join(".local/share/sabir/tasks");
+    for (name, bytes) in [
+        ("a", &b""[..]),
+        ("b", b"sabir jou"),
+        ("c", b"sabir journal 2\n"),
+        ("d", b"sabir journal 2\n\x09"),
+    ] {
+        std::fs::write(tasks.join(format!("{name}.journal")), bytes).unwrap();
+    }
+    let listed = sabir(&world, &["tasks", "--output", "json"]);
+    let listed: Value = serde_json::from_str(&stdout(&listed)).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let text = sabir(&world, &["tasks"]);
+    assert_eq!(stdout(&text).lines().count(), 1);
+    assert_eq!(stderr(&text), "");
+}
+
+/// SES-013: the folder of a task is its own, not the current one.
+#[test]
+fn a_task_that_is_resumed_elsewhere_says_so() {
+    let world = World::new();
+    let stops = || turn("I stop.", vec![]);
+    let provider = world.plays(NATIVE, &[(); 9].map(|()| stops()));
+    let first = world.work.path().join("first");
+    let other = world.work.path().join("other");
+    for folder in [&first, &other] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let folder = first.to_str().unwrap();
+    _ = world.run(&provider, NATIVE, &["-C", folder, "do it"]);
+    let id = world.only_task();
+    let resume = |current: &std::path::Path, more: &[&str]| {
+        let output = world
+            .sabir_with(&provider)
+            .args(["resume", "--output", "text", &id, "go on"])
+            .args(more)
+            .current_dir(current)
+            .output()
+            .unwrap();
+        stderr(&output)
+    };
+    assert!(!resume(&first, &[]).contains("this task"));
+    let said = resume(&other, &[]);
+    assert!(said.contains("and not in the current folder"), "{said}");
+    let said = resume(&first, &["-C", other.to_str().unwrap()]);
+    assert!(said.contains("this task began in"), "{said}");
+}
+
+/// A resumed task still knows which files its model has seen: one that changed meanwhile has to be read again.
+#[test]
+fn a_resumed_task_remembers_what_its_model_has_seen() {
+    let way = WAYS[1];
+    let world = World::new();
+    world.write("read.txt", "one\n");
+    world.write("kept.txt", "one\n");
+    let write = |path: &str, content: &str| {
+        turn(
+            "",
+            vec![("write_to_file", json!({"path": path, "content": content}))],
+        )
+    };
+    let read = || turn("", vec![("read_file", json!({"path": "read.txt"}))]);
+    let provider = world.plays(
+        way,
+        &[
+            turn("", vec![("read_file", json!({"path": "kept.txt"}))]),
+            read(),
+            write("made.txt", "mine\n"),
+            done(),
+        ],
+    );
+    let ran = world.run(&provider, way, &["--approve", "all", "go"]);
+    assert_eq!(code(&ran), 0, "{}", stderr(&ran));
+    let id = world.only_task();
+    world.write("read.txt", "one\nthe user's\n");
+    world.write("made.txt", "mine\nthe user's\n");
+    let provider = world.plays(
+        way,
+        &[
+            write("kept.txt", "two\n"),
+            write("read.txt", "two\n"),
+            write("made.txt", "two\n"),
+            read(),
+            write("read.txt", "one\nthe user's\ntwo\n"),
+            done(),
+            done(),
+        ],
+    );
+    let resumed = world
+        .sabir_with(&provider)
+        .args(["resume", &id, "--approve", "all", "--output", "events"])
+        .arg("go on")
+        .output()
+        .unwrap();
+    assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
+    let told: Vec<_> = events(&resumed)
+        .iter()
+        .filter(|event| event["kind"] == "result" && event["name"] == "write_to_file")
+        .map(|event| {
+            let content = event["content"].as_str().unwrap();
+            (
+                event["ending"].as_str().unwrap().to_owned(),
+                content.contains("changed on disk since you last read"),
+            )
+        })
+        .collect();
+    let expected = [
+        ("done", false),
+        ("failed", true),
+        ("failed", true),
+        ("done", false),
+    ];
+    assert_eq!(
+        told,
+        expected.map(|(ending, stale)| (ending.to_owned(), stale))
+    );
+    assert_eq!(world.read("kept.txt"), "two\n");
+    assert_eq!(world.read("made.txt"), "mine\nthe user's\n");
+    assert_eq!(world.read("read.txt"), "one\nthe user's\ntwo\n");
 }

@@ -1,6 +1,6 @@
-//! `kill -9` at random moments of a task of twenty turns, in which everything happens that a task can do: it is resumed to its end,
-//! nothing is done twice, nothing that was acknowledged is lost, no process is left. `.ci/slow-tests` does more of it, and `SABIR_KILLS` says how
-//! often.
+//! Tests `kill -9` at random moments of a task of twenty turns that uses every feature: it is resumed to its end, nothing is done
+//! twice, nothing acknowledged is lost, no process is left. `.ci/slow-tests` kills more often, and `SABIR_KILLS` sets the
+//! number.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -19,8 +19,8 @@ const TURNS: usize = 20;
 type Calls = Vec<(&'static str, Value)>;
 type Happening = (&'static str, fn(usize, &str) -> Calls);
 
-/// What happens in the turns, one after the other and again from the start: its name, and the calls of the turn of that number.
-/// `mark` tells processes of one test from those of another. Whatever has an effect leaves its number where it has it.
+/// The kinds of turns, repeated in a cycle: a name, and the calls of the turn with that number.
+/// `mark` distinguishes the processes of tests. Every effect writes the number of its turn.
 const HAPPENINGS: &[Happening] = &[
     ("a command", |n, _| {
         vec![command(format!(
@@ -33,7 +33,7 @@ const HAPPENINGS: &[Happening] = &[
             json!({"path": format!("f{n}.txt"), "content": content(n)}),
         )]
     }),
-    // A child that outlives its shell, deaf to polite requests, so that something could be left behind.
+    // A child that outlives its shell and ignores signals, so that something could be left behind.
     ("a deaf child", |n, mark| {
         vec![command(format!(
             "(trap '' TERM; exec sleep 7{mark}) & echo {n} >> log.txt; echo ok {n}"
@@ -121,7 +121,7 @@ fn last_turn(request: &ReceivedRequest) -> usize {
     turns.max().unwrap_or(0)
 }
 
-/// The model of such a task. It goes by what it is told, as a model does.
+/// The model of such a task, which decides by the history, as a real model does.
 pub(crate) fn script(way: Way, mark: &'static str) -> ReplyScript {
     ReplyScript::from_fn(move |_, request| -> ProviderReply {
         if request.body.to_string().contains("You summarise the work") {
@@ -141,10 +141,10 @@ pub(crate) fn script(way: Way, mark: &'static str) -> ReplyScript {
     })
 }
 
-/// A folder to do it in, and a context that it fills.
+/// Creates the folder, and a configuration with a small context window.
 pub(crate) fn world() -> World {
     let world = World::new();
-    world.configure("context_window = 16000\ncompact_at = 60\n");
+    world.configure("context_window = 16000\ncompact_at = 60\n[completion]\nreview = false\n");
     for (number, at) in (1..=TURNS).flat_map(|number| [(number, 0), (number, 1)]) {
         world.write(
             &notes(number, at),
@@ -163,7 +163,7 @@ pub(crate) fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// What was done to how many tasks, and what was found.
+/// The number of tasks and kills, and the findings.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     kills: usize,
@@ -178,16 +178,16 @@ pub(crate) struct Figures {
     pub(crate) doubled: usize,
 }
 
-/// When it is killed.
+/// The moment of a kill.
 #[derive(Debug, Clone, Copy)]
 enum Moment {
     /// After so long.
     Time(Duration),
-    /// At once behind the line of that number: what is told and not yet kept would show.
+    /// Right after this line of output: an event that is printed before it is stored would show.
     Line(usize),
 }
 
-/// Starts the command, says something to it, kills it at that moment, and returns what it had acknowledged on its output.
+/// Starts the command, sends it a message, kills it at that moment, and returns the records that it had printed.
 fn kill_at(mut command: Command, words: &str, moment: Moment) -> (bool, Vec<Value>) {
     let mut child = command
         .stdin(Stdio::piped())
@@ -251,17 +251,17 @@ pub(crate) fn durable(lines: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn killed_at_some_moments() {
+fn a_task_survives_kills_at_some_moments() {
     kill_and_resume(10);
 }
 
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn killed_at_any_moment() {
+fn a_task_survives_kills_at_any_moment() {
     kill_and_resume(std::env::var("SABIR_KILLS").map_or(60, |count| count.parse().unwrap()));
 }
 
-/// Kills and resumes tasks until so many kills were met, and checks what each task left.
+/// Kills and resumes tasks until this number of kills is reached, and checks what each task left.
 fn kill_and_resume(most: usize) {
     let (way, mark) = (WAYS[1], "31");
     let mut seed = 0x5ab1_2026_u64;
@@ -311,7 +311,7 @@ fn kill_and_resume(most: usize) {
     );
 }
 
-/// What is left of a task that was interrupted again and again, and completed: all that was acknowledged, and each effect at most
+/// Checks a task that was interrupted repeatedly and then completed: all acknowledged records exist, and each effect happened at most
 /// once.
 pub(crate) fn check(world: &World, acknowledged: &[Value], figures: &mut Figures) {
     let log = world
@@ -343,7 +343,7 @@ pub(crate) fn check(world: &World, acknowledged: &[Value], figures: &mut Figures
         .iter()
         .filter(|record| record["kind"] == "result")
         .collect();
-    // A completion that was killed before its result is interrupted, and asked for once more.
+    // A completion that was killed before its result is interrupted, and requested once more.
     let calls = journal
         .iter()
         .filter_map(|record| record["checks"].as_array())
@@ -369,7 +369,7 @@ pub(crate) fn check(world: &World, acknowledged: &[Value], figures: &mut Figures
         let different: BTreeSet<usize> = lines.iter().map(|line| line.parse().unwrap()).collect();
         figures.doubled += lines.len() - different.len();
         figures.jobs += if name == "jobs.txt" { lines.len() } else { 0 };
-        // What is told as done is done.
+        // Every result `done` had its effect.
         for told in results
             .iter()
             .filter(|result| result["ending"] == "done" && name == "log.txt")

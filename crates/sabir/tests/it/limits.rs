@@ -1,4 +1,4 @@
-//! Limits hold, whatever comes: the cases RES-001 to RES-023 that a user can meet, with the real binary. What is held elsewhere:
+//! Tests the limits of resources through the binary: the cases RES-001 to RES-023. Tested elsewhere:
 //! memory and disk of commands by the tests of the sandbox (RES-004, RES-005), single bytes by the tests of chunks and the benchmark
 //! of linearity (RES-011), budgets by `ends.rs` and the agent's `costs.rs` (RES-023).
 
@@ -34,7 +34,7 @@ fn peak(child: &Child) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Runs it to its end, and says how much memory it had at most.
+/// Runs the command to its end, and returns its peak memory.
 fn watched(command: &mut Command, input: Option<Vec<u8>>) -> (Output, u64) {
     command.stdin(if input.is_some() {
         Stdio::piped()
@@ -74,7 +74,7 @@ fn watched(command: &mut Command, input: Option<Vec<u8>>) -> (Output, u64) {
     )
 }
 
-/// A task of one command, what the model is told of it, and the memory that this took.
+/// Runs a task of one command; returns the result for the model, and the peak memory.
 fn command(line: &str, seconds: u64) -> (String, u64) {
     let world = World::new();
     let arguments = json!({"command": line, "timeout": seconds});
@@ -107,7 +107,7 @@ fn command(line: &str, seconds: u64) -> (String, u64) {
 }
 
 #[test]
-fn res_001_a_flood_takes_no_memory_and_is_told_in_short() {
+fn res_001_much_output_takes_little_memory_and_is_shortened() {
     let (_, least) = command("true", 60);
     // 10 GiB take minutes; what holds for 256 MiB holds for them, since nothing grows.
     let (told, most) = command("yes | head -c 268435456", 120);
@@ -123,7 +123,7 @@ fn res_001_a_flood_takes_no_memory_and_is_told_in_short() {
 }
 
 #[test]
-fn res_002_noise_is_stopped_and_told_in_short() {
+fn res_002_endless_output_is_stopped_and_shortened() {
     let (told, _) = command("cat /dev/urandom", 1);
     let shown: String = told.chars().take(300).collect();
     assert!(
@@ -182,7 +182,7 @@ fn call_of(pieces: &[&str]) -> String {
 }
 
 #[test]
-fn res_007_an_argument_of_100_mb_is_given_up_in_time() {
+fn res_007_an_argument_of_100_mb_is_rejected_early() {
     let piece = "a".repeat(1 << 20);
     let pieces: Vec<&str> = std::iter::repeat_n(piece.as_str(), 100)
         .chain(["\"}"])
@@ -193,7 +193,7 @@ fn res_007_an_argument_of_100_mb_is_given_up_in_time() {
 }
 
 #[test]
-fn res_010_an_answer_without_an_end_has_one() {
+fn res_010_an_endless_answer_is_ended() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -228,7 +228,7 @@ fn res_010_an_answer_without_an_end_has_one() {
 }
 
 #[test]
-fn res_008_numbers_are_kept_or_refused() {
+fn res_008_numbers_are_exact_or_refused() {
     let world = World::new();
     let tools = r#"[{"name":"t","description":"","parameters":{"type":"object","properties":{"n":{"type":"number"}},"required":["n"]}}]"#;
     let tools = world.write("tools.json", tools).display().to_string();
@@ -254,7 +254,7 @@ fn res_008_numbers_are_kept_or_refused() {
 }
 
 #[test]
-fn res_013_and_014_tags_and_parameters_without_an_end() {
+fn res_013_and_014_endless_tags_and_parameters_are_bounded() {
     let world = World::new();
     let mut sabir = world.sabir();
     let name = "a".repeat(10_000_000);
@@ -275,6 +275,19 @@ fn res_013_and_014_tags_and_parameters_without_an_end() {
         stderr(&output)
     );
     assert!(most < 300 * MIB, "RES-014: {most} bytes of memory");
+    // Each unknown parameter had a fault, and each fault looked for its line from the beginning.
+    let parameters: String = (0..100_000)
+        .map(|at| format!("<parameter name=\"p{at}\">x</parameter>"))
+        .collect();
+    let text = format!("<invoke name=\"read_file\">{parameters}</invoke>");
+    let said = world.piped(&["check"], &text);
+    assert_eq!(code(&said), 4, "RES-014: {}", stderr(&said));
+    let shown = stdout(&said) + &stderr(&said);
+    assert!(
+        shown.contains("the call has 100000 arguments, more than any tool takes"),
+        "RES-014: {}",
+        shown.chars().take(500).collect::<String>()
+    );
     let said = world.piped(
         &["parse", "--output", "json"],
         "<read_file><path>a</path></read_file>",
@@ -319,7 +332,7 @@ fn res_016_a_picture_is_measured_before_it_is_read() {
 fn res_017_a_tree_of_10_000_levels_is_listed_in_part() {
     let world = World::new();
     let script = "for i in $(seq 10); do n=d; for j in $(seq 200); do n=$n/d; done; mkdir -p $n; cd -P $n; done";
-    // Names get too long for any one call, so that the shell goes down with it.
+    // The path gets too long for a single call, so the shell descends step by step.
     let deep = format!("for k in $(seq 5); do {script}; done; touch f");
     let made = Command::new("sh")
         .args(["-c", &deep])

@@ -1,4 +1,4 @@
-//! `lint` through the binary: lines, JSON, exit codes, and tools of our own that are right.
+//! Tests `lint` through the binary: lines, JSON, exit codes, and the built-in tools.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const BAD: &str = r#"[
 ]"#;
 
 #[test]
-fn findings_are_lines() {
+fn each_finding_is_one_line() {
     let world = World::new();
     let file = world.write("tools.json", BAD).display().to_string();
     let (code, text, _) = pipe(&world, &["lint", &file], "");
@@ -42,7 +42,7 @@ fn findings_are_lines() {
 }
 
 #[test]
-fn exit_codes() {
+fn exit_codes_follow_the_findings() {
     let world = World::new();
     let warned = r#"[{"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}},
                      {"name": "class", "description": "C.", "parameters": {"type": "object", "properties": {}}}]"#;

@@ -1,4 +1,4 @@
-//! The integration tests of the binary, in one binary: real processes, real HTTP, real files.
+//! Tests the binary with real processes, real HTTP and real files.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -15,13 +15,19 @@ mod again;
 mod approval;
 mod attacks;
 mod bad_input;
+mod certificates;
+mod claims;
+mod compat;
 mod completion;
+mod config;
 mod config_cases;
 mod context;
 mod cuts;
+mod damage;
 mod dialects;
 mod docs;
 mod doctor;
+mod documentation;
 mod edit;
 mod edit_tools;
 mod ends;
@@ -30,26 +36,38 @@ mod explain;
 mod exports;
 mod family_kills;
 mod faults;
+mod first_hour;
+mod first_screen;
+mod flips;
 mod gateway;
 mod gateway_examples;
 mod gateway_ways;
 mod headless;
 mod imports;
 mod interactive;
+mod interface;
 mod jobs;
 mod journals;
 mod kills;
 mod limits;
+mod line_editor;
 mod lint;
+mod loopback;
+mod mcp;
 mod models;
 mod modes;
+mod old_journals;
 mod parse;
 mod pictures;
 mod policy;
 mod recordings;
+mod release;
 mod repairs;
+mod retries;
 mod sandboxes;
 mod secrets;
+mod shells;
+mod sinks;
 mod subtasks;
 mod switching;
 mod telemetry;

@@ -1,4 +1,4 @@
-//! Modes and rules through the binary: what a task may do in them, on a resume too.
+//! Tests modes and rules through the binary, also on resume.
 
 use sabir_testkit::ReplyScript;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn results(events: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// Runs a task of these calls and tells what became of them.
+/// Runs a task of these calls and checks their results.
 #[track_caller]
 fn check(world: &World, flags: &[&str], calls: Vec<(&'static str, Value)>, expected: &[&str]) {
     let provider = world.plays(WAY, &[turn("a", calls), turn("b", vec![done()])]);
@@ -59,7 +59,7 @@ fn write(path: &str) -> (&'static str, Value) {
     ("write_to_file", json!({"path": path, "content": "x\n"}))
 }
 
-/// APR-011: nothing that is approved loosens a mode.
+/// APR-011: no approval loosens a mode.
 #[test]
 fn a_plan_changes_nothing() {
     let world = World::new();
@@ -93,7 +93,7 @@ fn a_plan_changes_nothing() {
 }
 
 #[test]
-fn documents_are_all_that_docs_changes() {
+fn the_docs_mode_changes_only_documents() {
     let world = World::new();
     check(
         &world,
@@ -105,9 +105,9 @@ fn documents_are_all_that_docs_changes() {
     assert!(!world.work.path().join("src").exists());
 }
 
-/// A tool that is not the mode's is not offered, and the mode is told.
+/// A tool outside of the mode is not offered, and the model learns about the mode.
 #[test]
-fn what_a_mode_lacks_is_not_offered() {
+fn tools_outside_of_a_mode_are_not_offered() {
     let world = World::new();
     let provider = world.plays(WAY, &[turn("b", vec![done()])]);
     world.run(&provider, WAY, &["--mode", "ask", "go"]);
@@ -133,7 +133,7 @@ fn what_a_mode_lacks_is_not_offered() {
 }
 
 #[test]
-fn a_mode_holds_on_a_resume_unless_another_is_named() {
+fn a_resumed_task_keeps_its_mode_unless_overridden() {
     let world = World::new();
     let provider = world.plays(WAY, &[turn("a", vec![write("a")]), turn("b", vec![])]);
     let output = world.run(
@@ -195,7 +195,7 @@ fn a_mode_holds_on_a_resume_unless_another_is_named() {
 }
 
 #[test]
-fn modes_of_the_users_own() {
+fn users_can_define_modes() {
     let world = World::new();
     let config = world.home.path().join("own.toml");
     let text = "mode = \"tests\"\n[modes.tests]\nabout = \"tests only\"\ntools = [\"read\", \"edit\"]\nwrite = [\"tests/**\"]\n";
@@ -238,7 +238,7 @@ fn modes_of_the_users_own() {
     assert_eq!(json["modes"][0]["name"], "code");
     let wrong = |text: &str, said: &str| {
         std::fs::write(world.home.path().join("own.toml"), text).unwrap();
-        // Whatever reads the file says it, whether it uses a mode or not.
+        // Every command that reads the file reports the mistake, whether it uses a mode or not.
         for words in [&["modes"][..], &["models"], &["policy", "explain"]] {
             let mut command = world.sabir();
             command.args(words).args(["--config", config]);
@@ -289,7 +289,10 @@ fn modes_of_the_users_own() {
         "model = \"a/b\"\nmode = \"cde\"\n",
         "line 2: there is no mode `cde`: did you mean `code`?",
     );
-    wrong("[modes.x]\ntool = [\"a\"]\n", "unknown field `tool`");
+    wrong(
+        "[modes.x]\ntool = [\"a\"]\n",
+        "unknown key `tool` in `[modes.x]`: did you mean `tools`?",
+    );
     let output = world
         .sabir()
         .args(["run", "--mode", "plann", "--model", "openai/x", "go"])
@@ -299,7 +302,7 @@ fn modes_of_the_users_own() {
 }
 
 #[test]
-fn rules_of_the_command_line_hold_for_tasks() {
+fn command_line_rules_apply_to_tasks() {
     let world = World::new();
     world.write("a.txt", "a\n");
     std::fs::create_dir(world.work.path().join("svc")).unwrap();
@@ -360,7 +363,7 @@ fn rules_of_the_command_line_hold_for_tasks() {
 
 /// A link out of the workspace is not followed unasked.
 #[test]
-fn a_link_out_is_asked_about() {
+fn a_link_out_of_the_workspace_needs_approval() {
     let world = World::new();
     let secret = world.home.path().join("secret.txt");
     std::fs::write(&secret, "hush\n").unwrap();
@@ -386,7 +389,7 @@ fn a_link_out_is_asked_about() {
 
 /// PTH-032
 #[test]
-fn a_whole_home_is_no_workspace_to_write_unasked() {
+fn writes_in_a_whole_home_need_approval() {
     let world = World::new();
     let home = world.home.path().to_str().unwrap();
     let provider = world.plays(WAY, &[turn("a", vec![write("a")]), turn("b", vec![done()])]);
@@ -432,7 +435,7 @@ fn a_whole_home_is_no_workspace_to_write_unasked() {
 
 /// `policy simulate` on the journal of a real task.
 #[test]
-fn a_task_is_judged_again() {
+fn policy_simulate_judges_a_journal_again() {
     let world = World::new();
     world.write("a.txt", "a\n");
     let calls = vec![
@@ -504,9 +507,9 @@ fn a_task_is_judged_again() {
     assert_eq!(stdout(&output), text);
 }
 
-/// No request is made for a task that cannot be begun.
+/// No request is made for a task that cannot start.
 #[test]
-fn a_mode_that_is_gone_stops_a_resume() {
+fn a_missing_mode_prevents_a_resume() {
     let world = World::new();
     let config = world.home.path().join("own.toml");
     std::fs::write(&config, "[modes.mine]\ntools = [\"read\"]\n").unwrap();
@@ -537,7 +540,7 @@ fn a_mode_that_is_gone_stops_a_resume() {
 
 /// A repository's own modes, as Roo Code has them.
 #[test]
-fn modes_of_the_folder() {
+fn modes_of_a_folder_are_read() {
     let world = World::new();
     let text = r#"
 customModes:

@@ -1,4 +1,4 @@
-//! `parse`, `check`, `prompt` and `wire decode` over real pipes: the interface that scripts use.
+//! Tests `parse`, `check`, `prompt` and `wire decode` over real pipes, as scripts use them.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn parsed(world: &World, dialect: &str, input: &str) -> (i32, Value) {
 }
 
 #[test]
-fn the_object_of_the_contract() {
+fn parse_prints_the_documented_object() {
     let world = World::new();
     let input = "Grüße:\n<read_file>\n<path>a.rs</path>\n<start_line>10</start_line>\n</read_file>";
     let (code, out) = parsed(&world, "auto", input);
@@ -44,13 +44,13 @@ fn the_object_of_the_contract() {
             {"type": "text", "text": "Grüße:\n"},
             {"type": "call", "name": "read_file", "id": null, "dialect": "cline", "state": "complete",
              "arguments": {"path": "a.rs", "start_line": 10}, "span": [9, 79], "repairs": [],
-             "how": {"sure": "likely", "rule": "a tool's tag, with an argument's tag or its close behind it"}}],
+             "how": {"sure": "likely", "rule": "a tool's tag, followed by an argument's tag or its own close"}}],
             "faults": [], "feedback": null})
     );
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn faults_are_reported_with_their_position() {
     let world = World::new();
     let (code, out) = parsed(
         &world,
@@ -72,14 +72,14 @@ fn what_is_wrong_is_told_with_its_place() {
         text.contains("unknown_tool") && text.contains("read_file") && text.contains('^'),
         "{text}"
     );
-    // Another spelling of the same letters, and a call that fits: read as what it can only mean, and said so.
+    // Another spelling of the same letters, and a call that fits: repaired to the only possible name, and reported.
     let (code, out) = parsed(&world, "cline", "<readFile>\n<path>a</path>\n</readFile>");
     assert_eq!(
         (code, &out["parts"][0]["repairs"][0]["rule"]),
         (0, &json!("near_name")),
         "{out}"
     );
-    // Words behind the call stop nothing.
+    // Text after the call does not matter.
     let (code, text) = pipe(
         &world,
         &["check"],
@@ -94,7 +94,7 @@ fn what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn cut_and_mentioned_calls_never_count() {
+fn cut_and_mentioned_calls_are_never_complete() {
     let world = World::new();
     let (code, out) = parsed(&world, "auto", "<write_to_file><path>a</path><content>half");
     assert_eq!((code, &out["parts"][0]["state"]), (4, &json!("cut")));
@@ -107,7 +107,7 @@ fn cut_and_mentioned_calls_never_count() {
 }
 
 #[test]
-fn events_are_lines() {
+fn each_event_is_one_line() {
     let world = World::new();
     let (code, out) = pipe(
         &world,
@@ -130,7 +130,7 @@ fn events_are_lines() {
 }
 
 #[test]
-fn recorded_bodies() {
+fn recorded_responses_are_parsed() {
     let world = World::new();
     let body = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}}]}}]}\n\n\
                 data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\ndata: [DONE]\n\n";
@@ -174,7 +174,7 @@ fn recorded_bodies() {
 }
 
 #[test]
-fn what_the_provider_did_is_no_mistake_of_the_model() {
+fn provider_faults_are_not_blamed_on_the_model() {
     let world = World::new();
     let line = "{\"message\":{\"content\":\"a\"},\"done\":false}\n";
     for (wire, body) in [
@@ -208,7 +208,7 @@ fn what_the_provider_did_is_no_mistake_of_the_model() {
 }
 
 #[test]
-fn a_call_encoded_twice_is_whole_where_tools_are_not_known() {
+fn a_doubly_encoded_call_is_read_without_tool_definitions() {
     let world = World::new();
     let twice = json!(json!({"a": 1}).to_string()).to_string();
     let call = json!({"id": "c", "function": {"name": "f", "arguments": twice}});

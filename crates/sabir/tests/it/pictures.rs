@@ -1,4 +1,4 @@
-//! Pictures: from the user and from tools to the model on every wire, kept by whatever goes on with a task, and refused early.
+//! Tests pictures: from the user and from tools to the model on every wire, kept by resumes and forks, and refused early.
 
 use std::io::Write;
 use std::process::{Output, Stdio};
@@ -104,7 +104,7 @@ fn bodies(provider: &ScriptedProvider) -> Vec<String> {
 }
 
 #[test]
-fn pictures_reach_the_model_in_every_way_and_stay() {
+fn pictures_reach_the_model_on_every_wire_and_are_kept() {
     for way in ALL {
         let world = world();
         let provider = world.plays(way, &[look()]);
@@ -210,7 +210,7 @@ fn logs_exports_and_forks_have_the_pictures() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_before_anything_is_asked() {
+fn unusable_pictures_are_refused_before_a_request() {
     let world = world();
     let provider = world.plays(WAYS[1], &[]);
     world.write("a.txt", "no picture");
@@ -243,7 +243,7 @@ fn what_cannot_be_shown_is_refused_before_anything_is_asked() {
     let taped = ["run", "--image", "p.png", "--record", "tape", "Look."];
     let output = run(&world, &provider, WAYS[1], &taped);
     assert!(
-        code(&output) == 2 && stderr(&output).contains("a recording holds no pictures"),
+        code(&output) == 2 && stderr(&output).contains("a recording cannot hold your pictures"),
         "{}",
         stderr(&output)
     );
@@ -251,7 +251,7 @@ fn what_cannot_be_shown_is_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn a_model_without_eyes_is_told_so_and_asked_nothing() {
+fn pictures_for_a_text_only_model_are_refused() {
     let world = world();
     world.configure("[[models]]\npattern = \"scripted\"\nimages = false\n");
     let way = WAYS[1];
@@ -263,7 +263,7 @@ fn a_model_without_eyes_is_told_so_and_asked_nothing() {
         stderr(&output)
     );
     assert!(provider.received_requests().is_empty());
-    // What a tool shows is told in words.
+    // A picture from a tool is described in words.
     let output = world.run(&provider, way, &["Look."]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let last = bodies(&provider).pop().unwrap();
@@ -275,7 +275,7 @@ fn a_model_without_eyes_is_told_so_and_asked_nothing() {
 }
 
 #[test]
-fn a_program_shows_pictures_by_lines() {
+fn a_program_sends_pictures_in_control_lines() {
     let world = world();
     let way = WAYS[1];
     let provider = world.provider(ReplyScript::from_fn(move |count, request| {
@@ -333,7 +333,7 @@ fn a_program_shows_pictures_by_lines() {
 }
 
 #[test]
-fn a_compaction_says_that_pictures_are_gone() {
+fn a_compaction_notes_removed_pictures() {
     let world = world();
     let way = WAYS[1];
     let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);

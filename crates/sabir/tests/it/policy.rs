@@ -1,4 +1,4 @@
-//! `policy`: verdicts with their reasons, in a folder as it is.
+//! Tests `policy`: verdicts with their reasons, in a real folder.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn explain_tells_the_parts() {
+fn policy_explain_lists_the_parts_of_a_line() {
     let folder = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let folder = folder.path();
     let value = check(folder, &[], "ls && touch x", "ask");
@@ -64,6 +64,16 @@ fn explain_tells_the_parts() {
     check(folder, &["--deny", "ls **"], "ls", "deny");
     check(folder, &["--ask", "ls **", "--approve", "all"], "ls", "ask");
     check(folder, &["--approve", "kind=new files"], "touch x", "allow");
+    // An approved line is allowed, and so are its parts; each still says what was approved.
+    let line = ["--approve", "command=curl http://example.org && touch x"];
+    let value = check(folder, &line, "curl http://example.org && touch x", "allow");
+    assert_eq!(value["reason"], "this command line is approved");
+    for segment in value["segments"].as_array().unwrap() {
+        assert_eq!(segment["verdict"], "allow", "{value}");
+        let reason = segment["reason"].as_str().unwrap();
+        let begins = "this command line is approved; otherwise it asks: ";
+        assert!(reason.starts_with(begins), "{value}");
+    }
     check(folder, &["--shell", "zsh"], "=ls", "ask");
     assert_eq!(
         sabir(
@@ -91,7 +101,7 @@ fn explain_tells_the_parts() {
 }
 
 #[test]
-fn git_is_judged_by_what_the_repository_runs() {
+fn git_is_judged_by_the_programs_of_the_repository() {
     let place = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let folder = place.path();
     check(folder, &[], "git --version", "allow");

@@ -1,5 +1,5 @@
-//! Recorded on one machine, replayed on another: the same task events to the last byte, offline and without a key, while the
-//! tools really work.
+//! Tests recordings that are replayed on another machine: the same task events to the last byte, offline and without a key, with
+//! real tools.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::world::{Turn, WAYS, Way, World, code, events, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
 
-/// Whether commands can be cut off from every network here.
+/// Returns true if commands can be cut off from every network here.
 fn is_unshared() -> bool {
     let tried = Command::new("unshare").args(["-rn", "true"]).output();
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// `sabir` with these arguments and nothing that a provider could be asked with: another folder, another home, no variables
-/// that name a key or an address, and no network where that can be had.
+/// Runs `sabir` with these arguments and no way to reach a provider: another folder, another home, no variables
+/// that name a key or an address, and no network if that is possible.
 fn offline(world: &World, arguments: &[&str]) -> Output {
     let binary = env!("CARGO_BIN_EXE_sabir");
     let mut command = if is_unshared() {
@@ -59,7 +59,7 @@ fn tape(world: &World) -> PathBuf {
     world.home.path().join("tape.jsonl")
 }
 
-/// Tempts every difference between two machines: absolute paths, the folder's name in output, both streams of a command, a
+/// Provokes every difference between two machines: absolute paths, the folder's name in output, both streams of a command, a
 /// command that prints in several pieces, calls at once.
 fn turns(folder: &Path) -> Vec<Turn> {
     let folder = folder.display().to_string();
@@ -138,7 +138,7 @@ fn check_same(recorded: &Output, replayed: &Output) {
 }
 
 #[test]
-fn the_same_events_in_another_folder_on_every_way() {
+fn a_replay_in_another_folder_gives_the_same_events() {
     for way in WAYS {
         let world = elsewhere();
         let folder = world.work.path().canonicalize().unwrap();
@@ -150,7 +150,7 @@ fn the_same_events_in_another_folder_on_every_way() {
             ChunkSplit::Size(1),
             ChunkSplit::Whole,
         ];
-        // Refused, cut before anything came, cut in the middle, silent: then answered.
+        // A provider that refuses, cuts before any event, cuts in the middle, stays silent, and then answers.
         let provider = world.provider(ReplyScript::from_fn(move |count, _| {
             let reply = |at: usize| {
                 way.reply(&all[at], at + 1)
@@ -209,7 +209,7 @@ fn the_same_events_in_another_folder_on_every_way() {
 }
 
 #[test]
-fn the_same_events_on_every_wire() {
+fn a_replay_gives_the_same_events_on_every_wire() {
     for wire in Wire::ALL {
         let world = elsewhere();
         let folder = world.work.path().canonicalize().unwrap();
@@ -246,7 +246,7 @@ fn the_same_events_on_every_wire() {
 }
 
 #[test]
-fn other_outputs_and_the_same_words_again() {
+fn replays_accept_other_outputs_and_repeated_text() {
     let world = elsewhere();
     let provider = world.plays(NATIVE, &turns(&world.work.path().canonicalize().unwrap()));
     let recorded = record(&world, &provider, NATIVE, &[]);
@@ -278,7 +278,7 @@ fn other_outputs_and_the_same_words_again() {
 }
 
 #[test]
-fn a_resumed_task_is_recorded_and_replayed_with_what_was_before() {
+fn a_resumed_task_is_recorded_and_replayed_from_its_beginning() {
     for way in [WAYS[0], WAYS[2]] {
         let world = elsewhere();
         let provider = world.plays(way, &turns(&world.work.path().canonicalize().unwrap()));
@@ -328,7 +328,7 @@ fn a_resumed_task_is_recorded_and_replayed_with_what_was_before() {
 }
 
 #[test]
-fn a_task_that_asks_something_else_is_told_where() {
+fn a_differing_request_is_reported_with_its_position() {
     let world = elsewhere();
     let provider = world.plays(NATIVE, &turns(&world.work.path().canonicalize().unwrap()));
     let recorded = record(&world, &provider, NATIVE, &[]);
@@ -377,7 +377,7 @@ fn a_task_that_asks_something_else_is_told_where() {
 }
 
 #[test]
-fn requests_too_many_and_too_few_are_told() {
+fn extra_and_missing_requests_are_reported() {
     let world = elsewhere();
     let provider = world.plays(NATIVE, &turns(&world.work.path().canonicalize().unwrap()));
     assert_eq!(code(&record(&world, &provider, NATIVE, &[])), 0);
@@ -416,7 +416,7 @@ fn requests_too_many_and_too_few_are_told() {
 }
 
 #[test]
-fn what_was_interrupted_is_interrupted_again() {
+fn a_recorded_interrupt_is_replayed() {
     let world = elsewhere();
     let provider = world.provider(ReplyScript::from_fn(|_, _| {
         ProviderReply::text("I think.").with_fault(ScriptedFault::StallAfter(200))
@@ -432,7 +432,7 @@ fn what_was_interrupted_is_interrupted_again() {
 }
 
 #[test]
-fn kill_9_leaves_a_recording_that_can_be_read() {
+fn kill_9_leaves_a_readable_recording() {
     let world = elsewhere();
     let provider = world.provider(ReplyScript::from_fn(|_, _| {
         ProviderReply::text("I think.").with_fault(ScriptedFault::StallAfter(200))
@@ -463,7 +463,7 @@ fn kill_9_leaves_a_recording_that_can_be_read() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_said_to_be_so() {
+fn unusable_recordings_are_explained() {
     let world = elsewhere();
     let provider = world.plays(
         NATIVE,
@@ -476,7 +476,7 @@ fn files_that_cannot_be_used_are_said_to_be_so() {
     let output = record(&world, &provider, NATIVE, &[]);
     assert_eq!(code(&output), 2);
     assert!(
-        stderr(&output).contains("is there already"),
+        stderr(&output).contains("exists already"),
         "{}",
         stderr(&output)
     );
@@ -485,13 +485,13 @@ fn files_that_cannot_be_used_are_said_to_be_so() {
     let output = replay(&world, &tape(&world), &[]);
     assert_eq!(code(&output), 2);
     assert!(
-        stderr(&output).contains("no cassette"),
+        stderr(&output).contains("not a recording"),
         "{}",
         stderr(&output)
     );
     let inside = world.run(&provider, NATIVE, &["--record", "inside.jsonl", "do it"]);
     assert!(
-        stderr(&inside).contains("lies in the folder that the task works in"),
+        stderr(&inside).contains("is in the task's folder"),
         "{}",
         stderr(&inside)
     );
@@ -500,7 +500,7 @@ fn files_that_cannot_be_used_are_said_to_be_so() {
 }
 
 #[test]
-fn a_key_that_was_fetched_anew_is_fetched_anew_again() {
+fn a_recorded_key_renewal_is_replayed() {
     let world = elsewhere();
     let count = std::sync::atomic::AtomicUsize::new(0);
     let provider = world.provider(ReplyScript::from_fn(move |_, request| {
@@ -535,6 +535,8 @@ fn a_key_that_was_fetched_anew_is_fetched_anew_again() {
             "run",
             "--model",
             "box/scripted",
+            "--completion",
+            "call",
             "--output",
             "events",
             "--config",

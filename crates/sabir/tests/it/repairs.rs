@@ -1,4 +1,4 @@
-//! Repairs that are switched off, and messages that may hold one call: by options, by the configuration, in tasks.
+//! Tests switching off repairs, and the limit of one call per message: by options, by the configuration, in tasks.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn slips() -> String {
     )
 }
 
-/// Parses the slips: the exit code, the rules that repaired them, and the kinds of the faults.
+/// Parses the mistakes; returns the exit code, the rules that repaired them, and the kinds of the faults.
 fn check(world: &World, options: &[&str], expected: (i32, &[&str], &[&str])) {
     let arguments = [&["parse", "--output", "json"], options].concat();
     let (code, out, errors) = pipe(world, &arguments, &slips());
@@ -42,7 +42,7 @@ fn check(world: &World, options: &[&str], expected: (i32, &[&str], &[&str])) {
 }
 
 #[test]
-fn options_and_configuration() {
+fn repairs_follow_options_and_configuration() {
     let world = World::new();
     let (name, value) = ("wrong_case_name", "stringified_value");
     check(&world, &[], (0, &[name, value], &[]));
@@ -70,7 +70,7 @@ fn options_and_configuration() {
 }
 
 #[test]
-fn unknown_rules() {
+fn unknown_rules_are_refused() {
     let world = World::new();
     for command in ["parse", "check", "explain"] {
         let (code, _, errors) = pipe(&world, &[command, "--no-repair", "near_nam"], "");
@@ -87,13 +87,13 @@ fn unknown_rules() {
     world.configure("repairs_off = [\"near_name\", \"al\"]\n");
     let (code, _, errors) = pipe(&world, &["parse"], "");
     assert!(
-        code == 2 && errors.contains("config.toml: repairs_off: `al` is no repair"),
+        code == 2 && errors.contains("config.toml, line 1: repairs_off: `al` is no repair"),
         "{errors}"
     );
 }
 
 #[test]
-fn one_call_a_message() {
+fn one_call_per_message_can_be_enforced() {
     let world = World::new();
     let input = "<read_file><path>a</path></read_file>\n<read_file><path>b</path></read_file>\n";
     let (code, text, _) = pipe(&world, &["check"], input);
@@ -118,7 +118,7 @@ fn one_call_a_message() {
 }
 
 #[test]
-fn what_has_no_events_offers_none() {
+fn commands_without_events_do_not_offer_them() {
     let world = World::new();
     for command in ["check", "explain"] {
         let (_, help, _) = pipe(&world, &[command, "--help"], "");
@@ -135,7 +135,7 @@ fn what_has_no_events_offers_none() {
 }
 
 #[test]
-fn tasks_heed_the_configuration() {
+fn tasks_follow_the_repair_configuration() {
     let world = World::new();
     let way = WAYS[1];
     let slip = || turn("", vec![("Attempt_Completion", json!({"result": "done"}))]);

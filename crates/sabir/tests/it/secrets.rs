@@ -1,4 +1,4 @@
-//! Nothing secret is written down: the cases SEC-001 to SEC-028, with the real binary.
+//! Tests that no secret is stored: the cases SEC-001 to SEC-028, with the real binary.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -18,12 +18,12 @@ use crate::world::{WAYS, Way, World, code, events, stderr, turn};
 
 const NATIVE: Way = WAYS[1];
 
-/// Letters of which no two neighbours are alike, put together here so that no file holds anything like a key.
+/// Generates letters of which no two neighbours are equal, so that no source file contains anything like a key.
 fn letters(count: usize) -> String {
     "Ab3dE5gHi7".chars().cycle().take(count).collect()
 }
 
-/// The cases, what each is called where it was taken out, and a made-up secret.
+/// The cases: the id, the name in the placeholder, and a made-up secret.
 fn secrets() -> Vec<(&'static str, &'static str, String)> {
     let jwt = format!(
         "{0}JhbGciOiJIUzI1NiJ9.{0}JzdWIiOiIxMjM0{1}.{2}",
@@ -87,7 +87,7 @@ fn secrets() -> Vec<(&'static str, &'static str, String)> {
     ]
 }
 
-/// What must not be found: the secret without what may be seen of it.
+/// Returns the part of a secret that must not be found: all but the parts that may be shown.
 fn core(secret: &str) -> &str {
     secret
         .rsplit([' ', ':', '\n'])
@@ -122,7 +122,7 @@ fn done() -> crate::world::Turn {
 }
 
 #[test]
-fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
+fn sec_004_to_012_secrets_in_outputs_are_never_stored() {
     let world = World::new();
     let all: Vec<String> = secrets().into_iter().map(|(.., secret)| secret).collect();
     world.write("out.txt", &format!("{}\n", all.join("\n")));
@@ -187,7 +187,7 @@ fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
         .collect();
     assert!(outputs.contains("[redacted: private key]\n"), "{outputs}");
 
-    // A replay is the same task, though what was asked holds signs now.
+    // A replay gives the same task, although its requests contain placeholders now.
     let replayed = world
         .sabir()
         .args([
@@ -209,8 +209,11 @@ fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
 fn joined(output: &Output) -> Vec<serde_json::Value> {
     let mut all: Vec<serde_json::Value> = Vec::new();
     for mut event in events(output) {
-        // What was asked was longer or shorter by a sign.
+        // The request was longer or shorter by a placeholder.
         event.as_object_mut().unwrap().remove("estimate");
+        if let Some(used) = event["used"].as_object_mut() {
+            used.remove("estimate");
+        }
         match all
             .last_mut()
             .filter(|last| last["kind"] == "output" && event["kind"] == "output")
@@ -230,7 +233,7 @@ fn joined(output: &Output) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn progress_in_the_log_of_a_build_holds_no_secrets() {
+fn progress_lines_show_no_secrets() {
     let world = World::new();
     let secret = format!("ghp_{}", letters(36));
     world.write("out.txt", &format!("{secret}\n"));
@@ -254,7 +257,7 @@ fn progress_in_the_log_of_a_build_holds_no_secrets() {
 }
 
 #[test]
-fn a_resumed_task_goes_on_with_the_signs() {
+fn a_resumed_task_keeps_redacted_placeholders() {
     let world = World::new();
     let secret = format!("ghp_{}", letters(36));
     world.write("out.txt", &secret);
@@ -282,7 +285,7 @@ fn a_resumed_task_goes_on_with_the_signs() {
     );
 }
 
-/// What a command prints, as the model is told.
+/// Returns the output of a command in the model's result.
 fn printed(world: &World, command: &str, change: impl Fn(&mut Command)) -> String {
     let provider = world.plays(
         NATIVE,
@@ -331,7 +334,7 @@ fn sec_001_and_002_commands_see_no_keys() {
             "SEC-001: {command}: {told}"
         );
     }
-    // As a user like any other, since root reads everything.
+    // As a normal user, since root can read everything.
     let (world, user) = (World::new(), 65_534);
     if chown(world.home.path(), Some(user), Some(user)).is_err() {
         crate::world::skipped("not root, so no other user can be tried; this one is");
@@ -435,7 +438,7 @@ fn sec_016_a_crash_leaves_no_core() {
 }
 
 #[test]
-fn sec_017_to_025_files_of_secrets_are_asked_about_even_where_reads_are_approved() {
+fn sec_017_to_025_secret_files_need_approval_even_if_reads_are_approved() {
     let names = [
         ".env",
         ".aws/credentials",
@@ -480,7 +483,7 @@ fn sec_017_to_025_files_of_secrets_are_asked_about_even_where_reads_are_approved
     }
 }
 
-/// A server that sends everybody elsewhere, and counts.
+/// A server that redirects every client, and counts them.
 fn redirecting(to: &str) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -502,7 +505,7 @@ fn redirecting(to: &str) -> (String, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn sec_026_a_redirect_does_not_get_the_key() {
+fn sec_026_a_redirect_never_receives_the_key() {
     let world = World::new();
     let other = world.plays(NATIVE, &[done(), done()]);
     let (address, count) = redirecting(&format!(
@@ -530,7 +533,7 @@ fn sec_026_a_redirect_does_not_get_the_key() {
 fn talk(world: &World, provider: &ScriptedProvider) -> Output {
     let mut command = world.sabir_with(provider);
     command
-        .args(["--model", NATIVE.model(), "go"])
+        .args(["--model", NATIVE.model(), "--", "go"])
         .stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (mut typed, mut errors) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
@@ -557,7 +560,7 @@ fn talk(world: &World, provider: &ScriptedProvider) -> Output {
 }
 
 #[test]
-fn sec_028_what_a_file_of_secrets_holds_is_folded_on_the_screen() {
+fn sec_028_contents_of_secret_files_are_folded_on_the_screen() {
     let world = World::new();
     world.write(".env", "A=hush-1\nB=hush-2\n");
     let provider = world.plays(
@@ -591,7 +594,7 @@ fn sec_028_what_a_file_of_secrets_holds_is_folded_on_the_screen() {
 }
 
 #[test]
-fn what_is_kept_is_the_users_alone() {
+fn stored_files_are_private_to_the_user() {
     let world = World::new();
     let run = turn(
         "",

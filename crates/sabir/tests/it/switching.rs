@@ -1,6 +1,6 @@
-//! Switching modes through the binary: by the model, by the user, with other models, and after whatever happens to a task.
+//! Tests switching modes through the binary: by the model, by the user, with other models, and after kills, resumes and forks.
 
-use sabir_testkit::{ReplyScript, ScriptedProvider};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::headless::Desk;
@@ -23,7 +23,7 @@ fn write(path: &str) -> (&'static str, Value) {
     ("write_to_file", json!({"path": path, "content": "x\n"}))
 }
 
-/// How the calls ended, each with its words.
+/// Returns the status and text of each call's result.
 fn results(events: &[Value]) -> Vec<String> {
     let results = events
         .iter()
@@ -69,9 +69,9 @@ fn has(expected: &[&str], found: &[String]) {
     }
 }
 
-/// A call behind a switch is judged in the new mode, and so are the files; what was sent stays as it was.
+/// Calls and files after a switch are judged in the new mode; sent messages do not change.
 #[test]
-fn a_switch_holds_for_all_that_comes_behind_it() {
+fn a_switch_applies_to_all_later_calls() {
     let world = World::new();
     let calls = vec![
         write("a"),
@@ -113,9 +113,9 @@ fn a_switch_holds_for_all_that_comes_behind_it() {
     assert_eq!(first[..], second[..first.len()]);
 }
 
-/// MODE: nobody can be asked, and no approval of anything else is one.
+/// Nobody can be asked, and no other approval allows the switch.
 #[test]
-fn more_is_denied_where_nobody_can_be_asked() {
+fn a_wider_mode_is_denied_where_nobody_can_be_asked() {
     let world = World::new();
     let run = |flags: &[&str]| {
         let provider = world.plays(WAY, &[turn("", vec![to("code"), write("a")]), done()]);
@@ -147,9 +147,9 @@ fn more_is_denied_where_nobody_can_be_asked() {
     assert_eq!(world.read("a"), "x\n");
 }
 
-/// A program is asked, with what becomes possible, and what it says holds.
+/// A program is asked, the question names the new abilities, and its answer counts.
 #[test]
-fn a_program_is_asked_about_more() {
+fn a_program_is_asked_about_a_wider_mode() {
     let world = World::new();
     let provider = world.plays(
         WAY,
@@ -183,13 +183,13 @@ fn a_program_is_asked_about_more() {
         "{question}"
     );
     desk.say(json!({"kind": "approve", "call": question["call"]}));
-    assert_eq!(desk.end(), ("completed".to_owned(), 0));
+    assert_eq!(desk.complete(), ("completed".to_owned(), 0));
     assert_eq!(world.read("a"), "x\n");
 }
 
-/// The user's word needs no approval, is a record, and has what is asked about judged anew.
+/// A switch by the user needs no approval, is a record, and makes the open call be judged again.
 #[test]
-fn a_program_switches_by_a_line() {
+fn a_program_switches_the_mode_by_a_control_line() {
     let world = World::new();
     let provider = world.plays(
         WAY,
@@ -223,7 +223,7 @@ fn a_program_switches_by_a_line() {
             .contains("the mode `plan` does not change files"),
         "{result}"
     );
-    assert_eq!(desk.end(), ("completed".to_owned(), 0));
+    assert_eq!(desk.complete(), ("completed".to_owned(), 0));
     assert_eq!(crate::world::names(world.work.path()), [""; 0]);
     let last = provider
         .received_requests()
@@ -239,9 +239,9 @@ fn a_program_switches_by_a_line() {
 
 const TWO_MODELS: &str = "model = \"openai/usual\"\n[modes.plan]\nmodel = \"openai/thinker\"\n[modes.architect]\nmodel = \"openai/writer\"\n";
 
-/// The request behind a switch names the other model; a resume, and a fork, go on with it.
+/// The request after a switch names the other model; a resume and a fork continue with it.
 #[test]
-fn a_mode_brings_its_model() {
+fn a_mode_can_set_the_model() {
     let world = World::new();
     let config = world.configure(TWO_MODELS);
     let provider = world.plays(
@@ -317,9 +317,9 @@ fn a_mode_brings_its_model() {
     );
 }
 
-/// A task that is begun in a mode has its model, and what `--model` says outranks it.
+/// A task that starts in a mode has the mode's model, unless `--model` names another.
 #[test]
-fn a_task_begins_with_the_model_of_its_mode() {
+fn a_task_starts_with_the_model_of_its_mode() {
     let world = World::new();
     world.configure(TWO_MODELS);
     let run = |flags: &[&str]| {
@@ -340,7 +340,7 @@ fn a_task_begins_with_the_model_of_its_mode() {
 
 /// Another server is asked for another provider's model; one that needs a dialect stays out of a native task.
 #[test]
-fn models_of_other_servers_and_dialects() {
+fn a_mode_can_set_another_server_and_dialect() {
     let world = World::new();
     let other = world.plays(WAY, &[done()]);
     let url = other.base_url(sabir_wire::Wire::OpenAiChat);
@@ -377,7 +377,7 @@ fn models_of_other_servers_and_dialects() {
     assert_eq!(models(&provider), ["usual", "texter"]);
 }
 
-/// A recording plays the switch and the models, and what it approves is said again.
+/// A recording replays the switch and the models, and repeats the approval.
 #[test]
 fn a_switch_is_recorded() {
     let world = World::new();
@@ -419,7 +419,7 @@ fn a_switch_is_recorded() {
 
 /// Killed with an open question, a task comes back in the mode that it was in, and is asked again.
 #[test]
-fn what_was_not_answered_switches_nothing() {
+fn an_unanswered_question_switches_nothing() {
     let world = World::new();
     let provider = world.plays(WAY, &[turn("", vec![to("ask"), to("code")])]);
     let mut desk = Desk::begin(&world, &provider, &["--mode", "plan", "go"]);
@@ -446,7 +446,7 @@ fn what_was_not_answered_switches_nothing() {
     assert_eq!(models(&provider), [""; 0]);
 }
 
-/// What a resume is told stays: the next one is in that mode too, and the model reads of it once.
+/// The mode of a resume is kept: the next resume is in that mode too, and the model learns about it once.
 #[test]
 fn a_mode_of_a_resume_is_remembered() {
     let world = World::new();
@@ -488,9 +488,9 @@ fn a_mode_of_a_resume_is_remembered() {
     );
 }
 
-/// A repository's mode is switched to by nobody's leave but the user's, and never stands for another.
+/// Only the user can allow a switch to a repository's mode, and it never replaces another mode.
 #[test]
-fn a_mode_of_the_folder_is_asked_about() {
+fn a_mode_of_the_folder_needs_approval() {
     let world = World::new();
     let text = "customModes:\n  - slug: wide\n    name: Wide\n    groups: [read, edit, command]\n  - slug: plan\n    name: P\n    groups: [edit]\n";
     std::fs::write(world.work.path().join(".roomodes"), text).unwrap();
@@ -526,9 +526,9 @@ fn a_mode_of_the_folder_is_asked_about() {
     );
 }
 
-/// The head of a compaction names the mode, whose own words are among what is left out.
+/// The summary of a compaction names the mode, since the message about the mode is left out.
 #[test]
-fn a_summary_says_the_mode() {
+fn a_summary_names_the_mode() {
     let world = World::new();
     for at in 0..4 {
         world.write(&format!("{at}.txt"), &format!("line {at}\n").repeat(1000));
@@ -572,7 +572,7 @@ fn a_summary_says_the_mode() {
     assert!(!tools.contains(&"write_to_file".to_owned()), "{tools:?}");
 }
 
-/// It reads and delegates, by whatever name it goes.
+/// It reads and delegates, under each of its names.
 #[test]
 fn an_orchestrator_changes_nothing_itself() {
     let world = World::new();
@@ -607,4 +607,80 @@ fn an_orchestrator_changes_nothing_itself() {
         system.contains("Mode: orchestrator. Divide the task into parts"),
         "{system}"
     );
+}
+
+/// Signatures and encrypted thoughts go back only to the model that wrote them, also after a resume with another model.
+#[test]
+fn opaque_thoughts_go_only_to_their_own_model() {
+    let world = World::new();
+    world.configure(
+        "model = \"anthropic/usual\"\n[modes.architect]\nmodel = \"anthropic/writer\"\n",
+    );
+    let thought = |number: usize, calls: Vec<(&'static str, Value)>| {
+        let signature = format!("signature-{number}");
+        calls.into_iter().fold(
+            ProviderReply::text("").with_thought("Hm.", Some(&signature)),
+            |reply, (name, arguments)| reply.with_call(&format!("c{number}"), name, arguments),
+        )
+    };
+    let list = || ("list_files", json!({"path": "."}));
+    let provider = world.provider(ReplyScript::new([
+        thought(1, vec![list()]),
+        thought(2, vec![to("docs")]),
+        thought(3, vec![list()]),
+        thought(4, vec![to("code")]),
+        thought(5, vec![("attempt_completion", json!({"result": "done"}))]),
+    ]));
+    let flags = [
+        "run",
+        "--approve",
+        "mode=docs",
+        "--approve",
+        "mode=code",
+        "go",
+    ];
+    let output = world.sabir_with(&provider).args(flags).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let sent = |provider: &ScriptedProvider| -> Vec<(String, Vec<usize>)> {
+        let requests = provider.received_requests();
+        let one = |body: &Value| {
+            let text = body["messages"].to_string();
+            let numbers = (1..=5).filter(|number| text.contains(&format!("signature-{number}")));
+            (
+                body["model"].as_str().unwrap().to_owned(),
+                numbers.collect(),
+            )
+        };
+        requests.iter().map(|request| one(&request.body)).collect()
+    };
+    let expected = [
+        ("usual", vec![]),
+        ("usual", vec![1]),
+        ("writer", vec![]),
+        ("writer", vec![3]),
+        ("usual", vec![1, 2]),
+    ];
+    let expected = expected.map(|(model, numbers)| (model.to_owned(), numbers));
+    assert_eq!(sent(&provider), expected);
+    let id = world.only_task();
+    for (model, numbers) in [("writer", vec![3, 4]), ("usual", vec![1, 2, 5])] {
+        let provider = world.plays(WAYS[0], &[done()]);
+        let output = world
+            .sabir_with(&provider)
+            .args(["fork", &id, "--model", &format!("anthropic/{model}")])
+            .args(["--output", "text", "go on"])
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert_eq!(sent(&provider), [(model.to_owned(), numbers)]);
+    }
+    let provider = world.plays(WAYS[0], &[done()]);
+    let output = world
+        .sabir_with(&provider)
+        .args(["resume", &id, "--model", "anthropic/third"])
+        .args(["--output", "text", "go on"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(sent(&provider), [("third".to_owned(), vec![])]);
 }

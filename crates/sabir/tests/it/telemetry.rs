@@ -1,4 +1,4 @@
-//! Telemetry through the binary: what a collector gets, and that it is nobody's trouble if there is none.
+//! Tests telemetry through the binary: the spans that a collector receives, and that a missing collector does not matter.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -60,7 +60,7 @@ fn spans(requests: &Receiver<(String, Value)>) -> Vec<Value> {
         .last()
         .is_none_or(|span| !span["parentSpanId"].is_null())
     {
-        let (head, body) = requests.recv_timeout(Duration::from_secs(30)).unwrap();
+        let (head, body) = requests.recv_timeout(Duration::from_secs(60)).unwrap();
         assert!(
             head.starts_with("POST /v1/traces HTTP/1.1\r\n") && head.contains("x-team: blue"),
             "{head}"
@@ -129,6 +129,11 @@ fn a_collector_gets_the_spans_of_a_task() {
         attribute(&told[1], "gen_ai.tool.call.id")["stringValue"],
         "call_1_0"
     );
+    assert_eq!(
+        attribute(root, "sabir.task.tool_calls")["arrayValue"]["values"],
+        json!([{"stringValue": "attempt_completion=1"}, {"stringValue": "write_to_file=1"}])
+    );
+    assert!(attribute(root, "sabir.task.output_tokens")["intValue"].is_string());
     assert!(!json!(told).to_string().contains("some words"));
     configured(&world, &(table + "content = true\n"));
     let provider = world.plays(WAY, &turns());
@@ -151,7 +156,7 @@ fn a_dead_collector_changes_nothing() {
     };
     let plain = run(&World::new());
     let world = World::new();
-    // Nobody listens there any more.
+    // Nothing listens there any more.
     let gone = TcpListener::bind(("127.0.0.1", 0))
         .unwrap()
         .local_addr()
@@ -161,7 +166,7 @@ fn a_dead_collector_changes_nothing() {
         &format!("[telemetry]\nendpoint = \"http://{gone}\"\n"),
     );
     assert_eq!(run(&world), plain);
-    // Somebody listens, and never answers.
+    // A server accepts and never answers.
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     configured(
         &world,

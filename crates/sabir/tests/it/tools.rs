@@ -1,4 +1,4 @@
-//! The specs of the tools, run: each section is a task of the binary, natively and prompted, in a fresh folder.
+//! Executes the specs of the tools: each section is a task of the binary, natively and prompted, in a fresh folder.
 //!
 //! `SABIR_BLESS=1 cargo test -p sabir --test it tools` writes what the model really received into the specs; read the
 //! difference before you keep it.
@@ -18,14 +18,14 @@ const ANY: &str = "{*}";
 /// One fenced block.
 #[derive(Debug, Clone)]
 struct Block {
-    /// The words behind the fence.
+    /// The words after the fence.
     info: String,
     text: String,
-    /// Where the text stands in the spec.
+    /// The position of the text in the spec.
     at: std::ops::Range<usize>,
 }
 
-/// One task: what prepares each turn, its calls, and the results.
+/// One task: the preparation of each turn, its calls, and the results.
 #[derive(Debug, Default)]
 struct Section {
     title: String,
@@ -138,7 +138,7 @@ fn shell(folder: &Path, home: &Path, script: &str) -> Result<(), String> {
     }
 }
 
-/// What the model received for each call: how the call ended, and the words.
+/// Returns what the model received for each call: the status and the text.
 fn play(section: &Section, way: Way) -> Vec<(String, String)> {
     let world = World::new();
     let (folder, home) = (world.work.path().to_owned(), world.home.path().to_owned());
@@ -209,7 +209,7 @@ fn play(section: &Section, way: Way) -> Vec<(String, String)> {
     results
 }
 
-/// Whether the text is what was expected, where [`ANY`] stands for anything.
+/// Returns true if the text is the expected one, in which [`ANY`] matches any text.
 fn fits(expected: &str, found: &str) -> bool {
     let parts: Vec<_> = expected.split(ANY).collect();
     let [first, middle @ .., last] = parts.as_slice() else {
@@ -283,7 +283,7 @@ fn check(path: &Path, bless: bool) -> Vec<String> {
 }
 
 #[test]
-fn specs_of_tools() {
+fn tool_specs_match_what_models_receive() {
     let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let folders = ["sabir-tools/src/specs", "sabir-agent/src/control/specs"]
         .map(|folder| crates.join(folder));
@@ -319,7 +319,7 @@ fn specs_of_tools() {
 }
 
 #[test]
-fn marks_stand_for_anything() {
+fn placeholders_match_any_text() {
     for (expected, found, fit) in [
         ("a", "a", true),
         ("a", "b", false),

@@ -1,4 +1,4 @@
-//! The tour is the product at work: with an empty home, without a network, from the built binary.
+//! Tests the tour of the built binary with an empty home and without a network.
 
 use std::path::Path;
 
@@ -31,14 +31,14 @@ const REPLIES: [&str; 6] = [
 /// What the tour approves.
 const APPROVED: [&str; 2] = ["edits", "command=sh greet.sh Ada Grace && wc -l < greet.sh"];
 
-/// Records the tour with a scripted provider. What differs from machine to machine is made equal.
+/// Records the tour with a scripted provider. Differences between machines are removed.
 fn recorded() -> String {
     let world = World::new();
     world.write(
         "greet.sh",
         "#!/bin/sh\n# Greets the people it is given.\necho \"Hello, $1!\"\n",
     );
-    // Facts of the day would make every day's recording another one.
+    // The date would make the recording differ every day.
     world.configure("place = false\n");
     let provider = world.provider(ReplyScript::new(
         REPLIES.map(|text| ProviderReply::text(text).in_deltas(16)),
@@ -73,8 +73,8 @@ fn recorded() -> String {
     lines.collect()
 }
 
-/// The lines without their moments and without how the provider is asked, which the requests show; bytes that came in several
-/// pieces joined.
+/// Returns the lines without times and without the provider's settings, which the requests show; split bytes are
+/// joined.
 fn comparable(cassette: &str) -> Vec<Value> {
     let mut lines: Vec<Value> = Vec::new();
     for line in cassette.lines() {
@@ -120,7 +120,7 @@ fn the_cassette_holds_what_the_tour_asks() {
 }
 
 #[test]
-fn it_shows_the_product_at_work() {
+fn the_tour_shows_every_step() {
     let world = World::new();
     let output = world
         .sabir()

@@ -1,4 +1,4 @@
-//! `trust`: a repository may make git run exactly what the user looked at.
+//! Tests `trust`: a repository may make git run exactly the programs that the user has reviewed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +36,7 @@ fn hostile(world: &World, name: &str) -> std::path::PathBuf {
     folder
 }
 
-/// What git commands get in a folder: the verdict and why.
+/// Returns the verdict for git commands in a folder, and its reason.
 fn judged(world: &World, folder: &Path) -> (String, String) {
     let explain = ["policy", "explain", "--output", "json", "--", "git status"];
     let output = world
@@ -70,9 +70,36 @@ fn trust(world: &World, folder: &Path, flags: &[&str], expected: i32) -> String 
     stdout(&output) + &stderr(&output)
 }
 
+/// A relative folder in `PATH` would let the repository bring its own `git`, whatever of its configuration is trusted.
+#[test]
+fn trust_does_not_reach_beyond_the_search_path() {
+    let world = World::new();
+    let folder = hostile(&world, "w");
+    let path = format!(".:{}", std::env::var("PATH").unwrap());
+    let run = |arguments: &[&str]| {
+        let mut command = world.sabir();
+        command.args(arguments).env("PATH", &path);
+        command.current_dir(&folder).output().unwrap()
+    };
+    let trusted = run(&["trust", "--yes"]);
+    assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
+    assert!(
+        stderr(&trusted).contains("your PATH leads into this repository"),
+        "{}",
+        stderr(&trusted)
+    );
+    let judged = run(&["policy", "explain", "--", "git status"]);
+    assert!(
+        stdout(&judged).contains("search path"),
+        "{}",
+        stdout(&judged)
+    );
+    check(&world, &folder, "allow", "");
+}
+
 /// TOC-005
 #[test]
-fn trust_holds_for_exactly_what_was_shown() {
+fn trust_covers_exactly_the_shown_programs() {
     let world = World::new();
     let folder = hostile(&world, "w");
     check(&world, &folder, "ask", "core.fsmonitor); `sabir trust`");
@@ -168,7 +195,7 @@ fn trust_holds_for_exactly_what_was_shown() {
 
 /// CFG-034
 #[test]
-fn a_repository_in_another_needs_its_own() {
+fn a_nested_repository_needs_its_own_trust() {
     let world = World::new();
     let folder = hostile(&world, "w");
     trust(&world, &folder, &["--yes"], 0);
@@ -177,7 +204,7 @@ fn a_repository_in_another_needs_its_own() {
     check(&world, &inner, "ask", "can run programs");
     trust(&world, &inner, &["--yes"], 0);
     check(&world, &inner, "allow", "");
-    // As a submodule its configuration belongs to what git follows outside.
+    // The configuration of a submodule is part of the outer repository's.
     git(
         &inner,
         &[
@@ -200,7 +227,7 @@ fn a_repository_in_another_needs_its_own() {
 }
 
 #[test]
-fn what_was_tampered_with_trusts_nothing() {
+fn a_damaged_trust_file_trusts_nothing() {
     let world = World::new();
     let folder = hostile(&world, "w");
     trust(&world, &folder, &["--yes"], 0);
@@ -226,7 +253,7 @@ fn what_was_tampered_with_trusts_nothing() {
     )
     .unwrap();
     check(&world, &folder, "ask", "");
-    // A trust in the workspace is none.
+    // A trust file in the workspace has no effect.
     fs::create_dir(folder.join(".sabir")).unwrap();
     fs::write(folder.join(".sabir/trust.json"), text).unwrap();
     check(&world, &folder, "ask", "");
@@ -234,5 +261,5 @@ fn what_was_tampered_with_trusts_nothing() {
     fs::create_dir(&clean).unwrap();
     trust(&world, &clean, &[], 2);
     git(&clean, &["init", "-q"]);
-    assert!(trust(&world, &clean, &["--yes"], 0).contains("there is nothing to trust"));
+    assert!(trust(&world, &clean, &["--yes"], 0).contains("makes git run nothing"));
 }

@@ -1,4 +1,4 @@
-//! `wire encode` over real pipes: what would be sent.
+//! Tests `wire encode` over real pipes.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn every_wire_writes_the_same_history() {
         ] {
             assert!(body.contains(words), "{wire}: no {words} in {body}");
         }
-        // What one wire wrote, another reads.
+        // Another wire can read the encoded request.
         let again = encoded(
             &world,
             &["--wire", "anthropic", "--from", wire.name()],
@@ -69,7 +69,7 @@ fn every_wire_writes_the_same_history() {
 }
 
 #[test]
-fn a_prompted_request_has_words_instead_of_tools() {
+fn a_prompted_request_has_text_instead_of_tools() {
     let world = World::new();
     let out = encoded(
         &world,
@@ -111,7 +111,7 @@ fn a_prompted_request_has_words_instead_of_tools() {
 }
 
 #[test]
-fn what_is_no_request_is_told() {
+fn invalid_requests_are_refused() {
     let world = World::new();
     let check = |arguments: &[&str], input: &str, words: &[&str]| {
         let output = world.piped(&[&["wire", "encode"], arguments].concat(), input);
@@ -172,7 +172,7 @@ fn what_is_no_request_is_told() {
 }
 
 #[test]
-fn what_a_wire_cannot_say_is_noted_or_refused() {
+fn unsupported_fields_are_noted_or_refused() {
     let world = World::new();
     let check = |arguments: &[&str], members: &Value, code: i32, words: &[&str]| {
         let mut body =
@@ -225,5 +225,90 @@ fn what_a_wire_cannot_say_is_noted_or_refused() {
             2,
             &["no other tool is asked for"],
         );
+    }
+}
+
+/// Responses as providers send them, each in the form that its API documents.
+const RESPONSES: [(&str, &str); 9] = [
+    (
+        "openai-chat",
+        r#"{"id": "c", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}"#,
+    ),
+    (
+        "openai-chat",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+    ),
+    (
+        "openai-responses",
+        r#"{"id": "r", "object": "response", "status": "completed", "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}]}"#,
+    ),
+    (
+        "anthropic",
+        r#"{"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}"#,
+    ),
+    (
+        "anthropic",
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"content\":[]}}\n\nevent: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\nevent: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"hi\"}}\n\nevent: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+    ),
+    (
+        "gemini",
+        r#"{"candidates": [{"content": {"role": "model", "parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}"#,
+    ),
+    (
+        "gemini",
+        r#"[{"candidates": [{"content": {"role": "model", "parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}]"#,
+    ),
+    (
+        "ollama",
+        "{\"model\":\"m\",\"message\":{\"role\":\"assistant\",\"content\":\"hi\"},\"done\":false}\n{\"model\":\"m\",\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\"}\n",
+    ),
+    (
+        "bedrock",
+        r#"{"output": {"message": {"role": "assistant", "content": [{"text": "hi"}]}}, "stopReason": "end_turn"}"#,
+    ),
+];
+
+#[test]
+fn a_saved_response_is_recognised() {
+    let world = World::new();
+    for (wire, body) in RESPONSES {
+        let (code, out) = pipe(&world, &["wire", "decode", "--output", "json"], body);
+        assert_eq!(code, 0, "{wire}: {out}");
+        let named = ["wire", "decode", "--output", "json", "--wire", wire];
+        assert_eq!(out, pipe(&world, &named, body).1, "{wire}");
+        let read: Value = serde_json::from_str(&out).unwrap();
+        assert!(read.to_string().contains("hi"), "{wire}: {out}");
+        let note = world.piped(&["parse"], body);
+        let note = crate::world::stderr(&note);
+        assert!(
+            note.contains(&format!(
+                "a response of the wire {wire}; `sabir wire decode`"
+            )),
+            "{wire}: {note}"
+        );
+    }
+    let (code, _) = pipe(&world, &["wire", "decode"], "hi there");
+    assert_eq!(code, 2);
+    assert!(!crate::world::stderr(&world.piped(&["parse"], "hi there")).contains("note"));
+}
+
+/// The same tools as OpenAI's API and MCP write them: understood by `parse`, and findings point into the original.
+#[test]
+fn tools_of_other_apis_are_understood() {
+    let world = World::new();
+    let schema =
+        json!({"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]});
+    let lists = [
+        json!([{"type": "function", "function": {"name": "look", "parameters": schema}}]),
+        json!({"result": {"tools": [{"name": "look", "inputSchema": schema}]}}),
+    ];
+    for (list, pointer) in lists.iter().zip(["/0/function", "/result/tools/0"]) {
+        let file = world.write("tools.json", &list.to_string());
+        let file = file.display().to_string();
+        let call = "<look>\n<at>a.rs</at>\n</look>";
+        let (code, out) = pipe(&world, &["parse", "--tools", &file], call);
+        assert!(code == 0 && out.contains("call look"), "{out}");
+        let out = crate::world::stdout(&world.piped(&["lint", &file], ""));
+        assert!(out.contains(&format!("#{pointer}")), "{out}");
     }
 }

@@ -1,4 +1,4 @@
-//! A home, a workspace, a provider, and the binary among them.
+//! Provides the test environment: a home, a workspace, a provider, and the binary.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// A user's machine.
+/// A user's machine: a home and a workspace in temporary folders.
 pub(crate) struct World {
     pub(crate) home: TempDir,
     pub(crate) work: TempDir,
     runtime: Runtime,
 }
 
-/// How the model is reached and taught.
+/// The wire and the protocol of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) wire: Wire,
@@ -27,7 +27,7 @@ pub(crate) struct Way {
     pub(crate) protocol: &'static str,
 }
 
-/// The four ways of one task.
+/// The four combinations of wire and protocol that tests use.
 pub(crate) const WAYS: [Way; 4] = [
     Way {
         wire: Wire::Anthropic,
@@ -47,7 +47,7 @@ pub(crate) const WAYS: [Way; 4] = [
     },
 ];
 
-/// What a model does in one turn: words, then calls.
+/// One turn of a model: text, then calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
     pub(crate) words: &'static str,
@@ -59,7 +59,7 @@ pub(crate) fn turn(words: &'static str, calls: Vec<(&'static str, Value)>) -> Tu
 }
 
 impl Way {
-    /// The name of a model that is reached this way.
+    /// Returns the name of the model on this wire.
     pub(crate) fn model(self) -> &'static str {
         match self.wire {
             Wire::Anthropic => "anthropic/scripted",
@@ -67,7 +67,7 @@ impl Way {
         }
     }
 
-    /// The turn as this way spells it; `number` counts from 1.
+    /// Encodes the turn in this protocol; `number` counts from 1.
     pub(crate) fn reply(self, turn: &Turn, number: usize) -> ProviderReply {
         let Some(dialect) = DialectSet::built_in().find(self.protocol) else {
             let calls = turn.calls.iter().enumerate();
@@ -137,7 +137,7 @@ impl World {
             .unwrap()
     }
 
-    /// A provider that plays these turns in this way, whatever is asked.
+    /// Starts a provider that answers with these turns in this protocol, whatever the request.
     pub(crate) fn plays(&self, way: Way, turns: &[Turn]) -> ScriptedProvider {
         self.provider(ReplyScript::new(
             turns
@@ -148,7 +148,7 @@ impl World {
         ))
     }
 
-    /// The binary, with an environment of its own.
+    /// Returns a command for the binary with a clean environment.
     pub(crate) fn sabir(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sabir"));
         command
@@ -163,7 +163,7 @@ impl World {
         command
     }
 
-    /// The binary, with that provider behind both conventional addresses.
+    /// Returns a command for the binary, with that provider at both conventional addresses.
     pub(crate) fn sabir_with(&self, provider: &ScriptedProvider) -> Command {
         let mut command = self.sabir();
         command
@@ -175,7 +175,7 @@ impl World {
         command
     }
 
-    /// `sabir run` in this way.
+    /// Runs `sabir run` in this protocol.
     pub(crate) fn run(&self, provider: &ScriptedProvider, way: Way, arguments: &[&str]) -> Output {
         let mut command = self.sabir_with(provider);
         command
@@ -242,18 +242,18 @@ pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
 }
 
-/// The JSON lines of an `--output events` run, each held against the schema.
+/// Returns the JSON lines of an `--output events` run, each checked against the schema.
 pub(crate) fn events(output: &Output) -> Vec<Value> {
     stdout(output).lines().map(crate::events::checked).collect()
 }
 
-/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+/// Reports that the machine lacks something that a test needs, even if the output of tests is captured.
 pub(crate) fn skipped(why: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// Processes that still carry `mark` in their command line or environment.
+/// Returns the processes that still have `mark` in their command line or environment.
 pub(crate) fn processes_with(mark: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {

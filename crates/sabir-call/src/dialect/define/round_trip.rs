@@ -25,7 +25,7 @@ static TOOLS: LazyLock<ToolSet> = LazyLock::new(|| {
     ToolSet::new(vec![tool]).unwrap_or_default()
 });
 
-/// How each dialect's call is read where all of the set are listened for.
+/// Describes how each dialect's sample call is read if all dialects of the set are active.
 fn read_all_dialects(dialects: &DialectSet) -> impl Iterator<Item = (&'static str, String)> {
     dialects.iter().map(|dialect| {
         (
@@ -38,7 +38,7 @@ fn read_all_dialects(dialects: &DialectSet) -> impl Iterator<Item = (&'static st
 /// Checks that a dialect reads what it writes in `after`, which is `before` with it, and that the others read what they did.
 ///
 /// # Errors
-/// What the dialect fails at.
+/// When the dialect misreads its own call or prose, or changes how another dialect is read.
 pub(in crate::dialect) fn check_round_trip(
     made: &Dialect,
     before: &DialectSet,

@@ -14,6 +14,7 @@ const MARKER_LEAST: usize = 3;
 /// Tags that the reader takes for thoughts in every dialect.
 const THOUGHTS: [&str; 2] = ["thinking", "think"];
 
+// The conditions in words, as error messages quote them. Each belongs to a predicate below.
 const MARKER: &str = "3 to 64 bytes without white space at its ends, with a letter or digit and another character in it; \
 a `<`, `[`, `{` or `(` at its start needs its counterpart, and it is neither a closing tag nor a thought's";
 const CLOSE: &str = "3 to 64 bytes without white space at its ends, with a letter or digit in it, and must not begin with \
@@ -31,6 +32,7 @@ const UNUSED: &str = "left out, since this machine does not read it";
 pub(in crate::dialect) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError> {
     for name in std::iter::once(&table.name).chain(&table.aliases) {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        // These two words choose a protocol, so no dialect may have them as its name.
         let reserved = matches!(name.as_str(), "auto" | "native");
         if name.is_empty() || name.len() > MARKER_CAP || !name.chars().all(allowed) || reserved {
             return Err(DefineError::Name(name.clone()));
@@ -78,6 +80,8 @@ fn default_instructions(table: &DialectTable) -> &'static str {
     }
 }
 
+/// Builds the grammar for the parser that the table chooses. Harmony has channels and message
+/// headers that a table cannot describe, so it is refused.
 fn build_grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
     check_unused_keys(table)?;
     match table.machine {
@@ -129,6 +133,8 @@ fn check_unused_keys(table: &DialectTable) -> Result<(), DefineError> {
     }
 }
 
+/// Builds the grammar of calls in tags. Tools with tags of their own names stay a privilege of the
+/// built-in dialect: such tags collide most with prose.
 fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     let none = TagTable::default();
     let tags = table.tags.as_ref().unwrap_or(&none);
@@ -196,6 +202,7 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     })
 }
 
+/// Builds the grammar of JSON between markers. Calls without any marker cannot be defined.
 fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
     let none = JsonTable::default();
     let json = table.json.as_ref().unwrap_or(&none);
@@ -248,10 +255,13 @@ fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
     })
 }
 
+/// Returns the opening marker, which may not be missing.
 fn checked_open(table: &DialectTable) -> Result<&'static str, DefineError> {
     checked_value(table, "open", &table.open, MARKER, is_marker)
 }
 
+/// Returns the closing marker, which may be missing: the end of the JSON or list then ends the
+/// call.
 fn checked_close(table: &DialectTable) -> Result<&'static str, DefineError> {
     if table.close.is_empty() {
         Ok("")
@@ -284,6 +294,7 @@ fn is_marker(text: &str) -> bool {
         && !THOUGHTS.contains(&tag)
 }
 
+/// Returns true for a text that cannot continue the value before it.
 fn is_close_marker(text: &str) -> bool {
     is_standalone(text)
         && !text
@@ -294,6 +305,8 @@ fn is_close_marker(text: &str) -> bool {
             })
 }
 
+/// Returns true for a text of a marker's length that can be found in prose: no white space at its
+/// ends, no control characters, and something more than punctuation.
 fn is_standalone(text: &str) -> bool {
     (MARKER_LEAST..=MARKER_CAP).contains(&text.len())
         && text.trim() == text
@@ -301,6 +314,8 @@ fn is_standalone(text: &str) -> bool {
         && text.chars().any(char::is_alphanumeric)
 }
 
+/// Returns true for a quote marker that no literal begins with, so that the first character
+/// distinguishes a string from a number or a list.
 fn is_quote(text: &str) -> bool {
     (2..=MARKER_CAP).contains(&text.len())
         && !text.contains(|c: char| {
@@ -309,6 +324,8 @@ fn is_quote(text: &str) -> bool {
         && !text.starts_with(|c: char| c.is_alphanumeric() || "\"{}[],:-+._".contains(c))
 }
 
+/// Returns true for a text that ends a name: it must not begin with a character that a name may
+/// contain.
 fn is_head_end(text: &str) -> bool {
     let odd = |c: char| {
         c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | ' ' | '\t' | '{' | '`' | '"')
@@ -316,6 +333,7 @@ fn is_head_end(text: &str) -> bool {
     (1..=MARKER_CAP).contains(&text.len()) && !text.starts_with(odd)
 }
 
+/// Returns true for a tag's name that is not a thought's.
 fn is_tag(text: &str) -> bool {
     is_word(text, "_-.") && !THOUGHTS.contains(&text)
 }
@@ -329,6 +347,10 @@ fn is_word(text: &str, marks: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || marks.contains(c))
 }
 
+/// Returns the text with a static lifetime if it fulfils the condition.
+///
+/// # Errors
+/// Names the key, the condition in words, and the text that was found.
 fn checked_value(
     table: &DialectTable,
     key: &'static str,
@@ -343,6 +365,7 @@ fn checked_value(
     }
 }
 
+/// Makes the error of one value of a table.
 fn value_error(
     table: &DialectTable,
     key: &'static str,

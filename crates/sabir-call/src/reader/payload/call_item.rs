@@ -336,9 +336,8 @@ impl JsonCallState {
             .filter(|_| !self.arguments)
             .map(|stray| *stray)
         {
-            let message = format!(
-                "`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`"
-            );
+            let message =
+                format!("`{key}` is beside the tool's name; arguments belong in `\"arguments\"`");
             let hint = "put all arguments into one object under `\"arguments\"`";
             self.queue_fault(
                 Fault::error(FaultKind::StrayText, span, message).with_hint(hint),

@@ -14,7 +14,7 @@ pub(super) fn malformed_json(place: usize, message: &str) -> Fault {
 }
 
 pub(super) fn trailing_comma(place: usize) -> Fault {
-    let message = "a comma stands before a closing bracket";
+    let message = "there is a comma before a closing bracket";
     let fault = Fault::warning(
         FaultKind::TrailingComma,
         Span::new(place, place + 1),
@@ -24,7 +24,7 @@ pub(super) fn trailing_comma(place: usize) -> Fault {
 }
 
 pub(super) fn extra_comma(place: usize) -> Fault {
-    let message = "more than one comma stands between two calls";
+    let message = "there is more than one comma between two calls";
     Fault::warning(
         FaultKind::TrailingComma,
         Span::new(place, place + 1),
@@ -37,7 +37,7 @@ pub(super) fn single_quotes(span: Span) -> Fault {
     let fault = Fault::warning(
         FaultKind::SingleQuotes,
         span,
-        "a string of the call stands in single quotes",
+        "a string of the call is in single quotes",
     );
     fault.with_hint("write strings in double quotes")
 }

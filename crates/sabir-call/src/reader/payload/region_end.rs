@@ -371,7 +371,7 @@ impl JsonRegionParser {
 }
 
 pub(super) fn extra_bracket(place: usize) -> Fault {
-    let message = "a closing bracket too many stands behind the call";
+    let message = "there is one closing bracket too many after the call";
     let fault = Fault::warning(
         FaultKind::ExtraBracket,
         Span::new(place, place + 1),
@@ -381,7 +381,7 @@ pub(super) fn extra_bracket(place: usize) -> Fault {
 }
 
 fn tag_in_json(place: usize) -> Fault {
-    let message = "tags stand where JSON belongs: a value was expected, found a tag";
+    let message = "tags were found in place of JSON: a value was expected, found a tag";
     let fault = Fault::error(FaultKind::TagInJson, Span::new(place, place + 1), message);
     fault.with_hint(
         "write the value as JSON, without tags, for example {\"path\": \"a.txt\"} as all arguments",

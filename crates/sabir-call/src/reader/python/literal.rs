@@ -602,7 +602,7 @@ impl LiteralReader {
         let word = self.word.as_str();
         let (message, hint) = if scope.rest_from(at).starts_with('(') {
             (
-                format!("a call of `{word}` stands as a value"),
+                format!("a call of `{word}` is used as a value"),
                 "call one tool at a time, and write its values out",
             )
         } else {

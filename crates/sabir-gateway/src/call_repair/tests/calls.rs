@@ -7,7 +7,7 @@ fn special_tokens_in_thoughts_are_calls() {
     let arguments = json!({"path": "a", "count": 2});
     let thought = format!(
         "I edit. {}",
-        spelled("kimi", &[("edit_file", arguments.clone())])
+        render_calls("kimi", &[("edit_file", arguments.clone())])
     );
     let tools = tools();
     let answer = |sink: &mut dyn EventSink| {
@@ -20,12 +20,12 @@ fn special_tokens_in_thoughts_are_calls() {
         }
         let _ = reader.finish(Truncation::Ended);
     };
-    for mending in [RepairMode::Heal, RepairMode::Retry(1)] {
-        let outcome = mended(&native(), mending, &[&answer]);
+    for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+        let outcome = run_repair(&native(), repair_mode, &[&answer]);
         assert_eq!(
             outcome.calls(),
             [format!("edit_file {arguments}")],
-            "{mending}"
+            "{repair_mode}"
         );
         let thoughts = outcome.draft.parts.iter().filter_map(|part| match part {
             sabir_call::DraftPart::Thought(text) => Some(text.as_str()),
@@ -34,15 +34,15 @@ fn special_tokens_in_thoughts_are_calls() {
         assert_eq!(
             thoughts.collect::<String>().trim_end(),
             "I edit.",
-            "{mending}"
+            "{repair_mode}"
         );
     }
 }
 
 #[test]
-fn a_call_told_twice_goes_out_once() {
+fn a_call_repeated_as_text_is_sent_once() {
     let arguments = json!({"path": "a", "list": ["x", "y"]});
-    let as_text = spelled("hermes", &[("edit_file", arguments.clone())]);
+    let as_text = render_calls("hermes", &[("edit_file", arguments.clone())]);
     let tools = tools();
     let both = |text_first: bool, other: &Value| {
         let answer = |sink: &mut dyn EventSink| {
@@ -59,7 +59,7 @@ fn a_call_told_twice_goes_out_once() {
             }
             let _ = reader.finish(Truncation::Ended);
         };
-        let outcome = mended(&native(), RepairMode::Heal, &[&answer]);
+        let outcome = run_repair(&native(), RepairMode::Heal, &[&answer]);
         (
             outcome.calls().len(),
             outcome.report.contains("doubled_call=1"),
@@ -71,14 +71,14 @@ fn a_call_told_twice_goes_out_once() {
         assert_eq!(both(text_first, &reordered), (1, true));
         assert_eq!(both(text_first, &json!({"path": "b"})), (2, false));
     }
-    // One id for two calls: the same is told twice, another gets an id of its own.
+    // Two calls with one id: an equal call is dropped, a different one gets a new id.
     let twice = |other: Value| {
         let first = arguments.clone();
         let answer = move |sink: &mut dyn EventSink| {
             call(sink, 0, "c", "edit_file", &first);
             call(sink, 1, "c", "edit_file", &other);
         };
-        let outcome = mended(&native(), RepairMode::Heal, &[&answer]);
+        let outcome = run_repair(&native(), RepairMode::Heal, &[&answer]);
         outcome
             .draft
             .calls()
@@ -87,24 +87,26 @@ fn a_call_told_twice_goes_out_once() {
     };
     assert_eq!(twice(arguments.clone()), [Some("c".to_owned())]);
     assert_eq!(twice(json!({"path": "b"})), [Some("c".to_owned()), None]);
-    // Natively, a tool may be called twice alike.
+    // Two equal native calls are both sent.
     let alike = |sink: &mut dyn EventSink| {
         call(sink, 0, "c", "stop", &json!({}));
         call(sink, 1, "d", "stop", &json!({}));
     };
     assert_eq!(
-        mended(&native(), RepairMode::Heal, &[&alike]).calls().len(),
+        run_repair(&native(), RepairMode::Heal, &[&alike])
+            .calls()
+            .len(),
         2
     );
 }
 
 #[test]
-fn one_call_where_one_is_asked_for() {
+fn parallel_calls_are_dropped_if_one_is_requested() {
     let request = Request {
         parallel_calls: ParallelCalls::One,
         ..native()
     };
-    let two = spelled(
+    let two = render_calls(
         "cline",
         &[
             ("edit_file", json!({"path": "a"})),
@@ -113,25 +115,29 @@ fn one_call_where_one_is_asked_for() {
     );
     let spoken = format!(
         "{}\n\n[edit_file]\nDone!",
-        spelled("cline", &[("edit_file", json!({"path": "a"}))])
+        render_calls("cline", &[("edit_file", json!({"path": "a"}))])
     );
-    for mending in [RepairMode::Heal, RepairMode::Retry(1)] {
+    for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
         for text in [&two, &spoken] {
             let over = Mutex::new(false);
             let answer = |sink: &mut dyn EventSink| {
                 read(&[text], Truncation::Ended)(sink);
                 *over.lock().unwrap() = true;
             };
-            let outcome = mended(&request, mending, &[&answer]);
-            assert_eq!(outcome.calls(), [r#"edit_file {"path":"a"}"#], "{mending}");
+            let outcome = run_repair(&request, repair_mode, &[&answer]);
+            assert_eq!(
+                outcome.calls(),
+                [r#"edit_file {"path":"a"}"#],
+                "{repair_mode}"
+            );
             assert_eq!(
                 (outcome.draft.text().as_str(), outcome.stop()),
                 ("", Some(StopReason::Calls)),
-                "{mending}"
+                "{repair_mode}"
             );
         }
     }
-    // Interleaved native calls: the first goes on to its end.
+    // Interleaved native calls: the first is sent to its end.
     let interleaved = |sink: &mut dyn EventSink| {
         let start = |index, id| Event::CallStart {
             index,
@@ -161,7 +167,7 @@ fn one_call_where_one_is_asked_for() {
         sink.push_event(Event::CallEnd { index: 0, at: 0 });
         sink.push_event(Event::Text { text: "never" });
     };
-    let outcome = mended(&request, RepairMode::Heal, &[&interleaved]);
+    let outcome = run_repair(&request, RepairMode::Heal, &[&interleaved]);
     assert_eq!(
         (outcome.calls(), outcome.draft.text()),
         (vec![r#"edit_file {"path":"x"}"#.to_owned()], String::new())
@@ -169,7 +175,7 @@ fn one_call_where_one_is_asked_for() {
 }
 
 #[test]
-fn a_choice_is_kept() {
+fn the_tool_choice_of_the_client_is_enforced() {
     let none = Request {
         tool_choice: ToolChoice::None,
         ..native()
@@ -184,7 +190,7 @@ fn a_choice_is_kept() {
             raw: "tool_calls",
         });
     };
-    let outcome = mended(&none, RepairMode::Heal, &[&unasked]);
+    let outcome = run_repair(&none, RepairMode::Heal, &[&unasked]);
     assert_eq!(
         (outcome.calls().len(), outcome.stop()),
         (0, Some(StopReason::End))
@@ -201,13 +207,13 @@ fn a_choice_is_kept() {
         tool_choice: ToolChoice::Required,
         ..native()
     };
-    let outcome = mended(&required, RepairMode::Retry(1), &[&words, &stop]);
+    let outcome = run_repair(&required, RepairMode::Retry(1), &[&words, &stop]);
     assert_eq!(
         (outcome.calls(), outcome.draft.text().as_str()),
         (vec!["stop {}".to_owned()], "I think so.")
     );
     assert_eq!(
-        mended(&required, RepairMode::Heal, &[&words]).stop(),
+        run_repair(&required, RepairMode::Heal, &[&words]).stop(),
         Some(StopReason::End)
     );
 
@@ -215,7 +221,7 @@ fn a_choice_is_kept() {
         tool_choice: ToolChoice::Tool("edit_file".into()),
         ..native()
     };
-    let outcome = mended(&named, RepairMode::Retry(1), &[&stop, &edit]);
+    let outcome = run_repair(&named, RepairMode::Retry(1), &[&stop, &edit]);
     assert_eq!(outcome.calls(), [r#"edit_file {"path":"a"}"#]);
     assert_eq!(outcome.asked.len(), 1);
 }
@@ -234,7 +240,7 @@ fn stop_reasons_follow_the_calls() {
             }
         };
         assert_eq!(
-            mended(&native(), RepairMode::Heal, &[&answer]).stop(),
+            run_repair(&native(), RepairMode::Heal, &[&answer]).stop(),
             Some(expected),
             "{calls} {said:?}"
         );
@@ -257,7 +263,7 @@ fn stop_reasons_follow_the_calls() {
 #[test]
 fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
     for dialect in DialectSet::built_in().iter() {
-        let text = spelled(
+        let text = render_calls(
             dialect.name,
             &[(
                 "edit_file",
@@ -270,7 +276,7 @@ fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
                 .into_iter()
                 .take(1 + usize::from(at % 8 == 0))
             {
-                let outcome = mended(&native(), RepairMode::Heal, &[&read(&[text], why)]);
+                let outcome = run_repair(&native(), RepairMode::Heal, &[&read(&[text], why)]);
                 if let Some(error) = &outcome.error {
                     assert_eq!(
                         (outcome.calls().len(), outcome.stop()),
@@ -286,7 +292,8 @@ fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
                     };
                     assert_eq!(error.kind, kind, "{}", text);
                 } else if !outcome.calls().is_empty() {
-                    // Only what may be left out is missing: brackets and tags behind a call that is whole.
+                    // Only optional parts are missing: brackets and tags after a call that is
+                    // whole.
                     let expected = [r#"edit_file {"path":"a.rs","content":"fn main() {}\n"}"#];
                     assert_eq!(outcome.calls(), expected, "{}: {}", dialect.name, text);
                 }
@@ -296,7 +303,7 @@ fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
 }
 
 #[test]
-fn the_model_is_told_what_was_wrong_and_asked_again() {
+fn a_retry_sends_the_model_feedback_about_its_faults() {
     let usage = |sink: &mut dyn EventSink| {
         sink.push_event(Event::Usage(Usage {
             output: Some(10),
@@ -314,7 +321,7 @@ fn the_model_is_told_what_was_wrong_and_asked_again() {
         read(
             &[
                 "Second. ",
-                &spelled("cline", &[("edit_file", json!({"path": "a", "count": 1}))]),
+                &render_calls("cline", &[("edit_file", json!({"path": "a", "count": 1}))]),
             ],
             Truncation::Ended,
         )(sink);
@@ -325,7 +332,7 @@ fn the_model_is_told_what_was_wrong_and_asked_again() {
             protocol,
             ..native()
         };
-        let outcome = mended(&request, RepairMode::Retry(2), &[&wrong, &wrong, &right]);
+        let outcome = run_repair(&request, RepairMode::Retry(2), &[&wrong, &wrong, &right]);
         assert_eq!(outcome.calls(), [r#"edit_file {"path":"a","count":1}"#]);
         assert_eq!(outcome.draft.text(), "First. First. Second. ");
         assert_eq!(
@@ -353,8 +360,8 @@ fn the_model_is_told_what_was_wrong_and_asked_again() {
         assert!(result.content.contains("`path`"), "{}", result.content);
         assert_eq!(second.messages.len(), 5);
     }
-    // After the last try there are the words, or the error.
-    let outcome = mended(&native(), RepairMode::Retry(1), &[&wrong, &wrong]);
+    // After the last retry the text is sent, or the error.
+    let outcome = run_repair(&native(), RepairMode::Retry(1), &[&wrong, &wrong]);
     assert_eq!(
         (
             outcome.calls().len(),
@@ -364,7 +371,7 @@ fn the_model_is_told_what_was_wrong_and_asked_again() {
         (0, Some(StopReason::End), true)
     );
     let silent = |sink: &mut dyn EventSink| call(sink, 0, "c", "edit_file", &json!({}));
-    let outcome = mended(&native(), RepairMode::Retry(1), &[&silent, &silent]);
+    let outcome = run_repair(&native(), RepairMode::Retry(1), &[&silent, &silent]);
     assert_eq!(
         (
             outcome.calls().len(),
@@ -376,13 +383,13 @@ fn the_model_is_told_what_was_wrong_and_asked_again() {
 }
 
 #[test]
-fn what_was_right_goes_out_and_what_builds_on_a_broken_call_does_not() {
+fn calls_before_a_broken_one_are_sent_and_later_ones_are_not() {
     let answer = |sink: &mut dyn EventSink| {
         call(sink, 0, "a", "edit_file", &json!({"path": "a"}));
         call(sink, 1, "b", "edit_file", &json!({}));
         call(sink, 2, "c", "stop", &json!({}));
     };
-    let outcome = mended(&native(), RepairMode::Retry(1), &[&answer]);
+    let outcome = run_repair(&native(), RepairMode::Retry(1), &[&answer]);
     assert_eq!(
         (outcome.calls(), outcome.asked.len()),
         (vec![r#"edit_file {"path":"a"}"#.to_owned()], 0)
@@ -394,11 +401,11 @@ fn what_was_right_goes_out_and_what_builds_on_a_broken_call_does_not() {
 }
 
 #[test]
-fn words_that_begin_like_a_marker_are_not_lost() {
+fn text_that_begins_like_a_marker_is_kept() {
     let check = |text: &str, why: Truncation, expected: &str| {
-        for mending in [RepairMode::Heal, RepairMode::Retry(1)] {
+        for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
             for pieces in [vec![text], text.split_inclusive(|_| true).collect()] {
-                let outcome = mended(&native(), mending, &[&read(&pieces, why)]);
+                let outcome = run_repair(&native(), repair_mode, &[&read(&pieces, why)]);
                 assert_eq!(
                     (outcome.draft.text().as_str(), outcome.error),
                     (expected, None),
@@ -423,7 +430,7 @@ fn words_that_begin_like_a_marker_are_not_lost() {
 }
 
 #[test]
-fn pass_touches_nothing() {
+fn pass_mode_changes_nothing() {
     let answer = |sink: &mut dyn EventSink| {
         sink.push_event(Event::Text {
             text: "<tool_call><|im_end|>",
@@ -434,7 +441,7 @@ fn pass_touches_nothing() {
             raw: "stop",
         });
     };
-    let outcome = mended(&native(), RepairMode::Pass, &[&answer]);
+    let outcome = run_repair(&native(), RepairMode::Pass, &[&answer]);
     assert_eq!(outcome.calls(), [r#"Edit_File {"count":"3"}"#]);
     assert_eq!(
         (outcome.draft.text().as_str(), outcome.stop()),
@@ -443,14 +450,14 @@ fn pass_touches_nothing() {
 }
 
 #[test]
-fn words_are_read_back() {
-    for mending in [
+fn repair_modes_parse_from_their_display_text() {
+    for repair_mode in [
         RepairMode::Pass,
         RepairMode::Heal,
         RepairMode::Retry(1),
         RepairMode::Retry(9),
     ] {
-        assert_eq!(mending.to_string().parse(), Ok(mending));
+        assert_eq!(repair_mode.to_string().parse(), Ok(repair_mode));
     }
     assert_eq!("retry".parse(), Ok(RepairMode::Retry(1)));
     for wrong in [

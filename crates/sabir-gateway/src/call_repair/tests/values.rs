@@ -6,7 +6,7 @@ use super::super::outgoing_call::{MAX_HELD_JSON, MAX_HELD_START};
 use super::*;
 
 #[test]
-fn calls_of_every_dialect_are_typed_however_they_are_split() {
+fn arguments_of_every_dialect_are_typed_in_any_chunks() {
     for dialect in DialectSet::built_in().iter() {
         for content in [
             "",
@@ -19,10 +19,10 @@ fn calls_of_every_dialect_are_typed_however_they_are_split() {
             let arguments = example(content);
             let text = format!(
                 "I edit.\n{}",
-                spelled(dialect.name, &[("edit_file", arguments.clone())])
+                render_calls(dialect.name, &[("edit_file", arguments.clone())])
             );
             let check = |pieces: &[&str]| {
-                let outcome = mended(
+                let outcome = run_repair(
                     &native(),
                     RepairMode::Heal,
                     &[&read(pieces, Truncation::Ended)],
@@ -60,10 +60,10 @@ fn calls_of_every_dialect_are_typed_however_they_are_split() {
 }
 
 #[test]
-fn long_values_go_out_before_their_end() {
+fn long_values_are_sent_before_their_end() {
     let content = "line\n".repeat(MAX_HELD_START);
     for dialect in DialectSet::built_in().iter() {
-        let text = spelled(
+        let text = render_calls(
             dialect.name,
             &[("edit_file", json!({"path": "a", "content": content}))],
         );
@@ -100,7 +100,7 @@ fn long_values_go_out_before_their_end() {
         let _ = reader.finish(Truncation::Ended);
         let (all, at_half) = *seen.lock().unwrap();
         assert!(all >= content.len(), "{}: {all}", dialect.name);
-        // A guess without a marker is the dialect's to hold to the end.
+        // The parser holds a call without any marker back until it is certain.
         let guessed = ["json", "xlam", "react", "fenced", "pythonic", "phi4"];
         let held = half.saturating_sub(at_half);
         if !guessed.iter().any(|name| dialect.name.contains(name)) {
@@ -113,39 +113,39 @@ fn long_values_go_out_before_their_end() {
     }
 }
 
-/// A call with that between the tags of an argument.
+/// Returns a call with this text between the tags of an argument.
 fn between(content: &str) -> String {
     format!("<edit_file><path>a</path><content>{content}</content></edit_file>")
 }
 
 #[test]
-fn a_half_wrapped_value_is_exact_where_it_may_wait() {
+fn a_first_line_feed_is_kept_if_the_value_is_held_back() {
     let short = heal(&between("\nx"));
     assert_eq!(short.calls(), [r#"edit_file {"path":"a","content":"\nx"}"#]);
     let text = between(&format!("\n{}", "x".repeat(MAX_HELD_START + 1)));
     let long = heal(&text);
     assert!(long.calls()[0].contains(r#""content":"xxx"#));
     assert_eq!(long.report, "first_line_feed=1, leaked_call=1");
-    for (way, mending) in [
+    for (way, repair_mode) in [
         (CallDelivery::Whole, RepairMode::Heal),
         (CallDelivery::InPieces, RepairMode::Retry(1)),
     ] {
-        let long = taken(
+        let long = run_repair_as(
             way,
             &native(),
-            mending,
+            repair_mode,
             &[&read(&[&text], Truncation::Ended)],
         );
         assert!(
             long.calls()[0].contains(r#""content":"\nxxx"#),
-            "{way:?} {mending}"
+            "{way:?} {repair_mode}"
         );
-        assert_eq!(long.report, "leaked_call=1", "{way:?} {mending}");
+        assert_eq!(long.report, "leaked_call=1", "{way:?} {repair_mode}");
     }
 }
 
 #[test]
-fn a_value_without_a_line_feed_at_its_start_does_not_wait() {
+fn a_value_without_a_first_line_feed_is_sent_at_once() {
     let check = |pieces: &[&str], expected: &[&str]| {
         let (tell, deltas) = (|_: GatewayEvent<'_>| {}, Mutex::new(Vec::new()));
         let out = |event: Event<'_>| {
@@ -179,7 +179,7 @@ fn a_value_without_a_line_feed_at_its_start_does_not_wait() {
 }
 
 #[test]
-fn names_and_values_are_set_right() {
+fn names_and_values_are_repaired() {
     let outcome = heal("<EDIT_FILE><Path>a</Path><count> 3 </count></EDIT_FILE>");
     assert!(outcome.calls().len() <= 1);
     let broken = |arguments: &'static str| {
@@ -197,7 +197,7 @@ fn names_and_values_are_set_right() {
             scanner.finish(sink);
             sink.push_event(Event::CallEnd { index: 0, at: 0 });
         };
-        mended(&native(), RepairMode::Heal, &[&answer])
+        run_repair(&native(), RepairMode::Heal, &[&answer])
     };
     let check = |arguments: &'static str, expected: &str, rules: &str| {
         let outcome = broken(arguments);
@@ -259,14 +259,14 @@ fn names_and_values_are_set_right() {
         r#"{"path":"a"}"#,
         "double_encoding=1, ",
     );
-    // The client knows what it wants, and says so.
+    // The client's schema decides, and its validation reports the error.
     check(
         r#"{"path": 1, "count": "many"}"#,
         r#"{"path":1,"count":"many"}"#,
         "",
     );
     check(r#"{"other": true}"#, r#"{"other":true}"#, "");
-    // What cannot be read never gets its closing bracket.
+    // Unreadable arguments never get their closing bracket.
     for arguments in [
         r#"{"path": "a", oops}"#,
         r#"{"path": oops}"#,
@@ -289,7 +289,7 @@ fn names_and_values_are_set_right() {
 }
 
 #[test]
-fn a_long_list_goes_out_as_long_as_it_is_strict() {
+fn a_long_list_is_sent_early_while_it_is_strict_json() {
     let list = |end: &'static str| {
         let text = format!("[{}{end}", "\"an item\", ".repeat(MAX_HELD_JSON / 8));
         let answer = move |sink: &mut dyn EventSink| {
@@ -317,7 +317,7 @@ fn a_long_list_goes_out_as_long_as_it_is_strict() {
             });
             sink.push_event(Event::CallEnd { index: 0, at: 0 });
         };
-        let outcome = mended(&native(), RepairMode::Heal, &[&answer]);
+        let outcome = run_repair(&native(), RepairMode::Heal, &[&answer]);
         (
             outcome
                 .draft
@@ -338,7 +338,7 @@ fn an_undeclared_tool_waits_for_its_arguments() {
     let named = |name: &'static str| {
         let answer =
             move |sink: &mut dyn EventSink| call(sink, 0, "c", name, &json!({"path": "a"}));
-        mended(&native(), RepairMode::Heal, &[&answer])
+        run_repair(&native(), RepairMode::Heal, &[&answer])
     };
     let near = named("editFile");
     assert_eq!(
@@ -355,7 +355,7 @@ fn an_undeclared_tool_waits_for_its_arguments() {
     );
 }
 
-/// What may stand between tags, without any that could end the value.
+/// Generates text between tags, without any tag that could end the value.
 fn bodies() -> impl Strategy<Value = String> {
     let feed = || prop::sample::select(vec!["", "\n", "\r\n", "\r", "\n\n", " \n"]);
     let body = prop_oneof![
@@ -392,26 +392,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn splits_change_nothing(
+    fn chunks_do_not_change_the_result(
         content in contents(), dialect in 0..DialectSet::built_in().iter().count(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let dialect = DialectSet::built_in().iter().nth(dialect).unwrap();
         let arguments = example(&content);
         let calls = [("edit_file", arguments.clone()), ("stop", json!({}))];
-        let text = format!("Words <b>.\n{}", spelled(dialect.name, &calls));
+        let text = format!("Words <b>.\n{}", render_calls(dialect.name, &calls));
         let mut at: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len()))).collect();
         at.sort_unstable();
         let bounds: Vec<usize> = [0].into_iter().chain(at).chain([text.len()]).collect();
         let pieces: Vec<&str> = bounds.windows(2).map(|pair| text.get(pair[0]..pair[1]).unwrap()).collect();
-        let outcome = mended(&native(), RepairMode::Heal, &[&read(&pieces, Truncation::Ended)]);
+        let outcome = run_repair(&native(), RepairMode::Heal, &[&read(&pieces, Truncation::Ended)]);
         let expected = [format!("edit_file {arguments}"), format!("stop {}", Value::Object(Map::new()))];
         prop_assert_eq!(outcome.calls(), expected, "{}: {}", dialect.name, text);
-        let retried = mended(&native(), RepairMode::Retry(1), &[&read(&pieces, Truncation::Ended)]);
+        let retried = run_repair(&native(), RepairMode::Retry(1), &[&read(&pieces, Truncation::Ended)]);
         prop_assert_eq!(retried.calls(), outcome.calls());
     }
 
     #[test]
-    fn values_are_what_was_written(
+    fn values_are_byte_exact(
         body in bodies(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let text = between(&body);
@@ -420,11 +420,11 @@ proptest! {
         let bounds: Vec<usize> = [0].into_iter().chain(at).chain([text.len()]).collect();
         let pieces: Vec<&str> = bounds.windows(2).map(|pair| text.get(pair[0]..pair[1]).unwrap()).collect();
         let pair = ["\r\n", "\n"].iter().find_map(|feed| body.strip_prefix(feed)?.strip_suffix(feed));
-        // Behind `\r\n` a lone `\n` is no pair, nor the other way round.
+        // `\r\n` and a lone `\n` are no matching pair, in either order.
         let pair = pair.filter(|inner| body.starts_with('\r') || !inner.ends_with('\r'));
         let value = pair.unwrap_or(&body);
         let expected = [format!("edit_file {}", json!({"path": "a", "content": value}))];
-        let whole = taken(CallDelivery::Whole, &native(), RepairMode::Heal, &[&read(&pieces, Truncation::Ended)]);
+        let whole = run_repair_as(CallDelivery::Whole, &native(), RepairMode::Heal, &[&read(&pieces, Truncation::Ended)]);
         prop_assert_eq!(whole.calls(), expected.clone(), "{:?}", text);
         let streamed = heal_in(&pieces);
         if streamed.report.contains("first_line_feed") {

@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! Response bodies of OpenAI Chat Completions.
 
 use sabir_wire::Wire;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn more(index: u32, arguments: &str) -> Value {
     delta(json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}))
 }
 
-/// A call that begins.
+/// Makes the first delta of a call.
 fn open() -> Value {
     delta(
         json!({"role": "assistant", "content": null, "tool_calls": [call(json!(0), "c1", "read_file", json!(""))]}),
@@ -39,7 +39,7 @@ fn done() -> [Value; 2] {
     [usage, json!("[DONE]")]
 }
 
-/// These chunks, a finish reason and an end.
+/// Makes a stream of these chunks, a finish reason and an end.
 fn ended(chunks: &[Value], word: &str) -> String {
     events(&[chunks, &[finish(word)], &done()].concat())
 }

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Response bodies of Anthropic Messages.
 
 use sabir_wire::Wire;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn begin() -> Value {
     json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": {"input_tokens": 12, "output_tokens": 1}}})
 }
 
-/// A block with its deltas.
+/// Makes a block with its deltas.
 fn block(index: u32, block: Value, deltas: &[Value]) -> Vec<Value> {
     let start = json!({"type": "content_block_start", "index": index, "content_block": block});
     let deltas = deltas

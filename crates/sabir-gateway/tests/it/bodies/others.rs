@@ -1,4 +1,4 @@
-//! Gemini, Ollama, and the frames of Bedrock.
+//! Response bodies of Gemini, Ollama and Bedrock.
 
 use sabir_call::StopReason;
 use sabir_testkit::{ProviderReply, ScriptedFault};
@@ -20,7 +20,7 @@ fn end(word: &str) -> Value {
     json!({"candidates": [{"content": {"parts": [{"text": ""}]}, "finishReason": word}], "usageMetadata": usage})
 }
 
-/// A piece of an argument.
+/// Makes a piece of an argument.
 fn piece(text: &str) -> Value {
     let part = json!({"jsonPath": "$.path", "stringValue": text, "willContinue": true});
     json!({"functionCall": {"partialArgs": [part], "willContinue": true}})

@@ -1,4 +1,4 @@
-//! OpenAI Responses.
+//! Response bodies of OpenAI Responses.
 
 use sabir_wire::Wire;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn item(event: &str, index: u32, item: Value) -> Value {
     json!({"type": format!("response.output_item.{event}"), "output_index": index, "item": item})
 }
 
-/// An event with that text, under every name that it has.
+/// Makes an event with that text in all fields that hold it.
 fn piece(event: &str, index: u32, id: &str, text: &str) -> Value {
     json!({"type": format!("response.{event}"), "output_index": index, "item_id": id, "content_index": 0, "delta": text,
         "text": text, "arguments": text})
@@ -38,7 +38,7 @@ fn reasoning(content: Value) -> Value {
     json!({"type": "reasoning", "id": "r", "summary": [], "content": content})
 }
 
-/// The last event.
+/// Makes the last event.
 fn end(kind: &str, why: Value) -> Value {
     let usage = json!({"input_tokens": 12, "output_tokens": 5});
     json!({"type": format!("response.{kind}"), "response": {"status": kind, "output": [], "usage": usage,

@@ -56,7 +56,8 @@ const WITH_NETWORK: [bool; 5] = [false, false, true, true, true];
 const DOORS: &[Row] = &[
     ("SBX-025", "abstract NAME", NEVER),
     ("SBX-026", "unix DOOR", NEVER),
-    ("SBX-028", "udp UDP", WITH_NETWORK),
+    // Without the network, what is sent reaches the private loopback alone.
+    ("SBX-028", "udp UDP", [false, true, true, true, true]),
     ("SBX-032", "socket 40 1 0", NEVER),
     ("SBX-037", "unix /var/run/docker.sock", [false; 5]),
     ("SBX-037", "unix /run/docker.sock", [false; 5]),
@@ -69,9 +70,11 @@ const DOORS: &[Row] = &[
     // Raw, packet, netlink, unix datagram, ALG.
     ("own", "socket 2 3 255", [false; 5]),
     ("own", "socket 17 3 0", [false; 5]),
-    ("own", "socket 16 3 0", WITH_NETWORK),
-    ("own", "socket 1 2 0", NEVER),
-    ("own", "socket 1 1 0", NEVER),
+    ("own", "socket 16 3 0", [true; 5]),
+    ("own", "socket 1 2 0", [false, true, false, true, true]),
+    ("own", "socket 1 1 0", [false, true, false, true, true]),
+    ("own", "unix-within", [false, true, false, true, true]),
+    ("own", "udp-within", [false, true, true, true, true]),
     ("own", "socket 38 5 0", [false; 5]),
 ];
 
@@ -88,7 +91,7 @@ const PRIVILEGED: [&str; 7] = [
 ];
 
 #[test]
-fn doors() {
+fn sockets_and_services_are_reachable_only_as_allowed() {
     let mut wrong = Vec::new();
     for &(tier, who) in worlds() {
         let scene = Scene::new(who);
@@ -122,7 +125,8 @@ fn doors() {
                     .collect();
                 let told = scene.attempt(level, network, &words);
                 let allowed = told.output.trim() == "allowed";
-                if allowed != expected[column] || (!allowed && services.were_reached()) {
+                let may_reach = allowed && (network == "allowed" || level == "off");
+                if allowed != expected[column] || (!may_reach && services.were_reached()) {
                     wrong.push(format!(
                         "{case} {attempt}, level {level}, network {network}, as {who:?}: {told}"
                     ));
@@ -139,7 +143,7 @@ fn doors() {
 }
 
 #[test]
-fn nothing_of_the_environment_leads_out() {
+fn agent_sockets_are_removed_from_the_environment() {
     for &(level, who) in worlds() {
         let told = Scene::new(who).run(
             level,

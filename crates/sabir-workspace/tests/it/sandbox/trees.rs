@@ -49,7 +49,7 @@ fn check(
 }
 
 #[test]
-fn after_exit() {
+fn nothing_is_left_after_exit() {
     check(
         CommandExit::Exited(3),
         |command| command,
@@ -58,7 +58,7 @@ fn after_exit() {
 }
 
 #[test]
-fn after_a_time_out() {
+fn nothing_is_left_after_a_time_out() {
     check(
         CommandExit::TimedOut,
         |command| command.timeout(Duration::from_secs(1)),
@@ -73,7 +73,7 @@ fn after_a_time_out() {
 }
 
 #[test]
-fn after_a_cancellation() {
+fn nothing_is_left_after_a_cancellation() {
     let cancel = |command: sabir_workspace::ShellCommand| {
         command.cancel_when(async { tokio::time::sleep(Duration::from_secs(1)).await })
     };
@@ -85,7 +85,7 @@ fn after_a_cancellation() {
 }
 
 #[test]
-fn after_the_shell_was_killed() {
+fn nothing_is_left_after_the_shell_was_killed() {
     check(
         CommandExit::Signaled(9),
         |command| command,
@@ -99,18 +99,18 @@ fn after_the_shell_was_killed() {
 }
 
 #[test]
-fn whoever_is_attacked() {
+fn attacks_on_the_supervisor_fail() {
     for &(level, who) in worlds() {
         let scene = Scene::new(who);
         let helper = scene.helper.display();
-        // A tracer of the dead first process must not delay anything.
+        // A tracer of the ended first process must not delay anything.
         let told = scene.run(level, &format!("'{helper}' try ptrace 1; '{helper}' try ptrace $PPID; kill -9 $PPID; kill -STOP $PPID; kill -9 1; exit 4"));
         assert_eq!(told.end, "Exited(4) 0", "level {level} as {who:?}: {told}");
     }
 }
 
 #[test]
-fn after_too_much_memory() {
+fn nothing_is_left_after_too_much_memory() {
     let greedy = "head -c 300M /dev/zero | tail -c 300M | sleep 1000";
     for level in levels() {
         let place = Place::new();
@@ -131,7 +131,7 @@ fn after_too_much_memory() {
 }
 
 #[test]
-fn after_the_future_was_dropped() {
+fn nothing_is_left_after_the_future_was_dropped() {
     for level in levels() {
         let place = Place::new();
         block_on(async {
@@ -155,7 +155,7 @@ fn after_the_future_was_dropped() {
 }
 
 #[test]
-fn after_kill_9_of_the_agent() {
+fn nothing_is_left_after_kill_9_of_the_agent() {
     for &(level, who) in worlds() {
         for round in 0..4_u64 {
             let scene = Scene::new(who);

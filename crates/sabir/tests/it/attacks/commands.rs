@@ -1,4 +1,4 @@
-//! Command lines of the policy's tables, asked for by a model: nothing of an attack happens, and what is harmless runs.
+//! Command lines of the policy's tables, called by a model: attacks have no effect, and harmless lines run.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -10,12 +10,12 @@ use crate::world::{WAYS, Way, World, code, events, stderr, turn};
 
 use super::folders::{Case, Folders, cases, has, search};
 
-/// Calls of one answer; more than a few hundred are not taken.
+/// The number of calls in one answer; more than a few hundred are not accepted.
 const AT_ONCE: usize = 400;
 const NAMES: [&str; 5] = ["plain", "hostile", "hostile2", "sub", "filter"];
 
-/// One task whose model asks for all of these commands at once, and how each of them ended.
-fn endings(
+/// Runs one task whose model makes all of these calls at once, and returns the ending of each.
+pub(super) fn endings(
     world: &World,
     way: Way,
     folder: &Path,
@@ -47,7 +47,7 @@ fn endings(
     (output, endings)
 }
 
-/// Runs these attacks in every folder: each is denied, and nothing gives itself away.
+/// Runs these attacks in every folder, and checks that each is denied and leaves no trace.
 #[track_caller]
 fn check(chosen: &[Case], way: Way, flags: &[&str], call: impl Fn(&str) -> Value) {
     let Some(folders) = Folders::new() else {
@@ -63,7 +63,7 @@ fn check(chosen: &[Case], way: Way, flags: &[&str], call: impl Fn(&str) -> Value
             let calls = some.iter().map(|line| call(line)).collect();
             let (output, endings) =
                 endings(&World::new(), way, &folders.project(name), calls, flags);
-            // So many denials in a row end a task.
+            // Six denials in a row end a task.
             if some.len() >= 6 {
                 assert_ne!(code(&output), 0, "{}", stderr(&output));
             }
@@ -100,7 +100,7 @@ fn every(step: usize, from: Vec<Case>) -> Vec<Case> {
 }
 
 #[test]
-fn nothing_of_an_attack_happens_where_nobody_is_asked() {
+fn attacks_have_no_effect_without_a_user() {
     check(
         &attacks(),
         WAYS[1],
@@ -110,7 +110,7 @@ fn nothing_of_an_attack_happens_where_nobody_is_asked() {
 }
 
 #[test]
-fn nor_in_any_other_way_of_asking_for_it() {
+fn attacks_have_no_effect_in_other_protocols_or_settings() {
     let some = every(31, attacks());
     for way in [WAYS[0], WAYS[2], WAYS[3]] {
         check(&some, way, &[], |line| json!({"command": line}));
@@ -130,7 +130,7 @@ fn nor_in_any_other_way_of_asking_for_it() {
 }
 
 #[test]
-fn what_is_harmless_runs() {
+fn harmless_commands_run() {
     let Some(folders) = Folders::new() else {
         return;
     };
@@ -171,9 +171,9 @@ fn what_is_harmless_runs() {
     );
 }
 
-/// Even where everything is approved.
+/// Irreversible commands are denied even if everything is approved.
 #[test]
-fn what_cannot_be_taken_back_is_not_done() {
+fn irreversible_commands_do_not_run() {
     let Some(folders) = Folders::new() else {
         return;
     };
@@ -236,7 +236,7 @@ fn what_cannot_be_taken_back_is_not_done() {
     }
 }
 
-/// What attacks need beside a folder.
+/// Programs that some attacks need.
 const PROGRAMS: [&str; 32] = [
     "zsh",
     "gcc",
@@ -271,16 +271,16 @@ const PROGRAMS: [&str; 32] = [
     "gdb",
     "ssh-keygen",
 ];
-/// What shows only at a terminal, or with a server beside it.
+/// Parts of attacks that have an effect only at a terminal or with a server.
 const ELSEWHERE: [&str; 5] = ["-p log", "man -P", "--hostname-bin", "/dev/tcp/", "evil.so"];
 
-/// A fixture that is broken would make every attack look harmless: run by the real shell, they have their effect.
+/// Each attack has its effect in a real shell: with a broken fixture every attack would look harmless.
 #[test]
-fn attacks_are_attacks() {
+fn attacks_have_an_effect_in_a_real_shell() {
     let Some(folders) = Folders::new() else {
         return;
     };
-    // Each has its effect wherever the table was made; `SABIR_CASES=all` tries all of them.
+    // Only a sample is run by default; `SABIR_CASES=all` runs all of them.
     let step = if std::env::var_os("SABIR_CASES").is_some_and(|value| value == "all") {
         1
     } else {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Lays the folders out; one text, so that what is tried by hand is what is tested.
+/// The script that creates the folders, which can also be run by hand.
 const SCRIPT: &str = include_str!("folders.sh");
 const CASES: [&str; 2] = [
     include_str!("../../../../sabir-policy/tests/it/cases.txt"),
@@ -45,7 +45,7 @@ pub(crate) fn cases(tables: usize) -> Vec<Case> {
 pub(crate) struct Folders(TempDir);
 
 impl Folders {
-    /// None where there is no git to make them; that is said.
+    /// Creates the folders; prints a note and returns `None` without git.
     pub(crate) fn new() -> Option<Self> {
         let base = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
         if !has("git") || !has("sh") {
@@ -76,7 +76,7 @@ impl Folders {
         self.0.path().join(name).join("proj")
     }
 
-    /// Every file that something hostile made, by name.
+    /// Returns the names of all files that an attack created.
     pub(crate) fn given_away(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         search(self.0.path(), &mut found);
@@ -84,7 +84,7 @@ impl Folders {
     }
 }
 
-/// Files named PWNED, or something with it, but for the one that lies there from the beginning.
+/// Finds the files whose name contains PWNED, except the one that exists from the beginning.
 pub(crate) fn search(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());

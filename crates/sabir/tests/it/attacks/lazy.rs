@@ -1,4 +1,4 @@
-//! Repositories whose index makes git fetch what it lacks, with a program that they name: nothing of it runs for a judgement.
+//! Repositories whose index makes git fetch missing objects with a program that they name: judging a command never runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::world::{WAYS, World, code, events, skipped, stderr, stdout, turn};
 
-/// Lays the repositories out; one text, so that what is tried by hand is what is tested.
+/// The script that creates the repositories, which can also be run by hand.
 const SCRIPT: &str = include_str!("lazy.sh");
 /// The first git that can lay them out.
 const OLDEST: [u32; 2] = [2, 37];
@@ -30,7 +30,7 @@ fn version() -> Option<[u32; 2]> {
 struct Lazy(TempDir);
 
 impl Lazy {
-    /// None where git is too old to make them; that is said. Git itself must fall for them, or nothing would be shown.
+    /// Creates the repositories; prints a note and returns `None` if git is too old. Checks that git itself runs their program.
     fn new() -> Option<Self> {
         if version().is_none_or(|version| version < OLDEST) {
             skipped("there is no git, or it is too old for a sparse index");
@@ -51,7 +51,7 @@ impl Lazy {
         );
         assert!(!lazy.mark().exists(), "laying out runs what it lays out");
         for name in ["sparse", "clone/docs"] {
-            // In a copy: what git writes while it falls for it is not to change what is tested.
+            // In a copy, because git writes to the repository when it runs the program.
             let copy = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
             let copied = Command::new("cp")
                 .arg("-r")
@@ -79,7 +79,7 @@ impl Lazy {
         self.0.path().join(name)
     }
 
-    /// What the program of the repositories makes, outside of all of them.
+    /// Returns the file that the program of the repositories creates, outside of all of them.
     fn mark(&self) -> PathBuf {
         self.0.path().join("PWNED")
     }
@@ -105,7 +105,7 @@ const PLACES: [(&str, &[&str]); 3] = [
 ];
 
 #[test]
-fn nothing_runs_where_it_is_explained_or_trusted() {
+fn explain_and_trust_run_no_program() {
     let Some(lazy) = Lazy::new() else { return };
     let world = World::new();
     for (name, lines) in PLACES {
@@ -205,7 +205,7 @@ fn nothing_runs_in_a_task_of_any_mode() {
     }
 }
 
-/// What a command in the sandbox writes is not run outside of it by the judgement of the next.
+/// A repository that a command writes in the sandbox is not run outside of it when the next command is judged.
 #[test]
 fn nothing_runs_that_a_command_planted() {
     let Some(lazy) = Lazy::new() else { return };

@@ -1,4 +1,4 @@
-//! A real terminal: whatever a model, a program, a file or a provider says, no byte of it steers the terminal.
+//! A real terminal: no byte from a model, a program, a file or a provider controls the terminal.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::world::{WAYS, World, turn};
 
 use super::folders::has;
 
-/// What terminals act on, each with the id of its case.
+/// Returns control sequences that terminals act on, each with the id of its case.
 fn sequences() -> Vec<(&'static str, String)> {
     let all = [
         ("TRM-001", "\u{1b}]52;c;ZXZpbA==\u{7}"),
@@ -44,7 +44,7 @@ fn sequences() -> Vec<(&'static str, String)> {
     all.map(|(id, text)| (id, text.to_owned())).to_vec()
 }
 
-/// What reaches the terminal when this is run at one.
+/// Runs a command at a terminal, and returns the bytes that reach it.
 fn shown(command: &Command) -> Vec<u8> {
     let quoted =
         |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"));

@@ -1,4 +1,4 @@
-//! A disk that fails under a task: at any call, full, without inodes, read-only, gone, slow, or taking a few bytes at a time.
+//! Tests tasks on a failing disk: at any call, full, without inodes, read-only, removed, slow, or with short writes.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn done() -> Turn {
     turn("", vec![("attempt_completion", json!({"result": "done"}))])
 }
 
-/// Writes `a.txt`, then completes, however often it is asked.
+/// A provider that writes `a.txt`, then completes, for any number of requests.
 fn writes(world: &World) -> ScriptedProvider {
     world.provider(ReplyScript::from_fn(|_, request| {
         let written = request.body["messages"]
@@ -70,7 +70,7 @@ fn journal(world: &World) -> Vec<Value> {
         .collect()
 }
 
-/// Whether an event is also a record.
+/// Returns true if an event is also a record.
 fn is_record(event: &Value) -> bool {
     let kinds = [
         "started", "said", "answered", "failed", "judged", "running", "result", "context",
@@ -78,7 +78,7 @@ fn is_record(event: &Value) -> bool {
     kinds.contains(&event["kind"].as_str().unwrap())
 }
 
-/// What stands on standard output when a task could not be kept: the end, and before it nothing that is not in the journal.
+/// Checks the standard output of a task that could not be stored: before the end, nothing that is not in the journal.
 fn check_lost(world: &World, output: &Output, what: &str) {
     assert_eq!(code(output), 1, "{what}: {}", stderr(output));
     assert!(
@@ -143,11 +143,11 @@ fn the_journal_may_fail_at_any_call() {
                 "{wish}: half a file"
             );
             if call == "fsync" && code(&output) == 0 {
-                // It was that of the file `a.txt`, and the model was told.
+                // The failed call was that of the file `a.txt`, and the model learned about it.
                 continue;
             }
             check_lost(&world, &output, &wish);
-            // There is room again: what was begun goes on, and what was not is begun.
+            // There is space again: a task that had started continues, and any other can start.
             let tasks = world.home.path().join(".local/share/sabir/tasks");
             let begun = std::fs::read_dir(tasks).is_ok_and(|mut names| names.next().is_some());
             let mut command = world.sabir_with(&provider);
@@ -175,7 +175,7 @@ fn the_journal_may_fail_at_any_call() {
             // The very last record may be there after all, although nobody could promise it.
             let over = code(&again) == 2 && stderr(&again).contains("the task is completed");
             assert!(code(&again) == 0 || over, "{wish}: {}", stderr(&again));
-            // What may have run is not run again, and the model is told.
+            // A call that may have run is not run again, and the model learns about it.
             let asked = provider
                 .received_requests()
                 .last()
@@ -197,7 +197,7 @@ fn the_journal_may_fail_at_any_call() {
 
 /// A system may take a part of what is written, or nothing yet.
 #[test]
-fn a_disk_that_takes_a_few_bytes_at_a_time_gets_all() {
+fn short_writes_are_completed() {
     let Some(library) = preload::library() else {
         return;
     };
@@ -248,7 +248,7 @@ fn a_disk_that_takes_a_few_bytes_at_a_time_gets_all() {
 }
 
 #[test]
-fn a_slow_disk_delays_and_nothing_else() {
+fn a_slow_disk_only_delays() {
     let Some(library) = preload::library() else {
         return;
     };
@@ -282,7 +282,7 @@ fn a_slow_disk_delays_and_nothing_else() {
     assert_eq!(kept[..kept.len() - 1], records);
 }
 
-/// Runs a task where the state folder is another disk, as that command of the shell mounts it at `$1`. `None`: nothing can be mounted.
+/// Runs a task whose state folder is another disk, mounted at `$1` by this shell command. `None` if nothing can be mounted.
 fn mounted(world: &World, provider: &ScriptedProvider, mount: &str) -> Option<Output> {
     let state = world.home.path().join(".local/share/sabir");
     std::fs::create_dir_all(state.join("tasks")).unwrap();
@@ -313,9 +313,9 @@ fn mounted(world: &World, provider: &ScriptedProvider, mount: &str) -> Option<Ou
     None
 }
 
-/// There is no way to work without a journal, and nothing is asked that could not be kept.
+/// A task cannot work without a journal, and sends no request whose answer could not be stored.
 #[test]
-fn where_nothing_can_be_kept_nothing_is_begun() {
+fn a_task_does_not_start_without_a_writable_journal() {
     for (mount, words) in [
         ("mount -t tmpfs -o ro none \"$1\"", "Read-only file system"),
         (
@@ -341,25 +341,22 @@ fn where_nothing_can_be_kept_nothing_is_begun() {
     }
 }
 
-/// A disk that fills up under a running task.
+/// Tests a disk that becomes full during a task.
 #[test]
 fn a_disk_that_is_full_in_the_middle_ends_the_task() {
     let world = World::new();
-    let fill = "head -c 100000 /dev/zero > \"$HOME/.local/share/sabir/tasks/filler\"; true";
-    let long = turn(
-        "I say much. ",
-        vec![(
-            "write_to_file",
-            json!({"path": "a.txt", "content": "x".repeat(60_000)}),
-        )],
-    );
+    let write = |path: &str, bytes: usize| {
+        turn(
+            "I say much. ",
+            vec![(
+                "write_to_file",
+                json!({"path": path, "content": "x".repeat(bytes)}),
+            )],
+        )
+    };
     let provider = world.plays(
         NATIVE,
-        &[
-            turn("", vec![("execute_command", json!({"command": fill}))]),
-            long,
-            done(),
-        ],
+        &[write("b.txt", 40_000), write("a.txt", 60_000), done()],
     );
     let Some(output) = mounted(
         &world,
@@ -390,7 +387,7 @@ fn a_disk_that_is_full_in_the_middle_ends_the_task() {
 }
 
 #[test]
-fn a_state_folder_that_is_removed_ends_the_task_and_is_made_again() {
+fn a_removed_state_folder_ends_the_task_and_is_recreated() {
     let world = World::new();
     let wait = "touch ready; until test -e go; do sleep 0.05; done";
     let provider = world.plays(

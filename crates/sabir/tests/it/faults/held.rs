@@ -1,4 +1,4 @@
-//! The list of faults and the tests that hold them: each test that it names is there, and no row is missing.
+//! Checks the list of faults: every named test exists, and no row is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 const LIST: &str = include_str!("held.md");
 
-/// How many rows each kind has; they are numbered from 1.
+/// The number of rows of each kind; they are numbered from 1.
 const KINDS: [(&str, usize); 7] = [
     ("STR", 52),
     ("PRO", 11),

@@ -1,4 +1,4 @@
-//! A library between the binary and the C library: calls that fail, are slow or short, and clocks that are wrong (`preload.c`).
+//! Compiles and loads a library between the binary and the C library (`preload.c`), which makes calls fail, be slow or short, and clocks wrong.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 const SOURCE: &str = include_str!("preload.c");
 
-/// The library, compiled once; `None`, and a word about it, where that cannot be done.
+/// Returns the path of the library, compiled once; prints a message and returns `None` if it cannot be compiled.
 pub(super) fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
@@ -33,7 +33,7 @@ pub(super) fn library() -> Option<&'static Path> {
     library.as_deref()
 }
 
-/// The command with the library in front of it, which is to do that.
+/// Adds the library to the environment of a command, with these settings.
 pub(super) fn with<'a>(
     command: &'a mut Command,
     library: &Path,

@@ -1,4 +1,4 @@
-//! What a task runs, where the machine gives nothing to run it with.
+//! Tests tasks on a machine without free processes, threads or file descriptors.
 
 use std::process::{Command, Output};
 
@@ -36,7 +36,7 @@ fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
         .collect()
 }
 
-/// A task that ran into it: it says so and does not break down, and every call has one result.
+/// Checks a task that met the fault: it reports the fault and does not crash, and every call has one result.
 fn check_survived(output: &Output, what: &str) {
     let said = stderr(output);
     assert!(
@@ -64,7 +64,7 @@ fn check_survived(output: &Output, what: &str) {
 
 /// EAGAIN and ENOMEM for processes and threads, EMFILE for pipes: each at its n-th time, for every n.
 #[test]
-fn nothing_can_be_started_at_any_time() {
+fn starting_processes_may_fail_at_any_time() {
     let Some(library) = preload::library() else {
         return;
     };
@@ -116,7 +116,7 @@ fn nothing_can_be_started_at_any_time() {
 
 /// A limit of open files, from one that allows nothing to one that allows all.
 #[test]
-fn few_files_may_be_open() {
+fn few_open_files_suffice() {
     let (mut failed, mut completed) = (0, 0);
     for most in (4..48).step_by(2) {
         let world = World::new();
@@ -157,25 +157,25 @@ fn few_files_may_be_open() {
 }
 
 #[test]
-fn some_commands_leave_nothing_behind() {
+fn some_commands_leave_no_processes() {
     run_commands(12);
 }
 
-/// `SABIR_COMMANDS` says how many.
+/// `SABIR_COMMANDS` sets the number.
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn many_commands_leave_nothing_behind() {
+fn many_commands_leave_no_processes() {
     run_commands(std::env::var("SABIR_COMMANDS").map_or(60, |count| count.parse().unwrap()));
 }
 
-/// What so many commands leave: nothing.
+/// Checks that this many commands leave no process and no open file.
 fn run_commands(most: usize) {
     let world = World::new();
     // The shell's parent is the supervisor, and the supervisor's is Sabir.
     let count = "agent=$(ps -o ppid= -p $PPID | tr -d ' '); \
                  echo open $(ls /proc/$agent/fd 2>/dev/null | wc -l) dead $(ps -o stat= --ppid $agent | grep -c Z)";
     let provider = world.provider(ReplyScript::from_fn(move |asked, _| match asked {
-        // Each is another: calls that say the same with the same result end a task.
+        // Each command is different: equal calls with equal results end a task.
         asked if asked < most => {
             NATIVE.reply(&run(&format!("{count}; echo number {asked}")), asked + 1)
         }
@@ -218,7 +218,7 @@ fn run_commands(most: usize) {
 }
 
 #[test]
-fn a_folder_that_is_gone_is_told_and_the_task_goes_on() {
+fn a_removed_folder_is_reported_and_the_task_continues() {
     let world = World::new();
     let folder = world.work.path().join("inner");
     std::fs::create_dir(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Signals at random moments, twice, to a stopped process, from a closed terminal; and readers that leave, sleep or never come.
+//! Tests signals at random moments, twice, to a stopped process, from a closed terminal; and readers that leave, sleep or never read.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -46,7 +46,7 @@ fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// The end, within a time that only a hang takes.
+/// Waits for the end, with a limit that only a hang exceeds.
 #[track_caller]
 fn end_of(child: &mut Child) -> Option<i32> {
     wait_for("the end of the process", || {
@@ -90,20 +90,20 @@ fn begin(mut command: Command, waits: bool) -> (Child, JoinHandle<Vec<String>>) 
 }
 
 #[test]
-fn interrupted_at_some_moments() {
+fn interrupts_at_some_moments_leave_no_process() {
     interrupt_and_resume(16);
 }
 
-/// `SABIR_SIGNALS` says how many.
+/// `SABIR_SIGNALS` sets the number.
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn interrupted_at_any_moment() {
+fn interrupts_at_any_moment_leave_no_process() {
     interrupt_and_resume(
         std::env::var("SABIR_SIGNALS").map_or(100, |count| count.parse().unwrap()),
     );
 }
 
-/// Sends so many signals. Each ends the task that it meets: code 130, an `ended` record, nothing left running, and it goes on where it was.
+/// Sends this many signals. Each ends its task: code 130, an `ended` record, no process left, and the task can be resumed.
 fn interrupt_and_resume(most: usize) {
     let (way, mark) = (WAYS[1], "32");
     let mut seed = 0x51a1_2026_u64;
@@ -152,7 +152,7 @@ fn interrupt_and_resume(most: usize) {
                 .map(|line| serde_json::from_str(line).unwrap())
                 .collect();
             let Some(last) = lines.last() else {
-                // Before anybody listened for it: the signal's own effect.
+                // Before a handler was installed: the signal's default effect.
                 assert!(code.is_none(), "{code:?}");
                 before += 1;
                 if !begun {
@@ -183,14 +183,14 @@ fn interrupt_and_resume(most: usize) {
     println!(
         "{sent} signals: {met} ended with 130, {before} came before anybody listened; {figures:?}"
     );
-    // Most meet a task that listens, where the machine is not busy.
-    assert!(met > 0, "{met} of {sent}");
+    // Most are sent after the first event, when the task has its handler.
+    assert!(met * 2 > sent, "{met} of {sent}");
     assert_eq!((figures.doubled, left), (0, Vec::new()));
 }
 
-/// The first one is being followed, and something does not end: the second one waits for nothing.
+/// The first one is being handled, and something does not end: the second one ends the process at once.
 #[test]
-fn a_second_interrupt_waits_for_nothing() {
+fn a_second_interrupt_ends_at_once() {
     let Some(library) = preload::library() else {
         return;
     };
@@ -205,7 +205,7 @@ fn a_second_interrupt_waits_for_nothing() {
         .spawn()
         .unwrap();
     wait_for("the request", || !provider.received_requests().is_empty());
-    // From now on the disk is so slow that the end of the task takes two hours to be kept.
+    // From now on the disk is so slow that storing the end of the task takes two hours.
     std::fs::write(&slow, "3600000").unwrap();
     send("-INT", &child);
     std::thread::sleep(Duration::from_millis(500));
@@ -226,7 +226,7 @@ fn a_second_interrupt_waits_for_nothing() {
 
 /// Stopped in the middle of an answer for longer than every deadline: one answer may be lost, no more.
 #[test]
-fn a_stopped_process_goes_on_without_a_storm() {
+fn a_stopped_process_continues_without_many_retries() {
     let Some(library) = preload::library() else {
         return;
     };
@@ -286,9 +286,9 @@ fn a_stopped_process_goes_on_without_a_storm() {
     }
 }
 
-/// `sabir … | head -1`: nobody reads any more, which is no error, and the task does its work.
+/// `sabir … | head -1`: the reader has gone, which is no error, and the task does its work.
 #[test]
-fn whoever_stops_reading_stops_nothing() {
+fn a_reader_that_stops_does_not_stop_the_task() {
     let world = World::new();
     let provider = world.plays(
         NATIVE,
@@ -349,9 +349,9 @@ fn whoever_stops_reading_stops_nothing() {
     }
 }
 
-/// More than a pipe holds, to somebody who takes his time: all of it comes, the end too.
+/// More output than a pipe holds, with a slow reader: all of it arrives, including the end.
 #[test]
-fn a_slow_reader_gets_everything() {
+fn a_slow_reader_gets_all_output() {
     let world = World::new();
     let words = "All of this is to be read. ".repeat(12_000);
     let text = words.clone();
@@ -370,7 +370,7 @@ fn a_slow_reader_gets_everything() {
         .unwrap();
     let mut output = child.stdout.take().unwrap();
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
-    // The pipe is full by now, and whoever writes waits.
+    // The pipe is full by now, so the writer waits.
     std::thread::sleep(Duration::from_millis(500));
     assert!(
         child.try_wait().unwrap().is_none(),
@@ -395,7 +395,7 @@ fn a_slow_reader_gets_everything() {
     assert_eq!(said.len(), words.len());
 }
 
-/// Standard input that is open and says nothing.
+/// Standard input is open and silent.
 #[test]
 fn an_open_standard_input_is_not_waited_for() {
     let world = World::new();
@@ -414,7 +414,7 @@ fn an_open_standard_input_is_not_waited_for() {
     drop(open);
 }
 
-/// A task at a terminal of its own: our side of it, and the process.
+/// A task at its own terminal: our side of it, and the process.
 fn seat(world: &World, provider: &ScriptedProvider) -> (File, Child) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags).unwrap();
@@ -454,7 +454,7 @@ fn seat(world: &World, provider: &ScriptedProvider) -> (File, Child) {
 }
 
 #[test]
-fn a_terminal_that_closes_ends_the_task_and_what_it_runs() {
+fn a_closed_terminal_ends_the_task_and_its_commands() {
     let world = World::new();
     let provider = world.plays(
         NATIVE,
@@ -482,9 +482,9 @@ fn a_terminal_that_closes_ends_the_task_and_what_it_runs() {
     );
 }
 
-/// Windows of every size, a thousand changes of it, while a task works and is answered.
+/// A thousand changes to windows of every size, while a task works and gets answers.
 #[test]
-fn a_window_may_change_all_the_time() {
+fn the_window_size_may_change_at_any_time() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|asked, _| match asked {
         0 => {

@@ -1,4 +1,4 @@
-//! What Sabir keeps, or is given to read, in a state that nobody foresaw.
+//! Tests configuration files in unexpected states.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pattern = \"x\"
 context = 1000
 ";
 
-/// The verdict about a command, by that configuration; none where it is refused.
+/// Returns the verdict about a command by that configuration; `None` if the configuration is refused.
 fn judged(world: &World, arguments: &[&str]) -> (Option<String>, String) {
     let mut all = vec!["policy", "explain", "--output", "json"];
     all.extend(arguments);
@@ -70,7 +70,7 @@ fn a_configuration_of_any_bytes_allows_nothing() {
         format!("x = {}", "[".repeat(100_000)).as_bytes(),
         Err("config.toml"),
     );
-    // Cut at any byte it is refused with a place, or asks.
+    // Cut at any byte, it is refused with its position, or asks.
     for cut in (0..WHOLE.len()).step_by(3) {
         world.configure(&WHOLE.as_bytes()[..cut]);
         let (verdict, said) = judged(&world, &[]);
@@ -84,9 +84,9 @@ fn a_configuration_of_any_bytes_allows_nothing() {
     }
 }
 
-/// Somebody names the wrong file.
+/// The user names the wrong file.
 #[test]
-fn a_configuration_of_50_mb_is_refused_and_not_taken_apart() {
+fn a_configuration_of_50_mb_is_refused_without_parsing() {
     let world = World::new();
     world.configure("# a line of a comment that is of no use\n".repeat(1_300_000));
     let begun = Instant::now();

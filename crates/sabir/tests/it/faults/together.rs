@@ -1,4 +1,4 @@
-//! Many processes at once: in one folder, over one configuration.
+//! Tests many concurrent processes: in one folder, and with one configuration file.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use crate::world::{WAYS, Way, World, code, names, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
 
-/// How many tasks begin at the same time.
+/// The number of tasks that start at the same time.
 const TASKS: usize = 50;
 
 #[test]
-fn fifty_tasks_begin_at_once_in_one_folder() {
+fn fifty_tasks_can_start_at_once_in_one_folder() {
     let world = World::new();
     let config =
         world.configure("max_turns = 9\n\n[[models]]\npattern = \"scripted\"\ncontext = 100000\n");
@@ -94,9 +94,9 @@ fn fifty_tasks_begin_at_once_in_one_folder() {
     assert_eq!(stdout(&listed).matches("\"completed\"").count(), TASKS);
 }
 
-/// Each finds something out about another model and writes it down: nothing of it is lost, and a reader finds the file whole.
+/// Each process writes a finding about a different model: no finding is lost, and readers always see a whole file.
 #[test]
-fn a_configuration_that_many_write_keeps_what_each_wrote() {
+fn concurrent_writers_of_a_configuration_lose_nothing() {
     let world = World::new();
     let config = world.configure("# mine\nmax_turns = 9\n");
     let provider = world.provider(crate::doctor::obedient(false));

@@ -303,7 +303,7 @@ impl LiteralReader {
     /// Reports the first line feed that should have been escaped.
     fn warn_raw_newline(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) {
         if !std::mem::replace(&mut self.lined, true) {
-            let message = "a line ends inside a string that may hold none; read as it stands";
+            let message = "a line ends inside a string that may hold none; read as it is";
             let fault = Fault::warning(FaultKind::ControlCharacter, scope.span_at(at, 1), message);
             self.emit_warning(scope, fault.with_hint("write a line feed as `\\n`"), out);
         }

@@ -1,0 +1,212 @@
+//! Checks that no call runs with other arguments than were meant when one of its tags is missing, whatever markup its values
+//! hold.
+
+use proptest::prelude::*;
+use sabir_call::dialect::DialectSet;
+use sabir_call::{Call, CallId, DraftState, ToolSet};
+use serde_json::Map;
+
+use crate::notation::read;
+use crate::roundtrip::{TAGGED, piece};
+
+/// Returns the dialects whose values are raw text.
+fn raw_dialects() -> Vec<&'static str> {
+    let is_raw = |name: &&str| *name != "harmony";
+    TAGGED.into_iter().filter(is_raw).collect()
+}
+
+/// The arguments that are meant, with letters that occur in no tag in the place of the values.
+const ARGUMENTS: [(&str, char); 2] = [("path", '\u{e000}'), ("content", '\u{e001}')];
+
+/// Parts of the tags that open a call.
+const CALL_OPENINGS: [&str; 7] = [
+    "invoke",
+    "function=",
+    "<tool_call>",
+    "<write_to_file>",
+    "<get_time>",
+    "<read_file>",
+    "open|>call",
+];
+
+/// `mode` is declared and never given.
+fn tools() -> ToolSet {
+    ToolSet::from_json(
+        r#"[{"name": "write_to_file", "parameters": {"properties": {
+                "path": {"type": "string"}, "content": {"type": "string"}, "mode": {"type": "string"}}}},
+            {"name": "get_time", "parameters": {"properties": {}}}]"#,
+    )
+    .unwrap()
+}
+
+/// Renders the call in a dialect, without its values.
+fn render_frame(dialect: &str) -> String {
+    let arguments: Map<_, _> = ARGUMENTS
+        .iter()
+        .map(|(name, place)| ((*name).to_owned(), place.to_string().into()))
+        .collect();
+    let call = Call {
+        id: CallId::new("c1"),
+        name: "write_to_file".to_owned(),
+        arguments,
+        dialect: None,
+    };
+    DialectSet::built_in()
+        .find(dialect)
+        .unwrap()
+        .render_calls(&[call], &tools())
+}
+
+/// Returns the byte ranges of all tags of a rendered call. The text between key tags is part of the first.
+fn find_tags(frame: &str) -> Vec<std::ops::Range<usize>> {
+    const MARKS: [(&str, &str); 4] = [
+        ("<|open|>", "<|sep|>"),
+        ("<|close|>", "<|sep|>"),
+        ("]<]minimax[>[", ">"),
+        ("<", ">"),
+    ];
+    let mut tags = Vec::new();
+    let mut at = 0;
+    while at < frame.len() {
+        let rest = &frame[at..];
+        let found = MARKS.iter().find_map(|(open, close)| {
+            let body = rest.strip_prefix(open)?;
+            Some(open.len() + body.find(close)? + close.len())
+        });
+        match found {
+            Some(length) => {
+                tags.push(at..at + length);
+                at += length;
+            }
+            None => at += rest.chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    tags
+}
+
+/// Returns the calls that would run and are not the one that was meant.
+fn wrong_calls(dialect: &str, missing: usize, values: [&str; 2]) -> Option<String> {
+    let mut text = render_frame(dialect);
+    let tags = find_tags(&text);
+    // One more than there are tags: none is missing.
+    if let Some(tag) = tags.get(missing % (tags.len() + 1)) {
+        let removed = &text[tag.clone()];
+        let is_whole_again = |value: &&str| {
+            // Some dialects accept two spellings of an argument's tag.
+            value.contains(removed) || removed.contains("=path>") && value.contains("name=\"path\"")
+        };
+        // Without an opening tag a call is prose, and a call in a value is a call in prose.
+        let is_call_in_prose = |value: &&str| {
+            let is_opening = !removed.contains('/') && !removed.contains("close");
+            is_opening && CALL_OPENINGS.iter().any(|opening| value.contains(opening))
+        };
+        if values.iter().any(is_whole_again) || values.iter().any(is_call_in_prose) {
+            return None;
+        }
+        text.replace_range(tag.clone(), "");
+    }
+    for ((_, place), value) in ARGUMENTS.iter().zip(values) {
+        text = text.replace(*place, value);
+    }
+    let draft = read(
+        DialectSet::built_in().select(dialect).unwrap(),
+        &tools(),
+        &text,
+    );
+    let wrong = draft.calls().find(|call| {
+        // The gates stop a call of an unknown tool, or without its required arguments.
+        let runs = call.state == DraftState::Closed
+            && draft.errors_of(call.index).count() == 0
+            && (call.name == "get_time" || call.arguments.len() >= ARGUMENTS.len());
+        let meant =
+            call.name == "write_to_file"
+                && call.arguments.len() == ARGUMENTS.len()
+                && call.arguments.iter().zip(ARGUMENTS).zip(values).all(
+                    |((read, (name, _)), value)| read.name == name && is_same(&read.text, value),
+                );
+        runs && !meant
+    })?;
+    Some(format!(
+        "{text}\nran as {} {:?}",
+        wrong.name, wrong.arguments
+    ))
+}
+
+/// Returns true if the value that was read is the one that was meant, apart from line feeds around it, which the
+/// frame may have added.
+fn is_same(read: &str, meant: &str) -> bool {
+    let feeds = ['\r', '\n'];
+    read.trim_matches(feeds) == meant.trim_matches(feeds)
+}
+
+#[test]
+fn a_missing_tag_never_moves_text_into_another_argument() {
+    let mut wrong = Vec::new();
+    for dialect in raw_dialects() {
+        let frame = render_frame(dialect);
+        let tags = find_tags(&frame);
+        let marks: Vec<&str> = tags.iter().map(|tag| &frame[tag.clone()]).collect();
+        for missing in 0..=tags.len() {
+            let mut values = vec!["Paris".to_owned(), "two\nlines".to_owned()];
+            for mark in &marks {
+                values.push((*mark).to_owned());
+                values.push(format!("a {mark} b"));
+                for second in &marks {
+                    values.push(format!("a {mark}{second} b"));
+                }
+            }
+            for value in &values {
+                wrong.extend(
+                    wrong_calls(dialect, missing, [value, "text"])
+                        .map(|w| format!("{dialect} without {:?}: {w}", marks.get(missing))),
+                );
+                wrong.extend(
+                    wrong_calls(dialect, missing, ["a.txt", value])
+                        .map(|w| format!("{dialect} without {:?}: {w}", marks.get(missing))),
+                );
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong calls ran, such as:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n\n")
+    );
+}
+
+#[test]
+fn the_end_of_all_calls_inside_a_value_leaves_two_readings() {
+    let mark = |name: &str| {
+        name.replace('<', "<｜DSML｜")
+            .replace("<｜DSML｜/", "</｜DSML｜")
+    };
+    let text = mark(
+        "<tool_calls><invoke name=\"get_weather\"><parameter name=\"location\" string=\"true\">Paris\
+         </parameter></tool_calls>Visible </parameter></invoke></tool_calls>",
+    );
+    let tools = ToolSet::from_json(
+        r#"[{"name": "get_weather", "parameters": {"properties": {"location": {"type": "string"}}}}]"#,
+    )
+    .unwrap();
+    let draft = read(
+        DialectSet::built_in().select("dsml").unwrap(),
+        &tools,
+        &text,
+    );
+    assert_eq!(draft.calls().count(), 1);
+    assert!(draft.errors_of(0).count() > 0, "{draft:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_markup_moves_text_into_another_argument(
+        path in proptest::collection::vec(piece(), 0..4), content in proptest::collection::vec(piece(), 0..6),
+        dialect in proptest::sample::select(raw_dialects()), missing in 0_usize..30) {
+        let (path, content) = (path.concat(), content.concat());
+        let wrong = wrong_calls(dialect, missing, [&path, &content]);
+        prop_assert!(wrong.is_none(), "{dialect}: {}", wrong.unwrap_or_default());
+    }
+}

@@ -1,0 +1,594 @@
+//! Connects to one server, and makes requests to it.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
+    ClientRequest, InputRequest, InputRequests, InputResponses, PaginatedRequestParams, Prompt,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResult, RequestId, Resource,
+    ServerResult,
+};
+use rmcp::service::{
+    ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError,
+};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientLifecycleMode, RoleClient, serve_client_with_lifecycle};
+use sabir_agent::ProgressSink;
+use sabir_workspace::{ServerCommand, ServerExit, ServerProcess};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::client_handler::{ClientFactory, SabirClient};
+use crate::definition::{ToolDefinition, clean_description};
+use crate::error::McpError;
+use crate::limits::{
+    CALL_TIME, KEPT_STDERR_BYTES, LONGEST_CALL, MAX_FRAME_BYTES, MAX_PAGES, MAX_RESOURCES,
+    MAX_TOOLS, PROGRESS_INTERVAL, START_TIME,
+};
+use crate::line_guard::{LineFacts, LineGuard};
+use crate::result_content::one_line;
+use crate::servers::McpSettings;
+use crate::spec::{McpServerSpec, McpTransport};
+
+/// The most rounds of a request that the server answers with questions.
+const MAX_ROUNDS: usize = 10;
+/// The time that a server gets to end by itself when its input is closed.
+const STOP_TIME: Duration = Duration::from_secs(2);
+/// The interval at which a remote connection is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A future of a known type: the compiler cannot prove of the nested ones that they may move between threads.
+pub(crate) type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The lists of a server.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ServerLists {
+    pub(crate) tools: Vec<ToolDefinition>,
+    /// The number of tools beyond the limit.
+    pub(crate) left_out: usize,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) prompts: Vec<Prompt>,
+    /// The server's own words on its use.
+    pub(crate) instructions: String,
+    /// True if it has resources to read.
+    pub(crate) has_resources: bool,
+    /// The protocol version.
+    pub(crate) protocol: String,
+}
+
+/// A connection to a server, to make requests on.
+pub(crate) struct Connection {
+    service: RunningService<RoleClient, SabirClient>,
+    call_time: Duration,
+}
+
+/// A connected server: the connection, and what ends with it.
+pub(crate) struct ConnectedServer {
+    pub(crate) connection: Arc<Connection>,
+    process: Option<ServerProcess>,
+    facts: Arc<LineFacts>,
+    errors: StderrTail,
+}
+
+/// The end of a server's standard error.
+#[derive(Debug, Clone, Default)]
+struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
+
+/// The failure of one attempt to connect.
+enum AttemptError {
+    /// The server refused the handshake with an answer. Another kind of handshake may work.
+    Refused(McpError),
+    Failed(McpError),
+}
+
+/// Connects to a server, in the way of the older protocols and then, if it refuses that, of the stateless one. `spec` has no variables
+/// left.
+pub(crate) fn connect_server(
+    spec: McpServerSpec,
+    settings: McpSettings,
+    clients: ClientFactory,
+) -> BoxedFuture<'static, Result<ConnectedServer, McpError>> {
+    Box::pin(async move {
+        let limit = spec.start_seconds.map_or(START_TIME, Duration::from_secs);
+        let connecting = async move {
+            let newest = ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            };
+            match attempt_connect(
+                spec.clone(),
+                settings.clone(),
+                clients.create_client(),
+                ClientLifecycleMode::Initialize,
+            )
+            .await
+            {
+                Err(AttemptError::Refused(first)) => {
+                    let second = attempt_connect(
+                        spec.clone(),
+                        settings.clone(),
+                        clients.create_client(),
+                        newest,
+                    )
+                    .await;
+                    // What was refused first says more about a server that speaks neither.
+                    second.map_err(|_| first)
+                }
+                Err(AttemptError::Failed(error)) => Err(error),
+                Ok(connected) => Ok(connected),
+            }
+        };
+        timeout(limit, connecting)
+            .await
+            .unwrap_or(Err(McpError::StartTimeout(limit.as_secs())))
+    })
+}
+
+fn attempt_connect(
+    spec: McpServerSpec,
+    settings: McpSettings,
+    client: SabirClient,
+    lifecycle: ClientLifecycleMode,
+) -> BoxedFuture<'static, Result<ConnectedServer, AttemptError>> {
+    Box::pin(async move {
+        let call_time = spec.call_seconds.map_or(CALL_TIME, Duration::from_secs);
+        match spec.transport {
+            McpTransport::Stdio { command, args, env } => {
+                let mut environment = settings.environment.clone();
+                environment.extend(
+                    env.iter()
+                        .map(|(name, value)| (name.clone(), value.clone())),
+                );
+                let command = ServerCommand::new(command, args, environment);
+                let started = command.start(&settings.workspace, &settings.helper);
+                let (mut process, streams) = started
+                    .map_err(|error| AttemptError::Failed(McpError::Start(error.to_string())))?;
+                let errors = StderrTail::default();
+                errors.follow(streams.errors);
+                let facts = Arc::new(LineFacts::default());
+                let output = LineGuard::new(streams.output, Arc::clone(&facts));
+                let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, streams.input)
+                    .with_max_line_length(MAX_FRAME_BYTES + 1);
+                let serving: BoxedFuture<'static, _> =
+                    Box::pin(serve_client_with_lifecycle(client, transport, lifecycle));
+                let served = serving.await;
+                let service = match served {
+                    Ok(service) => service,
+                    Err(error) if facts.is_oversized.load(Ordering::Relaxed) => {
+                        drop(error);
+                        return Err(AttemptError::Failed(oversized_error()));
+                    }
+                    Err(error @ ClientInitializeError::JsonRpcError(_)) => {
+                        return Err(AttemptError::Refused(handshake_error(&error)));
+                    }
+                    Err(error) => {
+                        // A server that ended says why, in its code and on its standard error.
+                        let error = match timeout(STOP_TIME, process.wait()).await {
+                            Ok(exit) => McpError::Closed(errors.describe_exit(&exit)),
+                            Err(_) => handshake_error(&error),
+                        };
+                        return Err(AttemptError::Failed(error));
+                    }
+                };
+                Ok(ConnectedServer {
+                    connection: Arc::new(Connection { service, call_time }),
+                    process: Some(process),
+                    facts,
+                    errors,
+                })
+            }
+            McpTransport::Http { url, headers } => {
+                let config = http_config(&url, &headers).map_err(AttemptError::Failed)?;
+                let http = (settings.http_client)().map_err(|error| {
+                    AttemptError::Failed(McpError::Address {
+                        url: url.clone(),
+                        reason: error.to_string(),
+                    })
+                })?;
+                let transport = StreamableHttpClientTransport::with_client(http, config);
+                let serving: BoxedFuture<'static, _> =
+                    Box::pin(serve_client_with_lifecycle(client, transport, lifecycle));
+                let served = serving.await;
+                let service = served.map_err(|error| {
+                    if error.is_authorization_required() || error.auth_challenge().is_some() {
+                        return AttemptError::Failed(McpError::LoginRequired);
+                    }
+                    match &error {
+                        // An older server has no other way to say that it does not know the request.
+                        ClientInitializeError::JsonRpcError(_)
+                        | ClientInitializeError::TransportError { .. } => {
+                            AttemptError::Refused(handshake_error(&error))
+                        }
+                        _ => AttemptError::Failed(handshake_error(&error)),
+                    }
+                })?;
+                Ok(ConnectedServer {
+                    connection: Arc::new(Connection { service, call_time }),
+                    process: None,
+                    facts: Arc::default(),
+                    errors: StderrTail::default(),
+                })
+            }
+        }
+    })
+}
+
+/// Builds the settings of a remote connection.
+fn http_config(
+    url: &str,
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<StreamableHttpClientTransportConfig, McpError> {
+    let wrong = |reason: &str| McpError::Address {
+        url: url.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let parsed = url::Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(wrong("write one that begins with https:// or http://"));
+    }
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
+        .max_sse_event_size(MAX_FRAME_BYTES)
+        .max_json_response_size(MAX_FRAME_BYTES);
+    let mut custom = HashMap::new();
+    for (name, value) in headers {
+        let header = HeaderName::try_from(name.as_str())
+            .map_err(|_| wrong(&format!("`{}` is no name of a header", one_line(name))))?;
+        let bearer = value.strip_prefix("Bearer ");
+        if let Some(token) = bearer.filter(|_| header == AUTHORIZATION) {
+            config = config.auth_header(token);
+            continue;
+        }
+        let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| {
+            wrong(&format!(
+                "the value of the header `{name}` has characters that no header may have"
+            ))
+        })?;
+        value.set_sensitive(true);
+        custom.insert(header, value);
+    }
+    Ok(config.custom_headers(custom))
+}
+
+fn handshake_error(error: &ClientInitializeError) -> McpError {
+    McpError::Handshake(plain_reason(&error.to_string()))
+}
+
+/// Removes the names of types that rmcp puts before the reason.
+fn plain_reason(text: &str) -> String {
+    let reason = text
+        .rsplit_once("] error: ")
+        .map_or(text, |(_, reason)| reason);
+    one_line(reason)
+}
+
+fn oversized_error() -> McpError {
+    McpError::Closed(format!(
+        "it sent a message of more than {} MiB",
+        MAX_FRAME_BYTES >> 20
+    ))
+}
+
+impl StderrTail {
+    /// Reads a stream to its end, and keeps the last bytes of it.
+    fn follow(&self, mut stream: Box<dyn AsyncRead + Send + Unpin>) {
+        let kept = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 4096];
+            // An error is the end of a pipe as well.
+            while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(buffer.get(..count).unwrap_or_default());
+                let excess = kept.len().saturating_sub(KEPT_STDERR_BYTES);
+                kept.drain(..excess);
+            }
+        });
+    }
+
+    /// Describes the end of a server, with the last line that it wrote.
+    fn describe_exit(&self, exit: &ServerExit) -> String {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(kept.make_contiguous()).into_owned();
+        let last = text
+            .lines()
+            .rev()
+            .map(one_line)
+            .find(|line| !line.is_empty());
+        match last {
+            Some(line) => format!("{exit}; its last words: {line}"),
+            None => exit.to_string(),
+        }
+    }
+}
+
+impl ConnectedServer {
+    /// Waits until the server has ended, or the connection to it.
+    pub(crate) fn wait_closed(&mut self) -> BoxedFuture<'_, McpError> {
+        Box::pin(async move {
+            let connection = Arc::clone(&self.connection);
+            let closed = async move {
+                while !connection.service.is_transport_closed() {
+                    tokio::time::sleep(LOOK_INTERVAL).await;
+                }
+            };
+            let Some(process) = &mut self.process else {
+                closed.await;
+                return McpError::Closed("the server closed it".to_owned());
+            };
+            tokio::select! {
+                exit = process.wait() => McpError::Closed(self.errors.describe_exit(&exit)),
+                () = closed => {
+                    if self.facts.is_oversized.load(Ordering::Relaxed) {
+                        return oversized_error();
+                    }
+                    // Usually the process ends with its output; its exit says more.
+                    match timeout(STOP_TIME, process.wait()).await {
+                        Ok(exit) => McpError::Closed(self.errors.describe_exit(&exit)),
+                        Err(_) => McpError::Closed("it closed its output".to_owned()),
+                    }
+                }
+            }
+        })
+    }
+
+    /// Returns the number of lines that were no messages.
+    pub(crate) fn noise_lines(&self) -> u64 {
+        self.facts.noise_lines.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection, and the server's process with all that it started.
+    pub(crate) fn close(self) -> BoxedFuture<'static, ()> {
+        Box::pin(async move {
+            // Its input is closed first, which is how a server is asked to end.
+            if let Some(connection) = Arc::into_inner(self.connection) {
+                let _ = timeout(STOP_TIME, connection.service.cancel()).await;
+            }
+            if let Some(mut process) = self.process {
+                let _ = timeout(STOP_TIME, process.wait()).await;
+                process.stop().await;
+            }
+        })
+    }
+}
+
+/// Tells the server that nobody waits for a request any more, unless its answer has come.
+struct CancelOnDrop {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else {
+            return;
+        };
+        let peer = self.peer.clone();
+        // Without a runtime the whole process ends, and the server with it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let cancelled =
+                    CancelledNotificationParam::new(Some(id), Some("cancelled".to_owned()));
+                let _ = peer.notify_cancelled(cancelled).await;
+            });
+        }
+    }
+}
+
+impl Connection {
+    /// Wakes when a list of the server has changed.
+    pub(crate) fn lists_changed(&self) -> Arc<tokio::sync::Notify> {
+        Arc::clone(&self.service.service().lists_changed)
+    }
+
+    /// Reads the server's lists. A server without a kind of list has an empty one.
+    pub(crate) fn read_lists(
+        self: Arc<Self>,
+    ) -> BoxedFuture<'static, Result<ServerLists, McpError>> {
+        Box::pin(async move {
+            let info = self.service.peer_info();
+            let capabilities = info
+                .as_ref()
+                .map(|info| info.capabilities.clone())
+                .unwrap_or_default();
+            let mut lists = ServerLists {
+                has_resources: capabilities.resources.is_some(),
+                ..ServerLists::default()
+            };
+            if let Some(info) = &info {
+                lists.protocol = info.protocol_version.to_string();
+                let words = info.instructions.as_deref().unwrap_or_default();
+                lists.instructions = crate::result_content::cut_text(
+                    &clean_description(words),
+                    crate::limits::MAX_INSTRUCTION_BYTES,
+                );
+            }
+            if capabilities.tools.is_some() {
+                let mut cursor = None;
+                for _ in 0..MAX_PAGES {
+                    let page = self
+                        .service
+                        .list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)))
+                        .await
+                        .map_err(|error| service_error(&error))?;
+                    let room = MAX_TOOLS.saturating_sub(lists.tools.len());
+                    lists.left_out += page.tools.len().saturating_sub(room);
+                    let taken = page.tools.iter().take(room);
+                    lists.tools.extend(taken.map(ToolDefinition::from_server));
+                    cursor = page.next_cursor;
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
+            }
+            // A server that announces resources or prompts and cannot list them keeps its tools.
+            if capabilities.resources.is_some() {
+                let mut cursor = None;
+                for _ in 0..MAX_PAGES {
+                    let params = PaginatedRequestParams::default().with_cursor(cursor);
+                    let Ok(page) = self.service.list_resources(Some(params)).await else {
+                        break;
+                    };
+                    lists.resources.extend(page.resources);
+                    cursor = page.next_cursor;
+                    if cursor.is_none() || lists.resources.len() >= MAX_RESOURCES {
+                        break;
+                    }
+                }
+                lists.resources.truncate(MAX_RESOURCES);
+            }
+            if capabilities.prompts.is_some()
+                && let Ok(page) = self
+                    .service
+                    .list_prompts(Some(PaginatedRequestParams::default()))
+                    .await
+            {
+                lists.prompts = page.prompts;
+                lists.prompts.truncate(MAX_RESOURCES);
+            }
+            Ok(lists)
+        })
+    }
+
+    /// Calls a tool. Dropping the future cancels the call at the server.
+    pub(crate) async fn call_tool(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        progress: ProgressSink<'_>,
+    ) -> Result<CallToolResult, McpError> {
+        let mut params =
+            CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
+        for _ in 0..MAX_ROUNDS {
+            match self.call_once(params.clone(), progress).await? {
+                ServerResult::CallToolResult(result) => return Ok(result),
+                ServerResult::EmptyResult(_) => return Ok(CallToolResult::success(Vec::new())),
+                ServerResult::InputRequiredResult(asked) => {
+                    let answers = self
+                        .answer_input(asked.input_requests.unwrap_or_default())
+                        .await?;
+                    params.input_responses = (!answers.is_empty()).then_some(answers);
+                    params.request_state = asked.request_state;
+                }
+                _ => return Err(McpError::Unexpected),
+            }
+        }
+        Err(McpError::Answer(format!(
+            "it asked for input more than {MAX_ROUNDS} times"
+        )))
+    }
+
+    async fn call_once(
+        &self,
+        params: CallToolRequestParams,
+        progress: ProgressSink<'_>,
+    ) -> Result<ServerResult, McpError> {
+        let options = PeerRequestOptions::with_timeout(self.call_time)
+            .reset_timeout_on_progress()
+            .with_max_total_timeout(LONGEST_CALL.max(self.call_time));
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let handle = self
+            .service
+            .send_cancellable_request(request, options)
+            .await
+            .map_err(|error| service_error(&error))?;
+        let mut guard = CancelOnDrop {
+            peer: self.service.peer().clone(),
+            id: Some(handle.id.clone()),
+        };
+        let mut updates = self
+            .service
+            .service()
+            .watch_progress(handle.progress_token.clone());
+        let response = handle.await_response();
+        tokio::pin!(response);
+        let mut next_report = Instant::now();
+        let mut is_followed = true;
+        let result = loop {
+            let update = async {
+                sleep_until(next_report).await;
+                updates.changed().await
+            };
+            tokio::select! {
+                result = &mut response => break result,
+                changed = update, if is_followed => {
+                    is_followed = changed.is_ok();
+                    next_report = Instant::now() + PROGRESS_INTERVAL;
+                    let latest = updates.borrow_and_update().clone();
+                    if let Some(latest) = latest {
+                        progress(&describe_progress(&latest));
+                    }
+                }
+            }
+        };
+        // The answer has come, or rmcp has cancelled the call because its time was over.
+        guard.id = None;
+        result.map_err(|error| match error {
+            ServiceError::Timeout { timeout } => McpError::CallTimeout(timeout.as_secs()),
+            error => service_error(&error),
+        })
+    }
+
+    /// Reads a resource.
+    pub(crate) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, McpError> {
+        let reading = self
+            .service
+            .read_resource(ReadResourceRequestParams::new(uri));
+        match timeout(self.call_time, reading).await {
+            Ok(result) => result.map_err(|error| service_error(&error)),
+            Err(_) => Err(McpError::CallTimeout(self.call_time.as_secs())),
+        }
+    }
+
+    /// Answers the questions in a result of the stateless protocol.
+    async fn answer_input(&self, requests: InputRequests) -> Result<InputResponses, McpError> {
+        let mut answers = InputResponses::new();
+        for (key, request) in requests {
+            let answer = match request {
+                InputRequest::Elicitation(request) => serde_json::to_value(
+                    self.service
+                        .service()
+                        .answer_elicitation(request.params)
+                        .await,
+                ),
+                InputRequest::ListRoots(_) => serde_json::to_value(self.service.service().roots()),
+                _ => {
+                    return Err(McpError::Answer(
+                        "it asked for sampling, which is refused".to_owned(),
+                    ));
+                }
+            };
+            answers.insert(key, answer.map_err(|_| McpError::Unexpected)?);
+        }
+        Ok(answers)
+    }
+}
+
+/// Writes progress as a line.
+fn describe_progress(progress: &rmcp::model::ProgressNotificationParam) -> String {
+    let message = one_line(progress.message.as_deref().unwrap_or_default());
+    let numbers = match progress.total {
+        Some(total) => format!("{} of {total}", progress.progress),
+        None => progress.progress.to_string(),
+    };
+    match message.is_empty() {
+        true => format!("{numbers}\n"),
+        false => format!("{numbers}: {message}\n"),
+    }
+}
+
+fn service_error(error: &ServiceError) -> McpError {
+    match error {
+        ServiceError::McpError(answer) => McpError::Answer(one_line(&answer.message)),
+        ServiceError::TransportClosed => McpError::Closed("before it answered".to_owned()),
+        ServiceError::UnexpectedResponse => McpError::Unexpected,
+        error if error.is_authorization_required() => McpError::LoginRequired,
+        error => McpError::Closed(plain_reason(&error.to_string())),
+    }
+}

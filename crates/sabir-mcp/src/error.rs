@@ -1,0 +1,50 @@
+//! Defines the errors of servers.
+
+/// An error of a server, in words that can be shown to the user and, where it is the end of a call, to the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum McpError {
+    /// The server's process could not be started.
+    #[error("it could not be started: {0}")]
+    Start(String),
+    /// The server ended, or the connection to it.
+    #[error("the connection ended: {0}")]
+    Closed(String),
+    /// The server was not ready in time.
+    #[error("it was not ready within {0} s")]
+    StartTimeout(u64),
+    /// The handshake failed.
+    #[error("the handshake failed: {0}")]
+    Handshake(String),
+    /// The server has to be logged in to.
+    #[error("it needs a login: give a token in its headers")]
+    LoginRequired,
+    /// Its address cannot be used.
+    #[error("its address {url} cannot be used: {reason}")]
+    Address {
+        /// The address.
+        url: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The answer of the server is an error.
+    #[error("the server answered with an error: {0}")]
+    Answer(String),
+    /// A call did not end in time.
+    #[error("it did not answer within {0} s and reported no progress")]
+    CallTimeout(u64),
+    /// There is no server of that name.
+    #[error("there is no server `{0}`")]
+    UnknownServer(String),
+    /// The server is not ready.
+    #[error("the server {server} is {state}")]
+    NotReady {
+        /// The server.
+        server: String,
+        /// Its state, in words.
+        state: String,
+    },
+    /// The server sent what is no answer to the request.
+    #[error("the server sent an unexpected answer")]
+    Unexpected,
+}

@@ -1,0 +1,59 @@
+//! Model Context Protocol: the tools of servers as Sabir's tools, and Sabir's tools as a server.
+//!
+//! # Client
+//!
+//! [`McpServers`] starts the servers of a list of [`McpServerSpec`]s in parallel, keeps them connected, and keeps a
+//! [`ToolRegistry`](sabir_agent::ToolRegistry) up to date with their tools. It never blocks: a server that is slow or broken
+//! delays nothing, and its tools appear when they are known.
+//!
+//! * A local server is a process under the supervisor of `sabir-workspace`, so neither it nor anything that it starts outlives us.
+//!   A remote one is reached over streamable HTTP.
+//! * Everything that a server sends is foreign and bounded: lines, results, images, descriptions, schemas, standard error, the number
+//!   of tools ([`limits`]).
+//! * Models see one flat name for each tool ([`shown_tool_name`]), which is mapped back through a table and never parsed.
+//! * Each call is judged by the policy under the server's and the tool's name; hints of the server have no say. A tool whose
+//!   definition differs from the one that was approved is asked about whatever the rules allow ([`DefinitionStore`]).
+//! * Many tools do not fit into a request: beyond a budget models get the names, and a tool that shows definitions on demand.
+//!
+//! # Server
+//!
+//! [`serve_tools`] offers a list of [`ServedTool`]s over standard input and output.
+//!
+//! # Configuration
+//!
+//! [`parse_server_file`] reads the files that other programs use for the same purpose, and [`McpServerSpec::expand`] replaces variables.
+//! The crate reads no file, environment or clock: the caller provides them.
+
+mod client_handler;
+mod config_file;
+mod connection;
+mod definition;
+mod error;
+mod find_tool;
+pub mod limits;
+mod line_guard;
+mod mcp_tool;
+mod names;
+mod resource_tool;
+mod result_content;
+mod schema;
+mod serve;
+mod servers;
+mod spec;
+mod variables;
+
+pub use client_handler::{ElicitationAnswer, ElicitationForm, ElicitationRequest, UserElicitor};
+pub use config_file::{ParsedServers, ServerFileError, parse_server_file};
+pub use definition::{
+    ApprovedDefinition, DefinitionState, DefinitionStore, ForgetfulDefinitionStore, ToolDefinition,
+};
+pub use error::McpError;
+pub use names::{NameTable, shown_tool_name};
+pub use schema::normalize_schema;
+pub use serve::{ServedFuture, ServedResult, ServedTool, serve_tools};
+pub use servers::{
+    McpNotice, McpServers, McpSettings, ServerState, ServerStatus, call_server_tool,
+    list_server_tools,
+};
+pub use spec::{McpServerSpec, McpTransport, ToolSelection};
+pub use variables::{UnsetVariable, expand_variables};

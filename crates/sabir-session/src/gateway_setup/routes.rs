@@ -1,0 +1,250 @@
+//! Builds the routes of the models that a gateway serves, from the spec and the configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabir_call::dialect::DialectSet;
+use sabir_gateway::{ModelRoute, ProviderWire, RepairMode, RouteTable};
+use sabir_model::{CallerScope, RetryPolicy, Secret, TextParsing};
+use sabir_wire::Wire;
+
+use super::GatewaySpec;
+use crate::config::{Config, GatewayModelKeys, ResolvedModel};
+use crate::error::SessionError;
+use crate::{locked, providers};
+
+/// The default number of retries of a request that failed before its answer began. One is enough
+/// for a kept connection that has been closed. Clients retry too, and should learn of failures
+/// soon.
+pub(crate) const DEFAULT_RETRIES: u32 = 1;
+
+/// The pause before a retry, and the longest pause that a provider may ask for; clients that see
+/// the error can wait longer.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+
+/// The protocol of a model and the treatment of its calls.
+struct RouteOptions<'a> {
+    dialects: &'a DialectSet,
+    protocol: Option<&'a str>,
+    repair_mode: RepairMode,
+    retries: Option<u32>,
+}
+
+/// A server given by its address.
+struct ServerAddress<'a> {
+    url: &'a str,
+    wire: Option<&'a str>,
+    key_env: Option<&'a str>,
+}
+
+/// Builds the routes of the models in the spec, or else of those in the configuration.
+///
+/// # Errors
+/// When there is no model, or one of them is unknown, has no key, or contradicts itself.
+pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, SessionError> {
+    let kept = &config.gateway_keys().models;
+    if spec.models.is_empty() && kept.is_empty() {
+        return Err(SessionError::invalid(
+            "there is no model to serve: use --to URL --model NAME, or --model PROVIDER/NAME, or write \
+             [gateway.models.NAME] into config.toml; `sabir help gateway` says how",
+        ));
+    }
+    let mut routes = RouteTable::default();
+    for (at, name) in spec.models.iter().enumerate() {
+        let ways = RouteOptions {
+            dialects: config.dialects(),
+            protocol: spec.protocol.as_deref(),
+            repair_mode: spec.repair_mode,
+            retries: None,
+        };
+        let route = build_route(&model_from_spec(spec, config, name)?, &ways)?;
+        if at == 0 && spec.any_model {
+            routes = routes.with_fallback(route.clone());
+        }
+        routes = routes.with_route(name, route);
+    }
+    if spec.models.is_empty() {
+        for (name, keys) in kept {
+            let wrong = |failure: SessionError| {
+                SessionError::invalid(format!("[gateway.models.{name}]: {}", failure))
+            };
+            let ways = RouteOptions {
+                dialects: config.dialects(),
+                protocol: keys.protocol.as_deref(),
+                repair_mode: keys.mend.0,
+                retries: keys.retries,
+            };
+            let route = model_from_config(config, name, keys)
+                .and_then(|chosen| build_route(&chosen, &ways))
+                .map_err(wrong)?;
+            for alias in &keys.aliases {
+                let route = route.clone();
+                routes = if alias == "*" {
+                    routes.with_fallback(route)
+                } else {
+                    routes.with_route(alias, route)
+                };
+            }
+            routes = routes.with_route(name, route);
+        }
+    }
+    Ok(routes)
+}
+
+/// Resolves a model of the spec: at the address or provider that `--to` names, or as for a task.
+fn model_from_spec(
+    spec: &GatewaySpec,
+    config: &Config,
+    name: &str,
+) -> Result<ResolvedModel, SessionError> {
+    match spec.to.as_deref() {
+        None => Ok(config.resolve_model(Some(name))?),
+        Some(url) if url.contains("://") => {
+            let wire = spec.wire.as_deref();
+            let key_env = spec.key_env.as_deref();
+            model_at_address(config, name, name, &ServerAddress { url, wire, key_env })
+        }
+        Some(_) if spec.wire.is_some() || spec.key_env.is_some() => Err(SessionError::invalid(
+            "--wire and --key-env belong to an address; the wire and key of a provider are set under [providers.NAME]",
+        )),
+        Some(provider) => Ok(config.resolve_model(Some(&format!("{provider}/{name}")))?),
+    }
+}
+
+/// Resolves a model of the configuration.
+fn model_from_config(
+    config: &Config,
+    name: &str,
+    keys: &GatewayModelKeys,
+) -> Result<ResolvedModel, SessionError> {
+    let wire = keys.wire.as_deref();
+    let key_env = keys.key_env.as_deref();
+    if keys.to.contains("://") {
+        let (url, id) = keys.to.split_once('#').unwrap_or((&keys.to, name));
+        return model_at_address(config, name, id, &ServerAddress { url, wire, key_env });
+    }
+    if wire.is_some() || key_env.is_some() {
+        return Err(SessionError::invalid(
+            "`wire` and `key_env` belong to an address; those of a provider are set under [providers.NAME]",
+        ));
+    }
+    config.resolve_model(Some(&keys.to))
+}
+
+/// Resolves a model at an address.
+fn model_at_address(
+    config: &Config,
+    name: &str,
+    id: &str,
+    server: &ServerAddress<'_>,
+) -> Result<ResolvedModel, SessionError> {
+    let wire = server.wire.map(|name| {
+        let unknown = || {
+            SessionError::invalid(format!(
+                "`{name}` is no wire: use one of {}",
+                Wire::ALL.map(Wire::name).join(", ")
+            ))
+        };
+        Wire::from_name(name).ok_or_else(unknown)
+    });
+    let wire = wire.transpose()?.unwrap_or(Wire::OpenAiChat);
+    let mut reached = providers::connect_address(&with_api_version(server.url, wire))?;
+    reached.provider.wire = wire;
+    if let Some(variable) = server.key_env {
+        let key = config.environment.variable(variable).ok_or_else(|| {
+            SessionError::invalid(format!(
+                "{variable} holds no key for {}: set it",
+                server.url
+            ))
+        })?;
+        reached.provider.key = Some(Secret::new(key));
+    }
+    Ok(config.model_at(name, id.to_owned(), reached))
+}
+
+/// Appends `/v1` to a server's address without a path if the wire is one of OpenAI's: servers offer
+/// those APIs under that path.
+fn with_api_version(url: &str, wire: Wire) -> String {
+    let url = url.trim().trim_end_matches('/');
+    let bare = url
+        .split_once("://")
+        .is_some_and(|(_, place)| !place.contains('/'));
+    let versioned = matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses);
+    if bare && versioned {
+        format!("{url}/v1")
+    } else {
+        url.to_owned()
+    }
+}
+
+/// Builds the route of a resolved model.
+fn build_route(
+    chosen: &ResolvedModel,
+    ways: &RouteOptions<'_>,
+) -> Result<ModelRoute, SessionError> {
+    let mending = ways.repair_mode;
+    let protocol = locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;
+    let limit = ways
+        .retries
+        .unwrap_or(DEFAULT_RETRIES.min(chosen.retry_policy().limit));
+    let (base, longest_asked) = RETRY_PAUSES;
+    let retries = RetryPolicy {
+        limit,
+        base,
+        longest_asked,
+        longest: longest_asked,
+        ..chosen.retry_policy()
+    };
+    let reads = if mending == RepairMode::Pass {
+        TextParsing::Nothing
+    } else {
+        TextParsing::Text
+    };
+    let model = chosen.build_model(move |model| {
+        model
+            .caller_scope(CallerScope::Many)
+            .text_parsing(reads)
+            .retries(retries)
+    });
+    let (wire, form) = chosen.wire_format();
+    Ok(ModelRoute {
+        model: Arc::new(model),
+        id: chosen.id.clone(),
+        protocol,
+        repair_mode: mending,
+        provider_wire: Some(ProviderWire { wire, form }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_address_gets_a_version() {
+        let check = |url: &str, wire: Wire, expected: &str| {
+            assert_eq!(with_api_version(url, wire), expected, "{url}")
+        };
+        check(
+            "http://127.0.0.1:11434",
+            Wire::OpenAiChat,
+            "http://127.0.0.1:11434/v1",
+        );
+        check(
+            "http://127.0.0.1:11434/",
+            Wire::OpenAiResponses,
+            "http://127.0.0.1:11434/v1",
+        );
+        check(
+            "http://127.0.0.1:11434/",
+            Wire::Ollama,
+            "http://127.0.0.1:11434",
+        );
+        check(
+            "https://api.anthropic.com",
+            Wire::Anthropic,
+            "https://api.anthropic.com",
+        );
+        check("https://h/api/v1/", Wire::OpenAiChat, "https://h/api/v1");
+    }
+}

@@ -1,0 +1,26 @@
+//! MCP servers of sessions: where they are configured, which of them may be started, and what the user has approved.
+//!
+//! Servers come from the user's configuration, from files of other programs that it names, from the spec of a session, and from files of
+//! the repository. A repository's server starts programs on the user's machine, so it is started only after the user has trusted exactly
+//! this entry ([`trust_servers`]); a changed one is not started.
+
+mod definitions;
+mod elicitation;
+mod keys;
+mod manage;
+mod served_tools;
+mod session_servers;
+mod sources;
+mod store;
+
+pub(crate) use keys::McpKeys;
+pub use manage::{
+    ServerTest, add_server, call_tool, lint_source, remove_server, server_settings, test_server,
+    trust_servers,
+};
+pub use served_tools::served_tools;
+pub(crate) use session_servers::start_servers;
+pub use sources::{FoundServer, LaunchState, ServerList, ServerSource, find_servers};
+
+/// The crate that connects to servers, for front ends that serve tools themselves.
+pub use sabir_mcp as protocol;

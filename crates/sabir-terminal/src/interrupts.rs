@@ -1,0 +1,79 @@
+//! Handles signals: SIGINT interrupts the session, SIGTERM and SIGHUP end it, and a second signal
+//! ends the process.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use sabir_session::{Command, SessionHandle};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::screen::{self, ExitBySignal};
+
+/// Listens for signals on a thread of its own, because the main thread may be blocked by a disk. `exit` ends the process.
+///
+/// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn listen_for_signals(
+    session: SessionHandle,
+    stays_open: bool,
+    exit: ExitBySignal,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
+    let mut signals: Vec<Signal> = {
+        let _inside = runtime.enter();
+        // A signal that cannot be handled keeps its default action, which ends the process.
+        kinds
+            .into_iter()
+            .filter_map(|kind| signal(kind).ok())
+            .collect()
+    };
+    let listen = move || {
+        let mut interrupted_run = None;
+        loop {
+            let received = runtime.block_on(any(&mut signals));
+            let run = session.run_number();
+            if interrupted_run == Some(run) {
+                screen::restore();
+                exit(SignalKind::interrupt().as_raw_value());
+                return;
+            }
+            interrupted_run = Some(run);
+            let only_interrupts = stays_open && received == 0 && !session.is_idle();
+            let command = if only_interrupts {
+                Command::Interrupt
+            } else {
+                Command::End
+            };
+            // Rejected only if the session is over, when no command is needed.
+            _ = session.submit(command);
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(listen)?;
+    Ok(())
+}
+
+/// Waits for one of these signals and returns its index.
+async fn any(signals: &mut [Signal]) -> usize {
+    poll_fn(|context| {
+        match signals
+            .iter_mut()
+            .position(|signal| signal.poll_recv(context).is_ready())
+        {
+            Some(at) => Poll::Ready(at),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}

@@ -1,0 +1,334 @@
+//! Implements `mcp`: lists, adds, removes, trusts and tests MCP servers, and serves Sabir's tools as one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use sabir_session::config::Config;
+use sabir_session::mcp::protocol::serve_tools;
+use sabir_session::mcp::{
+    FoundServer, LaunchState, ServerSource, add_server, call_tool, find_servers, remove_server,
+    served_tools, test_server, trust_servers,
+};
+use sabir_session::{McpServerSpec, McpTransport, RuleSpec, SessionError};
+use serde_json::json;
+
+use crate::mcp_toolbox::toolbox_tools;
+use crate::{print, stdin_reader};
+
+/// The words that models of other programs read about the served tools.
+const INSTRUCTIONS: &str = "The tools of the coding agent Sabir, for one folder: reading, searching and changing files, running commands in a sandbox. \
+    parse_calls, check_calls, lint_tools and edit_text read, check and lint tool calls in any format, and apply edits as models write them.";
+
+/// Options of `sabir mcp`.
+#[derive(Debug, Args)]
+pub struct McpArguments {
+    #[command(subcommand)]
+    command: McpCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum McpCommand {
+    /// List the MCP servers of this folder, with what is started and from where.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a server to your configuration: `sabir mcp add NAME URL`, or `sabir mcp add NAME -- COMMAND ARGUMENTS`.
+    Add {
+        /// The name.
+        name: String,
+        /// The address, or the program with its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        target: Vec<String>,
+        /// A variable of the program's environment; `${NAME}` takes the value of yours. May be given several times.
+        #[arg(long, value_name = "NAME=VALUE")]
+        env: Vec<String>,
+        /// A header of each request to the address. May be given several times.
+        #[arg(long, value_name = "NAME=VALUE")]
+        header: Vec<String>,
+    },
+    /// Remove a server from your configuration.
+    Remove {
+        /// The name.
+        name: String,
+    },
+    /// Trust servers of this repository as they are now: all, or those of these names. A server that changes needs it again.
+    Trust {
+        /// The names.
+        names: Vec<String>,
+        /// Do not ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Start a server, list its tools, and end it.
+    Test {
+        /// The name.
+        name: String,
+        /// Print JSON, with the definitions of the tools.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Call a tool of a server yourself, to try it.
+    Call {
+        /// The name of the server, or an address.
+        server: String,
+        /// The tool, by its name at the server.
+        tool: String,
+        /// The arguments, as a JSON object.
+        #[arg(default_value = "{}")]
+        arguments: String,
+    },
+    /// Serve Sabir's tools to another agent, over standard input and output.
+    Serve {
+        /// The folder to work in.
+        #[arg(long, short = 'C')]
+        folder: Option<PathBuf>,
+        /// What the other agent may do unasked, as for `sabir run`. By default it may only read.
+        #[arg(long, value_name = "RULE")]
+        approve: Vec<String>,
+        /// Allow what fits this pattern. May be given several times.
+        #[arg(long, value_name = "PATTERN")]
+        allow: Vec<String>,
+        /// Deny what fits this pattern. May be given several times.
+        #[arg(long, value_name = "PATTERN")]
+        deny: Vec<String>,
+    },
+}
+
+/// Runs `sabir mcp`. `named` is the configuration file that the command line names. Returns false if the user said no, or a
+/// called tool failed.
+///
+/// # Errors
+/// When a server does not exist or does not work, or a file cannot be read or changed.
+pub async fn run_mcp_command(
+    arguments: &McpArguments,
+    config: &Config,
+    named: Option<&Path>,
+) -> Result<bool, SessionError> {
+    let here = Path::new(".");
+    match &arguments.command {
+        McpCommand::List { json } => list_servers(config, *json)?,
+        McpCommand::Add {
+            name,
+            target,
+            env,
+            header,
+        } => {
+            let spec = McpServerSpec::new(name, parse_target(target, env, header)?);
+            let path = add_server(&spec, config, named)?;
+            say(&format!(
+                "added {name} to {}: {}; `sabir mcp test {name}` tries it",
+                path.display(),
+                spec.launch_line()
+            ));
+        }
+        McpCommand::Remove { name } => {
+            let path = remove_server(name, config, named)?;
+            say(&format!("removed {name} from {}", path.display()));
+        }
+        McpCommand::Trust { names, yes } => return trust_repository(config, names, *yes),
+        McpCommand::Test { name, json } => {
+            let test = test_server(name, config, here).await?;
+            if *json {
+                print::print_json(&test);
+            } else {
+                let mut text = format!(
+                    "{name} works: {}, {}, {}\n",
+                    print::count_noun(test.definitions.len(), "tool"),
+                    print::count_noun(test.status.resources, "resource"),
+                    print::count_noun(test.status.prompts.len(), "prompt"),
+                );
+                for (shown, tool) in test.status.tools.iter().zip(&test.definitions) {
+                    let first = tool.description.lines().next().unwrap_or_default();
+                    text.push_str(&format!("  {shown}  {first}\n"));
+                }
+                print::write_stdout(&print::sanitize_text(&text));
+            }
+        }
+        McpCommand::Call {
+            server,
+            tool,
+            arguments,
+        } => {
+            let arguments = serde_json::from_str(arguments).map_err(|error| {
+                SessionError::invalid(format!("the arguments are no JSON object: {error}"))
+            })?;
+            let show = &mut |line: &str| print::write_stderr(&print::sanitize_text(line));
+            let output = call_tool(server, tool, &arguments, config, show).await?;
+            print::write_stdout(&print::sanitize_text(&format!("{}\n", output.content)));
+            for image in &output.images {
+                say(&format!("an image of the type {}", image.media_type));
+            }
+            return Ok(!output.failed);
+        }
+        McpCommand::Serve {
+            folder,
+            approve,
+            allow,
+            deny,
+        } => {
+            let rules = RuleSpec {
+                approve: approve.clone(),
+                allow: allow.clone(),
+                deny: deny.clone(),
+                ask: Vec::new(),
+            };
+            let mut tools = served_tools(config, folder.clone(), rules)?;
+            tools.extend(toolbox_tools(config));
+            let served = serve_tools(tools, INSTRUCTIONS, tokio::io::stdin(), tokio::io::stdout());
+            served
+                .await
+                .map_err(|error| SessionError::invalid(error.to_string()))?;
+        }
+    }
+    Ok(true)
+}
+
+fn say(text: &str) {
+    print::write_stderr(&print::sanitize_text(&format!("sabir: {text}\n")));
+}
+
+/// Parses the address or the command line of a new server.
+fn parse_target(
+    target: &[String],
+    env: &[String],
+    header: &[String],
+) -> Result<McpTransport, SessionError> {
+    let pairs = |list: &[String]| {
+        list.iter()
+            .map(|pair| {
+                let (name, value) = pair
+                    .split_once('=')
+                    .ok_or_else(|| SessionError::invalid(format!("`{pair}` is no NAME=VALUE")))?;
+                Ok((name.to_owned(), value.to_owned()))
+            })
+            .collect::<Result<BTreeMap<_, _>, SessionError>>()
+    };
+    let env = pairs(env)?;
+    let headers = pairs(header)?;
+    match target {
+        [url] if url.starts_with("http://") || url.starts_with("https://") => {
+            if !env.is_empty() {
+                return Err(SessionError::invalid("--env is for programs; use --header"));
+            }
+            Ok(McpTransport::Http {
+                url: url.clone(),
+                headers,
+            })
+        }
+        [command, args @ ..] => {
+            if !headers.is_empty() {
+                return Err(SessionError::invalid(
+                    "--header is for addresses; use --env",
+                ));
+            }
+            Ok(McpTransport::Stdio {
+                command: command.clone(),
+                args: args.to_vec(),
+                env,
+            })
+        }
+        [] => Err(SessionError::invalid("give an address or a program")),
+    }
+}
+
+fn current_folder() -> Result<PathBuf, SessionError> {
+    Path::new(".").canonicalize().map_err(|error| {
+        SessionError::invalid(format!("the current folder cannot be opened: {error}"))
+    })
+}
+
+fn list_servers(config: &Config, as_json: bool) -> Result<(), SessionError> {
+    let list = find_servers(&[], config, &current_folder()?);
+    if as_json {
+        let servers: Vec<_> = list
+            .servers
+            .iter()
+            .map(|found| {
+                json!({
+                    "name": found.spec.name,
+                    "launch": found.spec.launch_line(),
+                    "source": found.source.describe(),
+                    "disabled": found.spec.disabled,
+                    "state": found.launch,
+                })
+            })
+            .collect();
+        print::print_json(&json!({"servers": servers, "problems": list.problems}));
+        return Ok(());
+    }
+    let mut text = String::new();
+    for found in &list.servers {
+        text.push_str(&server_text(found));
+    }
+    for problem in &list.problems {
+        text.push_str(&format!("problem: {problem}\n"));
+    }
+    if text.is_empty() {
+        text.push_str("no MCP servers; `sabir mcp add NAME URL` or `sabir mcp add NAME -- COMMAND` adds one\n");
+    }
+    print::write_stdout(&print::sanitize_text(&text));
+    Ok(())
+}
+
+/// Describes a server in two lines or three.
+fn server_text(found: &FoundServer) -> String {
+    let state = match &found.launch {
+        _ if found.spec.disabled => "disabled".to_owned(),
+        LaunchState::Allowed => "started with each task".to_owned(),
+        LaunchState::Untrusted => {
+            format!("not trusted: `sabir mcp trust {}`", found.spec.name)
+        }
+        LaunchState::Changed { before } => format!(
+            "changed since you trusted it, when it was `{before}`: `sabir mcp trust {}`",
+            found.spec.name
+        ),
+        LaunchState::Unusable { reason } => format!("cannot be started: {reason}"),
+    };
+    format!(
+        "{}  {}\n    {}, {state}\n",
+        found.spec.name,
+        found.spec.launch_line(),
+        found.source.describe()
+    )
+}
+
+fn trust_repository(config: &Config, names: &[String], yes: bool) -> Result<bool, SessionError> {
+    let root = current_folder()?;
+    let list = find_servers(&[], config, &root);
+    let open: Vec<_> = list
+        .servers
+        .iter()
+        .filter(|found| matches!(found.source, ServerSource::Project(_)))
+        .filter(|found| names.is_empty() || names.contains(&found.spec.name))
+        .collect();
+    let mut text = String::new();
+    for found in &open {
+        text.push_str(&server_text(found));
+        // All of it, with the values: they come from the repository and decide what runs.
+        let whole = serde_json::to_string(&found.spec.transport).unwrap_or_default();
+        text.push_str(&format!("    {whole}\n"));
+    }
+    print::write_stdout(&print::sanitize_text(&text));
+    let is_asked = open
+        .iter()
+        .any(|found| found.launch != LaunchState::Allowed);
+    if is_asked && !yes {
+        let answer = stdin_reader::confirm("Trust exactly these servers? [y/N] ");
+        let is_yes = answer.map_err(|error| {
+            SessionError::invalid(format!("standard input cannot be read: {error}"))
+        })?;
+        if !is_yes {
+            say("nothing was changed; --yes trusts them where nobody can be asked");
+            return Ok(false);
+        }
+    }
+    let trusted = trust_servers(names, &list.servers, config, &root)?;
+    match trusted.is_empty() {
+        true => say("there is nothing to trust"),
+        false => say(&format!("trusted as they are now: {}", trusted.join(", "))),
+    }
+    Ok(true)
+}

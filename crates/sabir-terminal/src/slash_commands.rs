@@ -1,0 +1,138 @@
+//! Lines that are meant for Sabir and not for the model: the list of slash commands, and what is said to
+//! lines that look like one.
+//!
+//! A line that another program would take as a command (`exit`, `?`, `!ls`, `@file`, `/unknown`) must not
+//! become a paid message by accident. `/say TEXT` sends any text as it is.
+
+use sabir_session::call::nearest_candidate;
+
+/// The prefix of a message that is sent as it is, whatever it looks like.
+pub const SAY_COMMAND: &str = "/say ";
+
+/// The commands with their descriptions.
+const COMMANDS: [(&str, &str); 9] = [
+    ("/help", "show this list"),
+    ("/now MESSAGE", "interrupt the model with a message"),
+    ("/say TEXT", "send a text that looks like a command"),
+    ("/image FILE [MESSAGE]", "attach an image to your message"),
+    ("/mode NAME", "switch the mode"),
+    ("/context", "show what fills the context"),
+    ("/compact", "compact the context"),
+    ("/quit", "leave when it is your turn"),
+    ("Ctrl-C", "interrupt what is running; twice to leave"),
+];
+
+/// Returns true if a line asks to leave, in the words of Sabir or of other programs.
+pub fn is_leave_word(line: &str) -> bool {
+    matches!(line, "exit" | "quit" | ":q" | ":q!" | "/q")
+}
+
+/// Returns the text to show for a line that is answered here and not sent; `None` for any other line.
+pub fn local_reply(line: &str) -> Option<String> {
+    let line = line.trim();
+    if matches!(line, "?" | "/" | "/?" | "/help" | "help") {
+        return Some(command_list());
+    }
+    if let Some(rest) = line.strip_prefix('!') {
+        let is_command = rest.starts_with(|c: char| c.is_ascii_alphanumeric() || ".~/".contains(c));
+        return is_command.then(|| {
+            "nothing was run or sent: `!` runs no commands here. Ask the model to run it, or use another terminal; \
+             `/say TEXT` sends the line as it is\n"
+                .to_owned()
+        });
+    }
+    if let Some(rest) = line.strip_prefix('@') {
+        let is_file = rest.starts_with(|c: char| c.is_alphanumeric() || "./~_".contains(c));
+        return is_file.then(|| {
+            "nothing was sent: `@` attaches no files. Name the file in your message, and the model reads it; \
+             `/image FILE` attaches an image, and `/say TEXT` sends the line as it is\n"
+                .to_owned()
+        });
+    }
+    let word = line.split_whitespace().next()?;
+    let name = word.strip_prefix('/')?;
+    // A path has more than letters: `/etc/hosts is wrong` is a message.
+    let looks_like_command = name
+        .chars()
+        .all(|c| c.is_ascii_alphabetic() || "-_".contains(c));
+    let is_known = |known: &str| known.split(' ').next() == Some(word);
+    let takes_argument = |known: &str| known.contains(' ');
+    let complete = COMMANDS.iter().any(|(known, _)| {
+        // A command without the argument that it needs does nothing, and neither does one with words too many.
+        let has_argument = line.len() > word.len();
+        is_known(known) && (known.starts_with("/mode") || takes_argument(known) == has_argument)
+    });
+    if !looks_like_command || complete || word == "/exit" {
+        return None;
+    }
+    let names = COMMANDS
+        .iter()
+        .filter_map(|(known, _)| known.split(' ').next());
+    let problem = if COMMANDS.iter().any(|(known, _)| is_known(known)) {
+        format!("`{line}` was not sent: that is not how `{word}` is used")
+    } else {
+        let hint = nearest_candidate(word, names.filter(|name| name.starts_with('/')))
+            .map(|near| format!(" Did you mean `{near}`?"))
+            .unwrap_or_default();
+        format!("`{line}` was not sent: there is no command `{word}`.{hint}")
+    };
+    Some(format!("{problem}\n{}", command_list()))
+}
+
+/// Renders the list of commands.
+fn command_list() -> String {
+    let lines: String = COMMANDS
+        .iter()
+        .map(|(command, does)| format!("  {command:<22} {does}\n"))
+        .collect();
+    format!("{lines}Anything else is a message to the model.\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_command_is_not_sent() {
+        for line in [
+            "?",
+            "/help",
+            "help",
+            "/foo",
+            "/compcat",
+            "/mod plan",
+            "!ls",
+            "!./x",
+            "@src/main.rs",
+            "/image",
+            "/compact now",
+            "/say",
+        ] {
+            assert!(local_reply(line).is_some(), "{line}");
+        }
+        assert!(local_reply("/compcat").is_some_and(|text| text.contains("`/compact`")));
+    }
+
+    #[test]
+    fn messages_and_commands_pass() {
+        for line in [
+            "",
+            "fix it",
+            "/etc/hosts is wrong",
+            "! is a bang",
+            "@ is a sign",
+            "why?",
+            "/quit",
+            "/exit",
+            "/compact",
+            "/context",
+            "/mode",
+            "/mode plan",
+            "/image a.png",
+            "/now stop",
+            "/say /foo",
+        ] {
+            assert!(local_reply(line).is_none(), "{line}");
+        }
+    }
+}

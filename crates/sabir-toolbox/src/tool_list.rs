@@ -1,0 +1,276 @@
+//! Reads lists of tools in the shapes that other programs use: OpenAI's, Anthropic's, Gemini's, Bedrock's and MCP's.
+//!
+//! The shapes are those of the providers' API references and of the result of `tools/list` in the Model Context Protocol. A list may
+//! be an array, or an object that holds one: a request body (`tools`), a result of MCP, or a JSON-RPC response with such a result.
+
+use sabir_call::{ToolSet, ToolSpec};
+use sabir_wire::Wire;
+use serde_json::{Map, Value, json};
+
+use crate::error::ToolboxError;
+
+/// A list of tools, converted to an array of `{name, description, parameters}`.
+#[derive(Debug)]
+pub(crate) struct ToolList {
+    /// The converted tools. An element that has no known shape is kept as it is, so that an error can name it.
+    pub(crate) tools: Value,
+    /// The place of each tool in the source.
+    places: Vec<ToolPlace>,
+    /// True if the source already had Sabir's own shape.
+    is_own: bool,
+}
+
+/// The place of a tool in the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ToolPlace {
+    /// The JSON pointer of the object with the tool's name.
+    tool: String,
+    /// The pointer of the schema below it.
+    parameters: &'static str,
+}
+
+/// A tool and its place.
+struct FoundTool {
+    tool: Value,
+    place: ToolPlace,
+    is_own: bool,
+}
+
+/// Parses a list of tools in any known shape. `source_name` appears in the error.
+///
+/// # Errors
+/// The text is no such list, or two tools share a name.
+pub fn parse_tools(text: &str, source_name: &str) -> Result<ToolSet, ToolboxError> {
+    let list = ToolList::parse(text, source_name)?;
+    // From the text where that is possible, so that an error has its line and column.
+    let tools = if list.is_own {
+        ToolSet::from_json(text)
+    } else {
+        serde_json::from_value::<Vec<ToolSpec>>(list.tools)
+            .map_err(Into::into)
+            .and_then(ToolSet::new)
+    };
+    tools.map_err(|error| ToolboxError::Tools {
+        source_name: source_name.to_owned(),
+        error,
+    })
+}
+
+impl ToolList {
+    /// Parses a list; elements that are no tools are kept.
+    ///
+    /// # Errors
+    /// The text is not JSON, or holds no list.
+    pub(crate) fn parse(text: &str, source_name: &str) -> Result<Self, ToolboxError> {
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| ToolboxError::ToolsNotJson {
+                source_name: source_name.to_owned(),
+                error,
+            })?;
+        let is_array = value.is_array();
+        let (prefix, items) = find_items(&value).ok_or_else(|| ToolboxError::ToolsNotArray {
+            source_name: source_name.to_owned(),
+            found: sabir_call::json_type_name(&value),
+        })?;
+        let found: Vec<_> = items
+            .iter()
+            .enumerate()
+            .flat_map(|(index, item)| convert_item(item, &format!("{prefix}/{index}")))
+            .collect();
+        let is_own = is_array && found.iter().all(|found| found.is_own);
+        let (tools, places) = found
+            .into_iter()
+            .map(|found| (found.tool, found.place))
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        Ok(Self {
+            tools: Value::Array(tools),
+            places,
+            is_own,
+        })
+    }
+
+    /// Translates a JSON pointer into the converted list to one into the source.
+    pub(crate) fn source_pointer(&self, pointer: &str) -> String {
+        let Some((index, rest)) = pointer.strip_prefix('/').map(|path| {
+            let (index, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+            (index.parse::<usize>().ok(), rest)
+        }) else {
+            return pointer.to_owned();
+        };
+        let Some(place) = index.and_then(|index| self.places.get(index)) else {
+            return pointer.to_owned();
+        };
+        match rest.strip_prefix("/parameters") {
+            Some(below) if below.is_empty() || below.starts_with('/') => {
+                format!("{}/{}{below}", place.tool, place.parameters)
+            }
+            _ => format!("{}{rest}", place.tool),
+        }
+    }
+}
+
+/// Finds the array of tools in a value, and its JSON pointer.
+fn find_items(value: &Value) -> Option<(&'static str, &[Value])> {
+    if let Value::Array(items) = value {
+        return Some(("", items));
+    }
+    ["/tools", "/result/tools", "/toolConfig/tools"]
+        .into_iter()
+        .find_map(|pointer| Some((pointer, value.pointer(pointer)?.as_array()?.as_slice())))
+}
+
+/// Converts an element of the array: one tool, or several of a Gemini declaration.
+fn convert_item(item: &Value, pointer: &str) -> Vec<FoundTool> {
+    let function = item.get("function").filter(|inner| inner.is_object());
+    let spec = item.get("toolSpec").filter(|inner| inner.is_object());
+    let declarations = ["functionDeclarations", "function_declarations"]
+        .into_iter()
+        .find_map(|key| Some((key, item.get(key)?.as_array()?)));
+    if let Some((key, declarations)) = declarations {
+        return declarations
+            .iter()
+            .enumerate()
+            .map(|(index, declaration)| {
+                convert_declaration(declaration, format!("{pointer}/{key}/{index}"))
+            })
+            .collect();
+    }
+    let (tool, place, schema) = if let Some(inner) = function {
+        (inner, format!("{pointer}/function"), "parameters")
+    } else if let Some(inner) = spec {
+        (inner, format!("{pointer}/toolSpec"), "inputSchema/json")
+    } else if item.get("input_schema").is_some() {
+        (item, pointer.to_owned(), "input_schema")
+    } else if item.get("inputSchema").is_some() {
+        (item, pointer.to_owned(), "inputSchema")
+    } else {
+        (item, pointer.to_owned(), "parameters")
+    };
+    // The Responses API differs from Sabir's own shape only by members that say nothing about the tool.
+    let is_own = schema == "parameters" && function.is_none() && item.get("type").is_none();
+    let tool = if is_own {
+        tool.clone()
+    } else {
+        convert_tool(tool, schema)
+    };
+    vec![FoundTool {
+        tool,
+        place: ToolPlace {
+            tool: place,
+            parameters: schema,
+        },
+        is_own,
+    }]
+}
+
+/// Returns a tool with the members of Sabir's own shape. Members that are missing or null stay away.
+fn convert_tool(tool: &Value, schema: &str) -> Value {
+    let schema = tool.pointer(&format!("/{schema}"));
+    let members = [
+        ("name", tool.get("name")),
+        ("description", tool.get("description")),
+        ("parameters", schema),
+    ];
+    let members = members.into_iter().filter_map(|(key, value)| {
+        Some((
+            key.to_owned(),
+            value.filter(|value| !value.is_null())?.clone(),
+        ))
+    });
+    Value::Object(members.collect::<Map<_, _>>())
+}
+
+/// Converts a declaration of Gemini, whose schemas have a dialect of their own.
+fn convert_declaration(declaration: &Value, place: String) -> FoundTool {
+    let body = json!({"contents": [], "tools": [{"functionDeclarations": [declaration]}]});
+    let read = Wire::Gemini.decode_request(
+        &Wire::Gemini.endpoint_path("any", true),
+        body.to_string().as_bytes(),
+    );
+    let spec = read
+        .ok()
+        .and_then(|read| read.request.tools.iter().next().cloned());
+    let key = if declaration.get("parametersJsonSchema").is_some() {
+        "parametersJsonSchema"
+    } else {
+        "parameters"
+    };
+    FoundTool {
+        tool: spec
+            .and_then(|spec| serde_json::to_value(spec).ok())
+            .unwrap_or_else(|| declaration.clone()),
+        place: ToolPlace {
+            tool: place,
+            parameters: key,
+        },
+        is_own: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str =
+        r#"{"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}"#;
+
+    fn list(text: &str) -> ToolList {
+        ToolList::parse(&text.replace("SCHEMA", SCHEMA), "tools.json").unwrap()
+    }
+
+    #[test]
+    fn every_shape_gives_the_same_tool() {
+        let own = list(r#"[{"name": "look", "description": "Looks.", "parameters": SCHEMA}]"#);
+        assert!(own.is_own);
+        for (text, pointer) in [
+            (
+                r#"[{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": SCHEMA}}]"#,
+                "/0/function/parameters/properties/path",
+            ),
+            (
+                r#"[{"type": "function", "name": "look", "description": "Looks.", "parameters": SCHEMA, "strict": null}]"#,
+                "/0/parameters/properties/path",
+            ),
+            (
+                r#"{"model": "m", "tools": [{"name": "look", "description": "Looks.", "input_schema": SCHEMA}]}"#,
+                "/tools/0/input_schema/properties/path",
+            ),
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "look", "title": "Look", "description": "Looks.", "inputSchema": SCHEMA}]}}"#,
+                "/result/tools/0/inputSchema/properties/path",
+            ),
+            (
+                r#"{"toolConfig": {"tools": [{"toolSpec": {"name": "look", "description": "Looks.", "inputSchema": {"json": SCHEMA}}}]}}"#,
+                "/toolConfig/tools/0/toolSpec/inputSchema/json/properties/path",
+            ),
+            (
+                r#"[{"functionDeclarations": [{"name": "look", "description": "Looks.", "parametersJsonSchema": SCHEMA}]}]"#,
+                "/0/functionDeclarations/0/parametersJsonSchema/properties/path",
+            ),
+            (
+                r#"{"tools": [{"function_declarations": [{"name": "look", "description": "Looks.", "parameters": {"type": "OBJECT", "properties": {"path": {"type": "STRING"}}, "required": ["path"]}}]}]}"#,
+                "/tools/0/function_declarations/0/parameters/properties/path",
+            ),
+        ] {
+            let read = list(text);
+            assert!(!read.is_own, "{text}");
+            assert_eq!(read.tools, own.tools, "{text}");
+            assert_eq!(
+                read.source_pointer("/0/parameters/properties/path"),
+                pointer,
+                "{text}"
+            );
+            let set = parse_tools(&text.replace("SCHEMA", SCHEMA), "tools.json").unwrap();
+            assert_eq!(set.iter().next().unwrap().name, "look");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_source() {
+        let message = |text: &str| parse_tools(text, "tools.json").unwrap_err().to_string();
+        assert!(message("[").starts_with("tools.json: no JSON: "));
+        assert!(message(r#"{"a": 1}"#).starts_with("tools.json: a list of tools was expected"));
+        assert!(message(r#"[{"parameters": {}}]"#).contains("missing field `name` at line 1"));
+        assert!(message(r#"[{"type": "web_search"}]"#).contains("missing field `name`"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Notices programs that take the whole screen of their terminal, such as pagers and editors. They
+//! wait for keys, which no command gets, and would run until the time limit.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The time for which a program may keep the screen. One that only shows its progress ends by then,
+/// or its call gives a time limit.
+pub(crate) const SCREEN_TIME: Duration = Duration::from_secs(15);
+/// The interval at which the screen is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The byte that every sequence begins with.
+const ESCAPE: u8 = 0x1b;
+/// The sequences that switch to the screen of a program and back, without their last character (`h`
+/// or `l`). The last one asks for the cursor keys, which `top` does instead.
+const SCREEN_SEQUENCES: [&[u8]; 4] = [b"\x1b[?1049", b"\x1b[?1047", b"\x1b[?47", b"\x1b[?1"];
+/// The number of bytes that may be the beginning of a sequence.
+const MAX_PENDING: usize = 8;
+
+/// Follows the output of a command for the sequences that take the screen and give it back.
+#[derive(Debug, Default)]
+pub(crate) struct ScreenWatch {
+    /// The number of times that the screen was taken or given back: odd while it is taken.
+    changes: AtomicU64,
+    /// True once a program has kept it for too long.
+    was_kept: AtomicBool,
+}
+
+/// Finds the sequences in pieces of output.
+#[derive(Debug, Default)]
+pub(crate) struct ScreenScanner {
+    /// The end of the last piece, in which a sequence may have begun.
+    pending: Vec<u8>,
+}
+
+impl ScreenScanner {
+    /// Takes a piece of output, and notes in `watch` whether a program has the screen.
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8], watch: &ScreenWatch) {
+        // Most output has no sequences at all, and a flood of it must not be slowed down.
+        if !bytes.contains(&ESCAPE) && !self.pending.contains(&ESCAPE) {
+            return;
+        }
+        self.pending.extend_from_slice(bytes);
+        let escapes = self.pending.iter().enumerate().rev();
+        let taken = escapes
+            .filter(|(_, byte)| **byte == ESCAPE)
+            .find_map(|(at, _)| Some((at, takes_screen(self.pending.get(at..)?)?)));
+        if let Some((at, is_taken)) = taken {
+            watch.set_taken(is_taken);
+            // A sequence that was found must not be found again.
+            self.pending.drain(..=at);
+        }
+        let surplus = self.pending.len().saturating_sub(MAX_PENDING);
+        self.pending.drain(..surplus);
+    }
+}
+
+/// Returns true if the bytes begin with a sequence that takes the screen, false if with one that gives it back.
+fn takes_screen(bytes: &[u8]) -> Option<bool> {
+    let end = |sequence: &&[u8]| bytes.strip_prefix(*sequence)?.first().copied();
+    match SCREEN_SEQUENCES.iter().find_map(end)? {
+        b'h' => Some(true),
+        b'l' => Some(false),
+        _ => None,
+    }
+}
+
+impl ScreenWatch {
+    fn set_taken(&self, is_taken: bool) {
+        if self.is_taken() != is_taken {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if a program has the screen.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.changes.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    /// Returns true if a program has kept the screen for [`SCREEN_TIME`]. Most programs give it back when they are ended for that.
+    pub(crate) fn was_kept(&self) -> bool {
+        self.was_kept.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a program has kept the screen for [`SCREEN_TIME`].
+    pub(crate) async fn wait_until_kept(&self) {
+        let mut seen = self.changes.load(Ordering::Relaxed);
+        let mut kept = Duration::ZERO;
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = self.changes.load(Ordering::Relaxed);
+            kept = if now == seen && self.is_taken() {
+                kept.saturating_add(LOOK_EVERY)
+            } else {
+                Duration::ZERO
+            };
+            seen = now;
+            if kept >= SCREEN_TIME {
+                self.was_kept.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_screen_is_noticed_in_any_pieces() {
+        let text = b"x\x1b[?1049h\x1b[22;0;0tvim\x1b[?1049l\x1b[?47hmore";
+        for size in 1..text.len() {
+            let (watch, mut scanner) = (ScreenWatch::default(), ScreenScanner::default());
+            let mut states = Vec::new();
+            for piece in text.chunks(size) {
+                scanner.push_bytes(piece, &watch);
+                states.push(watch.is_taken());
+            }
+            assert_eq!(states.last(), Some(&true), "{size}");
+            // In one larger piece the screen may be given back and taken again.
+            if size < 6 {
+                let changes = watch.changes.load(Ordering::Relaxed);
+                assert_eq!(changes, 3, "{size}: {states:?}");
+            }
+        }
+        let watch = ScreenWatch::default();
+        ScreenScanner::default().push_bytes(b"\x1b[?1h\x1b=\x1b[?25l\x1b[H\x1b[2Jtop", &watch);
+        assert!(watch.is_taken(), "the first output of top");
+        let watch = ScreenWatch::default();
+        ScreenScanner::default().push_bytes(b"\x1b[?1049l\x1b[?25h 47h", &watch);
+        assert!(!watch.is_taken());
+    }
+}

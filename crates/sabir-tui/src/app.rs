@@ -1,0 +1,1256 @@
+//! Holds the state of the interface: keys, pastes and events of a session go in, effects and views come out.
+//!
+//! The state is pure. It knows neither the terminal nor the session, and gets the time as a number, so that the same inputs
+//! always do the same.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ratatui_core::text::Line;
+use sabir_session::agent::{ContextChange, Record, UserMessage, UserQuestion};
+use sabir_session::call::{Cost, Image};
+use sabir_session::{
+    CloseReason, Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind,
+    SessionSnapshot, SessionState, modes,
+};
+
+use crate::commands::{COMMANDS, KEYS, SlashCommand, parse_command};
+use crate::composer::Composer;
+use crate::decision::{DecisionKey, OpenDecision};
+use crate::fuzzy::best_matches;
+use crate::keys::{Key, KeyCode, TerminalInput};
+use crate::lines::{HistoryLine, MIN_WIDTH, fit_line, fit_text, one_line, span};
+use crate::theme::{Role, Theme};
+use crate::transcript::Transcript;
+use crate::view::{TerminalSize, View, lay_out_draft};
+
+/// The time in which a second Ctrl-C leaves.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
+/// The time for which a message about a key is shown.
+const HINT_TIME: Duration = Duration::from_secs(4);
+/// The most rows of a list of completions.
+const MAX_COMPLETIONS: usize = 6;
+
+/// The things that an interface must know before it begins.
+#[derive(Debug, Clone)]
+pub struct AppSettings {
+    /// The styles.
+    pub theme: Theme,
+    /// Earlier messages, the oldest first.
+    pub history: Vec<String>,
+    /// A draft that an interrupted session left.
+    pub draft: String,
+    /// The names of the modes.
+    pub modes: Vec<String>,
+}
+
+/// Something that the driver must do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Submit a command to the session.
+    Submit(Command),
+    /// Begin a task with this message.
+    Begin(UserMessage),
+    /// Keep a message in the history of all sessions.
+    Remember(String),
+    /// Load the image of a file, and pass it to [`App::note_image`].
+    LoadImage {
+        /// The file.
+        path: String,
+        /// The message that it belongs to; empty for the next one.
+        message: String,
+    },
+    /// List the files of the workspace, and pass them to [`App::set_files`].
+    ListFiles,
+    /// Edit the draft in the user's editor, and pass the text to [`App::note_edited`].
+    EditDraft(String),
+    /// Compare the folder with its state before the last changing calls, or before all of them, and pass the result to
+    /// [`App::show_diff`].
+    CompareFolder(Option<usize>),
+    /// List the checkpoints, and pass the text to [`App::note_printed`].
+    ListCheckpoints,
+    /// Ring the bell: the user is elsewhere and is waited for.
+    RingBell,
+    /// Leave.
+    Leave,
+}
+
+/// A file that a task has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// The path.
+    pub path: String,
+    /// The change, as a unified diff.
+    pub diff: String,
+}
+
+/// The activity of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// There is no task yet.
+    Composing,
+    /// The task works.
+    Working,
+    /// The task waits for a message.
+    Idle,
+    /// The session is over.
+    Ended,
+}
+
+/// The state of the interface.
+#[derive(Debug)]
+pub struct App {
+    theme: Theme,
+    composer: Composer,
+    /// The reason of a refusal that is being typed, with its question.
+    reason: Option<(RequestId, Composer)>,
+    transcript: Transcript,
+    decisions: VecDeque<OpenDecision>,
+    /// True if keys go to the draft although an approval is open.
+    is_draft_focused: bool,
+    /// True if the user has moved the focus to the open approval, which needs no quiet moment then.
+    has_chosen_decision: bool,
+    queue: VecDeque<UserMessage>,
+    images: Vec<Image>,
+    activity: Activity,
+    status: Status,
+    /// The moment of the last key.
+    last_key: Duration,
+    /// The moment of a Ctrl-C that had nothing to clear.
+    leaving_since: Option<Duration>,
+    /// A message about the last key, until the next one.
+    hint: String,
+    /// The moment of the key that the hint is about.
+    hint_since: Duration,
+    /// A pause before the provider is asked again.
+    pause: String,
+    modes: Vec<String>,
+    files: Option<Vec<String>>,
+    are_files_requested: bool,
+    completion: Option<Completion>,
+    /// The place of a completion that was closed, so that it does not open again at once.
+    closed_completion: Option<usize>,
+    size: TerminalSize,
+    /// False while the terminal says that it does not have the focus.
+    has_focus: bool,
+}
+
+/// The facts of the status line.
+#[derive(Debug, Default)]
+struct Status {
+    model: String,
+    protocol: String,
+    mode: String,
+    context_percent: Option<u64>,
+    cost: Option<Cost>,
+    /// The moment at which the present run began.
+    run_since: Duration,
+}
+
+/// A list of completions at the cursor.
+#[derive(Debug, PartialEq, Eq)]
+struct Completion {
+    /// The place where the completed word begins.
+    start: usize,
+    items: Vec<CompletionItem>,
+    chosen: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct CompletionItem {
+    /// The text that takes the place of the word.
+    text: String,
+    /// A description.
+    note: &'static str,
+}
+
+impl App {
+    /// Creates the state of an interface without a session.
+    pub fn new(settings: AppSettings) -> Self {
+        let mut composer = Composer::new(settings.history);
+        if !settings.draft.is_empty() {
+            composer.paste(&settings.draft);
+        }
+        Self {
+            theme: settings.theme,
+            composer,
+            reason: None,
+            transcript: Transcript::new(settings.theme),
+            decisions: VecDeque::new(),
+            is_draft_focused: false,
+            has_chosen_decision: false,
+            queue: VecDeque::new(),
+            images: Vec::new(),
+            activity: Activity::Composing,
+            status: Status::default(),
+            last_key: Duration::ZERO,
+            leaving_since: None,
+            hint: String::new(),
+            hint_since: Duration::ZERO,
+            pause: String::new(),
+            modes: settings.modes,
+            files: None,
+            are_files_requested: false,
+            completion: None,
+            closed_completion: None,
+            size: TerminalSize {
+                columns: 80,
+                rows: 24,
+            },
+            has_focus: true,
+        }
+    }
+
+    /// Rings the bell if the user is elsewhere.
+    fn call_user(&self) -> Vec<Effect> {
+        if self.has_focus {
+            Vec::new()
+        } else {
+            vec![Effect::RingBell]
+        }
+    }
+
+    /// Returns the draft with all pastes.
+    pub fn draft(&self) -> String {
+        self.composer.message()
+    }
+
+    /// Returns the messages that wait for the model, the oldest first.
+    pub fn queued_messages(&self) -> impl Iterator<Item = &str> {
+        self.queue.iter().map(|message| message.text.as_str())
+    }
+
+    /// Returns the activity of the session.
+    pub fn activity(&self) -> Activity {
+        self.activity
+    }
+
+    /// Returns true if the view changes as time passes.
+    pub fn is_animated(&self) -> bool {
+        let is_working = self.activity == Activity::Working && self.decisions.is_empty();
+        is_working || self.transcript.is_live() || !self.hint.is_empty()
+    }
+
+    /// Sets the size of the terminal.
+    pub fn handle_resize(&mut self, size: TerminalSize) {
+        self.size = size;
+        self.transcript.set_width(size.columns.max(MIN_WIDTH));
+    }
+
+    /// Takes an input of the terminal.
+    pub fn handle_input(&mut self, input: TerminalInput, now: Duration) -> Vec<Effect> {
+        let effects = match input {
+            TerminalInput::Key(key) => self.handle_key(key, now),
+            TerminalInput::Paste(text) => {
+                self.handle_paste(&text);
+                Vec::new()
+            }
+            TerminalInput::Focus(has_focus) => {
+                self.has_focus = has_focus;
+                return Vec::new();
+            }
+        };
+        self.last_key = now;
+        self.hint_since = now;
+        let mut effects = effects;
+        self.update_completion(&mut effects);
+        effects
+    }
+
+    fn handle_paste(&mut self, text: &str) {
+        self.hint.clear();
+        match &mut self.reason {
+            Some((_, reason)) => reason.paste(text),
+            // A paste answers nothing.
+            None => {
+                self.is_draft_focused = true;
+                self.composer.paste(text);
+            }
+        }
+    }
+
+    fn handle_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
+        self.hint.clear();
+        let leaving = self.leaving_since.take();
+        if key == Key::control('c') {
+            return self.press_interrupt(leaving, now);
+        }
+        if self.reason.is_some() {
+            return self.press_in_reason(key);
+        }
+        if let Some(effects) = self.press_in_completion(key) {
+            return effects;
+        }
+        if self.composer.search().is_none()
+            && let Some(effects) = self.press_in_decision(key, now)
+        {
+            return effects;
+        }
+        if key.code == KeyCode::Escape && self.composer.search().is_none() {
+            return self.press_escape();
+        }
+        if let Some(effects) = self.press_global(key, now) {
+            return effects;
+        }
+        if key.code == KeyCode::Up && self.composer.is_empty() && self.edit_queue() {
+            return Vec::new();
+        }
+        let is_moving_choice = self.composer.is_empty()
+            && matches!(key.code, KeyCode::Up | KeyCode::Down)
+            && self
+                .decisions
+                .front_mut()
+                .is_some_and(|open| open.move_choice(key.code == KeyCode::Down));
+        if is_moving_choice {
+            return Vec::new();
+        }
+        self.composer.press(key);
+        Vec::new()
+    }
+
+    /// Takes a key that means the same wherever the cursor is; `None` for any other.
+    fn press_global(&mut self, key: Key, now: Duration) -> Option<Vec<Effect>> {
+        let is_searching = self.composer.search().is_some();
+        match key.code {
+            KeyCode::Enter if !(key.alt || key.shift || key.control || is_searching) => {
+                Some(self.press_enter(now))
+            }
+            KeyCode::Tab if key.shift => Some(self.switch_mode()),
+            KeyCode::Tab => {
+                self.move_focus(now);
+                Some(Vec::new())
+            }
+            KeyCode::Char('s') if key.control => Some(self.send_now()),
+            KeyCode::Char('o') if key.control => {
+                if !self.transcript.unfold_last() {
+                    self.hint = "nothing is folded".to_owned();
+                }
+                Some(Vec::new())
+            }
+            KeyCode::Char('g') if key.control && !is_searching => {
+                Some(vec![Effect::EditDraft(self.composer.message())])
+            }
+            KeyCode::Char('d') if key.control && self.composer.is_empty() => Some(self.leave()),
+            _ => None,
+        }
+    }
+
+    /// Moves the focus between an open approval and the draft; without one Tab is a character.
+    fn move_focus(&mut self, now: Duration) {
+        match self.decisions.front() {
+            Some(open) if open.is_approval() => {
+                // Tab that was typed before the question was seen was meant for something else.
+                if self.is_draft_focused && open.was_seen(now) {
+                    self.is_draft_focused = false;
+                    self.has_chosen_decision = true;
+                } else {
+                    self.is_draft_focused = true;
+                    self.has_chosen_decision = false;
+                }
+            }
+            _ => _ = self.composer.press(Key::plain(KeyCode::Char('\t'))),
+        }
+    }
+
+    fn press_interrupt(&mut self, leaving: Option<Duration>, now: Duration) -> Vec<Effect> {
+        if self.reason.take().is_some() {
+            return Vec::new();
+        }
+        if !self.composer.is_empty() {
+            self.composer.clear();
+            self.hint = "cleared; Ctrl-_ brings it back".to_owned();
+            return Vec::new();
+        }
+        if leaving.is_some_and(|since| now.saturating_sub(since) <= LEAVE_TIME) {
+            return self.leave();
+        }
+        self.leaving_since = Some(now);
+        self.hint = "Ctrl-C again leaves".to_owned();
+        if self.is_busy() {
+            return vec![Effect::Submit(Command::Interrupt)];
+        }
+        Vec::new()
+    }
+
+    /// Returns true if the task does something that can be stopped.
+    fn is_busy(&self) -> bool {
+        let is_asked = self
+            .decisions
+            .front()
+            .is_some_and(|open| matches!(open.question, UserQuestion::Next { .. }));
+        self.activity == Activity::Working && !is_asked
+    }
+
+    fn press_escape(&mut self) -> Vec<Effect> {
+        if self.is_busy() {
+            self.hint = "stopping…".to_owned();
+            return vec![Effect::Submit(Command::Interrupt)];
+        }
+        Vec::new()
+    }
+
+    fn leave(&mut self) -> Vec<Effect> {
+        match self.activity {
+            Activity::Composing | Activity::Ended => vec![Effect::Leave],
+            Activity::Working | Activity::Idle => vec![Effect::Submit(Command::End)],
+        }
+    }
+
+    fn press_in_reason(&mut self, key: Key) -> Vec<Effect> {
+        let Some((request, mut reason)) = self.reason.take() else {
+            return Vec::new();
+        };
+        match key.code {
+            KeyCode::Escape => return Vec::new(),
+            KeyCode::Enter if !key.alt && !key.shift && !key.control => {
+                let reason = reason.message().trim().to_owned();
+                return self.answer(request, Decision::Deny { reason });
+            }
+            _ => _ = reason.press(key),
+        }
+        self.reason = Some((request, reason));
+        Vec::new()
+    }
+
+    /// Takes a key while an approval is open; `None` if the key is for the draft.
+    fn press_in_decision(&mut self, key: Key, now: Duration) -> Option<Vec<Effect>> {
+        let last_key = self.last_key;
+        let open = self.decisions.front_mut()?;
+        let is_plain_enter = key.code == KeyCode::Enter && !key.alt && !key.shift && !key.control;
+        if !open.is_approval() {
+            return None;
+        }
+        if self.is_draft_focused || key.code == KeyCode::Tab || key.control {
+            return None;
+        }
+        let is_chosen = self.has_chosen_decision && open.was_seen(now);
+        if !is_chosen && !open.is_armed(last_key, now) {
+            // Meant for something else: it becomes part of the draft, which then has the focus.
+            if key.code == KeyCode::Escape {
+                return None;
+            }
+            if is_plain_enter {
+                return Some(Vec::new());
+            }
+            self.is_draft_focused = key.written_char().is_some();
+            return None;
+        }
+        let is_draft = !self.composer.is_empty();
+        match open.press(key) {
+            DecisionKey::Answer(decision) => {
+                let request = open.request.clone();
+                Some(self.answer(request, decision))
+            }
+            DecisionKey::AskReason => {
+                self.reason = Some((open.request.clone(), Composer::default()));
+                Some(Vec::new())
+            }
+            DecisionKey::Handled => Some(Vec::new()),
+            DecisionKey::Unseen => {
+                self.hint = "not all of it was shown yet: v shows more".to_owned();
+                Some(Vec::new())
+            }
+            DecisionKey::Ignored if key.code == KeyCode::Escape => None,
+            DecisionKey::Ignored => {
+                let rest = if is_draft { "" } else { " a message" };
+                self.hint = format!("y, n, or a rule answers; Tab goes to your draft{rest}");
+                Some(Vec::new())
+            }
+        }
+    }
+
+    fn answer(&mut self, request: RequestId, decision: Decision) -> Vec<Effect> {
+        // Removed at once, so that a second key cannot answer again.
+        self.decisions.retain(|open| open.request != request);
+        self.is_draft_focused = !self.composer.is_empty();
+        self.has_chosen_decision = false;
+        vec![Effect::Submit(Command::Answer { request, decision })]
+    }
+
+    fn press_enter(&mut self, now: Duration) -> Vec<Effect> {
+        if self.composer.is_empty() && self.images.is_empty() {
+            return self.press_enter_without_draft(now);
+        }
+        let is_unread = self
+            .decisions
+            .front()
+            .is_some_and(|open| !open.was_seen(now));
+        let is_approval = self
+            .decisions
+            .front()
+            .is_some_and(OpenDecision::is_approval);
+        if is_unread && (is_approval && !self.is_draft_focused) {
+            return Vec::new();
+        }
+        let text = self.composer.message();
+        let is_one_line = !text.trim().contains('\n');
+        if is_one_line && let Some(command) = parse_command(&text) {
+            return match command {
+                Ok(command) => {
+                    let message = self.composer.take_message();
+                    let mut effects = self.run_command(command);
+                    effects.push(Effect::Remember(message));
+                    effects
+                }
+                Err(error) => {
+                    self.hint = error.to_string();
+                    Vec::new()
+                }
+            };
+        }
+        let text = self.composer.take_message();
+        let mut effects = vec![Effect::Remember(text.clone())];
+        effects.extend(self.send_message(text, is_unread));
+        effects
+    }
+
+    fn press_enter_without_draft(&mut self, now: Duration) -> Vec<Effect> {
+        let last_key = self.last_key;
+        let Some(open) = self.decisions.front() else {
+            return Vec::new();
+        };
+        if !open.is_armed(last_key, now) {
+            return Vec::new();
+        }
+        let decision = match &open.question {
+            UserQuestion::Completion { .. } => Decision::Allow,
+            UserQuestion::Followup { .. } => match open.chosen_option() {
+                Some(option) => Decision::Text {
+                    text: option.to_owned(),
+                    images: Vec::new(),
+                },
+                None => return Vec::new(),
+            },
+            _ => return Vec::new(),
+        };
+        let request = open.request.clone();
+        self.answer(request, decision)
+    }
+
+    /// Sends a message where it belongs: as an answer, to the idle session, or into the queue.
+    fn send_message(&mut self, text: String, is_unread: bool) -> Vec<Effect> {
+        let images = std::mem::take(&mut self.images);
+        if self.activity == Activity::Composing {
+            return vec![Effect::Begin(UserMessage { text, images })];
+        }
+        if let Some(open) = self.decisions.front()
+            && !open.is_approval()
+            && !is_unread
+        {
+            let request = open.request.clone();
+            let text = chosen_by_number(&open.question, &text).unwrap_or(text);
+            // A message is recorded and comes back as an event, an answer does not.
+            if !matches!(open.question, UserQuestion::Next { .. }) {
+                self.transcript.push_user_message(&text);
+            }
+            return self.answer(request, Decision::Text { text, images });
+        }
+        let message = UserMessage { text, images };
+        if self.activity == Activity::Idle {
+            self.activity = Activity::Working;
+            return vec![send(message, Delivery::Queue)];
+        }
+        self.queue.push_back(message);
+        Vec::new()
+    }
+
+    /// Interrupts the model with the draft, or with what is queued.
+    fn send_now(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !self.composer.is_empty() {
+            let text = self.composer.take_message();
+            effects.push(Effect::Remember(text.clone()));
+            if self.activity != Activity::Working || self.is_waiting_for_text() {
+                effects.extend(self.send_message(text, false));
+                return effects;
+            }
+            let images = std::mem::take(&mut self.images);
+            self.queue.push_back(UserMessage { text, images });
+        }
+        effects.extend(self.flush_queue(Delivery::Interrupt));
+        effects
+    }
+
+    fn is_waiting_for_text(&self) -> bool {
+        self.decisions
+            .front()
+            .is_some_and(|open| !open.is_approval())
+    }
+
+    /// Passes the queue on to the session.
+    fn flush_queue(&mut self, delivery: Delivery) -> Vec<Effect> {
+        if self.activity == Activity::Composing {
+            return Vec::new();
+        }
+        let queue = std::mem::take(&mut self.queue);
+        queue
+            .into_iter()
+            .map(|message| send(message, delivery))
+            .collect()
+    }
+
+    /// Takes the last queued message back into the draft. Returns false if there is none.
+    fn edit_queue(&mut self) -> bool {
+        let Some(message) = self.queue.pop_back() else {
+            return false;
+        };
+        self.composer.put_before(&message.text);
+        self.composer.press(Key {
+            control: true,
+            ..Key::plain(KeyCode::End)
+        });
+        self.images.extend(message.images);
+        true
+    }
+
+    fn run_command(&mut self, command: SlashCommand) -> Vec<Effect> {
+        let needs_session = !matches!(
+            command,
+            SlashCommand::Help
+                | SlashCommand::Quit
+                | SlashCommand::Say(_)
+                | SlashCommand::Image { .. }
+        );
+        if needs_session && self.activity == Activity::Composing {
+            self.hint = "this works once the task has begun: say first what to do".to_owned();
+            return Vec::new();
+        }
+        match command {
+            SlashCommand::Help => {
+                self.push_help();
+                Vec::new()
+            }
+            SlashCommand::Now(text) => {
+                self.composer.replace(&text);
+                self.send_now()
+            }
+            SlashCommand::Say(text) => self.send_message(text, false),
+            SlashCommand::Image { path, message } => vec![Effect::LoadImage { path, message }],
+            SlashCommand::Mode(name) => match modes::resolve_mode_name(&name, &self.modes) {
+                Ok(mode) => vec![Effect::Submit(Command::SetMode { mode })],
+                Err(error) => {
+                    self.hint = error.to_string();
+                    Vec::new()
+                }
+            },
+            SlashCommand::Model(model) => vec![Effect::Submit(Command::SetModel { model })],
+            SlashCommand::Context => vec![Effect::Submit(Command::ContextUsage)],
+            SlashCommand::Compact => vec![Effect::Submit(Command::Compact)],
+            SlashCommand::Undo(calls) => vec![Effect::Submit(Command::Undo { calls })],
+            SlashCommand::Diff(count) => vec![Effect::CompareFolder(count)],
+            SlashCommand::Checkpoints => vec![Effect::ListCheckpoints],
+            SlashCommand::Todos => {
+                self.push_todos();
+                Vec::new()
+            }
+            SlashCommand::Wire => {
+                self.transcript.push_wire();
+                Vec::new()
+            }
+            SlashCommand::Quit => self.leave(),
+        }
+    }
+
+    fn switch_mode(&mut self) -> Vec<Effect> {
+        if self.modes.is_empty() || self.activity == Activity::Composing {
+            return Vec::new();
+        }
+        let at = self.modes.iter().position(|mode| *mode == self.status.mode);
+        let next = at.map_or(0, |at| (at + 1) % self.modes.len());
+        match self.modes.get(next) {
+            Some(mode) => vec![Effect::Submit(Command::SetMode { mode: mode.clone() })],
+            None => Vec::new(),
+        }
+    }
+
+    fn push_help(&mut self) {
+        let mut text = String::new();
+        for command in COMMANDS {
+            let name = format!("{} {}", command.name, command.argument);
+            text.push_str(&format!("  {name:<22} {}\n", command.effect));
+        }
+        for (key, effect) in KEYS {
+            text.push_str(&format!("  {key:<22} {effect}\n"));
+        }
+        self.transcript.push_note(&text, Role::Plain);
+    }
+
+    fn push_todos(&mut self) {
+        let todos: String = self
+            .transcript
+            .todos()
+            .iter()
+            .map(|todo| {
+                let mark = match todo.state {
+                    sabir_session::agent::control::TodoState::Open => "[ ]",
+                    sabir_session::agent::control::TodoState::Active => "[-]",
+                    sabir_session::agent::control::TodoState::Done => "[x]",
+                };
+                format!(
+                    "{}{mark} {}\n",
+                    "  ".repeat(todo.depth.min(8) + 1),
+                    one_line(&todo.text)
+                )
+            })
+            .collect();
+        let text = if todos.is_empty() {
+            "there are no todos"
+        } else {
+            &todos
+        };
+        self.transcript.push_note(text, Role::Plain);
+    }
+
+    /// Records that a command was rejected by the session.
+    pub fn note_rejection(&mut self, command: &Command, reason: &str) {
+        self.transcript
+            .push_note(&format!("sabir: {reason}"), Role::Warning);
+        // A message that was not taken comes back.
+        if let Command::Send { message, .. } = command {
+            self.composer.put_before(&message.text);
+            self.images.extend(message.images.iter().cloned());
+        }
+    }
+
+    /// Adds lines that something else printed.
+    pub fn note_printed(&mut self, text: &str) {
+        self.transcript.push_note(text, Role::Dim);
+    }
+
+    /// Shows the changes of files under a heading.
+    pub fn show_diff(&mut self, heading: &str, changes: &[ChangedFile]) {
+        self.transcript.push_note(heading, Role::Strong);
+        for change in changes {
+            self.transcript.push_diff(&change.path, &change.diff);
+        }
+    }
+
+    /// Takes an image that was loaded, or the reason why it was not.
+    pub fn note_image(
+        &mut self,
+        path: &str,
+        message: String,
+        image: Result<Image, String>,
+    ) -> Vec<Effect> {
+        match image {
+            Ok(image) => self.images.push(image),
+            Err(why) => {
+                self.transcript
+                    .push_note(&format!("{why}; no message was sent"), Role::Warning);
+                return Vec::new();
+            }
+        }
+        if message.is_empty() {
+            self.hint = format!("{path} goes with your next message");
+            return Vec::new();
+        }
+        self.send_message(message, false)
+    }
+
+    /// Sets the files of the workspace.
+    pub fn set_files(&mut self, files: Vec<String>) {
+        self.files = Some(files);
+        let mut effects = Vec::new();
+        self.update_completion(&mut effects);
+    }
+
+    /// Takes the draft back from the editor.
+    pub fn note_edited(&mut self, text: Result<String, String>) {
+        match text {
+            Ok(text) => self.composer.replace(text.trim_end_matches('\n')),
+            Err(why) => self.hint = why,
+        }
+    }
+
+    /// Takes the state of a session at the beginning.
+    pub fn handle_snapshot(&mut self, snapshot: &SessionSnapshot, now: Duration) {
+        self.status.run_since = now;
+        self.activity = match &snapshot.state {
+            SessionState::Idle(_) => Activity::Idle,
+            SessionState::Ended(_) => Activity::Ended,
+            _ => Activity::Working,
+        };
+        let start = &snapshot.start;
+        let text = format!(
+            "task {} ({}, {})",
+            start.task,
+            start.model,
+            start.protocol.name()
+        );
+        self.transcript.push_note(&text, Role::Dim);
+        for notice in &snapshot.notices {
+            self.transcript
+                .push_note(&format!("sabir: {}", notice.text), Role::Dim);
+        }
+        let is_answered = |record: &std::sync::Arc<Record>| matches!(**record, Record::Answered(_));
+        // The end of a resumed task was printed before the interface began.
+        if !snapshot.records.iter().any(is_answered) {
+            self.transcript.push_user_message(&start.prompt);
+        }
+        for record in &snapshot.records {
+            self.note_status(record);
+        }
+        for (request, question) in &snapshot.requests {
+            self.open_decision(request.clone(), question.clone(), None);
+        }
+    }
+
+    /// Takes an event of the session.
+    pub fn handle_event(&mut self, event: &SessionEvent, now: Duration) -> Vec<Effect> {
+        self.transcript.note_event(event, now);
+        let is_nested = event.subtask.is_some();
+        match &event.kind {
+            SessionEventKind::Request { request, question } => {
+                let subtask = event.subtask.as_ref().map(|label| label.mode.clone());
+                self.open_decision(request.clone(), question.clone(), subtask);
+                if matches!(question, UserQuestion::Next { .. }) && !is_nested {
+                    return self.answer_with_queue();
+                }
+                return self.call_user();
+            }
+            SessionEventKind::RequestClosed { request, reason } => {
+                self.decisions.retain(|open| open.request != *request);
+                self.has_chosen_decision = false;
+                if self
+                    .reason
+                    .as_ref()
+                    .is_some_and(|(open, _)| open == request)
+                {
+                    self.reason = None;
+                    if *reason != CloseReason::Answered {
+                        self.hint = "the question was withdrawn".to_owned();
+                    }
+                }
+            }
+            SessionEventKind::Asking { full, .. } if !is_nested => {
+                self.pause.clear();
+                self.status.context_percent = full.or(self.status.context_percent);
+            }
+            SessionEventKind::Waiting(waiting) => {
+                if let Some(attempt) = waiting.attempt {
+                    let seconds = waiting.milliseconds.div_ceil(1000);
+                    self.pause = format!(
+                        "attempt {} failed: {}; the next in {seconds} s",
+                        attempt.number,
+                        one_line(&waiting.reason)
+                    );
+                }
+            }
+            SessionEventKind::Delta(_) => self.pause.clear(),
+            SessionEventKind::Record(record) if !is_nested => {
+                self.note_status(record);
+                // The next request takes them up.
+                if matches!(**record, Record::Answered(_)) {
+                    return self.flush_queue(Delivery::Queue);
+                }
+            }
+            SessionEventKind::State(state) => return self.note_state(state, now),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn note_state(&mut self, state: &SessionState, now: Duration) -> Vec<Effect> {
+        self.pause.clear();
+        match state {
+            SessionState::Working => {
+                if self.activity != Activity::Working || self.status.run_since.is_zero() {
+                    self.status.run_since = now;
+                }
+                self.activity = Activity::Working;
+            }
+            SessionState::Idle(_) => {
+                self.activity = Activity::Idle;
+                self.hint.clear();
+                self.decisions.clear();
+                self.reason = None;
+                if !self.queue.is_empty() {
+                    self.activity = Activity::Working;
+                    self.status.run_since = now;
+                    return self.flush_queue(Delivery::Queue);
+                }
+                return self.call_user();
+            }
+            SessionState::Ended(_) => {
+                self.activity = Activity::Ended;
+                self.decisions.clear();
+                self.reason = None;
+                return vec![Effect::Leave];
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn note_status(&mut self, record: &Record) {
+        match record {
+            Record::Started(start) => {
+                self.status.model.clone_from(&start.model);
+                self.status.protocol = start.protocol.name().to_owned();
+                self.status.mode = start.mode.clone().unwrap_or_else(|| "code".to_owned());
+            }
+            Record::Context(ContextChange::Moded { mode, .. }) => self.status.mode.clone_from(mode),
+            Record::Answered(answered) => match &mut self.status.cost {
+                Some(cost) => *cost += answered.cost,
+                None => self.status.cost = Some(answered.cost),
+            },
+            _ => {}
+        }
+    }
+
+    fn open_decision(
+        &mut self,
+        request: RequestId,
+        question: UserQuestion,
+        subtask: Option<String>,
+    ) {
+        match &question {
+            UserQuestion::Completion { result, .. } => self.transcript.push_completion(result),
+            UserQuestion::Next { reason } if !reason.is_empty() => {
+                self.transcript
+                    .push_note(&format!("{}. What now?", one_line(reason)), Role::Warning);
+            }
+            _ => {}
+        }
+        if self.decisions.is_empty() {
+            self.is_draft_focused = !self.composer.is_empty();
+        }
+        self.decisions
+            .push_back(OpenDecision::new(request, question, subtask, self.theme));
+    }
+
+    /// Answers the question for a next message with the first queued one.
+    fn answer_with_queue(&mut self) -> Vec<Effect> {
+        let Some(message) = self.queue.pop_front() else {
+            return self.call_user();
+        };
+        let Some(open) = self.decisions.back() else {
+            return Vec::new();
+        };
+        let request = open.request.clone();
+        let decision = Decision::Text {
+            text: message.text,
+            images: message.images,
+        };
+        self.answer(request, decision)
+    }
+
+    fn update_completion(&mut self, effects: &mut Vec<Effect>) {
+        let found = self.find_completion(effects);
+        let Some((start, items)) = found.filter(|(_, items)| !items.is_empty()) else {
+            self.completion = None;
+            self.closed_completion = None;
+            return;
+        };
+        if self.closed_completion == Some(start) {
+            self.completion = None;
+            return;
+        }
+        self.closed_completion = None;
+        let chosen = match &self.completion {
+            Some(known) if known.items == items => known.chosen,
+            _ => 0,
+        };
+        self.completion = Some(Completion {
+            start,
+            items,
+            chosen,
+        });
+    }
+
+    /// Returns what may be completed at the cursor: the place of the word, and the texts.
+    fn find_completion(
+        &mut self,
+        effects: &mut Vec<Effect>,
+    ) -> Option<(usize, Vec<CompletionItem>)> {
+        if self.reason.is_some() || self.composer.search().is_some() {
+            return None;
+        }
+        let before = self.composer.text().get(..self.composer.cursor())?;
+        if before.starts_with('/') && !before.contains(char::is_whitespace) {
+            let names = COMMANDS.iter().map(|command| command.name);
+            let is_whole = COMMANDS.iter().any(|command| command.name == before);
+            if is_whole {
+                return None;
+            }
+            let found = best_matches(before.trim_start_matches('/'), names, MAX_COMPLETIONS);
+            let items = found.into_iter().filter_map(|name| {
+                let command = COMMANDS.iter().find(|command| command.name == name)?;
+                let text = match command.argument {
+                    "" => name.to_owned(),
+                    _ => format!("{name} "),
+                };
+                Some(CompletionItem {
+                    text,
+                    note: command.effect,
+                })
+            });
+            return Some((0, items.collect()));
+        }
+        if let Some(word) = before.strip_prefix("/mode ") {
+            if self.modes.iter().any(|mode| mode == word) {
+                return None;
+            }
+            let names = self.modes.iter().map(String::as_str);
+            let items = best_matches(word, names, MAX_COMPLETIONS)
+                .into_iter()
+                .map(|mode| CompletionItem {
+                    text: mode.to_owned(),
+                    note: "",
+                });
+            return Some(("/mode ".len(), items.collect()));
+        }
+        let start = before.rfind(char::is_whitespace).map_or(0, |at| {
+            at + before
+                .get(at..)
+                .and_then(|rest| rest.chars().next())
+                .map_or(1, char::len_utf8)
+        });
+        let word = before.get(start..)?;
+        let pattern = word.strip_prefix('@')?;
+        let Some(files) = &self.files else {
+            if !std::mem::replace(&mut self.are_files_requested, true) {
+                effects.push(Effect::ListFiles);
+            }
+            return None;
+        };
+        if files.iter().any(|file| file == pattern) {
+            return None;
+        }
+        let found = best_matches(pattern, files.iter().map(String::as_str), MAX_COMPLETIONS);
+        let items = found.into_iter().map(|file| CompletionItem {
+            text: format!("@{file}"),
+            note: "",
+        });
+        Some((start, items.collect()))
+    }
+
+    /// Takes a key while completions are shown; `None` if it means what it usually does.
+    fn press_in_completion(&mut self, key: Key) -> Option<Vec<Effect>> {
+        let completion = self.completion.as_mut()?;
+        let count = completion.items.len();
+        match key.code {
+            KeyCode::Up => {
+                completion.chosen = completion.chosen.checked_sub(1).unwrap_or(count - 1)
+            }
+            KeyCode::Down => completion.chosen = (completion.chosen + 1) % count,
+            KeyCode::Escape => {
+                self.closed_completion = Some(completion.start);
+                self.completion = None;
+            }
+            KeyCode::Tab | KeyCode::Enter if !key.shift && !key.alt => {
+                let start = completion.start;
+                let text = completion.items.get(completion.chosen)?.text.clone();
+                self.completion = None;
+                // A command without an argument is complete, and Enter runs it.
+                let runs = key.code == KeyCode::Enter
+                    && start == 0
+                    && !text.ends_with(' ')
+                    && text.starts_with('/');
+                self.composer.replace_before_cursor(start, &text);
+                if text.starts_with('@') {
+                    self.composer.press(Key::plain(KeyCode::Char(' ')));
+                }
+                if runs {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        Some(Vec::new())
+    }
+
+    /// Takes the lines that were decided since the last time.
+    pub fn take_decided(&mut self) -> Vec<HistoryLine> {
+        self.transcript.take_decided()
+    }
+
+    /// Draws the viewport. A question counts as shown from then on.
+    pub fn draw(&mut self, now: Duration) -> View {
+        if now.saturating_sub(self.hint_since) > HINT_TIME {
+            self.hint.clear();
+        }
+        let width = self.size.columns.max(MIN_WIDTH);
+        let height = self.size.rows.saturating_sub(1).max(2);
+        let draft_rows = (height / 2).clamp(1, 12);
+        let draft = match &self.reason {
+            Some((_, reason)) => {
+                let prompt = span("no, because: ", self.theme.style(Role::Warning));
+                lay_out_draft(reason, prompt, self.theme, width, draft_rows)
+            }
+            None => {
+                let is_focused = self.is_draft_used();
+                let role = if is_focused { Role::User } else { Role::Dim };
+                let prompt = span("› ", self.theme.style(role));
+                lay_out_draft(&self.composer, prompt, self.theme, width, draft_rows)
+            }
+        };
+        let mut left = height.saturating_sub(draft.rows.len() + 1);
+        let below = self.completion_rows(width, left.min(MAX_COMPLETIONS));
+        left = left.saturating_sub(below.len());
+        let decision = self.decision_rows(width, left, now);
+        left = left.saturating_sub(decision.len());
+        let queue = self.queue_rows(width, left.min(4));
+        left = left.saturating_sub(queue.len());
+        let mut rows = self.transcript.live_lines(now, left.min(height * 2 / 3));
+        if !rows.is_empty() && rows.len() < left {
+            rows.push(Line::default());
+        }
+        rows.extend(queue);
+        rows.extend(decision);
+        let cursor_row = rows.len() + draft.cursor_row;
+        rows.extend(draft.rows);
+        rows.extend(below);
+        rows.push(self.status_row(width, now));
+        let rows = rows
+            .into_iter()
+            .map(|row| fit_line(row, self.size.columns.max(1)));
+        View {
+            rows: rows.collect(),
+            cursor_row,
+            cursor_column: draft.cursor_column.min(self.size.columns.saturating_sub(1)),
+        }
+    }
+
+    /// Returns true if typed keys go to the draft.
+    fn is_draft_used(&self) -> bool {
+        self.is_draft_focused
+            || !self
+                .decisions
+                .front()
+                .is_some_and(OpenDecision::is_approval)
+    }
+
+    fn decision_rows(
+        &mut self,
+        width: usize,
+        max_rows: usize,
+        now: Duration,
+    ) -> Vec<Line<'static>> {
+        let count = self.decisions.len();
+        let is_used = self.is_draft_used();
+        let Some(open) = self.decisions.front_mut() else {
+            return Vec::new();
+        };
+        let position = if count > 1 {
+            format!(" (1 of {count})")
+        } else {
+            String::new()
+        };
+        let hint = if open.is_approval() && is_used {
+            " Tab answers the question"
+        } else {
+            ""
+        };
+        let fixed = open.fixed_rows(self.theme, width, &position, hint);
+        let title = open.title_rows(self.theme, width, &position).len();
+        let alone = max_rows.saturating_sub(title + 1);
+        open.lay_out(width, max_rows.saturating_sub(fixed), alone);
+        let mut rows = open.rows(self.theme, width, &position, hint);
+        open.note_drawn(now);
+        // On a tiny screen, where nothing can be allowed, the question matters most.
+        rows.truncate(max_rows);
+        rows
+    }
+
+    fn queue_rows(&self, width: usize, max_rows: usize) -> Vec<Line<'static>> {
+        let skipped = self.queue.len().saturating_sub(max_rows);
+        let rows = self.queue.iter().skip(skipped).map(|message| {
+            let text = format!("queued: {}", one_line(&message.text));
+            Line::from(span(&fit_text(&text, width), self.theme.style(Role::Dim)))
+        });
+        rows.collect()
+    }
+
+    fn completion_rows(&self, width: usize, max_rows: usize) -> Vec<Line<'static>> {
+        let Some(completion) = &self.completion else {
+            return Vec::new();
+        };
+        let rows = completion
+            .items
+            .iter()
+            .enumerate()
+            .take(max_rows)
+            .map(|(at, item)| {
+                let role = if at == completion.chosen {
+                    Role::Selected
+                } else {
+                    Role::Plain
+                };
+                let line = Line::from(vec![
+                    span(&format!("  {}", item.text), self.theme.style(role)),
+                    span(&format!("  {}", item.note), self.theme.style(Role::Dim)),
+                ]);
+                fit_line(line, width)
+            });
+        rows.collect()
+    }
+
+    fn status_row(&self, width: usize, now: Duration) -> Line<'static> {
+        let dim = self.theme.style(Role::Dim);
+        if let Some(search) = self.composer.search() {
+            let found = if search.is_found { "" } else { " (not found)" };
+            let text = format!("search: {}{found}", one_line(search.query));
+            return Line::from(span(
+                &fit_text(&text, width),
+                self.theme.style(Role::Accent),
+            ));
+        }
+        if !self.hint.is_empty() {
+            let text = fit_text(&one_line(&self.hint), width);
+            return Line::from(span(&text, self.theme.style(Role::Warning)));
+        }
+        let mut parts = vec![self.activity_text(now)];
+        if !self.status.model.is_empty() {
+            parts.push(one_line(&self.status.model));
+            parts.push(one_line(&self.status.protocol));
+            parts.push(one_line(&self.status.mode));
+        }
+        if let Some(percent) = self.status.context_percent {
+            parts.push(format!("{percent} % of context"));
+        }
+        if let Some(cost) = self.status.cost.filter(|cost| !cost.is_unknown()) {
+            parts.push(cost.to_string());
+        }
+        if !self.images.is_empty() {
+            parts.push(format!("{} image(s) attached", self.images.len()));
+        }
+        // What matters least comes last, and goes first.
+        while parts.len() > 1 && crate::lines::text_width(&parts.join(" · ")) > width {
+            parts.pop();
+        }
+        Line::from(span(&fit_text(&parts.join(" · "), width), dim))
+    }
+
+    fn activity_text(&self, now: Duration) -> String {
+        if !self.pause.is_empty() {
+            return self.pause.clone();
+        }
+        match self.activity {
+            Activity::Composing => "What should Sabir do? /help lists keys".to_owned(),
+            Activity::Ended => "the session is over".to_owned(),
+            Activity::Idle => "ready".to_owned(),
+            Activity::Working if self.decisions.is_empty() => {
+                let seconds = now.saturating_sub(self.status.run_since).as_secs();
+                format!("working {seconds} s, Esc stops")
+            }
+            Activity::Working => match self.decisions.front().map(|open| &open.question) {
+                Some(UserQuestion::Next { .. }) => "ready".to_owned(),
+                _ => "waits for your answer".to_owned(),
+            },
+        }
+    }
+}
+
+fn send(message: UserMessage, delivery: Delivery) -> Effect {
+    Effect::Submit(Command::Send { message, delivery })
+}
+
+/// Returns the option that a number names.
+fn chosen_by_number(question: &UserQuestion, text: &str) -> Option<String> {
+    let UserQuestion::Followup { options, .. } = question else {
+        return None;
+    };
+    let number: usize = text.trim().parse().ok()?;
+    options.get(number.checked_sub(1)?).cloned()
+}

@@ -1,0 +1,286 @@
+//! Lists the commands that a line beginning with `/` can be, and parses them.
+
+/// A command of the interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlashCommand {
+    /// Shows the keys and commands.
+    Help,
+    /// Interrupts the model with a message.
+    Now(String),
+    /// Sends a text as it is.
+    Say(String),
+    /// Attaches the image of a file to this message, or to the next one.
+    Image {
+        /// The file.
+        path: String,
+        /// The message; empty for the next one.
+        message: String,
+    },
+    /// Switches the mode.
+    Mode(String),
+    /// Uses another model.
+    Model(String),
+    /// Shows what fills the context.
+    Context,
+    /// Compacts the context.
+    Compact,
+    /// Undoes this many changing calls.
+    Undo(usize),
+    /// Shows what the task has changed: all of it, or its last changing calls.
+    Diff(Option<usize>),
+    /// Lists the calls that can be undone.
+    Checkpoints,
+    /// Shows the todo list.
+    Todos,
+    /// Shows the last answer as it came, beside what was understood.
+    Wire,
+    /// Leaves.
+    Quit,
+}
+
+/// A line that looks like a command and is none. The text says why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{line}` was not sent: {problem}. /help lists the commands, and `/say TEXT` sends any text"
+)]
+pub struct BadCommand {
+    line: String,
+    problem: String,
+}
+
+/// A command as it is offered and explained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandHelp {
+    /// The word with its `/`.
+    pub name: &'static str,
+    /// The argument; empty for none.
+    pub argument: &'static str,
+    /// The effect.
+    pub effect: &'static str,
+}
+
+const fn help(name: &'static str, argument: &'static str, effect: &'static str) -> CommandHelp {
+    CommandHelp {
+        name,
+        argument,
+        effect,
+    }
+}
+
+/// All commands.
+pub const COMMANDS: [CommandHelp; 14] = [
+    help("/help", "", "show the keys and commands"),
+    help("/checkpoints", "", "list the calls that can be undone"),
+    help("/compact", "", "compact the context"),
+    help("/context", "", "show what fills the context"),
+    help(
+        "/diff",
+        "[N]",
+        "show what the task has changed, or its last N changing calls",
+    ),
+    help(
+        "/image",
+        "FILE [MESSAGE]",
+        "attach an image to your message",
+    ),
+    help("/mode", "NAME", "switch the mode (Shift-Tab: the next one)"),
+    help("/model", "NAME", "use another model from the next turn on"),
+    help(
+        "/now",
+        "MESSAGE",
+        "interrupt the model with a message (Ctrl-S)",
+    ),
+    help("/quit", "", "leave"),
+    help("/say", "TEXT", "send a text that looks like a command"),
+    help("/todos", "", "show the todo list"),
+    help("/undo", "[N]", "undo the last changing call, or the last N"),
+    help(
+        "/wire",
+        "",
+        "show the last answer as it came, beside what was understood",
+    ),
+];
+
+/// The keys, as `/help` shows them.
+pub const KEYS: [(&str, &str); 20] = [
+    ("Enter", "send; while the task works, queue"),
+    ("Alt-Enter, Ctrl-J", "break the line"),
+    (
+        "Ctrl-S",
+        "send now: interrupt the model with the draft, or with the queue",
+    ),
+    (
+        "Esc",
+        "stop the turn or the running command; everything is kept",
+    ),
+    ("Ctrl-C", "clear the draft; stop the turn; twice to leave"),
+    ("Ctrl-D", "leave, without a draft"),
+    (
+        "Up, Down",
+        "move; at the edge walk through the history, or edit the queue",
+    ),
+    ("Ctrl-R", "search the history"),
+    ("Ctrl-_, Alt-_", "undo, redo"),
+    ("Ctrl-A, Ctrl-E", "go to the beginning, the end of the line"),
+    ("Alt-B, Alt-F", "go a word back, forward"),
+    ("Ctrl-W, Alt-D", "delete a word back, forward"),
+    (
+        "Ctrl-U, Ctrl-K",
+        "delete to the beginning, the end of the line",
+    ),
+    ("Ctrl-Y", "insert what was deleted"),
+    ("Alt-O", "unfold the paste before the cursor"),
+    (
+        "Ctrl-O",
+        "show the output or the reasoning that was folded last",
+    ),
+    ("Ctrl-G", "edit the draft in $EDITOR"),
+    ("Tab", "complete; move between the question and the draft"),
+    ("Shift-Tab", "switch to the next mode"),
+    ("@NAME", "name a file of the workspace"),
+];
+
+/// Parses a line; `None` if it is a message.
+///
+/// # Errors
+/// When the line looks like a command and is none.
+pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
+    let trimmed = line.trim();
+    // Leading words of other programs do not become paid messages.
+    if matches!(trimmed, "?" | "/" | "/?" | "help") {
+        return Some(Ok(SlashCommand::Help));
+    }
+    if matches!(trimmed, "exit" | "quit" | ":q" | ":q!" | "/q" | "/exit") {
+        return Some(Ok(SlashCommand::Quit));
+    }
+    if !trimmed.starts_with('/') {
+        return sabir_terminal::slash_commands::local_reply(trimmed)
+            .filter(|_| trimmed.starts_with('!'))
+            .map(|_| {
+                Err(bad(
+                    trimmed,
+                    "`!` runs no commands here; ask the model to run it",
+                ))
+            });
+    }
+    let (word, rest) = trimmed
+        .split_once(char::is_whitespace)
+        .unwrap_or((trimmed, ""));
+    let name = word.strip_prefix('/')?;
+    // A path has more than letters: `/etc/hosts is wrong` is a message.
+    if !name.chars().all(|c| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let rest = rest.trim();
+    let takes_text = matches!(word, "/now" | "/say" | "/image" | "/model");
+    if takes_text && rest.is_empty() {
+        return Some(Err(bad(
+            trimmed,
+            &format!("`{word}` needs something after it"),
+        )));
+    }
+    let command = match word {
+        "/now" => SlashCommand::Now(rest.to_owned()),
+        "/say" => SlashCommand::Say(rest.to_owned()),
+        "/image" => parse_image(rest),
+        "/mode" => SlashCommand::Mode(rest.to_owned()),
+        "/model" => SlashCommand::Model(rest.to_owned()),
+        "/diff" if rest.is_empty() => SlashCommand::Diff(None),
+        "/diff" => match rest.parse() {
+            Ok(count @ 1..) => SlashCommand::Diff(Some(count)),
+            _ => return Some(Err(bad(trimmed, "`/diff` takes a number"))),
+        },
+        "/undo" if rest.is_empty() => SlashCommand::Undo(1),
+        "/undo" => match rest.parse() {
+            Ok(count @ 1..) => SlashCommand::Undo(count),
+            _ => return Some(Err(bad(trimmed, "`/undo` takes a number"))),
+        },
+        _ if !rest.is_empty() && COMMANDS.iter().any(|known| known.name == word) => {
+            return Some(Err(bad(trimmed, &format!("nothing comes after `{word}`"))));
+        }
+        "/help" => SlashCommand::Help,
+        "/context" => SlashCommand::Context,
+        "/compact" => SlashCommand::Compact,
+        "/checkpoints" => SlashCommand::Checkpoints,
+        "/todos" => SlashCommand::Todos,
+        "/wire" => SlashCommand::Wire,
+        "/quit" => SlashCommand::Quit,
+        _ => {
+            let names = COMMANDS.iter().map(|known| known.name);
+            let hint = sabir_session::call::nearest_candidate(word, names)
+                .map(|near| format!(" (did you mean `{near}`?)"))
+                .unwrap_or_default();
+            return Some(Err(bad(
+                trimmed,
+                &format!("there is no command `{word}`{hint}"),
+            )));
+        }
+    };
+    Some(Ok(command))
+}
+
+fn bad(line: &str, problem: &str) -> BadCommand {
+    BadCommand {
+        line: crate::lines::fit_text(line, 60),
+        problem: problem.to_owned(),
+    }
+}
+
+/// Parses the argument of `/image`: a file name (in double quotes if it has blanks) and a message.
+fn parse_image(rest: &str) -> SlashCommand {
+    let quoted = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+    let (path, message) = quoted
+        .or_else(|| rest.split_once(char::is_whitespace))
+        .unwrap_or((rest, ""));
+    SlashCommand::Image {
+        path: path.to_owned(),
+        message: message.trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_parsed() {
+        let parse = |line: &str| parse_command(line).and_then(Result::ok);
+        assert_eq!(parse("/help"), Some(SlashCommand::Help));
+        assert_eq!(
+            parse("/now stop it"),
+            Some(SlashCommand::Now("stop it".to_owned()))
+        );
+        assert_eq!(parse("/undo 3"), Some(SlashCommand::Undo(3)));
+        let image = |path: &str, message: &str| SlashCommand::Image {
+            path: path.to_owned(),
+            message: message.to_owned(),
+        };
+        assert_eq!(
+            parse("/image \"my a.png\" and this?"),
+            Some(image("my a.png", "and this?"))
+        );
+        assert_eq!(parse("/image a.png"), Some(image("a.png", "")));
+        assert_eq!(parse("exit"), Some(SlashCommand::Quit));
+    }
+
+    #[test]
+    fn messages_stay_messages() {
+        for line in [
+            "fix it",
+            "/etc/hosts is wrong",
+            "! is a bang",
+            "why?",
+            "@src/main.rs is odd",
+            "",
+        ] {
+            assert_eq!(parse_command(line), None, "{line}");
+        }
+        for line in ["/foo", "/compcat", "/now", "/compact now", "/undo x", "!ls"] {
+            assert!(matches!(parse_command(line), Some(Err(_))), "{line}");
+        }
+        let Some(Err(error)) = parse_command("/compcat") else {
+            panic!("it is no command");
+        };
+        assert!(error.to_string().contains("`/compact`"), "{error}");
+    }
+}

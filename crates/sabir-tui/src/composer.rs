@@ -1,0 +1,789 @@
+//! Edits the message that the user types: several lines, Emacs keys, undo, history, search, and pastes of any size.
+//!
+//! A long paste is folded: the draft holds one character of a private plane for it, which is drawn as a label and moves and
+//! dies as one. [`Composer::message`] puts the pasted text back, byte for byte. A text that contains such a character is folded
+//! as well, so that nothing that is typed or pasted can be mistaken for a fold.
+
+use unicode_segmentation::UnicodeSegmentation;
+
+use sabir_terminal::draft_place::DraftPlace;
+
+use crate::keys::{Key, KeyCode};
+
+/// The first character that marks a folded paste.
+const FIRST_FOLD: u32 = 0xF_0000;
+/// The number of characters that mark folded pastes.
+const FOLD_COUNT: u32 = 0x1000;
+/// A paste of at least so many lines is folded.
+const MIN_FOLDED_LINES: usize = 8;
+/// A paste of at least so many bytes is folded.
+const MIN_FOLDED_BYTES: usize = 1000;
+/// The most steps that can be undone.
+const MAX_UNDO: usize = 200;
+
+/// The effect of a key on the composer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyEffect {
+    /// The key edits or moves in the draft.
+    Handled,
+    /// The key means nothing here.
+    Ignored,
+}
+
+/// The draft of a message.
+#[derive(Debug, Default)]
+pub struct Composer {
+    text: String,
+    /// A byte offset in the text, at the beginning of a grapheme.
+    cursor: usize,
+    /// The folded pastes; the marker of each is [`FIRST_FOLD`] plus its index. They are kept for undo.
+    folds: Vec<String>,
+    killed: String,
+    undo: Vec<Snapshot>,
+    redo: Vec<Snapshot>,
+    /// True while typed characters join the last step of undo.
+    is_typing: bool,
+    history: Vec<String>,
+    shown_entry: Option<ShownEntry>,
+    search: Option<HistorySearch>,
+}
+
+/// A state of the draft.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Snapshot {
+    text: String,
+    cursor: usize,
+}
+
+/// An entry of the history that is shown instead of the draft.
+#[derive(Debug)]
+struct ShownEntry {
+    index: usize,
+    draft: Snapshot,
+}
+
+/// A search in the history (Ctrl-R).
+#[derive(Debug)]
+struct HistorySearch {
+    query: String,
+    /// The entry that was found.
+    index: Option<usize>,
+    /// The draft from before the search.
+    draft: Snapshot,
+}
+
+/// A search as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchView<'a> {
+    /// The text that is looked for.
+    pub query: &'a str,
+    /// False if no message contains it.
+    pub is_found: bool,
+}
+
+/// A piece of the draft as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DraftPiece<'a> {
+    /// A grapheme, or a line feed.
+    Text(&'a str),
+    /// The label of a folded paste.
+    Fold(String),
+}
+
+impl Composer {
+    /// Creates a composer with these earlier messages, the oldest first.
+    pub fn new(history: Vec<String>) -> Self {
+        Self {
+            history,
+            ..Self::default()
+        }
+    }
+
+    /// Returns true if there is no draft.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Returns the draft, with a marker for each folded paste.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the byte offset of the cursor in [`Composer::text`].
+    pub fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    /// Returns the message: the draft with all pastes as they were pasted.
+    pub fn message(&self) -> String {
+        self.unfold(&self.text)
+    }
+
+    /// Returns the search in the history, if there is one.
+    pub fn search(&self) -> Option<SearchView<'_>> {
+        self.search.as_ref().map(|search| SearchView {
+            query: &search.query,
+            is_found: search.index.is_some() || search.query.is_empty(),
+        })
+    }
+
+    /// Returns the pieces of the draft, each with its byte offset.
+    pub fn pieces(&self) -> impl Iterator<Item = (usize, DraftPiece<'_>)> {
+        self.text.grapheme_indices(true).map(|(at, grapheme)| {
+            let fold = grapheme.chars().next().and_then(|c| self.fold_of(c));
+            let piece = match fold {
+                Some(pasted) => DraftPiece::Fold(fold_label(pasted)),
+                None => DraftPiece::Text(grapheme),
+            };
+            (at, piece)
+        })
+    }
+
+    /// Takes the message, and leaves an empty draft. The history gets the message.
+    pub fn take_message(&mut self) -> String {
+        let message = self.message();
+        self.remember(&message);
+        self.clear_all();
+        message
+    }
+
+    /// Empties the draft, which stays in the history and can be brought back with undo.
+    pub fn clear(&mut self) {
+        let message = self.message();
+        self.remember(&message);
+        self.begin_step();
+        self.text.clear();
+        self.cursor = 0;
+        self.leave_modes();
+    }
+
+    /// Replaces the draft, as an editor or a completion does. Undo brings the old one back.
+    pub fn replace(&mut self, text: &str) {
+        self.begin_step();
+        self.text.clear();
+        self.cursor = 0;
+        self.leave_modes();
+        self.insert_foreign(text, false);
+    }
+
+    /// Replaces the bytes from `start` to the cursor.
+    pub fn replace_before_cursor(&mut self, start: usize, text: &str) {
+        self.begin_step();
+        if self.text.is_char_boundary(start) && start <= self.cursor {
+            self.text.drain(start..self.cursor);
+            self.cursor = start;
+        }
+        self.insert_foreign(text, false);
+    }
+
+    /// Puts a text before the draft.
+    pub fn put_before(&mut self, earlier: &str) {
+        let cursor = self.cursor;
+        self.begin_step();
+        self.cursor = 0;
+        self.insert_foreign(earlier, true);
+        self.cursor += cursor;
+    }
+
+    /// Adds a message to the history.
+    pub fn remember(&mut self, message: &str) {
+        if !message.trim().is_empty() && self.history.last().is_none_or(|last| last != message) {
+            self.history.push(message.to_owned());
+        }
+    }
+
+    /// Inserts a paste, folded if it is long.
+    pub fn paste(&mut self, text: &str) {
+        self.accept_search();
+        self.begin_step();
+        self.shown_entry = None;
+        self.insert_foreign(text, true);
+    }
+
+    /// Takes a key.
+    pub fn press(&mut self, key: Key) -> KeyEffect {
+        if self.search.is_some()
+            && let Some(effect) = self.press_in_search(key)
+        {
+            return effect;
+        }
+        if let Some(c) = key.written_char() {
+            self.type_char(c);
+            return KeyEffect::Handled;
+        }
+        let is_typing = std::mem::take(&mut self.is_typing);
+        let effect = match key.code {
+            KeyCode::Char(c) if key.control && !key.alt => self.press_control(c),
+            KeyCode::Char(c) if key.alt && !key.control => self.press_alt(c),
+            code => self.press_named(code, key),
+        };
+        if effect == KeyEffect::Ignored {
+            self.is_typing = is_typing;
+        }
+        effect
+    }
+
+    fn press_control(&mut self, c: char) -> KeyEffect {
+        match c {
+            'a' => self.cursor = self.place().line_start(),
+            'e' => self.cursor = self.place().line_end(),
+            'b' => self.cursor = self.place().previous_character(),
+            'f' => self.cursor = self.place().next_character(),
+            'h' => self.delete_to(self.place().previous_character()),
+            'd' if !self.text.is_empty() => self.delete_to(self.place().next_character()),
+            'k' if self.cursor == self.place().line_end() => self.kill_to(self.place().next_character()),
+            'k' => self.kill_to(self.place().line_end()),
+            'u' => self.kill_to(self.place().line_start()),
+            'w' => self.kill_to(self.place().blank_word_start()),
+            'y' => {
+                self.begin_step();
+                let killed = self.killed.clone();
+                self.insert_own(&killed);
+            }
+            't' => self.swap_graphemes(),
+            'j' => self.insert_line_break(),
+            'n' => self.move_down(),
+            'p' => self.move_up(),
+            'r' => self.begin_search(),
+            '_' | '/' => self.undo_step(),
+            _ => return KeyEffect::Ignored,
+        }
+        KeyEffect::Handled
+    }
+
+    fn press_alt(&mut self, c: char) -> KeyEffect {
+        match c {
+            'b' | 'B' => self.cursor = self.place().word_start(),
+            'f' | 'F' => self.cursor = self.place().word_end(),
+            'd' | 'D' => self.kill_to(self.place().word_end()),
+            '<' => self.cursor = 0,
+            '>' => self.cursor = self.text.len(),
+            '_' | '/' => self.redo_step(),
+            'o' => self.unfold_at_cursor(),
+            _ => return KeyEffect::Ignored,
+        }
+        KeyEffect::Handled
+    }
+
+    fn press_named(&mut self, code: KeyCode, key: Key) -> KeyEffect {
+        let by_word = key.control || key.alt;
+        match code {
+            KeyCode::Enter if key.alt || key.shift || key.control => self.insert_line_break(),
+            KeyCode::Backspace if by_word => self.kill_to(self.place().word_start()),
+            KeyCode::Backspace => self.delete_to(self.place().previous_character()),
+            KeyCode::Delete if by_word => self.kill_to(self.place().word_end()),
+            KeyCode::Delete => self.delete_to(self.place().next_character()),
+            KeyCode::Left if by_word => self.cursor = self.place().word_start(),
+            KeyCode::Right if by_word => self.cursor = self.place().word_end(),
+            KeyCode::Left => self.cursor = self.place().previous_character(),
+            KeyCode::Right => self.cursor = self.place().next_character(),
+            KeyCode::Home if by_word => self.cursor = 0,
+            KeyCode::End if by_word => self.cursor = self.text.len(),
+            KeyCode::Home => self.cursor = self.place().line_start(),
+            KeyCode::End => self.cursor = self.place().line_end(),
+            KeyCode::Up => self.move_up(),
+            KeyCode::Down => self.move_down(),
+            _ => return KeyEffect::Ignored,
+        }
+        KeyEffect::Handled
+    }
+
+    /// Takes a key during a search; `None` if the search is over and the key means what it usually does.
+    fn press_in_search(&mut self, key: Key) -> Option<KeyEffect> {
+        match key.code {
+            KeyCode::Char('r') if key.control => self.search_older(),
+            KeyCode::Char('g') if key.control => self.cancel_search(),
+            KeyCode::Escape => self.cancel_search(),
+            KeyCode::Backspace => {
+                if let Some(search) = &mut self.search {
+                    search.query.pop();
+                    search.index = None;
+                }
+                self.search_older();
+            }
+            _ => match key.written_char() {
+                Some(c) => {
+                    if let Some(search) = &mut self.search {
+                        search.query.push(c);
+                        // The entry that is shown may contain the longer text as well.
+                        search.index = search.index.map(|index| index + 1);
+                    }
+                    self.search_older();
+                }
+                None => {
+                    self.accept_search();
+                    // Enter takes the found message into the draft, and does not send it unseen.
+                    return (key.code == KeyCode::Enter).then_some(KeyEffect::Handled);
+                }
+            },
+        }
+        Some(KeyEffect::Handled)
+    }
+
+    fn begin_search(&mut self) {
+        let draft = self.leave_entry();
+        self.search = Some(HistorySearch {
+            query: String::new(),
+            index: None,
+            draft,
+        });
+    }
+
+    fn search_older(&mut self) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        let end = search.index.unwrap_or(self.history.len());
+        let found = self
+            .history
+            .iter()
+            .take(end)
+            .rposition(|entry| entry.contains(&search.query));
+        search.index = found;
+        let shown = match found.and_then(|index| self.history.get(index)) {
+            Some(entry) if !search.query.is_empty() => entry.clone(),
+            _ => {
+                let draft = search.draft.clone();
+                self.restore(draft);
+                return;
+            }
+        };
+        self.show_text(&shown);
+    }
+
+    fn cancel_search(&mut self) {
+        if let Some(search) = self.search.take() {
+            self.restore(search.draft);
+        }
+    }
+
+    /// Makes the found message the draft. Undo brings the old draft back.
+    fn accept_search(&mut self) {
+        if let Some(search) = self.search.take()
+            && search.draft.text != self.text
+        {
+            self.push_undo(search.draft);
+        }
+    }
+
+    fn type_char(&mut self, c: char) {
+        self.keep_entry_as_step();
+        // A word is one step of undo.
+        if !self.is_typing || c.is_whitespace() {
+            self.begin_step();
+        }
+        self.is_typing = true;
+        if is_fold_mark(c) {
+            self.insert_foreign(c.encode_utf8(&mut [0; 4]), false);
+        } else {
+            self.insert_own(c.encode_utf8(&mut [0; 4]));
+        }
+    }
+
+    fn insert_line_break(&mut self) {
+        self.begin_step();
+        self.insert_own("\n");
+    }
+
+    /// Inserts text from outside; `may_fold` folds a long one.
+    fn insert_foreign(&mut self, text: &str, may_fold: bool) {
+        let is_long =
+            text.len() >= MIN_FOLDED_BYTES || text.matches('\n').count() >= MIN_FOLDED_LINES;
+        let must_fold = text.contains(is_fold_mark);
+        if !(must_fold || may_fold && is_long) {
+            return self.insert_own(text);
+        }
+        let mark = u32::try_from(self.folds.len())
+            .ok()
+            .filter(|index| *index < FOLD_COUNT)
+            .and_then(|index| char::from_u32(FIRST_FOLD + index));
+        if let Some(mark) = mark {
+            self.folds.push(text.to_owned());
+            self.insert_own(mark.encode_utf8(&mut [0; 4]));
+        } else if let Some(last) = self.folds.last_mut() {
+            // Thousands of pastes in one draft: the last fold grows, so that nothing is lost.
+            last.push_str(text);
+        }
+    }
+
+    /// Inserts text whose fold marks are those of this draft.
+    fn insert_own(&mut self, text: &str) {
+        self.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
+        self.align_cursor();
+    }
+
+    /// Moves the cursor to the end of the grapheme that it is in. Inserted text may join its neighbours.
+    fn align_cursor(&mut self) {
+        self.cursor = self.place().align(self.cursor);
+    }
+
+    fn unfold_at_cursor(&mut self) {
+        let start = self.place().previous_character();
+        let mark = self.text.get(start..self.cursor).and_then(|text| {
+            let c = text.chars().next()?;
+            self.fold_of(c)
+                .filter(|pasted| !pasted.contains(is_fold_mark))
+        });
+        if let Some(pasted) = mark.cloned() {
+            self.begin_step();
+            self.text.drain(start..self.cursor);
+            self.cursor = start;
+            self.insert_own(&pasted);
+        }
+    }
+
+    fn fold_of(&self, c: char) -> Option<&String> {
+        let index = u32::from(c).checked_sub(FIRST_FOLD)?;
+        self.folds.get(usize::try_from(index).ok()?)
+    }
+
+    fn unfold(&self, text: &str) -> String {
+        let mut whole = String::with_capacity(text.len());
+        for c in text.chars() {
+            match self.fold_of(c) {
+                Some(pasted) => whole.push_str(pasted),
+                None => whole.push(c),
+            }
+        }
+        whole
+    }
+
+    fn delete_to(&mut self, place: usize) {
+        _ = self.remove_to(place);
+    }
+
+    fn kill_to(&mut self, place: usize) {
+        let killed = self.remove_to(place);
+        if !killed.is_empty() {
+            self.killed = killed;
+        }
+    }
+
+    fn remove_to(&mut self, place: usize) -> String {
+        let start = place.min(self.cursor);
+        let end = place.max(self.cursor);
+        if start == end {
+            return String::new();
+        }
+        self.begin_step();
+        self.cursor = start;
+        let removed = self.text.drain(start..end).collect();
+        self.align_cursor();
+        removed
+    }
+
+    fn swap_graphemes(&mut self) {
+        if self.cursor == self.text.len() {
+            self.cursor = self.place().previous_character();
+        }
+        let before = self.place().previous_character();
+        let after = self.place().next_character();
+        if before == self.cursor || after == self.cursor {
+            return;
+        }
+        self.begin_step();
+        let moved: String = self.text.drain(before..self.cursor).collect();
+        self.cursor = after - moved.len();
+        self.align_cursor();
+        self.insert_own(&moved);
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            text: self.text.clone(),
+            cursor: self.cursor,
+        }
+    }
+
+    /// Begins a change that undo takes back as one.
+    fn begin_step(&mut self) {
+        self.keep_entry_as_step();
+        let snapshot = self.snapshot();
+        self.push_undo(snapshot);
+        self.is_typing = false;
+    }
+
+    fn push_undo(&mut self, snapshot: Snapshot) {
+        if self.undo.last() == Some(&snapshot) {
+            return;
+        }
+        if self.undo.len() >= MAX_UNDO {
+            self.undo.remove(0);
+        }
+        self.undo.push(snapshot);
+        self.redo.clear();
+    }
+
+    fn undo_step(&mut self) {
+        self.keep_entry_as_step();
+        let now = self.snapshot();
+        while let Some(step) = self.undo.pop() {
+            if step.text != now.text {
+                self.redo.push(now);
+                return self.restore(step);
+            }
+        }
+    }
+
+    fn redo_step(&mut self) {
+        if let Some(step) = self.redo.pop() {
+            let now = self.snapshot();
+            self.undo.push(now);
+            self.restore(step);
+        }
+    }
+
+    fn restore(&mut self, snapshot: Snapshot) {
+        self.text = snapshot.text;
+        self.cursor = snapshot.cursor.min(self.text.len());
+        self.align_cursor();
+    }
+
+    /// Makes the shown entry of the history the draft, because it is edited. Undo brings the old draft back.
+    fn keep_entry_as_step(&mut self) {
+        if let Some(shown) = self.shown_entry.take() {
+            self.push_undo(shown.draft);
+        }
+    }
+
+    fn leave_modes(&mut self) {
+        self.shown_entry = None;
+        self.search = None;
+        self.is_typing = false;
+    }
+
+    fn clear_all(&mut self) {
+        self.text.clear();
+        self.cursor = 0;
+        self.folds.clear();
+        self.undo.clear();
+        self.redo.clear();
+        self.leave_modes();
+        self.killed.retain(|c| !is_fold_mark(c));
+    }
+
+    /// Returns the place of the cursor. A folded paste is one word.
+    fn place(&self) -> DraftPlace<'_> {
+        DraftPlace::new(&self.text, self.cursor).with_whole_words(is_fold_mark)
+    }
+
+    /// Moves to the line above, or to the entry of the history before.
+    fn move_up(&mut self) {
+        if let Some(place) = self.place().line_above() {
+            self.cursor = place;
+            return;
+        }
+        let index = match &self.shown_entry {
+            Some(shown) => shown.index.checked_sub(1),
+            None => self.history.len().checked_sub(1),
+        };
+        if let Some(index) = index {
+            self.show_entry(index);
+        }
+    }
+
+    /// Moves to the line below, or to the entry of the history after.
+    fn move_down(&mut self) {
+        if let Some(place) = self.place().line_below() {
+            self.cursor = place;
+            return;
+        }
+        let Some(index) = self.shown_entry.as_ref().map(|shown| shown.index) else {
+            return;
+        };
+        if index + 1 < self.history.len() {
+            self.show_entry(index + 1);
+        } else {
+            let draft = self.leave_entry();
+            self.restore(draft);
+        }
+    }
+
+    fn show_entry(&mut self, index: usize) {
+        let Some(entry) = self.history.get(index).cloned() else {
+            return;
+        };
+        let draft = self.leave_entry();
+        self.show_text(&entry);
+        self.shown_entry = Some(ShownEntry { index, draft });
+    }
+
+    /// Ends the walk through the history and returns the draft from before it.
+    fn leave_entry(&mut self) -> Snapshot {
+        match self.shown_entry.take() {
+            Some(shown) => shown.draft,
+            None => self.snapshot(),
+        }
+    }
+
+    /// Shows a text instead of the draft, with the cursor at its end.
+    fn show_text(&mut self, text: &str) {
+        self.text.clear();
+        self.cursor = 0;
+        let folds = self.folds.len();
+        self.insert_foreign(text, true);
+        // An entry that was shown before has its fold already.
+        if self.folds.len() > folds
+            && let Some(known) = self
+                .folds
+                .iter()
+                .take(folds)
+                .position(|known| known == text)
+            && let Some(mark) = u32::try_from(known)
+                .ok()
+                .and_then(|known| char::from_u32(FIRST_FOLD + known))
+        {
+            self.folds.truncate(folds);
+            self.text = mark.to_string();
+            self.cursor = self.text.len();
+        }
+    }
+}
+
+/// Returns true for the characters that mark folded pastes.
+fn is_fold_mark(c: char) -> bool {
+    (FIRST_FOLD..FIRST_FOLD + FOLD_COUNT).contains(&u32::from(c))
+}
+
+/// Returns the label of a folded paste.
+fn fold_label(pasted: &str) -> String {
+    let lines = pasted.lines().count();
+    let size = match pasted.len() {
+        bytes @ ..1024 => format!("{bytes} B"),
+        bytes @ ..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
+        bytes => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    };
+    match lines {
+        1 => format!("[pasted 1 line, {size}]"),
+        _ => format!("[pasted {lines} lines, {size}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{KeyDecoder, TerminalInput};
+
+    fn type_keys(composer: &mut Composer, keys: &str) {
+        // One by one, as a person types.
+        for byte in keys.as_bytes() {
+            let mut decoder = KeyDecoder::default();
+            let mut inputs = decoder.feed(&[*byte]);
+            inputs.extend(decoder.finish_escape());
+            for input in inputs {
+                if let TerminalInput::Key(key) = input {
+                    composer.press(key);
+                }
+            }
+        }
+    }
+
+    fn typed(keys: &str) -> Composer {
+        let mut composer = Composer::default();
+        type_keys(&mut composer, keys);
+        composer
+    }
+
+    #[test]
+    fn keys_edit_the_draft() {
+        let check = |keys: &str, text: &str| assert_eq!(typed(keys).text(), text, "{keys:?}");
+        check("abc\x01x\x05y", "xabcy");
+        check("abc\x02\x02\x04", "ac");
+        check("abc\x7f\x08", "a");
+        check("one two\x17x", "one x");
+        check("one two\x15\x19\x19", "one twoone two");
+        check("ab\x14", "ba");
+        check("abc\x1f", "");
+        check("one two\x1f", "one");
+    }
+
+    #[test]
+    fn undo_and_redo_walk_through_the_changes() {
+        let mut composer = typed("one two");
+        composer.paste(" three");
+        composer.press(Key::control('_'));
+        assert_eq!(composer.text(), "one two");
+        composer.press(Key::control('_'));
+        assert_eq!(composer.text(), "one");
+        composer.press(Key::alt(KeyCode::Char('_')));
+        composer.press(Key::alt(KeyCode::Char('_')));
+        assert_eq!(composer.text(), "one two three");
+    }
+
+    #[test]
+    fn a_long_paste_is_folded_and_sent_whole() {
+        let pasted = "fn main() {\n\tü();\n}\n".repeat(60_000);
+        let mut composer = typed("see ");
+        composer.paste(&pasted);
+        type_keys(&mut composer, " ok");
+        assert!(composer.text().len() < 20);
+        assert_eq!(composer.message(), format!("see {pasted} ok"));
+        let labels: Vec<_> = composer
+            .pieces()
+            .filter_map(|(_, piece)| match piece {
+                DraftPiece::Fold(label) => Some(label),
+                DraftPiece::Text(_) => None,
+            })
+            .collect();
+        assert_eq!(labels, ["[pasted 180000 lines, 1.2 MB]"]);
+        // It dies as one, and comes back as one.
+        type_keys(&mut composer, "\x7f\x7f\x7f\x7f");
+        assert_eq!(composer.message(), "see ");
+        composer.press(Key::control('_'));
+        assert!(composer.message().contains(&pasted));
+    }
+
+    #[test]
+    fn characters_that_mark_folds_stay_what_they_are() {
+        let odd = "a\u{f0000}b\u{f0001}";
+        let mut composer = Composer::default();
+        composer.paste(odd);
+        composer.paste("x\n".repeat(9).as_str());
+        composer.press(Key::plain(KeyCode::Char('\u{f0000}')));
+        assert_eq!(
+            composer.message(),
+            format!("{odd}{}\u{f0000}", "x\n".repeat(9))
+        );
+    }
+
+    #[test]
+    fn history_is_walked_and_the_draft_comes_back() {
+        let mut composer = Composer::new(vec!["one".to_owned(), "two\nlines".to_owned()]);
+        type_keys(&mut composer, "draft\x10");
+        assert_eq!(composer.text(), "two\nlines");
+        type_keys(&mut composer, "\x10\x10");
+        assert_eq!(composer.text(), "one");
+        type_keys(&mut composer, "\x0e\x0e");
+        assert_eq!(composer.text(), "draft");
+    }
+
+    #[test]
+    fn history_is_searched() {
+        let history = ["fix it", "run tests", "fix that"].map(str::to_owned);
+        let mut composer = Composer::new(history.to_vec());
+        type_keys(&mut composer, "draft\x12fix");
+        assert_eq!(composer.text(), "fix that");
+        type_keys(&mut composer, "\x12");
+        assert_eq!(composer.text(), "fix it");
+        type_keys(&mut composer, "\x07");
+        assert_eq!(composer.text(), "draft");
+        type_keys(&mut composer, "\x12run");
+        composer.press(Key::plain(KeyCode::Enter));
+        assert_eq!(composer.text(), "run tests");
+        type_keys(&mut composer, "\x1f");
+        assert_eq!(composer.text(), "draft");
+    }
+
+    #[test]
+    fn a_cleared_draft_can_be_brought_back() {
+        let mut composer = typed("precious");
+        composer.clear();
+        assert!(composer.is_empty());
+        type_keys(&mut composer, "\x1f");
+        assert_eq!(composer.text(), "precious");
+        composer.clear();
+        type_keys(&mut composer, "\x10");
+        assert_eq!(composer.text(), "precious");
+    }
+}

@@ -1,0 +1,601 @@
+//! Connects the interface with the terminal and the session.
+//!
+//! One task waits for keys, changes of the terminal, events of the session and the clock, and draws. Keys are drawn at once;
+//! events of the session at most once in 16 ms, so that a flood costs no more than a trickle. Without news nothing runs.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::isatty;
+use sabir_session::agent::TaskId;
+use sabir_session::call::Image;
+use sabir_session::checkpoint_history::{CheckpointFolder, HistoryError};
+use sabir_session::draft_store::DraftStore;
+use sabir_session::file_names::list_file_names;
+use sabir_session::input_history::InputHistory;
+use sabir_session::pictures::{self, CurrentImageSupport};
+use sabir_session::{
+    Command, Host, InterfaceChoice, Session, SessionHandle, SessionUpdate, Subscription,
+    UserMessage, edit_text,
+};
+use sabir_terminal::checkpoint_text;
+use sabir_terminal::print::count_noun;
+use sabir_terminal::screen::{self, ExitBySignal, TerminalChange};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::app::{App, AppSettings, ChangedFile, Effect};
+use crate::inline_screen::InlineScreen;
+use crate::keys::KeyDecoder;
+use crate::theme::Theme;
+use crate::view::TerminalSize;
+
+/// The least time between two frames for events of the session.
+const FRAME_TIME: Duration = Duration::from_millis(16);
+/// The time after which a lone escape byte is the Escape key.
+const ESCAPE_TIME: Duration = Duration::from_millis(30);
+/// Lets the terminal tell when it gets or loses the focus.
+const REPORT_FOCUS: &str = "\x1b[?1004h";
+/// Ends such reports.
+const IGNORE_FOCUS: &str = "\x1b[?1004l";
+/// The time after which a changed draft is kept.
+const DRAFT_TIME: Duration = Duration::from_secs(1);
+/// The most events that are taken before the next frame.
+const MAX_EVENTS: usize = 4000;
+
+/// The terminals of which a viewport asks too much: typewriters, and what a serial console usually claims to be.
+const LINE_TERMINALS: [&str; 11] = [
+    "", "dumb", "unknown", "emacs", "vt52", "vt100", "vt102", "vt220", "ansi", "cons25", "network",
+];
+
+/// The things that an interface needs from its program.
+#[derive(Debug, Clone)]
+pub struct InterfaceSettings {
+    has_colors: bool,
+    history: InputHistory,
+    drafts: DraftStore,
+    /// The user's editor, with its options.
+    editor: String,
+    host: Host,
+    exit: ExitBySignal,
+}
+
+impl InterfaceSettings {
+    /// Returns the settings of an interface in the environment of this host; `None` where the line mode is chosen, or the terminal can show
+    /// nothing else. `exit` ends the process because of a signal.
+    pub fn for_terminal(host: &Host, choice: InterfaceChoice, exit: ExitBySignal) -> Option<Self> {
+        let environment = host.environment();
+        let kind = environment.variable("TERM").unwrap_or_default();
+        let is_capable = match choice {
+            InterfaceChoice::Auto | InterfaceChoice::Line => false,
+            InterfaceChoice::Full => !LINE_TERMINALS.contains(&kind),
+        };
+        let is_terminal = isatty(io::stdin()) && isatty(io::stdout()) && isatty(io::stderr());
+        let is_set = |name: &&str| {
+            environment
+                .variable(name)
+                .is_some_and(|value| !value.is_empty())
+        };
+        let editor = ["VISUAL", "EDITOR"].into_iter().find(is_set);
+        let editor = editor.and_then(|name| environment.variable(name));
+        (is_capable && is_terminal).then(|| Self {
+            has_colors: !is_set(&"NO_COLOR"),
+            history: InputHistory::in_environment(environment),
+            drafts: DraftStore::in_environment(environment),
+            editor: editor.unwrap_or("vi").to_owned(),
+            host: host.clone(),
+            exit,
+        })
+    }
+}
+
+/// Asks for the first message of a task. Returns `None` if the user leaves.
+///
+/// # Errors
+/// When the terminal cannot be used.
+pub async fn compose_first_message(
+    settings: &InterfaceSettings,
+) -> io::Result<Option<UserMessage>> {
+    let mut driver = Driver::begin(settings, Vec::new(), None)?;
+    driver.run(None).await;
+    Ok(driver.first.take())
+}
+
+/// Shows a session until it ends. Returns true, because its end was shown.
+///
+/// # Errors
+/// When the terminal cannot be used.
+pub async fn attend_session(session: &Session, settings: &InterfaceSettings) -> io::Result<bool> {
+    let link = SessionLink {
+        handle: session.handle(),
+        image_support: session.image_support(),
+    };
+    let mut driver = Driver::begin(settings, session.modes().to_vec(), Some(link))?;
+    screen::leave_signals_to_session();
+    driver.run(Some(session.subscribe())).await;
+    Ok(true)
+}
+
+/// The session that is shown.
+struct SessionLink {
+    handle: SessionHandle,
+    image_support: CurrentImageSupport,
+}
+
+/// The interface with its terminal.
+struct Driver<'a> {
+    settings: &'a InterfaceSettings,
+    app: App,
+    screen: InlineScreen,
+    session: Option<SessionLink>,
+    decoder: KeyDecoder,
+    keys: KeyReader,
+    changes: UnboundedReceiver<TerminalChange>,
+    begun: Instant,
+    /// True if the view may have changed since it was drawn.
+    is_dirty: bool,
+    last_frame: Option<Instant>,
+    first: Option<UserMessage>,
+    is_leaving: bool,
+    /// The folder of the workspace.
+    folder: PathBuf,
+    /// The moment at which the changed draft is kept.
+    keeps_draft_at: Option<Instant>,
+    /// The draft that was kept last.
+    kept_draft: String,
+    /// The moment at which an open escape sequence becomes the Escape key.
+    escape_at: Option<Instant>,
+}
+
+/// The reason why the driver woke up.
+enum Wakeup {
+    Keys(Option<Vec<u8>>),
+    Change(Option<TerminalChange>),
+    Update(Option<SessionUpdate>),
+    Time,
+}
+
+impl<'a> Driver<'a> {
+    fn begin(
+        settings: &'a InterfaceSettings,
+        modes: Vec<String>,
+        session: Option<SessionLink>,
+    ) -> io::Result<Self> {
+        let (sender, changes) = unbounded_channel();
+        screen::begin_interface(settings.exit, sender)?;
+        let size = terminal_size();
+        let mut app = App::new(AppSettings {
+            theme: Theme::new(settings.has_colors),
+            history: settings.history.load(),
+            draft: settings.drafts.take(),
+            modes,
+        });
+        app.handle_resize(size);
+        Ok(Self {
+            settings,
+            app,
+            screen: InlineScreen::new(size),
+            session,
+            decoder: KeyDecoder::default(),
+            keys: KeyReader::start()?,
+            changes,
+            begun: Instant::now(),
+            is_dirty: true,
+            last_frame: None,
+            first: None,
+            is_leaving: false,
+            folder: PathBuf::from("."),
+            keeps_draft_at: None,
+            kept_draft: String::new(),
+            escape_at: None,
+        })
+    }
+
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Runs until the session is over, or the user leaves.
+    async fn run(&mut self, mut events: Option<Subscription>) {
+        screen::write_frame(REPORT_FOCUS, IGNORE_FOCUS.to_owned());
+        self.draw_frame();
+        while !self.is_leaving {
+            let deadline = self.next_deadline();
+            let wakeup = tokio::select! {
+                // Keys come first, so that a flood of events delays none.
+                biased;
+                bytes = self.keys.bytes.recv() => Wakeup::Keys(bytes),
+                change = self.changes.recv() => Wakeup::Change(change),
+                () = sleep_until(deadline) => Wakeup::Time,
+                update = next_update(&mut events) => Wakeup::Update(update),
+            };
+            self.take_wakeup(wakeup, &mut events).await;
+        }
+        self.keep_draft();
+        self.draw_frame();
+        screen::end_interface();
+    }
+
+    async fn take_wakeup(&mut self, wakeup: Wakeup, events: &mut Option<Subscription>) {
+        match wakeup {
+            Wakeup::Keys(Some(bytes)) => {
+                for input in self.decoder.feed(&bytes) {
+                    let effects = self.app.handle_input(input, self.now());
+                    self.run_effects(effects).await;
+                }
+                let now = Instant::now();
+                self.keeps_draft_at.get_or_insert(now + DRAFT_TIME);
+                self.escape_at = self.decoder.has_open_escape().then_some(now + ESCAPE_TIME);
+                self.draw_frame();
+            }
+            // The terminal is gone.
+            Wakeup::Keys(None) | Wakeup::Change(None) => self.leave_session(),
+            Wakeup::Change(Some(change)) => self.take_change(change),
+            Wakeup::Update(Some(update)) => {
+                self.take_update(update).await;
+                self.take_waiting_updates(events).await;
+            }
+            Wakeup::Update(None) => self.is_leaving = true,
+            Wakeup::Time => self.take_time().await,
+        }
+    }
+
+    async fn take_time(&mut self) {
+        if self.keeps_draft_at.is_some_and(|at| at <= Instant::now()) {
+            self.keep_draft();
+        }
+        if self.escape_at.is_some_and(|at| at <= Instant::now())
+            && self.escape_at.take().is_some()
+            && let Some(input) = self.decoder.finish_escape()
+        {
+            let effects = self.app.handle_input(input, self.now());
+            self.run_effects(effects).await;
+        }
+        self.draw_frame();
+    }
+
+    /// Takes the updates that are there already, so that they share a frame.
+    async fn take_waiting_updates(&mut self, events: &mut Option<Subscription>) {
+        for _ in 0..MAX_EVENTS {
+            let is_late = self
+                .last_frame
+                .is_some_and(|last| last.elapsed() >= 2 * FRAME_TIME);
+            let next = events.as_mut().and_then(Subscription::try_next);
+            match next {
+                Some(update) => self.take_update(update).await,
+                None => break,
+            }
+            if is_late {
+                break;
+            }
+        }
+        self.is_dirty = true;
+        let is_due = self
+            .last_frame
+            .is_none_or(|last| last.elapsed() >= FRAME_TIME);
+        if is_due {
+            self.draw_frame();
+        }
+    }
+
+    async fn take_update(&mut self, update: SessionUpdate) {
+        let now = self.now();
+        match update {
+            SessionUpdate::Snapshot(snapshot) => {
+                self.folder = PathBuf::from(&snapshot.start.workspace);
+                self.app.handle_snapshot(&snapshot, now);
+            }
+            SessionUpdate::Event(event) => {
+                let effects = self.app.handle_event(&event, now);
+                self.run_effects(effects).await;
+            }
+        }
+    }
+
+    fn take_change(&mut self, change: TerminalChange) {
+        match change {
+            TerminalChange::Resized => self.take_size(),
+            TerminalChange::Resumed => {
+                screen::write_frame(REPORT_FOCUS, IGNORE_FOCUS.to_owned());
+                self.screen.forget_viewport();
+                self.take_size();
+            }
+            TerminalChange::Printed(text) => self.app.note_printed(&text),
+        }
+        self.draw_frame();
+    }
+
+    fn take_size(&mut self) {
+        let size = terminal_size();
+        let bytes = self.screen.resize(size);
+        screen::write_frame(&bytes, IGNORE_FOCUS.to_owned());
+        self.app.handle_resize(size);
+    }
+
+    /// Returns the next moment at which something must be done without news.
+    fn next_deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let frame = self
+            .is_dirty
+            .then(|| self.last_frame.unwrap_or(now) + FRAME_TIME);
+        // Seconds are counted, nothing spins.
+        let tick = self.app.is_animated().then(|| now + Duration::from_secs(1));
+        let deadlines = [frame, tick, self.keeps_draft_at, self.escape_at];
+        deadlines.into_iter().flatten().min()
+    }
+
+    fn draw_frame(&mut self) {
+        self.is_dirty = false;
+        self.last_frame = Some(Instant::now());
+        let now = self.now();
+        let history = self.app.take_decided();
+        let view = self.app.draw(now);
+        let bytes = self.screen.draw(history, view);
+        screen::write_frame(&bytes, self.leaving_bytes());
+    }
+
+    fn leaving_bytes(&self) -> String {
+        self.screen.leaving_bytes() + IGNORE_FOCUS
+    }
+
+    async fn run_effects(&mut self, effects: Vec<Effect>) {
+        let mut effects = std::collections::VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
+            match effect {
+                Effect::Submit(command) => self.submit(command),
+                Effect::Begin(message) => {
+                    self.first = Some(message);
+                    self.is_leaving = true;
+                }
+                Effect::Remember(message) => self.settings.history.append(&message),
+                Effect::LoadImage { path, message } => {
+                    let image = self.load_image(&path);
+                    effects.extend(self.app.note_image(&path, message, image));
+                }
+                Effect::ListFiles => {
+                    let files = self.list_files().await;
+                    self.app.set_files(files);
+                }
+                Effect::EditDraft(text) => {
+                    let edited = self.edit_draft(text).await;
+                    self.app.note_edited(edited);
+                }
+                Effect::CompareFolder(count) => self.compare_folder(count).await,
+                Effect::ListCheckpoints => self.list_checkpoints().await,
+                Effect::RingBell => {
+                    screen::write_frame("\x07", self.leaving_bytes());
+                }
+                Effect::Leave => self.leave_session(),
+            }
+        }
+    }
+
+    fn submit(&mut self, command: Command) {
+        let Some(session) = &self.session else {
+            return;
+        };
+        if let Err(rejected) = session.handle.submit(command.clone()) {
+            self.app.note_rejection(&command, &rejected.to_string());
+        }
+    }
+
+    fn leave_session(&mut self) {
+        if let Some(session) = &self.session {
+            // Rejected only if the session is over, when no command is needed.
+            _ = session.handle.submit(Command::End);
+        }
+        self.is_leaving = true;
+    }
+
+    fn load_image(&self, path: &str) -> Result<Image, String> {
+        let image = pictures::load_image(Path::new(path)).map_err(|error| error.to_string())?;
+        // The model of a task that has not begun is checked when it begins.
+        let Some(session) = &self.session else {
+            return Ok(image);
+        };
+        let support = session.image_support.get();
+        let mut images = support
+            .check_images(vec![image])
+            .map_err(|error| error.to_string())?;
+        images.pop().ok_or_else(String::new)
+    }
+
+    /// Shows what the task has changed.
+    async fn compare_folder(&mut self, count: Option<usize>) {
+        let Some(checkpoints) = self.checkpoint_reader() else {
+            return;
+        };
+        let compare = move || checkpoints.compare(count);
+        let compared = tokio::task::spawn_blocking(compare).await;
+        match compared.map_err(|error| error.to_string()) {
+            Ok(Ok(changes)) => {
+                let heading = count_noun(changes.len(), "changed path");
+                self.app.show_diff(&heading, &changes);
+            }
+            Ok(Err(error)) => self.app.note_printed(&format!("sabir: {error}")),
+            Err(error) => self.app.note_printed(&format!("sabir: {error}")),
+        }
+    }
+
+    async fn list_checkpoints(&mut self) {
+        let Some(checkpoints) = self.checkpoint_reader() else {
+            return;
+        };
+        let list = move || checkpoints.list();
+        let listed = tokio::task::spawn_blocking(list).await;
+        let text = listed.unwrap_or_else(|error| error.to_string());
+        self.app.note_printed(&text);
+    }
+
+    fn checkpoint_reader(&self) -> Option<CheckpointReader> {
+        let session = self.session.as_ref()?;
+        Some(CheckpointReader {
+            host: self.settings.host.clone(),
+            folder: self.folder.clone(),
+            task: session.handle.task().clone(),
+        })
+    }
+
+    async fn list_files(&self) -> Vec<String> {
+        let folder = self.folder.clone();
+        let listed = tokio::task::spawn_blocking(move || list_file_names(&folder)).await;
+        listed.unwrap_or_default()
+    }
+
+    /// Gives the terminal to the user's editor. The task works on, and its events wait.
+    async fn edit_draft(&mut self, text: String) -> Result<String, String> {
+        self.keys.stop();
+        screen::pause_interface();
+        let editor = self.settings.editor.clone();
+        let folder = self.settings.host.environment().temporary_folder.clone();
+        let edit = move || edit_text(&editor, &text, &folder).map_err(|error| error.to_string());
+        let edited = tokio::task::spawn_blocking(edit).await;
+        screen::continue_interface();
+        while let Ok(change) = self.changes.try_recv() {
+            self.take_change(change);
+        }
+        self.keys = KeyReader::start().map_err(|error| error.to_string())?;
+        edited.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Keeps the draft, if it has changed, so that a crash does not lose it.
+    fn keep_draft(&mut self) {
+        self.keeps_draft_at = None;
+        let draft = self.app.draft();
+        if draft != self.kept_draft {
+            self.settings.drafts.keep(&draft);
+            self.kept_draft = draft;
+        }
+    }
+}
+
+/// Reads the checkpoints of a task.
+struct CheckpointReader {
+    host: Host,
+    folder: PathBuf,
+    task: TaskId,
+}
+
+impl CheckpointReader {
+    fn compare(&self, count: Option<usize>) -> Result<Vec<ChangedFile>, HistoryError> {
+        let folder = CheckpointFolder::open(&self.host, Some(&self.folder))?;
+        let diff = folder.diff(self.task.as_str(), count)?;
+        let changes = diff.changes.into_iter().map(|change| ChangedFile {
+            path: change.path.display().to_string(),
+            diff: change.diff,
+        });
+        Ok(changes.collect())
+    }
+
+    fn list(&self) -> String {
+        let folder = CheckpointFolder::open(&self.host, Some(&self.folder));
+        let list = folder.and_then(|folder| folder.list(self.task.as_str(), None));
+        match list {
+            Ok(list) => checkpoint_text::list_text(&list),
+            Err(error) => format!("sabir: {error}"),
+        }
+    }
+}
+
+async fn next_update(events: &mut Option<Subscription>) -> Option<SessionUpdate> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn terminal_size() -> TerminalSize {
+    let (columns, rows) = screen::terminal_size();
+    TerminalSize { columns, rows }
+}
+
+/// Reads standard input on a thread, until it is dropped. Input that comes later stays in the terminal's queue.
+struct KeyReader {
+    bytes: UnboundedReceiver<Vec<u8>>,
+    is_stopped: Arc<AtomicBool>,
+    /// Wakes the thread when it is dropped.
+    waker: Option<OwnedFd>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl KeyReader {
+    fn start() -> io::Result<Self> {
+        let (woken, waker) = rustix::pipe::pipe()?;
+        let (sender, bytes) = unbounded_channel();
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&is_stopped);
+        let read = move || read_keys(&woken, &stopped, &sender);
+        let thread = std::thread::Builder::new()
+            .name("keys".to_owned())
+            .spawn(read)?;
+        Ok(Self {
+            bytes,
+            is_stopped,
+            waker: Some(waker),
+            thread: Some(thread),
+        })
+    }
+
+    /// Stops reading and waits until nothing more is taken from the terminal.
+    fn stop(&mut self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        self.waker = None;
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+}
+
+impl Drop for KeyReader {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Reads until the waker is closed or the input ends.
+fn read_keys(woken: &OwnedFd, is_stopped: &AtomicBool, sender: &UnboundedSender<Vec<u8>>) {
+    let input = io::stdin();
+    let mut buffer = vec![0; 64 << 10];
+    while !is_stopped.load(Ordering::SeqCst) {
+        let mut polled = [
+            PollFd::new(&input, PollFlags::IN),
+            PollFd::new(woken, PollFlags::IN),
+        ];
+        let waited = poll(&mut polled, None);
+        let is_woken = polled
+            .last()
+            .is_some_and(|polled| !polled.revents().is_empty());
+        let is_ready = polled
+            .first()
+            .is_some_and(|polled| !polled.revents().is_empty());
+        if is_woken {
+            return;
+        }
+        if waited.is_err() || !is_ready {
+            // The kernel has no memory for it, or a signal came.
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
+        match rustix::io::read(&input, &mut buffer) {
+            Ok(count @ 1..) => {
+                let bytes = buffer.get(..count).unwrap_or_default().to_vec();
+                if sender.send(bytes).is_err() {
+                    return;
+                }
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            _ => return,
+        }
+    }
+}

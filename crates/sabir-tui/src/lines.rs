@@ -1,0 +1,378 @@
+//! Wraps styled lines, and writes them as bytes for a terminal.
+//!
+//! [`write_line`] is the only way from text to the terminal. It cleans what it writes, although the text was cleaned where it
+//! came in: a later step, such as the decoding of Markdown's `&#27;`, may have made a control character again.
+
+use std::fmt::Write as _;
+
+use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::text::{Line, Span};
+use sabir_terminal::sanitizer::{is_unseen, sanitize_text};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthChar;
+
+/// The columns of a tab.
+const TAB: &str = "    ";
+/// The narrowest width that is drawn for.
+pub const MIN_WIDTH: usize = 8;
+
+/// The way in which a line that is too long continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrapping {
+    /// Between words, under this column.
+    Words(usize),
+    /// Wherever the terminal breaks it, so that it is copied as one line.
+    Terminal,
+}
+
+/// A line above the viewport, whose width is not decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryLine {
+    /// The styled text.
+    pub line: Line<'static>,
+    /// The way in which it continues.
+    pub wrapping: Wrapping,
+}
+
+impl HistoryLine {
+    /// Creates a line that wraps between words, under this column.
+    pub fn words(line: Line<'static>, hanging: usize) -> Self {
+        Self {
+            line,
+            wrapping: Wrapping::Words(hanging),
+        }
+    }
+
+    /// Creates a line that the terminal wraps.
+    pub fn whole(line: Line<'static>) -> Self {
+        Self {
+            line,
+            wrapping: Wrapping::Terminal,
+        }
+    }
+
+    /// Creates an empty line.
+    pub fn empty() -> Self {
+        Self::whole(Line::default())
+    }
+
+    /// Returns the rows of the line on a screen of this width. A line that the terminal wraps is one element.
+    pub fn rows(&self, width: usize) -> Vec<Line<'static>> {
+        match self.wrapping {
+            Wrapping::Words(hanging) => wrap_words(&self.line, width, hanging),
+            Wrapping::Terminal => vec![self.line.clone()],
+        }
+    }
+}
+
+/// Returns a styled piece of text that is fit for a line: cleaned, without line feeds and tabs.
+pub fn span(text: &str, style: Style) -> Span<'static> {
+    Span::styled(one_line(text), style)
+}
+
+/// Returns a text without anything that would leave its line or act on the terminal.
+pub fn one_line(text: &str) -> String {
+    let is_plain = |c: char| !c.is_control() && !is_unseen(c);
+    if text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    sanitize_text(text).replace('\n', " ⏎ ").replace('\t', TAB)
+}
+
+/// Returns the columns of a text: those of its characters, as most terminals count. A few draw an emoji that is made of several in
+/// the columns of one; there a row is shorter than it was counted.
+pub fn text_width(text: &str) -> usize {
+    text.chars().filter_map(UnicodeWidthChar::width).sum()
+}
+
+/// Returns the beginning of a text that fits into so many columns, with an ellipsis if something is left out.
+pub fn fit_text(text: &str, columns: usize) -> String {
+    if text_width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut fitting = String::new();
+    let mut used = 0;
+    for grapheme in text.graphemes(true) {
+        used += text_width(grapheme);
+        if used + 1 > columns {
+            break;
+        }
+        fitting.push_str(grapheme);
+    }
+    if columns > 0 {
+        fitting.push('…');
+    }
+    fitting
+}
+
+/// Cuts a line at so many columns.
+pub fn fit_line(line: Line<'static>, columns: usize) -> Line<'static> {
+    if line_width(&line) <= columns {
+        return line;
+    }
+    let mut fitting = Vec::new();
+    let mut left = columns;
+    for piece in line.spans {
+        let width = text_width(&piece.content);
+        if width <= left {
+            left -= width;
+            fitting.push(piece);
+            continue;
+        }
+        fitting.push(Span::styled(fit_text(&piece.content, left), piece.style));
+        break;
+    }
+    Line::from(fitting)
+}
+
+/// Returns the columns of a line.
+pub fn line_width(line: &Line<'_>) -> usize {
+    line.spans
+        .iter()
+        .map(|piece| text_width(&piece.content))
+        .sum()
+}
+
+/// Wraps a line between words; what is longer than a row breaks anywhere.
+pub fn wrap_words(line: &Line<'static>, width: usize, hanging: usize) -> Vec<Line<'static>> {
+    let width = width.max(MIN_WIDTH);
+    let hanging = if hanging + MIN_WIDTH > width {
+        0
+    } else {
+        hanging
+    };
+    if line_width(line) <= width {
+        return vec![line.clone()];
+    }
+    let mut wrapper = WordWrapper {
+        rows: Vec::new(),
+        row: Vec::new(),
+        used: 0,
+        width,
+        hanging,
+        is_row_empty: true,
+    };
+    for word in split_words(line) {
+        wrapper.push_word(word);
+    }
+    wrapper.rows.push(Line::from(wrapper.row));
+    wrapper.rows
+}
+
+/// A word, possibly of several styles, or a run of blanks.
+struct StyledWord {
+    pieces: Vec<(String, Style)>,
+    width: usize,
+    is_blank: bool,
+}
+
+/// Splits a line into words and the blanks between them.
+fn split_words(line: &Line<'static>) -> Vec<StyledWord> {
+    let mut words: Vec<StyledWord> = Vec::new();
+    for piece in &line.spans {
+        for part in piece.content.split_word_bounds() {
+            let is_blank = part.chars().all(|c| c == ' ');
+            let width = text_width(part);
+            // Punctuation stays with its word.
+            let joins = words
+                .last()
+                .is_some_and(|last| last.is_blank == is_blank && !is_wide(part));
+            match words.last_mut() {
+                Some(last) if joins => {
+                    last.width += width;
+                    last.pieces.push((part.to_owned(), piece.style));
+                }
+                _ => words.push(StyledWord {
+                    pieces: vec![(part.to_owned(), piece.style)],
+                    width,
+                    is_blank,
+                }),
+            }
+        }
+    }
+    words
+}
+
+/// Returns true for text of scripts that break between any two characters.
+fn is_wide(text: &str) -> bool {
+    text.chars().next().is_some_and(|c| u32::from(c) >= 0x2e80)
+}
+
+struct WordWrapper {
+    rows: Vec<Line<'static>>,
+    row: Vec<Span<'static>>,
+    used: usize,
+    width: usize,
+    hanging: usize,
+    /// True if the row holds nothing but its indentation.
+    is_row_empty: bool,
+}
+
+impl WordWrapper {
+    fn push_word(&mut self, word: StyledWord) {
+        if self.used + word.width <= self.width {
+            // Blanks at a break vanish.
+            if word.is_blank && self.is_row_empty && !self.rows.is_empty() {
+                return;
+            }
+            self.used += word.width;
+            self.is_row_empty = false;
+            let spans = word.pieces.into_iter();
+            return self
+                .row
+                .extend(spans.map(|(text, style)| Span::styled(text, style)));
+        }
+        if word.is_blank {
+            return self.break_row();
+        }
+        if !self.is_row_empty {
+            self.break_row();
+            if self.used + word.width <= self.width {
+                return self.push_word(word);
+            }
+        }
+        for (text, style) in word.pieces {
+            for grapheme in text.graphemes(true) {
+                let width = text_width(grapheme);
+                if self.used + width > self.width {
+                    self.break_row();
+                }
+                self.used += width;
+                self.is_row_empty = false;
+                self.row.push(Span::styled(grapheme.to_owned(), style));
+            }
+        }
+    }
+
+    fn break_row(&mut self) {
+        if self.is_row_empty && !self.rows.is_empty() {
+            return;
+        }
+        let mut row = std::mem::take(&mut self.row);
+        while row.len() > 1
+            && row
+                .last()
+                .is_some_and(|piece| piece.content.trim().is_empty())
+        {
+            row.pop();
+        }
+        self.rows.push(Line::from(row));
+        self.used = self.hanging;
+        self.is_row_empty = true;
+        if self.hanging > 0 {
+            self.row.push(Span::raw(" ".repeat(self.hanging)));
+        }
+    }
+}
+
+/// Appends the bytes of a line, without a line end. The style is the usual one before and after.
+pub fn write_line(line: &Line<'_>, out: &mut String) {
+    let mut last = Style::new();
+    for piece in &line.spans {
+        let style = line.style.patch(piece.style);
+        if style != last {
+            write_style(style, out);
+            last = style;
+        }
+        write_text(&piece.content, out);
+    }
+    if last != Style::new() {
+        out.push_str("\x1b[m");
+    }
+}
+
+/// Appends text, cleaned.
+pub fn write_text(text: &str, out: &mut String) {
+    let is_plain = |c: char| !c.is_control() && !is_unseen(c);
+    if text.chars().all(is_plain) {
+        out.push_str(text);
+    } else {
+        // A joiner may follow its emoji in another grapheme of the same text.
+        out.push_str(&one_line(text));
+    }
+}
+
+/// Appends the sequence that sets exactly this style.
+pub fn write_style(style: Style, out: &mut String) {
+    out.push_str("\x1b[0");
+    let modifiers = [
+        (Modifier::BOLD, 1),
+        (Modifier::DIM, 2),
+        (Modifier::ITALIC, 3),
+        (Modifier::UNDERLINED, 4),
+        (Modifier::REVERSED, 7),
+        (Modifier::CROSSED_OUT, 9),
+    ];
+    for (modifier, code) in modifiers {
+        if style.add_modifier.contains(modifier) {
+            // Writing to a string cannot fail.
+            _ = write!(out, ";{code}");
+        }
+    }
+    if let Some(code) = style.fg.and_then(color_code) {
+        _ = write!(out, ";{code}");
+    }
+    out.push('m');
+}
+
+/// Returns the code that sets a colour of the palette as the foreground.
+fn color_code(color: Color) -> Option<u8> {
+    Some(match color {
+        Color::Red => 31,
+        Color::Green => 32,
+        Color::Yellow => 33,
+        Color::Blue => 34,
+        Color::Magenta => 35,
+        Color::Cyan => 36,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapped(text: &str, width: usize, hanging: usize) -> Vec<String> {
+        let line = Line::from(span(text, Style::new()));
+        let rows = wrap_words(&line, width, hanging);
+        rows.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn lines_wrap_between_words() {
+        assert_eq!(wrapped("one two three", 9, 0), ["one two", "three"]);
+        assert_eq!(wrapped("- one two three", 11, 2), ["- one two", "  three"]);
+        assert_eq!(wrapped("abcdefghijkl", 10, 0), ["abcdefghij", "kl"]);
+        assert_eq!(wrapped("世界世界世界", 8, 0), ["世界世界", "世界"]);
+        for width in 8..40 {
+            for row in wrapped(
+                "a long: (line) with, punctuation and 世界 wide_characters_in_it",
+                width,
+                2,
+            ) {
+                assert!(text_width(&row) <= width, "{row:?} in {width}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_acts_on_a_terminal_is_written() {
+        let hostile = "a\u{1b}[2J\u{9b}31m\u{7}\u{202e}b\r\n\u{8}\u{7f}";
+        let mut out = String::new();
+        write_line(&Line::from(Span::raw(hostile.to_owned())), &mut out);
+        write_line(&Line::from(span(hostile, Style::new())), &mut out);
+        assert!(
+            out.chars().all(|c| !c.is_control() && !is_unseen(c)),
+            "{out:?}"
+        );
+    }
+
+    #[test]
+    fn texts_are_cut_at_columns() {
+        assert_eq!(fit_text("abc", 3), "abc");
+        assert_eq!(fit_text("abcd", 3), "ab…");
+        assert_eq!(fit_text("世界世", 5), "世界…");
+        assert_eq!(fit_text("世界世", 4), "世…");
+        assert_eq!(fit_text("abc", 0), "");
+    }
+}

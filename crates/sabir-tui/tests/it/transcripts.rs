@@ -1,0 +1,302 @@
+//! Shows sessions on a screen model, and compares what a person would see.
+
+use sabir_session::agent::UserQuestion;
+use sabir_session::call::{CallId, ToolResultStatus};
+use sabir_session::{Command, Decision, Delivery, SessionEventKind, StreamEvent};
+use sabir_tui::app::Effect;
+use serde_json::json;
+
+use crate::support::{
+    Bench, answered, approval, call, idle, output, request_id, result, running, text,
+};
+
+fn answer(call: &str, decision: Decision) -> Effect {
+    Effect::Submit(Command::Answer {
+        request: request_id(call),
+        decision,
+    })
+}
+
+#[test]
+fn an_answer_streams_into_the_history() {
+    let mut bench = Bench::working(40, 12);
+    bench.event(text("# Plan\n\nFirst **this"));
+    assert!(bench.shows("Plan"));
+    bench.event(text("** and\n- one\n- two"));
+    bench.event(answered(
+        vec![call("1", "read_file", json!({"path": "src/a.rs"}))],
+        Vec::new(),
+    ));
+    bench.event(running("1"));
+    assert!(bench.shows("● read_file src/a.rs"), "{:?}", bench.rows());
+    bench.event(result("1", "read_file", ToolResultStatus::Done, "1 | x"));
+    assert_eq!(
+        bench.rows(),
+        [
+            "Plan",
+            "",
+            "First this and",
+            "",
+            "• one",
+            "• two",
+            "✓ read_file src/a.rs",
+            "› ",
+            "working 0 s, Esc stops"
+        ]
+    );
+}
+
+#[test]
+fn an_output_is_folded_and_shown_on_demand() {
+    let mut bench = Bench::working(60, 16);
+    bench.event(answered(
+        vec![call("1", "execute_command", json!({"command": "seq 40"}))],
+        Vec::new(),
+    ));
+    bench.event(running("1"));
+    let numbers: String = (1..=40).map(|number| format!("{number}\n")).collect();
+    bench.event(output("1", &numbers));
+    bench.event(result(
+        "1",
+        "execute_command",
+        ToolResultStatus::Done,
+        &numbers,
+    ));
+    assert!(
+        bench.shows("✓ execute_command seq 40\n  … 35 lines (Ctrl-O shows more)\n  │ 36"),
+        "{:?}",
+        bench.rows()
+    );
+    bench.keys("\x0f");
+    assert!(bench.shows("  │ 30\n  │ 31"), "{:?}", bench.rows());
+}
+
+#[test]
+fn a_hundred_megabytes_of_output_keep_the_screen_small() {
+    let mut bench = Bench::working(80, 24);
+    bench.event(answered(
+        vec![call("1", "execute_command", json!({"command": "yes"}))],
+        Vec::new(),
+    ));
+    bench.event(running("1"));
+    let chunk = "y\n".repeat(32 << 10);
+    for round in 0..1600 {
+        bench.quiet_event(output("1", &chunk));
+        if round % 16 == 0 {
+            bench.draw();
+        }
+    }
+    bench.event(result("1", "execute_command", ToolResultStatus::Done, "y"));
+    assert!(bench.shows("… 52428795 lines"), "{:?}", bench.rows());
+    assert!(bench.written < 100_000, "{} bytes", bench.written);
+}
+
+#[test]
+fn keys_from_before_a_question_do_not_answer_it() {
+    let mut bench = Bench::working(60, 16);
+    bench.event(approval("1", "src/a.rs", "+x"));
+    // In the moment in which it appears.
+    assert_eq!(bench.keys("y"), []);
+    assert!(bench.shows("› y"), "{:?}", bench.rows());
+    bench.wait(1000);
+    // The draft has the focus, until Tab gives it to the question.
+    let effects = bench.keys("y\r");
+    assert_eq!(effects, [Effect::Remember("yy".to_owned())]);
+    assert!(bench.shows("Tab answers"), "{:?}", bench.rows());
+    assert!(bench.shows("queued: yy"), "{:?}", bench.rows());
+}
+
+#[test]
+fn a_question_is_answered_after_a_quiet_moment() {
+    let mut bench = Bench::working(60, 16);
+    bench.event(approval("1", "src/a.rs", "+x"));
+    bench.wait(400);
+    assert_eq!(bench.keys("y"), [answer("1", Decision::Allow)]);
+    // A second key cannot answer again.
+    assert_eq!(bench.keys("y"), []);
+    bench.event(approval("2", "src/b.rs", "+x"));
+    bench.keys("\x7f");
+    bench.wait(400);
+    assert_eq!(bench.keys("\tn"), []);
+    let effects = bench.keys("use c.rs\r");
+    let reason = "use c.rs".to_owned();
+    assert_eq!(effects, [answer("2", Decision::Deny { reason })]);
+}
+
+#[test]
+fn the_exact_thing_is_shown() {
+    let mut bench = Bench::working(60, 20);
+    bench.event(approval(
+        "1",
+        "ls \u{202e}hs.live\u{1b}[8m",
+        "@@ -1 +1 @@\n-a\n+b",
+    ));
+    let rows = bench.rows().join("\n");
+    assert!(rows.contains("ls <U+202E>hs.live<U+001B>[8m"), "{rows}");
+    assert!(rows.contains("    -a\n    +b"), "{rows}");
+}
+
+#[test]
+fn a_followup_is_answered_by_choice_number_or_text() {
+    let question = || SessionEventKind::Request {
+        request: request_id("1"),
+        question: UserQuestion::Followup {
+            call: CallId::new("1"),
+            question: "Which one?".to_owned(),
+            options: vec!["left".to_owned(), "right".to_owned()],
+        },
+    };
+    let said = |text: &str| {
+        answer(
+            "1",
+            Decision::Text {
+                text: text.to_owned(),
+                images: Vec::new(),
+            },
+        )
+    };
+    for (keys, expected) in [
+        ("\x1b[B\x1b[B\r", "right"),
+        ("1\r", "left"),
+        ("none\r", "none"),
+    ] {
+        let mut bench = Bench::working(60, 16);
+        bench.event(question());
+        bench.wait(400);
+        let effects = bench.keys(keys.strip_suffix('\r').unwrap());
+        assert_eq!(effects, []);
+        bench.wait(400);
+        let effects = bench.keys("\r");
+        assert!(effects.contains(&said(expected)), "{keys:?}: {effects:?}");
+    }
+}
+
+#[test]
+fn messages_are_queued_edited_and_steer() {
+    let send = |text: &str, delivery| {
+        Effect::Submit(Command::Send {
+            message: text.into(),
+            delivery,
+        })
+    };
+    let mut bench = Bench::working(60, 16);
+    bench.keys("first\r");
+    bench.keys("second\r");
+    assert!(
+        bench.shows("queued: first\nqueued: second"),
+        "{:?}",
+        bench.rows()
+    );
+    // The last one is taken back, and queued again.
+    bench.keys("\x1b[A");
+    assert!(bench.shows("› second"), "{:?}", bench.rows());
+    bench.keys(" one\r");
+    let effects = bench.event(answered(Vec::new(), Vec::new()));
+    assert_eq!(
+        effects,
+        [
+            send("first", Delivery::Queue),
+            send("second one", Delivery::Queue)
+        ]
+    );
+    let effects = bench.keys("now\x13");
+    assert!(
+        effects.contains(&send("now", Delivery::Interrupt)),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn escape_stops_and_control_c_clears_then_leaves() {
+    let mut bench = Bench::working(60, 16);
+    assert_eq!(bench.keys("\x1b"), [Effect::Submit(Command::Interrupt)]);
+    bench.event(idle());
+    assert_eq!(bench.keys("draft\x03"), []);
+    assert_eq!(bench.app.draft(), "");
+    assert_eq!(bench.keys("\x03"), []);
+    assert_eq!(bench.keys("\x03"), [Effect::Submit(Command::End)]);
+}
+
+#[test]
+fn a_file_is_shown_while_it_is_written() {
+    let mut bench = Bench::working(60, 16);
+    let delta = |event| SessionEventKind::Delta(event);
+    bench.event(delta(StreamEvent::CallStart {
+        index: 0,
+        id: None,
+        name: "write_to_file".to_owned(),
+        dialect: None,
+        at: 0,
+        name_at: 0,
+    }));
+    for (name, value) in [
+        ("path", "src/a.rs"),
+        ("content", "fn main() {\n    go();\n"),
+    ] {
+        bench.event(delta(StreamEvent::ArgStart {
+            index: 0,
+            name: name.to_owned(),
+            form: sabir_session::call::ArgForm::String,
+            at: 0,
+        }));
+        bench.event(delta(StreamEvent::ArgDelta {
+            index: 0,
+            text: value.to_owned(),
+        }));
+    }
+    let rows = bench.rows().join("\n");
+    assert!(
+        rows.contains("● write_to_file src/a.rs  2 lines\n  │ fn main() {\n  │     go();"),
+        "{rows}"
+    );
+}
+
+#[test]
+fn hostile_text_of_every_sink_reaches_the_screen_clean() {
+    let hostile = "x\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}2Jy\u{202e}\r\n&#27;[2J";
+    let mut bench = Bench::working(60, 30);
+    let delta = |text: &str| {
+        let text = text.to_owned();
+        SessionEventKind::Delta(StreamEvent::Thought { text })
+    };
+    let events = [
+        text(hostile),
+        delta(hostile),
+        answered(
+            vec![call("1", hostile, json!({"command": hostile}))],
+            Vec::new(),
+        ),
+        running("1"),
+        output("1", hostile),
+        result("1", hostile, ToolResultStatus::Failed, hostile),
+        approval("2", hostile, hostile),
+    ];
+    for event in events {
+        bench.event(event);
+        check_frame(&bench.frame);
+    }
+    bench.app.note_printed(hostile);
+    bench.input(sabir_tui::keys::TerminalInput::Paste(hostile.to_owned()));
+    check_frame(&bench.frame);
+    let rows = bench.rows().join("\n");
+    assert!(rows.contains("working") || rows.contains("waits"), "{rows}");
+    assert!(!rows.contains('\u{202e}'), "{rows}");
+}
+
+/// Checks that a frame holds only the sequences that the interface itself writes.
+fn check_frame(frame: &str) {
+    let mut rest = frame;
+    while let Some(at) = rest.find(|c: char| c.is_control()) {
+        rest = rest[at..].trim_start_matches(['\r', '\n']);
+        let Some(sequence) = rest.strip_prefix("\x1b[") else {
+            assert!(!rest.starts_with(|c: char| c.is_control()), "{rest:?}");
+            continue;
+        };
+        let end = sequence.find(|c: char| c.is_ascii_alphabetic()).unwrap();
+        let whole = &sequence[..=end];
+        let is_own = matches!(&whole[end..], "m" | "A" | "B" | "C" | "K")
+            || matches!(whole, "J" | "?2026h" | "?2026l" | "?25h" | "?25l");
+        assert!(is_own, "{whole:?} in {frame:?}");
+        rest = &sequence[end + 1..];
+    }
+}

@@ -1,0 +1,21 @@
+//! Implements `mcp`, which is in `sabir-terminal`.
+
+use sabir_terminal::mcp_command::{McpArguments, run_mcp_command};
+
+use crate::exit::{CommandError, ExitStatus};
+use crate::surroundings;
+
+/// Runs `sabir mcp`.
+pub(crate) fn run_mcp(arguments: &McpArguments) -> Result<ExitStatus, CommandError> {
+    let config = surroundings::load_config()?;
+    let named = surroundings::named_config();
+    let runtime = surroundings::runtime()?;
+    let done = runtime.block_on(run_mcp_command(arguments, &config, named))?;
+    // The thread that reads standard input cannot be stopped, and must not delay the end.
+    runtime.shutdown_background();
+    Ok(if done {
+        ExitStatus::Completed
+    } else {
+        ExitStatus::Denied
+    })
+}

@@ -1,0 +1,1 @@
+"""Carries the program `sabir`, which pip puts beside the Python interpreter."""

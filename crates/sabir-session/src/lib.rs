@@ -114,7 +114,9 @@ pub use sabir_agent::{SummaryAuthor, UserMessage};
 pub use sabir_edit::partial_marker_len;
 pub use sabir_mcp::{McpServerSpec, McpTransport};
 pub use sabir_policy::names_secrets;
-pub use sabir_workspace::{EditorError, edit_text, supervise};
+pub use sabir_workspace::{
+    EditorError, edit_text, is_in_process_group, is_session_leader, supervise,
+};
 // The crates whose types appear in events and reports, so that a front end depends on this crate alone.
 pub use {sabir_agent as agent, sabir_call as call};
 

@@ -15,11 +15,12 @@ use std::io::{self, Write, stderr, stdin, stdout};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use rustix::process::{getpgrp, getpid, getsid, kill_process};
+use rustix::process::{getpid, kill_process};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp,
     tcgetwinsize, tcsetattr,
 };
+use sabir_session::{is_in_process_group, is_session_leader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -525,7 +526,7 @@ fn move_right(columns: usize) -> String {
 /// Returns false if another program has the terminal; changing it would then stop this process.
 fn is_foreground() -> bool {
     // A terminal that does not control this process has no foreground.
-    tcgetpgrp(stdin()).map_or(true, |foreground| foreground == getpgrp())
+    tcgetpgrp(stdin()).map_or(true, is_in_process_group)
 }
 
 /// Starts the thread that restores the terminal before a signal stops or ends the process.
@@ -599,7 +600,7 @@ impl WatchedSignals {
 /// Restores the terminal and stops the process.
 fn stop_process() {
     // Nobody would continue the first process of a terminal.
-    if getsid(None).is_ok_and(|session| session == getpid()) {
+    if is_session_leader() {
         return;
     }
     lock_screen().suspend();

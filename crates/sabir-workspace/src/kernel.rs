@@ -105,6 +105,21 @@ fn set_signals(wanted: AllowedSignals) -> io::Result<()> {
     }
 }
 
+/// Returns true if this process is the first of its session.
+///
+/// False where the first process is in an outer PID namespace, as in some containers. The kernel then numbers the session 0, which
+/// rustix's `getsid` cannot represent.
+pub fn is_session_leader() -> bool {
+    // SAFETY: neither call takes a pointer.
+    unsafe { libc::getsid(0) == libc::getpid() }
+}
+
+/// Returns true if this process belongs to the process group of this number.
+pub fn is_in_process_group(group: Pid) -> bool {
+    // SAFETY: the call takes nothing. A group of an outer PID namespace has the number 0, which rustix's `getpgrp` cannot represent.
+    unsafe { libc::getpgrp() == group.as_raw_nonzero().get() }
+}
+
 /// Returns true if each PID namespace has its own limit of processes (Linux 6.14). Before, the same
 /// file sets the limit of the whole machine.
 pub(crate) fn has_process_limit_per_namespace() -> bool {

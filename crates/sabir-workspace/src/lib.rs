@@ -129,6 +129,7 @@ pub use hide_process::hide_process;
 pub use jobs::{
     FinishedCommand, JobManager, JobState, MAX_JOBS, OutputError, OutputInfo, OutputLifetime,
 };
+pub use kernel::{is_in_process_group, is_session_leader};
 pub use links::TooManyFiles;
 pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};

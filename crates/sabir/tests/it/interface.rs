@@ -488,9 +488,8 @@ fn a_stopped_session_comes_back_with_its_draft() {
     seat.wait_until_raw(false);
     seat.wait_until("an empty screen", str::is_empty);
     let state = format!("/proc/{}/stat", seat.process().as_raw_nonzero());
-    while !std::fs::read_to_string(&state).unwrap().contains(") T ") {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let is_stopped = || std::fs::read_to_string(&state).unwrap().contains(") T ");
+    seat.wait_until("the stop", |_| is_stopped());
     kill_process(seat.process(), Signal::CONT).unwrap();
     seat.wait_until_raw(true);
     seat.wait_for("› half a word");

@@ -7,13 +7,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::approval::Seat;
-use crate::world::{Turn, WAYS, Way, World, turn};
+use crate::world::{Turn, WAYS, Way, World, skipped, turn};
 
 const NATIVE: Way = WAYS[1];
 
@@ -289,6 +289,26 @@ fn output_goes_above_the_draft() {
     assert!(seat.end().code().is_some());
 }
 
+/// Stops the process, as Ctrl-Z does, and continues it, as `fg` does.
+fn stop_and_continue(seat: &mut Seat, process: Pid) {
+    seat.keys("half a word");
+    seat.wait_for("half a word");
+    kill_process(process, Signal::TSTP).unwrap();
+    wait_until_raw(seat, false);
+    let state = format!("/proc/{}/stat", process.as_raw_nonzero());
+    let is_stopped = || std::fs::read_to_string(&state).unwrap().contains(") T ");
+    for _ in 0..6000 {
+        if is_stopped() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(is_stopped(), "the process was not stopped");
+    kill_process(process, Signal::CONT).unwrap();
+    wait_until_raw(seat, true);
+    seat.wait_for("half a word");
+}
+
 #[test]
 fn the_terminal_is_restored_by_every_end() {
     let world = World::new();
@@ -318,21 +338,65 @@ fn the_terminal_is_restored_by_every_end() {
     assert_eq!(seat.end().code(), Some(130));
     assert!(!is_raw(&seat));
 
-    // Stopped and continued, as by Ctrl-Z and `fg`.
     let mut seat = at_prompt();
-    seat.keys("half a word");
-    seat.wait_for("half a word");
-    kill_process(seat.process(), Signal::TSTP).unwrap();
-    wait_until_raw(&seat, false);
-    let state = format!("/proc/{}/stat", seat.process().as_raw_nonzero());
-    while !std::fs::read_to_string(&state).unwrap().contains(") T ") {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    kill_process(seat.process(), Signal::CONT).unwrap();
-    wait_until_raw(&seat, true);
-    seat.wait_for("half a word");
-    kill_process(seat.process(), Signal::KILL).unwrap();
+    let process = seat.process();
+    stop_and_continue(&mut seat, process);
+    kill_process(process, Signal::KILL).unwrap();
     assert_eq!(seat.end().signal(), Some(9));
+}
+
+/// Returns the only child of a process.
+fn only_child(process: Pid) -> Option<Pid> {
+    let id = process.as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    Pid::from_raw(children.trim().parse().ok()?)
+}
+
+/// In a container's PID namespace, session and process group may have begun outside, where they have no number.
+#[test]
+fn a_session_that_began_outside_of_the_namespace_can_be_stopped() {
+    let ways = [
+        &[
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+        ][..],
+        &["--pid", "--fork", "--mount-proc"],
+    ];
+    let is_possible = |way: &&&[&str]| {
+        let tried = Command::new("unshare").args(**way).arg("true").output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    let Some(way) = ways.iter().find(is_possible) else {
+        return skipped("no PID namespace can be made on this machine");
+    };
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[]);
+    let plain = interactive(&world, &provider, &[]);
+    let mut command = Command::new("unshare");
+    command
+        .env_clear()
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(world.work.path())
+        .args(*way)
+        // The first process of a namespace is not stopped by signals from inside, so a shell is that.
+        .args(["sh", "-c", "\"$@\"; exit $?", "sh"])
+        .arg(env!("CARGO_BIN_EXE_sabir"))
+        .args(plain.get_args());
+    let mut seat = Seat::running(command, "");
+    seat.wait_for("> ");
+    wait_until_raw(&seat, true);
+    let sabir = only_child(seat.process()).and_then(only_child).unwrap();
+    stop_and_continue(&mut seat, sabir);
+    kill_process(sabir, Signal::TERM).unwrap();
+    assert_eq!(seat.end().code(), Some(143));
+    assert!(!is_raw(&seat));
 }
 
 #[test]

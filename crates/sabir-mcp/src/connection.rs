@@ -43,6 +43,8 @@ use crate::spec::{McpServerSpec, McpTransport};
 const MAX_ROUNDS: usize = 10;
 /// The time that a server gets to end by itself when its input is closed.
 const STOP_TIME: Duration = Duration::from_secs(2);
+/// The longest time in which the last words of a server that has ended are awaited.
+const STDERR_TIME: Duration = Duration::from_secs(1);
 /// The interval at which a remote connection is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -80,8 +82,12 @@ pub(crate) struct ConnectedServer {
 }
 
 /// The end of a server's standard error.
-#[derive(Debug, Clone, Default)]
-struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
+#[derive(Debug, Clone)]
+struct StderrTail {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    /// Becomes false at the end of the stream.
+    is_open: tokio::sync::watch::Receiver<bool>,
+}
 
 /// The failure of one attempt to connect.
 enum AttemptError {
@@ -151,8 +157,7 @@ fn attempt_connect(
                 let started = command.start(&settings.workspace, &settings.helper);
                 let (mut process, streams) = started
                     .map_err(|error| AttemptError::Failed(McpError::Start(error.to_string())))?;
-                let errors = StderrTail::default();
-                errors.follow(streams.errors);
+                let errors = StderrTail::follow(streams.errors);
                 let facts = Arc::new(LineFacts::default());
                 let output = LineGuard::new(streams.output, Arc::clone(&facts));
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, streams.input)
@@ -172,7 +177,7 @@ fn attempt_connect(
                     Err(error) => {
                         // A server that ended says why, in its code and on its standard error.
                         let error = match timeout(STOP_TIME, process.wait()).await {
-                            Ok(exit) => McpError::Closed(errors.describe_exit(&exit)),
+                            Ok(exit) => McpError::Closed(errors.describe_exit(&exit).await),
                             Err(_) => handshake_error(&error),
                         };
                         return Err(AttemptError::Failed(error));
@@ -214,7 +219,7 @@ fn attempt_connect(
                     connection: Arc::new(Connection { service, call_time }),
                     process: None,
                     facts: Arc::default(),
-                    errors: StderrTail::default(),
+                    errors: StderrTail::follow(Box::new(tokio::io::empty())),
                 })
             }
         }
@@ -278,8 +283,13 @@ fn oversized_error() -> McpError {
 
 impl StderrTail {
     /// Reads a stream to its end, and keeps the last bytes of it.
-    fn follow(&self, mut stream: Box<dyn AsyncRead + Send + Unpin>) {
-        let kept = Arc::clone(&self.0);
+    fn follow(mut stream: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+        let (sender, is_open) = tokio::sync::watch::channel(true);
+        let tail = Self {
+            kept: Arc::default(),
+            is_open,
+        };
+        let kept = Arc::clone(&tail.kept);
         tokio::spawn(async move {
             let mut buffer = vec![0; 4096];
             // An error is the end of a pipe as well.
@@ -289,13 +299,20 @@ impl StderrTail {
                 let excess = kept.len().saturating_sub(KEPT_STDERR_BYTES);
                 kept.drain(..excess);
             }
+            _ = sender.send(false);
         });
+        tail
     }
 
     /// Describes the end of a server, with the last line that it wrote.
-    fn describe_exit(&self, exit: &ServerExit) -> String {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(kept.make_contiguous()).into_owned();
+    async fn describe_exit(&self, exit: &ServerExit) -> String {
+        // What it wrote last may not have been read yet. The stream may stay open: what the server started has it too.
+        let mut is_open = self.is_open.clone();
+        _ = timeout(STDERR_TIME, is_open.wait_for(|is_open| !is_open)).await;
+        let text = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            String::from_utf8_lossy(kept.make_contiguous()).into_owned()
+        };
         let last = text
             .lines()
             .rev()
@@ -323,14 +340,14 @@ impl ConnectedServer {
                 return McpError::Closed("the server closed it".to_owned());
             };
             tokio::select! {
-                exit = process.wait() => McpError::Closed(self.errors.describe_exit(&exit)),
+                exit = process.wait() => McpError::Closed(self.errors.describe_exit(&exit).await),
                 () = closed => {
                     if self.facts.is_oversized.load(Ordering::Relaxed) {
                         return oversized_error();
                     }
                     // Usually the process ends with its output; its exit says more.
                     match timeout(STOP_TIME, process.wait()).await {
-                        Ok(exit) => McpError::Closed(self.errors.describe_exit(&exit)),
+                        Ok(exit) => McpError::Closed(self.errors.describe_exit(&exit).await),
                         Err(_) => McpError::Closed("it closed its output".to_owned()),
                     }
                 }

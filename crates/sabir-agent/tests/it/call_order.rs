@@ -12,8 +12,8 @@ use sabir_agent::{
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
-    Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec,
-    Truncation,
+    CallResult, Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture,
+    ToolSpec, Truncation,
 };
 use sabir_policy::Access;
 use serde_json::json;
@@ -70,22 +70,22 @@ impl PreparedCall for LookCall {
     }
 }
 
-/// Makes three reading calls in one message, then completes.
-struct ReadingModel;
+/// Calls `look` with each of these paths in one message, then completes.
+struct LookingModel {
+    paths: [&'static str; 3],
+}
 
-impl Model for ReadingModel {
+impl Model for LookingModel {
     fn stream_response<'a>(
         &'a self,
         request: &'a Request,
         sink: &'a mut (dyn EventSink + Send),
     ) -> ResponseFuture<'a> {
-        let first = request.messages.len() == 1;
-        let look = |time: u32| format!("<look>\n<path>{time}</path>\n</look>\n");
-        let done = || "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned();
-        let text = if first {
-            [300, 150, 1].map(look).concat()
+        let look = |path: &str| format!("<look>\n<path>{path}</path>\n</look>\n");
+        let text = if request.messages.len() == 1 {
+            self.paths.map(look).concat()
         } else {
-            done()
+            "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned()
         };
         let pass = |event: Event<'_>| sink.push_event(event);
         let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
@@ -93,6 +93,39 @@ impl Model for ReadingModel {
         let _ = prompted.finish(Truncation::Ended);
         Box::pin(std::future::ready(Ok(())))
     }
+}
+
+/// Runs a task to its completion whose model calls the tool `look` with these paths, and returns the results.
+pub(crate) fn look_at(tool: impl Tool + 'static, paths: [&'static str; 3]) -> Vec<CallResult> {
+    let registry = ToolRegistry::new(vec![Arc::new(tool)]).unwrap();
+    let settings = sabir_agent::TaskSettings {
+        tools: registry.tool_set().clone(),
+        ..settings(Interactivity::Headless)
+    };
+    let (mut task, first) = Task::new(start(), settings);
+    let driver = TaskDriver {
+        model: &LookingModel { paths },
+        registry: &registry,
+        store: &mut DiscardingStore,
+        front_end: &mut SilentFrontEnd,
+        observers: Vec::new(),
+        cancel: CancelToken::default(),
+        max_time: None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (outcome, message) = runtime
+        .block_on(driver.run(&mut task, Some(first), None))
+        .unwrap();
+    assert_eq!(outcome, TaskOutcome::Completed, "{message}");
+    let parts = task.history().iter().flat_map(|message| &message.parts);
+    let results = parts.filter_map(|part| match part {
+        MessagePart::Result(result) => Some(result.clone()),
+        _ => None,
+    });
+    results.collect()
 }
 
 pub(crate) struct SilentFrontEnd;
@@ -118,39 +151,13 @@ impl RecordStore for DiscardingStore {
 
 #[test]
 fn results_come_in_the_order_of_their_calls() {
-    let registry = ToolRegistry::new(vec![Arc::new(Look {
+    let tool = Look {
         all_here: Arc::new(tokio::sync::Barrier::new(3)),
-    })])
-    .unwrap();
-    let settings = sabir_agent::TaskSettings {
-        tools: registry.tool_set().clone(),
-        ..settings(Interactivity::Headless)
     };
-    let (mut task, first) = Task::new(start(), settings);
-    let driver = TaskDriver {
-        model: &ReadingModel,
-        registry: &registry,
-        store: &mut DiscardingStore,
-        front_end: &mut SilentFrontEnd,
-        observers: Vec::new(),
-        cancel: CancelToken::default(),
-        max_time: None,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let (outcome, message) = runtime
-        .block_on(driver.run(&mut task, Some(first), None))
-        .unwrap();
-    assert_eq!(outcome, TaskOutcome::Completed, "{message}");
-    let parts = task.history().iter().flat_map(|message| &message.parts);
-    let results = parts.filter_map(|part| match part {
-        MessagePart::Result(result) => Some(result.content.as_str()),
-        _ => None,
-    });
+    let results = look_at(tool, ["300", "150", "1"]);
+    let contents = results.iter().map(|result| result.content.as_str());
     assert_eq!(
-        results.collect::<Vec<_>>(),
+        contents.collect::<Vec<_>>(),
         ["300", "150", "1", "Accepted."]
     );
 }

@@ -44,7 +44,8 @@ impl CommandEvaluator<'_> {
         {
             return finding;
         }
-        // The program must be one of the system, and the folder certain and inside of the workspace.
+        // The folder must be certain and inside of the workspace. The program is one of the system, or of the workspace, as the code
+        // is that it runs.
         let Some(folder) = scope.folder.path().filter(|_| self.facts.clean_path) else {
             return finding;
         };

@@ -25,8 +25,11 @@
 pub struct CommandFacts {
     /// The shell that runs the command line.
     pub shell: ShellKind,
-    /// True if every folder of `PATH` is absolute and outside of the workspace, so that a bare name is a system program.
+    /// True if a bare name is a system program, unless it is listed in `workspace_programs`: every folder of `PATH` is absolute, and
+    /// lies outside of the workspace or holds only programs for which [`may_lie_in_workspace`](super::may_lie_in_workspace) is true.
     pub clean_path: bool,
+    /// The names in those folders of `PATH` that lie in the workspace, such as `.venv/bin` of an activated virtual environment.
+    pub workspace_programs: Vec<String>,
     /// The absolute path of the workspace folder without a final `/`; empty if it is not known.
     pub root: String,
     /// The repository that git would find from each folder, with the folder relative to the workspace (`.` for the workspace

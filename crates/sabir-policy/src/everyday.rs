@@ -126,6 +126,14 @@ pub(crate) fn find_everyday(
     .map(|(_, row, rest)| (row, rest))
 }
 
+/// Returns true if the table has commands of this program.
+pub(crate) fn is_everyday_program(name: &str) -> bool {
+    let names = ROWS.iter().flat_map(|row| row.grammar.names.iter());
+    names
+        .map(|row| row.split(' ').next().unwrap_or(row))
+        .any(|program| program == name)
+}
+
 /// All everyday commands. A name that begins with another one (`docker compose ps`) wins by its length.
 #[rustfmt::skip]
 const ROWS: &[EverydayCommand] = &[

@@ -107,6 +107,7 @@ pub use line::is_deceiving;
 pub use mode::{FilePattern, FilePatternError, Mode, ToolGroup};
 use pattern::{RulePattern, RuleReach, matches_glob};
 use pipe_input::PipeInput;
+pub use programs::{is_python_tool, may_lie_in_workspace};
 pub use secret_paths::{home_secret_paths, may_end_secret_path, names_secret_file, names_secrets};
 pub use verdict::Verdict;
 use word::ShellWord;

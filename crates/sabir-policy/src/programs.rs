@@ -27,6 +27,51 @@ pub(crate) fn find_program(name: &str) -> Option<&'static ProgramGrammar> {
     ROWS.iter().find(|row| row.names.contains(&name))
 }
 
+/// Programs that others start by a bare name, apart from those that the tables know: pagers, editors, what decompresses, signs and
+/// connects, and what runs scripts.
+const HELPER_PROGRAMS: &str = "ash askpass bash brotli bun bunzip2 busybox code compress dash deno editor emacs env fish gpg gpg-agent \
+    gpg2 gpgsm gpgv gunzip ksh less lesspipe lz4 lzop man most nano node nodejs nvim pager perl php pinentry plink rbash ruby scp sh \
+    ssh ssh-add ssh-agent ssh-askpass sudo tclsh tsh unzip vi view vim xdg-open xz zcat zsh zstd";
+
+/// Returns true if a program of this name may lie in a folder of the workspace that `PATH` has, as those of an activated virtual
+/// environment do, and other commands still have their usual effect.
+///
+/// False for a name that the tables know, or that other programs start, except Python, its installers, and tests and linters:
+/// these ask by their own name.
+#[must_use]
+pub fn may_lie_in_workspace(name: &str) -> bool {
+    if is_python_tool(name) {
+        return true;
+    }
+    let is_extension = [
+        "git-", "cargo-", "docker-", "gh-", "kubectl-", "npm-", "rustup-",
+    ]
+    .iter()
+    .any(|prefix| name.starts_with(prefix));
+    !is_extension
+        && find_program(name).is_none()
+        && !super::everyday::is_everyday_program(name)
+        && !super::wrappers::is_wrapper(name)
+        && !HELPER_PROGRAMS
+            .split_whitespace()
+            .any(|helper| helper == name)
+}
+
+/// Returns true for Python, its installers, and its usual tests and linters. Others start them only by their full path, so one that
+/// lies in the workspace changes what its own name runs, and nothing else.
+#[must_use]
+pub fn is_python_tool(name: &str) -> bool {
+    const TOOLS: [&str; 12] = [
+        "black", "coverage", "flake8", "isort", "mypy", "nox", "poetry", "pyright", "pytest",
+        "ruff", "tox", "uv",
+    ];
+    let version = ["python", "pip"]
+        .iter()
+        .find_map(|tool| name.strip_prefix(tool));
+    TOOLS.contains(&name)
+        || version.is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
 /// Describes the effect of a program that runs unasked only to tell its version, as a phrase for the user.
 pub(crate) fn effect_of(name: &str) -> String {
     let effect = match name {

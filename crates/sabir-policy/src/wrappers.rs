@@ -111,6 +111,11 @@ const WRAPPERS: &[ProgramGrammar] = &[
     ),
 ];
 
+/// Returns true for a program that runs the command behind its own options.
+pub(crate) fn is_wrapper(name: &str) -> bool {
+    WRAPPERS.iter().any(|row| row.names.contains(&name))
+}
+
 impl CommandEvaluator<'_> {
     /// Judges the words of a command: by the user's rules, and then by the grammar of the program.
     ///
@@ -169,15 +174,12 @@ impl CommandEvaluator<'_> {
         let Some(name) = system_name(written) else {
             return PolicyFinding::ask(format!("{written} is not a program of the system"));
         };
-        // With a folder of the workspace in `PATH`, a bare name may run a file of the workspace.
-        if !self.facts.clean_path
-            && written == name
-            && !BUILTINS.contains(&name)
-            && !is_shell_word(name)
-        {
-            return PolicyFinding::ask("the search path leads into the workspace, or is not known");
-        }
         let finding = match name {
+            _ if written == name
+                && let Some(reason) = self.workspace_program_reason(name) =>
+            {
+                PolicyFinding::ask(reason)
+            }
             // `/bin/cd` is another program than the builtin, so builtins are only recognized by their bare name.
             "cd" if written == name => self.evaluate_cd(rest, scope),
             "read" if written == name => self.evaluate_read(rest, scope),
@@ -244,6 +246,21 @@ impl CommandEvaluator<'_> {
         match name {
             "git" => self.name_push_target(rest, scope, finding),
             _ => finding,
+        }
+    }
+
+    /// Explains why a bare name may run a file of the workspace, if it may.
+    fn workspace_program_reason(&self, name: &str) -> Option<String> {
+        if BUILTINS.contains(&name) || is_shell_word(name) {
+            None
+        } else if !self.facts.clean_path {
+            Some("the search path leads into the workspace, or is not known".to_owned())
+        } else if self.facts.workspace_programs.iter().any(|own| own == name) {
+            Some(format!(
+                "{name} is a program of the workspace: the search path has its folder"
+            ))
+        } else {
+            None
         }
     }
 

@@ -1,13 +1,13 @@
 //! Gathers the facts about a command's environment that the policy needs in order to judge it.
 
-use std::path::Path;
-
 use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use sabir_policy::{
     BuildTrust, CommandFacts, FileNames, RepositoryState, RequiredFacts, SecretFile, SecretFiles,
-    ShellKind, SymlinkTraversal, TrackedSecrets, is_plain_name, may_end_secret_path,
-    names_secret_file, required_facts,
+    ShellKind, SymlinkTraversal, TrackedSecrets, is_plain_name, is_python_tool,
+    may_end_secret_path, may_lie_in_workspace, names_secret_file, required_facts,
 };
 use sabir_workspace::{
     FileSurvey, GitConfig, HistorySearch, NetworkAccess, PathFilter, Sandbox, SandboxTier, Trust,
@@ -164,7 +164,7 @@ fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
     let root = workspace.root();
     // The last of several equal names is the one that the command gets.
     let path = environment.iter().rev().find(|(name, _)| name == "PATH");
-    let clean_path = path.is_some_and(|(_, path)| is_clean_search_path(path, root));
+    let workspace_programs = path.and_then(|(_, path)| workspace_programs(path, root));
     let root_name = root
         .to_str()
         .map(|root| root.trim_end_matches('/').to_owned())
@@ -180,7 +180,8 @@ fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
     };
     CommandFacts {
         shell,
-        clean_path,
+        clean_path: workspace_programs.is_some(),
+        workspace_programs: workspace_programs.unwrap_or_default(),
         root: root_name,
         // If the sandbox is not available, the command does not run at all.
         confined: sandbox.is_on() && !sandbox.has_network(),
@@ -346,41 +347,105 @@ fn repository_state(config: GitConfig, trust: &Trust) -> RepositoryState {
     }
 }
 
-/// Reports whether every folder of a search path is absolute and outside of the workspace, so that
-/// the workspace cannot put its own programs in front of others.
+/// The folders of the programs that come with the system, and that start each other.
+const SYSTEM_FOLDERS: [&str; 4] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+
+/// The most programs of the workspace that a search path may have.
+const MAX_WORKSPACE_PROGRAMS: usize = 2000;
+
+/// Returns the names in those folders of a search path that lie in the workspace, as the `bin` of an activated virtual environment
+/// does.
+///
+/// Returns `None` if a bare name of the system may run a file of the workspace: a folder is relative or cannot be listed, or holds
+/// a program that others start or that is in one of the [`SYSTEM_FOLDERS`] too.
 #[must_use]
-pub fn is_clean_search_path(path: &str, root: &Path) -> bool {
-    let is_outside = |folder: &str| {
-        let folder = Path::new(folder);
-        // The resolved location of the folder counts. A missing folder holds no programs.
-        let real = folder.canonicalize();
-        folder.is_absolute()
-            && !folder.starts_with(root)
-            && !real.is_ok_and(|real| real.starts_with(root))
+pub fn workspace_programs(path: &str, root: &Path) -> Option<Vec<String>> {
+    let folders: Vec<&Path> = path.split(':').map(Path::new).collect();
+    if !folders.iter().all(|folder| folder.is_absolute()) {
+        return None;
+    }
+    // The resolved location of a folder counts as well. A missing folder holds no programs.
+    let is_inside = |folder: &Path| {
+        folder.starts_with(root)
+            || folder
+                .canonicalize()
+                .is_ok_and(|real| real.starts_with(root))
     };
-    path.split(':').all(is_outside)
+    let mut programs = Vec::new();
+    for folder in folders.into_iter().filter(|folder| is_inside(folder)) {
+        let entries = match folder.read_dir() {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(_) => return None,
+        };
+        for entry in entries {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            let is_of_system = |folder: &&str| Path::new(folder).join(&name).exists();
+            let hides_system_program =
+                || !is_python_tool(&name) && SYSTEM_FOLDERS.iter().any(is_of_system);
+            if programs.len() == MAX_WORKSPACE_PROGRAMS
+                || !may_lie_in_workspace(&name)
+                || hides_system_program()
+            {
+                return None;
+            }
+            programs.push(name);
+        }
+    }
+    Some(programs)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::Path;
 
-    use super::is_clean_search_path;
+    use super::workspace_programs;
 
     #[test]
-    fn search_paths() {
-        let check = |path: &str, expected| {
-            assert_eq!(
-                is_clean_search_path(path, Path::new("/w/proj")),
-                expected,
-                "{path}"
-            )
+    fn folders_of_a_search_path_are_absolute() {
+        let check = |path: &str, is_clean: bool| {
+            let found = workspace_programs(path, Path::new("/w/proj"));
+            assert_eq!(found, is_clean.then(Vec::new), "{path}");
         };
         check("/usr/bin:/bin", true);
         check(".:/bin", false);
         check("/bin:", false);
         check("", false);
-        check("/bin:/w/proj/node_modules/.bin", false);
+        check("/bin:/w/proj/missing", true);
         check("/w/project/bin:/bin", true);
+    }
+
+    #[test]
+    fn a_workspace_may_have_programs_of_its_own_but_none_in_place_of_the_systems() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let own = root.join("bin");
+        fs::create_dir(&own).unwrap();
+        let path = format!("{}:/usr/bin:/bin", own.display());
+        let found = || {
+            let mut names = workspace_programs(&path, &root)?;
+            names.sort();
+            Some(names.join(" "))
+        };
+        for name in ["python3", "pip3.11", "activate", "pytest", "flask-of-ours"] {
+            fs::write(own.join(name), "").unwrap();
+        }
+        let usual = "activate flask-of-ours pip3.11 pytest python3";
+        assert_eq!(found().as_deref(), Some(usual));
+        // `ls` is in the tables, `perl` runs scripts, git starts `git-x`, and the system has `ldd`.
+        for name in ["ls", "perl", "git-x", "less", "xargs", "cargo", "ldd"] {
+            fs::write(own.join(name), "").unwrap();
+            assert_eq!(found(), None, "{name}");
+            fs::remove_file(own.join(name)).unwrap();
+        }
+        assert_eq!(found().as_deref(), Some(usual));
+        // A link from outside leads inside.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        fs::write(own.join("ls"), "").unwrap();
+        let path = format!("{}:/bin", link.display());
+        assert_eq!(workspace_programs(&path, &root), None);
     }
 }

@@ -116,7 +116,7 @@ use sabir_agent::Tool;
 use sabir_call::ToolSpec;
 use sabir_workspace::{JobManager, Sandbox, Workspace};
 
-pub use crate::command_facts::{CommandSurroundings, gather_facts, is_clean_search_path};
+pub use crate::command_facts::{CommandSurroundings, gather_facts, workspace_programs};
 pub use crate::edit_tool::{EditTool, EditToolError};
 pub use crate::file_tracker::SeenFile;
 pub use crate::picture::{MAX_PICTURE_BYTES, PictureError, decode_picture, load_picture};

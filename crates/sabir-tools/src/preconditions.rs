@@ -17,7 +17,7 @@ use sabir_workspace::{
 };
 
 use crate::ToolSettings;
-use crate::command_facts::is_clean_search_path;
+use crate::command_facts::workspace_programs;
 use crate::file_tracker::FileTracker;
 
 /// The number of names of files and programs that are looked at for one call. Those beyond it, in a
@@ -154,8 +154,10 @@ pub(crate) fn command_preconditions(settings: &ToolSettings, command: &str) -> P
         .rev()
         .find(|(name, _)| name == "PATH")
         .map_or("", |(_, path)| path.as_str());
+    let workspace_programs = workspace_programs(search_path, root);
     let facts = CommandFacts {
-        clean_path: is_clean_search_path(search_path, root),
+        clean_path: workspace_programs.is_some(),
+        workspace_programs: workspace_programs.unwrap_or_default(),
         root: root
             .to_str()
             .map(|root| root.trim_end_matches('/').to_owned())

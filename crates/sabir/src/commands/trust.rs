@@ -46,9 +46,9 @@ fn trust_repository(folder: &Path, arguments: &TrustArguments) -> Result<ExitSta
     );
     let variables = environment.command_variables();
     let path = variables.iter().rev().find(|(name, _)| name == "PATH");
-    if path.is_none_or(|(_, path)| !sabir_tools::is_clean_search_path(path, review.top())) {
+    if path.is_none_or(|(_, path)| sabir_tools::workspace_programs(path, review.top()).is_none()) {
         print::write_stderr(
-            "sabir: your PATH leads into this repository, or is not set: every command asks here, trusted or not\n",
+            "sabir: your PATH is not set, or leads to programs of this repository that others may start: every command asks here, trusted or not\n",
         );
     }
     if review.state == TrustState::Trusted {

@@ -84,7 +84,7 @@ fn trust_does_not_reach_beyond_the_search_path() {
     let trusted = run(&["trust", "--yes"]);
     assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
     assert!(
-        stderr(&trusted).contains("your PATH leads into this repository"),
+        stderr(&trusted).contains("every command asks here, trusted or not"),
         "{}",
         stderr(&trusted)
     );
@@ -95,6 +95,54 @@ fn trust_does_not_reach_beyond_the_search_path() {
         stdout(&judged)
     );
     check(&world, &folder, "allow", "");
+}
+
+/// The programs of an activated virtual environment ask by their own names, and the system's are judged as ever.
+#[test]
+fn an_activated_environment_in_the_folder_hides_no_program() {
+    let world = World::new();
+    let folder = hostile(&world, "w");
+    let programs = folder.join(".venv/bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let verdict = |line: &str| {
+        let mut command = world.sabir();
+        command
+            .args(["policy", "explain", "--output", "json", "--", line])
+            .env("PATH", &path)
+            .env("VIRTUAL_ENV", folder.join(".venv"))
+            .current_dir(&folder);
+        let output = command.output().unwrap();
+        let value: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        format!("{}: {}", value["verdict"], value["reason"])
+    };
+    for name in ["python", "python3", "pip", "pytest", "activate"] {
+        std::fs::write(programs.join(name), "#!/bin/sh\n").unwrap();
+    }
+    for line in [
+        "ls",
+        "cat README.md | head -3",
+        "wc -l *.rs",
+        "git --version",
+    ] {
+        let found = verdict(line);
+        assert!(found.starts_with("\"allow\""), "{line}: {found}");
+    }
+    for line in [
+        "pytest --version",
+        "pip list",
+        "python3 --version",
+        "ls && pytest",
+    ] {
+        let found = verdict(line);
+        assert!(found.starts_with("\"ask\""), "{line}: {found}");
+        assert!(
+            found.contains("is a program of the workspace"),
+            "{line}: {found}"
+        );
+    }
+    std::fs::write(programs.join("cat"), "#!/bin/sh\n").unwrap();
+    assert!(verdict("ls").contains("search path"), "{}", verdict("ls"));
 }
 
 /// TOC-005

@@ -20,7 +20,7 @@ use sabir_session::call::{
 };
 use sabir_session::{
     CloseReason, SessionEvent, SessionEventKind, SessionState, StreamEvent, SubtaskLabel, TaskEnd,
-    pictures,
+    partial_marker_len, pictures,
 };
 use sabir_terminal::context_text;
 use sabir_terminal::output_filter::OutputFilter;
@@ -129,15 +129,26 @@ impl TextTail {
 
     /// Returns the last lines, cleaned.
     fn last_lines(&self, count: usize) -> Vec<String> {
-        let clean = sanitize_text(&self.text);
-        let lines: Vec<_> = clean.lines().collect();
-        let skipped = lines.len().saturating_sub(count);
-        lines
-            .iter()
-            .skip(skipped)
-            .map(|line| one_line(line))
-            .collect()
+        last_clean_lines(&self.text, count)
     }
+
+    /// Returns the last lines, cleaned, without a line that may still become a marker of an edit.
+    fn last_settled_lines(&self, count: usize) -> Vec<String> {
+        let hidden = partial_marker_len(&self.text, true);
+        let settled = self.text.get(..self.text.len() - hidden);
+        last_clean_lines(settled.unwrap_or_default(), count)
+    }
+}
+
+fn last_clean_lines(text: &str, count: usize) -> Vec<String> {
+    let clean = sanitize_text(text);
+    let lines: Vec<_> = clean.lines().collect();
+    let skipped = lines.len().saturating_sub(count);
+    lines
+        .iter()
+        .skip(skipped)
+        .map(|line| one_line(line))
+        .collect()
 }
 
 impl Transcript {
@@ -345,7 +356,7 @@ impl Transcript {
         let mut lines = vec![self.call_line("●", Role::Accent, &call.name, &call.subject, &size)];
         if count > 1 {
             let mut highlighter = CodeHighlighter::for_language(&call.subject);
-            for line in call.tail.last_lines(LIVE_LINES) {
+            for line in call.tail.last_settled_lines(LIVE_LINES) {
                 let mut spans = vec![span("  │ ", self.theme.style(Role::Dim))];
                 spans.extend(self.argument_line(&call.argument, &line, &mut highlighter));
                 lines.push(Line::from(spans));
@@ -819,4 +830,23 @@ pub fn call_subject(call: &Call) -> String {
 fn clip(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_FOLDED))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TextTail;
+
+    #[test]
+    fn half_a_marker_is_not_shown_while_it_streams() {
+        let mut tail = TextTail::default();
+        tail.push("------- SEARCH\nx\n====");
+        assert_eq!(tail.last_settled_lines(9), ["------- SEARCH", "x"]);
+        tail.push("===");
+        assert_eq!(tail.last_settled_lines(9), ["------- SEARCH", "x"]);
+        tail.push("\ny\n+++++++ REP");
+        let lines = ["------- SEARCH", "x", "=======", "y"];
+        assert_eq!(tail.last_settled_lines(9), lines);
+        tail.push("ORT");
+        assert_eq!(tail.last_settled_lines(1), ["+++++++ REPORT"]);
+    }
 }

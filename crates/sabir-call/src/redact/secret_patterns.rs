@@ -327,28 +327,38 @@ const SCHEME: usize = 16;
 /// The prefix of a private key block, matched without regard to case.
 const BLOCK: &str = "-----begin ";
 
-/// Returns true if some pattern begins with that byte.
-pub(super) fn may_begin(byte: u8) -> bool {
-    const FIRST: [bool; 256] = first_bytes();
-    FIRST.get(usize::from(byte)).is_some_and(|first| *first)
-}
+/// For each byte, the patterns that begin with it: bit `n` for the row `n`.
+const ROWS_BY_BYTE: [u64; 256] = rows_by_byte();
 
 #[expect(
     clippy::indexing_slicing,
     reason = "evaluated at compile time, where `get` cannot be used"
 )]
-const fn first_bytes() -> [bool; 256] {
-    let mut first = [false; 256];
+const fn rows_by_byte() -> [u64; 256] {
+    assert!(ROWS.len() <= 64, "a row needs a bit");
+    let mut rows = [0; 256];
     let mut at = 0;
     while at < ROWS.len() {
         let byte = ROWS[at].begin[0];
-        first[byte as usize] = true;
+        rows[byte as usize] |= 1 << at;
         if matches!(ROWS[at].case, CaseRule::Insensitive) {
-            first[byte.to_ascii_uppercase() as usize] = true;
+            rows[byte.to_ascii_uppercase() as usize] |= 1 << at;
         }
         at += 1;
     }
-    first
+    rows
+}
+
+fn rows_of(byte: u8) -> u64 {
+    ROWS_BY_BYTE
+        .get(usize::from(byte))
+        .copied()
+        .unwrap_or_default()
+}
+
+/// Returns true if some pattern begins with that byte.
+pub(super) fn may_begin(byte: u8) -> bool {
+    rows_of(byte) != 0
 }
 
 /// Matches all patterns at a position. `ended` means that no text follows.
@@ -356,7 +366,10 @@ pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
     let (before, text) = text.split_at_checked(at).unwrap_or_default();
     // Computed at most once per position, and only if a pattern with a boundary matches.
     let mut edge = None;
-    for row in &ROWS {
+    // Most bytes begin a few of the patterns, if any.
+    let mut possible = text.first().map_or(u64::MAX, |byte| rows_of(*byte));
+    while let Some(row) = ROWS.get(possible.trailing_zeros() as usize) {
+        possible &= possible - 1;
         let common = row.begin.len().min(text.len());
         let begin = row.begin.get(..common);
         let found = text.get(..common);

@@ -18,8 +18,10 @@ pub enum WelcomeChoice {
     Model(String),
     /// Take the tour.
     Tour,
-    /// Leave, or there is nobody to ask.
+    /// Leave without a model.
     Leave,
+    /// There is nobody to ask.
+    Unasked,
 }
 
 /// Renders what was found, and the model that is used.
@@ -98,7 +100,7 @@ pub fn choose_model(
     }
     let input = io::stdin();
     if !isatty(&input) || !isatty(io::stderr()) {
-        return Ok(WelcomeChoice::Leave);
+        return Ok(WelcomeChoice::Unasked);
     }
     loop {
         let line = ask(&input, "[t]our, [k]ey, [u]rl or [q]uit? ")?;

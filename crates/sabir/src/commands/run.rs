@@ -89,8 +89,9 @@ pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
         match init::welcome(cli.task.folder.as_deref())? {
             WelcomeChoice::Model(model) => spec.model = Some(model),
             WelcomeChoice::Tour => return tour::run_tour(None),
+            WelcomeChoice::Leave => return Ok(ExitStatus::Completed),
             // The error names what is missing.
-            WelcomeChoice::Leave => {}
+            WelcomeChoice::Unasked => {}
         }
     }
     // A missing model, or one without support for pictures, is reported before the user has typed

@@ -98,6 +98,17 @@ fn a_key_and_a_local_server_are_used() {
 }
 
 #[test]
+fn the_first_screen_can_be_left() {
+    let world = World::new();
+    let mut seat = Seat::running(bare(&world), "");
+    seat.wait_for("[q]uit? ");
+    seat.keys("q\n");
+    assert_eq!(seat.end().code(), Some(0));
+    let rest = seat.rest();
+    assert!(!rest.contains("no model"), "{rest}");
+}
+
+#[test]
 fn a_key_and_an_address_can_be_entered() {
     let world = World::new();
     let mut seat = Seat::running(bare(&world), "");

@@ -14,6 +14,7 @@ use sabir_workspace::{Sandbox, SandboxLevel};
 use crate::config::{Config, ResolvedModel};
 use crate::error::SessionError;
 use crate::host::Host;
+use crate::instructions;
 use crate::locked;
 use crate::modes::{self, InitialMode};
 use crate::setup::{self, TaskSetup, ToolResources};
@@ -198,6 +199,8 @@ fn replay_for_context(
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: None,
         seen_files: Vec::new(),
+        told_rules: instructions::told_rules(&records),
+        skill_tool: None,
     };
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;

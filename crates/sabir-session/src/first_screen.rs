@@ -2,9 +2,11 @@
 //! that can be used is chosen from it, and `sabir init` writes the choice down.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_model::{KeySource, LocalServer, ProviderRow, probe_servers};
+use sabir_workspace::Workspace;
 use toml_edit::{DocumentMut, Item, Table, value};
 
 use crate::config::{self, Config};
@@ -12,7 +14,7 @@ use crate::doctor;
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::host::Host;
-use crate::instructions::INSTRUCTION_NAMES;
+use crate::instructions::{RuleState, find_rules};
 use crate::remember::{lock_folder, replace_file};
 use crate::setup;
 use crate::spec::SessionSpec;
@@ -92,7 +94,7 @@ impl FirstScreen {
         Ok(Self {
             has_config: path.as_ref().is_some_and(|path| path.exists()),
             model: choose_model(&keys, &servers),
-            instructions: instruction_files(&config, environment, folder),
+            instructions: instruction_files(&config, folder),
             config: path,
             keys,
             servers,
@@ -130,21 +132,19 @@ pub fn usual_providers() -> impl Iterator<Item = &'static str> {
     USUAL_MODELS.iter().map(|(provider, _)| *provider)
 }
 
-/// Returns the instruction files that exist, unless the configuration switches them off.
-fn instruction_files(config: &Config, environment: &Environment, folder: &Path) -> Vec<String> {
+/// Returns the files of rules that go into a request, unless the configuration switches them off.
+fn instruction_files(config: &Config, folder: &Path) -> Vec<String> {
     if config.limits.instructions == Some(false) {
         return Vec::new();
     }
-    let user = environment
-        .config_file(None)
-        .map(|file| file.with_file_name("AGENTS.md"))
-        .filter(|path| path.is_file())
-        .map(|path| path.display().to_string());
-    let own = INSTRUCTION_NAMES
-        .iter()
-        .filter(|name| folder.join(name).exists())
-        .map(|name| (*name).to_owned());
-    user.into_iter().chain(own).collect()
+    let Ok(workspace) = Workspace::open(folder) else {
+        return Vec::new();
+    };
+    let rules = find_rules(&Arc::new(workspace), config).into_iter();
+    rules
+        .filter(|rule| rule.state == RuleState::Sent)
+        .map(|rule| rule.path)
+        .collect()
 }
 
 /// Returns the model of a server, as `URL#NAME`. Without a name the server must serve exactly one.

@@ -1,8 +1,9 @@
-//! Collects the context of a task from its folder: instruction files, such as AGENTS.md, and facts about the place and the date.
+//! Collects the context of a task from its folder: rules, such as AGENTS.md, and facts about the place and the date.
 //!
 //! The files are read when a task begins or is resumed. They are read through the workspace, so a link that leaves it, a hidden file
 //! and a device are as unreadable as for the tools. Before each later turn only the metadata of the files is compared, and the files
-//! are read again if it changed. Instructions cannot approve anything. Files that they import (`@path`) are not read.
+//! are read again if it changed. Rules of a folder below the workspace, and rules that are limited to some paths, join when a call
+//! reads or writes such a path. Rules cannot approve anything.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,42 +11,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use sabir_agent::{
-    ContextFragment, ContextSource, EnvironmentFacts, InstructionFile, RequestContext,
-    WorkspaceListing,
+    ContextChange, ContextFragment, ContextSource, DriverObserver, EnvironmentFacts, FragmentKind,
+    ObservedCall, ObserverWork, Record, RequestContext, ToolRefusal, WorkspaceListing,
 };
-use sabir_workspace::{
-    EntryKind, ListOptions, StopFlag, WorkPath, Workspace, WorkspaceError, default_shell,
-};
+use sabir_workspace::{EntryKind, ListOptions, StopFlag, Workspace, default_shell};
 
 use crate::config::Config;
 use crate::environment::Environment;
-use crate::notice::{NoticeSink, NoticeTopic};
+use crate::notice::NoticeSink;
+use crate::setup::DEFAULT_MODE;
 
-/// The instruction files and folders in a workspace, in the order of the prompt. A folder contributes its Markdown and text files.
-pub(crate) const INSTRUCTION_NAMES: [&str; 6] = [
-    "AGENTS.md",
-    "CLAUDE.md",
-    ".clinerules",
-    ".roo/rules",
-    ".roorules",
-    ".cursorrules",
-];
-/// The instruction files that are read in the folders above the workspace, up to the top of its repository.
-const PARENT_NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
-/// The most files that one folder of instructions contributes.
-const MAX_FOLDER_FILES: usize = 50;
+use rule_collector::RuleCollector;
+use touched_paths::TouchedPaths;
+
+mod imports;
+mod rule_collector;
+mod rule_file;
+mod sources;
+mod touched_paths;
+
+pub use rule_file::{RuleFile, RuleOrigin, RuleState};
+
 /// The most names in the listing of the workspace.
 const NAMES_LISTED: usize = 100;
-
-/// Collects instruction files until the total size is reached.
-struct InstructionCollector<'a> {
-    fragments: Vec<ContextFragment>,
-    remaining_bytes: usize,
-    /// Receives a notice about each file that is cut or unreadable; `None` for a repeated read.
-    notices: Option<&'a NoticeSink>,
-    /// All paths that were looked for, also those that do not exist.
-    paths: Vec<PathBuf>,
-}
 
 /// The settings that decide what a model learns about a workspace.
 #[derive(Debug, Clone)]
@@ -56,6 +44,8 @@ struct ContextSettings {
     place: bool,
     environment: Arc<Environment>,
     notices: NoticeSink,
+    /// The list of skills, which stays as it was when the task began.
+    skills: Option<ContextFragment>,
 }
 
 /// Watches the instruction files and the facts about the place while a task works.
@@ -63,6 +53,8 @@ struct ContextSettings {
 pub(crate) struct InstructionWatcher {
     settings: ContextSettings,
     last_state: Mutex<WatchState>,
+    /// The paths that were touched since the task began.
+    touched: Mutex<TouchedPaths>,
 }
 
 /// The state of the files at the last check.
@@ -70,6 +62,8 @@ pub(crate) struct InstructionWatcher {
 struct WatchState {
     date: String,
     files: Vec<(PathBuf, Option<FileStamp>)>,
+    /// True if a new path was touched since.
+    has_new_path: bool,
     /// The listing from the beginning of the task. It is not refreshed: the task itself changes the files.
     listing: Vec<ContextFragment>,
 }
@@ -77,15 +71,26 @@ struct WatchState {
 /// The metadata that changes with a file: its inode, its size, and the seconds and nanoseconds of its last status change.
 type FileStamp = (u64, u64, i64, i64);
 
+/// What the context of a task depends on, besides the folder and the configuration.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ContextNeeds<'a> {
+    /// The mode that the task begins in.
+    pub(crate) mode: Option<&'a str>,
+    /// The rules that a resumed task was told of.
+    pub(crate) told_rules: &'a [String],
+    /// The list of skills.
+    pub(crate) skills: Option<ContextFragment>,
+}
+
 /// Returns the context of a task, and the watcher that looks for changes of it.
 pub(crate) fn task_context(
     workspace: &Arc<Workspace>,
     config: &Config,
-    mode: Option<&str>,
+    needs: &ContextNeeds<'_>,
 ) -> (RequestContext, Arc<InstructionWatcher>) {
     let keys = &config.limits;
     let workspace = Arc::clone(workspace);
-    let mode = mode.map(str::to_owned);
+    let mode = needs.mode.map(str::to_owned);
     let instructions = keys.sends_instructions();
     let place = keys.sends_place();
     let environment = Arc::clone(&config.environment);
@@ -98,9 +103,11 @@ pub(crate) fn task_context(
         place,
         environment,
         notices,
+        skills: needs.skills.clone(),
     };
     // The only read that sends notices: repeated ones would say the same again.
-    let (mut fragments, files) = wanted.read_stamped(&date, true);
+    let touched = TouchedPaths::of_told_rules(needs.told_rules);
+    let (mut fragments, files) = wanted.read_stamped(&date, true, &touched);
     let listing = if place {
         workspace_listing(&wanted.workspace)
     } else {
@@ -112,8 +119,10 @@ pub(crate) fn task_context(
         last_state: Mutex::new(WatchState {
             date,
             files,
+            has_new_path: false,
             listing,
         }),
+        touched: Mutex::new(touched),
     };
     let window = keys.context_window;
     let threshold = keys.compaction_threshold();
@@ -127,18 +136,53 @@ pub(crate) fn task_context(
     )
 }
 
-/// Returns the paths of all instruction files that a task in this folder looks for, in the order of the prompt; also those that do not
+/// Returns the paths of all files of rules that a task in this folder looks for, in the order of the prompt; also those that do not
 /// exist.
 pub(crate) fn instruction_paths(workspace: &Arc<Workspace>, config: &Config) -> Vec<PathBuf> {
-    let settings = ContextSettings {
+    rule_settings(workspace, config)
+        .collect_rules(false, &TouchedPaths::default())
+        .paths
+}
+
+/// Returns the files of rules that there are for a folder, in the order of the prompt, as a task finds them that begins now. Rules of
+/// folders below it follow, which join when their folder is touched.
+pub fn find_rules(workspace: &Arc<Workspace>, config: &Config) -> Vec<RuleFile> {
+    let settings = rule_settings(workspace, config);
+    let mut found = settings.collect_rules(false, &TouchedPaths::default());
+    if settings.instructions {
+        found.add_waiting_folders(workspace);
+    }
+    found.rules
+}
+
+fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings {
+    ContextSettings {
         workspace: Arc::clone(workspace),
-        mode: config.usual_mode().map(str::to_owned),
+        mode: Some(config.usual_mode().unwrap_or(DEFAULT_MODE).to_owned()),
         instructions: config.limits.sends_instructions(),
         place: false,
         environment: Arc::clone(&config.environment),
         notices: NoticeSink::default(),
-    };
-    settings.read_fragments("", false).1
+        skills: None,
+    }
+}
+
+/// Returns the paths of the rules that a task was told of last.
+pub(crate) fn told_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
+    let mut told = Vec::new();
+    for record in records {
+        if let Record::Context(
+            ContextChange::Begun { fragments } | ContextChange::Changed { fragments, .. },
+        ) = record
+        {
+            told = fragments
+                .iter()
+                .filter(|fragment| fragment.kind == FragmentKind::Instructions)
+                .map(|fragment| fragment.name.clone())
+                .collect();
+        }
+    }
+    told
 }
 
 impl ContextSettings {
@@ -148,40 +192,21 @@ impl ContextSettings {
         &self,
         date: &str,
         tells: bool,
+        touched: &TouchedPaths,
     ) -> (Vec<ContextFragment>, Vec<(PathBuf, Option<FileStamp>)>) {
-        // Reads once for the paths alone, because only the folder of rules shows its files.
-        let (_, paths) = self.read_fragments(date, false);
+        // Reads once for the paths alone, because only the folders of rules and the imports show their files.
+        let mut paths = self.collect_rules(false, touched).paths;
+        if self.place {
+            // Watched like a file of rules: a checkout changes it.
+            paths.push(self.workspace.root().join(".git/HEAD"));
+        }
         let files = paths
             .into_iter()
             .map(|path| (file_stamp(&path), path))
             .map(|(stamp, path)| (path, stamp))
             .collect();
-        (self.read_fragments(date, tells).0, files)
-    }
-
-    /// Returns the fragments, and all paths that were looked for.
-    fn read_fragments(&self, date: &str, tells: bool) -> (Vec<ContextFragment>, Vec<PathBuf>) {
-        let room = InstructionFile::MAX_TOTAL_BYTES;
-        let notices = tells.then_some(&self.notices);
-        let mut found = InstructionCollector {
-            fragments: Vec::new(),
-            remaining_bytes: room,
-            notices,
-            paths: Vec::new(),
-        };
-        if self.instructions {
-            found.add_user_file(&self.environment);
-            found.add_parent_files(&self.workspace);
-            let of_mode = self.mode.as_ref().map(|mode| format!(".roo/rules-{mode}"));
-            for name in INSTRUCTION_NAMES.into_iter().chain(of_mode.as_deref()) {
-                found.add_workspace_entry(&self.workspace, name);
-            }
-        }
-        let InstructionCollector {
-            mut fragments,
-            mut paths,
-            ..
-        } = found;
+        let mut fragments = self.collect_rules(tells, touched).into_fragments();
+        fragments.extend(self.skills.clone());
         if self.place {
             let shell = default_shell().display().to_string();
             let branch = current_branch(&self.workspace);
@@ -193,10 +218,21 @@ impl ContextSettings {
                 }
                 .to_fragment(),
             );
-            // Watched like a file of instructions: a checkout changes it.
-            paths.push(self.workspace.root().join(".git/HEAD"));
         }
-        (fragments, paths)
+        (fragments, files)
+    }
+
+    /// Collects the rules, in the order of the prompt.
+    fn collect_rules(&self, tells: bool, touched: &TouchedPaths) -> RuleCollector<'_> {
+        let notices = tells.then_some(&self.notices);
+        let mut found = RuleCollector::new(touched.clone(), notices);
+        if self.instructions {
+            found.add_user_files(&self.environment);
+            found.add_parent_files(&self.workspace);
+            found.add_workspace_files(&self.workspace, self.mode.as_deref());
+            found.add_touched_folders(&self.workspace);
+        }
+        found
     }
 }
 
@@ -209,6 +245,7 @@ impl InstructionWatcher {
             .unwrap_or_else(PoisonError::into_inner);
         let same_day = seen.date == date || !self.settings.place;
         if same_day
+            && !seen.has_new_path
             && seen
                 .files
                 .iter()
@@ -216,8 +253,14 @@ impl InstructionWatcher {
         {
             return None;
         }
-        let (mut fragments, files) = self.settings.read_stamped(&date, false);
+        let touched = self
+            .touched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let (mut fragments, files) = self.settings.read_stamped(&date, false, &touched);
         seen.files = files;
+        seen.has_new_path = false;
         seen.date = date;
         fragments.extend(seen.listing.iter().cloned());
         Some(fragments)
@@ -230,188 +273,27 @@ impl ContextSource for InstructionWatcher {
     }
 }
 
+/// Notes the paths of a call before it runs, so that the rules for them are in the next request.
+impl DriverObserver for InstructionWatcher {
+    fn before_tool<'a>(
+        &'a self,
+        call: &'a ObservedCall,
+    ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = touched.add_access(&call.access, &self.settings.workspace);
+        // Both locks are never held at once: `poll_on` takes them in the other order.
+        drop(touched);
+        if is_new {
+            let state = self.last_state.lock();
+            state.unwrap_or_else(PoisonError::into_inner).has_new_path = true;
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
 fn file_stamp(path: &Path) -> Option<FileStamp> {
     let known = std::fs::metadata(path).ok()?;
     Some((known.ino(), known.size(), known.ctime(), known.ctime_nsec()))
-}
-
-impl InstructionCollector<'_> {
-    /// Adds the user's own file, which is beside the configuration.
-    fn add_user_file(&mut self, environment: &Environment) {
-        let Some(path) = environment
-            .config_file(None)
-            .map(|file| file.with_file_name("AGENTS.md"))
-        else {
-            return;
-        };
-        self.paths.push(path.clone());
-        // The user's own file is usually missing, which is no problem.
-        if !path.is_file() {
-            return;
-        }
-        match read_beginning(&path) {
-            Ok((bytes, size)) => self.add_text(&path.display().to_string(), &bytes, size),
-            Err(error) => self.report_problem(&path.display().to_string(), &error.to_string()),
-        }
-    }
-
-    /// Adds the files of the folders above the workspace, from the top of its repository down, so that the nearest comes last.
-    fn add_parent_files(&mut self, workspace: &Workspace) {
-        let Some(top) = enclosing_repository(workspace.root()) else {
-            return;
-        };
-        let Ok(below) = workspace.root().strip_prefix(&top) else {
-            return;
-        };
-        if !have_one_owner(&top, workspace.root()) {
-            let problem = "another user owns the repository, so they are not read";
-            self.report_problem(&top.display().to_string(), problem);
-            return;
-        }
-        // Through a workspace of its own: a link that leaves the repository is not followed.
-        let repository = match Workspace::open(&top) {
-            Ok(repository) => repository,
-            Err(error) => {
-                self.report_problem(&top.display().to_string(), &error.to_string());
-                return;
-            }
-        };
-        let depth = below.components().count();
-        let mut folder = PathBuf::new();
-        for (level, next) in below.components().enumerate() {
-            for name in PARENT_NAMES {
-                let path = folder.join(name);
-                self.paths.push(top.join(&path));
-                let shown = "../".repeat(depth - level) + name;
-                let path = repository.parse_path(&path.to_string_lossy());
-                match path.and_then(|path| repository.read_start(&path, InstructionFile::MAX_BYTES))
-                {
-                    Ok((bytes, size)) => self.add_text(&shown, &bytes, size),
-                    Err(WorkspaceError::Missing { .. }) => {}
-                    Err(error) => self.report_problem(&shown, &error.to_string()),
-                }
-            }
-            folder.push(next);
-        }
-    }
-
-    /// Adds a file of the workspace, or the files of a folder.
-    fn add_workspace_entry(&mut self, workspace: &Workspace, name: &str) {
-        self.paths.push(workspace.root().join(name));
-        let paths =
-            workspace
-                .parse_path(name)
-                .and_then(|path| match workspace.metadata(&path)?.kind {
-                    EntryKind::Folder => rule_files(workspace, &path),
-                    _ => Ok(vec![path]),
-                });
-        match paths {
-            Ok(paths) => paths.iter().for_each(|path| self.add_file(workspace, path)),
-            // Its path was noted above, so that the file is read when it appears.
-            Err(WorkspaceError::Missing { .. }) => {}
-            Err(error) => self.report_problem(name, &error.to_string()),
-        }
-    }
-
-    fn add_file(&mut self, workspace: &Workspace, path: &WorkPath) {
-        self.paths.push(workspace.root().join(path.as_path()));
-        match workspace.read_start(path, InstructionFile::MAX_BYTES) {
-            Ok((bytes, size)) => self.add_text(&path.to_string(), &bytes, size),
-            Err(error) => self.report_problem(&path.to_string(), &error.to_string()),
-        }
-    }
-
-    /// Adds the text of a file. A file with the same text as an earlier one, such as a link to it, is skipped.
-    fn add_text(&mut self, path: &str, bytes: &[u8], size: u64) {
-        let text = String::from_utf8_lossy(bytes);
-        let Some(fragment) = (InstructionFile {
-            path,
-            text: &text,
-            size,
-        })
-        .to_fragment(self.remaining_bytes) else {
-            return;
-        };
-        // Links such as CLAUDE.md to AGENTS.md are common, and would double the prompt.
-        if self
-            .fragments
-            .iter()
-            .any(|known| known.text == fragment.text)
-        {
-            return;
-        }
-        if fragment.left_out > 0 {
-            self.report_problem(
-                path,
-                &format!(
-                    "it is too long: {} bytes of it are left out",
-                    fragment.left_out
-                ),
-            );
-        }
-        if fragment.text.lines().any(|line| line.starts_with('@')) {
-            self.report_problem(path, "it imports other files (`@…`), which are not read");
-        }
-        self.remaining_bytes = self.remaining_bytes.saturating_sub(fragment.text.len());
-        self.fragments.push(fragment);
-    }
-
-    fn report_problem(&self, path: &str, what: &str) {
-        if let Some(notices) = self.notices {
-            notices.send(
-                NoticeTopic::Instructions,
-                format!("the instructions in {path}: {what}"),
-            );
-        }
-    }
-}
-
-/// Returns the nearest folder above `folder` that is the top of a git repository; `None` if `folder` is one itself, or in none.
-fn enclosing_repository(folder: &Path) -> Option<PathBuf> {
-    let is_top = |folder: &Path| folder.join(".git").symlink_metadata().is_ok();
-    if is_top(folder) {
-        return None;
-    }
-    let mut above = folder.ancestors().skip(1);
-    above.find(|above| is_top(above)).map(Path::to_path_buf)
-}
-
-/// Returns true if one user owns both folders. Anybody can create a repository in a shared folder such as `/tmp`, which must not
-/// instruct the tasks of others below it.
-fn have_one_owner(first: &Path, second: &Path) -> bool {
-    let owner = |folder: &Path| folder.symlink_metadata().ok().map(|known| known.uid());
-    owner(first).is_some() && owner(first) == owner(second)
-}
-
-fn read_beginning(path: &Path) -> std::io::Result<(Vec<u8>, u64)> {
-    use std::io::Read;
-    let file = std::fs::File::open(path)?;
-    let size = file.metadata()?.len();
-    let mut bytes = Vec::new();
-    file.take(u64::try_from(InstructionFile::MAX_BYTES).unwrap_or(u64::MAX))
-        .read_to_end(&mut bytes)?;
-    Ok((bytes, size))
-}
-
-fn rule_files(workspace: &Workspace, folder: &WorkPath) -> Result<Vec<WorkPath>, WorkspaceError> {
-    let options = ListOptions {
-        recursive: false,
-        max_entries: MAX_FOLDER_FILES,
-        stop: StopFlag::default(),
-    };
-    let entries = workspace.list_folder(folder, &options)?.entries.into_iter();
-    let is_text = |path: &WorkPath| {
-        let extension = path
-            .as_path()
-            .extension()
-            .and_then(|extension| extension.to_str());
-        matches!(extension, Some("md" | "txt" | "mdc"))
-    };
-    Ok(entries
-        .filter(|entry| entry.kind == EntryKind::File)
-        .map(|entry| entry.path)
-        .filter(is_text)
-        .collect())
 }
 
 /// Returns the listing of the top of the workspace, or nothing if it cannot be read.
@@ -471,8 +353,6 @@ fn format_date(now: SystemTime) -> String {
 mod tests {
     use std::time::Duration;
 
-    use sabir_agent::FragmentKind;
-
     use super::*;
 
     #[test]
@@ -483,7 +363,14 @@ mod tests {
         write("AGENTS.md", "one");
         let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
         let config = Config::default();
-        let (context, watch) = task_context(&workspace, &config, Some("code"));
+        let (context, watch) = task_context(
+            &workspace,
+            &config,
+            &ContextNeeds {
+                mode: Some("code"),
+                ..ContextNeeds::default()
+            },
+        );
         let today = || watch.last_state.lock().unwrap().date.clone();
         let told = |fragments: &[ContextFragment]| {
             let files = fragments

@@ -14,10 +14,12 @@ use sabir_tools::EditTool;
 use sabir_workspace::{Sandbox, SandboxLevel};
 
 use crate::config::{Config, ResolvedModel};
+use crate::custom_commands::CustomCommands;
 use crate::dialect_tables;
 use crate::error::SessionError;
 use crate::host::Host;
 use crate::hub::EventHub;
+use crate::instructions;
 use crate::locked;
 use crate::mcp;
 use crate::modes::{self, InitialMode, ModeRoutedModel};
@@ -140,6 +142,8 @@ fn plain_resources(
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: spawner,
         seen_files: Vec::new(),
+        told_rules: Vec::new(),
+        skill_tool: None,
     }
 }
 
@@ -190,6 +194,7 @@ pub(crate) fn create_session(
     let is_recorded = matches!(spec.record, RecordMode::Record(_));
     let setup = TaskSetup::new(spec, &config, None, resources)?.with_prices(&chosen)?;
     let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
+    let prompt = expand_first_message(first.text, &setup, &config)?;
     let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
     let begun = InitialMode {
@@ -203,7 +208,7 @@ pub(crate) fn create_session(
     let attended = spec.interactivity.to_machine();
     let plan = NewTaskPlan {
         id,
-        prompt: first.text,
+        prompt,
         model: &chosen.name,
         model_id: &chosen.id,
         protocol,
@@ -229,6 +234,23 @@ pub(crate) fn create_session(
         words: None,
         images: Vec::new(),
     })
+}
+
+/// Expands a first message that begins with a command of the folder or the user.
+fn expand_first_message(
+    text: String,
+    setup: &TaskSetup,
+    config: &Config,
+) -> Result<String, SessionError> {
+    if !text.starts_with('/') {
+        return Ok(text);
+    }
+    // Through the workspace of the task, whose hidden files stay hidden.
+    let commands = CustomCommands::find_in(&setup.workspace, config);
+    match commands.expand_line(text.trim_end()) {
+        Some(expanded) => expanded.map_err(|error| SessionError::invalid(error.to_string())),
+        None => Ok(text),
+    }
 }
 
 /// Sends a notice if a resumed task works in another folder than the one it began in, or than the current one.
@@ -336,6 +358,7 @@ fn load_session(
     let edit_tool = locked::locked_edit_tool(start, spec)?;
     let resources = ToolResources {
         seen_files,
+        told_rules: instructions::told_rules(&records),
         ..plain_resources(edit_tool, &journals, id, subtasks.build_spawner(id, &now)?)
     };
     let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.with_prices(&chosen)?;

@@ -12,6 +12,7 @@ use crate::error::SessionError;
 pub use roo::ModeFault;
 use roo::RooModes;
 
+mod agent_files;
 mod mode_runtime;
 mod mode_switcher;
 mod roo;
@@ -62,7 +63,11 @@ pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<Mode
             .then_some("is that of a built-in mode")
             .or_else(own)
     };
-    let RooModes { modes, faults } = RooModes::read_folder(workspace, taken);
+    let RooModes {
+        mut modes,
+        mut faults,
+    } = RooModes::read_folder(workspace, taken);
+    agent_files::add_agents(workspace, taken, &mut modes, &mut faults);
     (
         Mode::builtin_modes()
             .into_iter()

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use crate::command::{Command, Decision, Rejected};
+use crate::custom_commands::CustomCommands;
 use crate::error::SessionError;
 use crate::event::{SessionEventKind, SessionState, WaitingEvent};
 use crate::host::Host;
@@ -35,6 +36,8 @@ pub struct Session {
     task: TaskId,
     /// The names of the modes that the task can switch to.
     modes: Vec<String>,
+    /// The commands that the folder and the user define.
+    custom_commands: CustomCommands,
     /// True if a recording is replayed.
     is_replay: bool,
     hub: HubHandle,
@@ -131,6 +134,7 @@ impl Session {
         // Opened before the task begins, so that no message from now on gets lost.
         hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
+        let custom_commands = CustomCommands::find_in(&loaded.setup.workspace, &loaded.config);
         let is_replay = matches!(loaded.recording, RecordingState::Replay { .. });
         let worker = SessionWorker {
             host,
@@ -146,6 +150,7 @@ impl Session {
         Self {
             task,
             modes,
+            custom_commands,
             is_replay,
             hub: HubHandle(hub),
             control,
@@ -161,6 +166,11 @@ impl Session {
     /// Returns the names of the modes that the task can switch to.
     pub fn modes(&self) -> &[String] {
         &self.modes
+    }
+
+    /// Returns the commands that the folder and the user define as files.
+    pub fn custom_commands(&self) -> &CustomCommands {
+        &self.custom_commands
     }
 
     /// Returns the support for images of the model that the task asks. It follows the mode of the task.

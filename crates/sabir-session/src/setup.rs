@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CancelToken, CompletionConditions, CompletionForm, DriverObserver, InstructionTemplate,
-    Interactivity, ModeHistory, NewTaskTool, OpenTodos, Record, RecordStore, RequestContext,
-    SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart,
-    Tool, ToolRegistry, ToolUsageTable, UnresolvedDenials, UsageTotals,
+    CancelToken, CompletionConditions, CompletionForm, ContextSource, DriverObserver,
+    InstructionTemplate, Interactivity, ModeHistory, NewTaskTool, OpenTodos, Record, RecordStore,
+    RequestContext, SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome,
+    TaskSettings, TaskStart, Tool, ToolRegistry, ToolUsageTable, UnresolvedDenials, UsageTotals,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, TextRecovery, TokenPrices, ToolProtocol, ToolSet};
@@ -28,7 +28,8 @@ use crate::notice::NoticeTopic;
 use crate::recording::CassetteHeader;
 use crate::relocated_tool::RelocatedTool;
 use crate::run_summary::RunSummary;
-use crate::spec::{ResultForm, SessionSpec};
+use crate::skills::{Skills, UseSkill};
+use crate::spec::{RecordMode, ResultForm, SessionSpec};
 use crate::{ends, instructions, modes, repairs, sandbox, trust};
 
 /// Everything that a task needs besides its records.
@@ -63,6 +64,8 @@ pub struct TaskSetup {
     pub(crate) resources: ToolResources,
     /// The fragments that go into the model's context, and the size of its window.
     pub context: RequestContext,
+    /// Notes the paths that calls touch, for the rules about them.
+    pub(crate) instruction_watcher: Option<Arc<instructions::InstructionWatcher>>,
     /// The modes that the task may switch to.
     pub(crate) modes: modes::SessionModes,
     /// The description of the folder in the system prompt.
@@ -131,6 +134,10 @@ pub(crate) struct ToolResources {
     pub(crate) subtask_spawner: Option<Arc<dyn SubtaskSpawner>>,
     /// The files that the model of a resumed task has seen.
     pub(crate) seen_files: Vec<SeenFile>,
+    /// The rules that the model of a resumed task was told of.
+    pub(crate) told_rules: Vec<String>,
+    /// The tool that reads skills, where there are any.
+    pub(crate) skill_tool: Option<Arc<dyn Tool>>,
 }
 
 /// The identity of a new task: its prompt, its model and its origin.
@@ -226,10 +233,26 @@ impl TaskSetup {
         let sandbox = sandbox::task_sandbox(&spec.sandbox, config)?;
         let mode = rules.mode().map(|mode| mode.name.as_str());
         // Read through the workspace with its bounds: a hidden file is no instruction file.
-        let (context, watch) = instructions::task_context(&workspace, config, mode);
+        // A recording knows neither the skills of the folder nor their tool.
+        let is_recorded = matches!(spec.record, RecordMode::Record(_));
+        let skills = if is_recorded || !config.limits.sends_instructions() {
+            Skills::default()
+        } else {
+            Skills::find(&workspace, config)
+        };
+        let (context, watch) = instructions::task_context(
+            &workspace,
+            config,
+            &instructions::ContextNeeds {
+                mode,
+                told_rules: &resources.told_rules,
+                skills: skills.fragment(),
+            },
+        );
         let resources = ToolResources {
             checkpointer,
             sandbox,
+            skill_tool: UseSkill::for_skills(&skills),
             ..resources
         };
         let setup = Self::with_resources(
@@ -240,7 +263,8 @@ impl TaskSetup {
             limits,
             None,
         )?;
-        let registry = setup.registry.clone().with_context_source(Some(watch));
+        let source: Arc<dyn ContextSource> = Arc::clone(&watch) as _;
+        let registry = setup.registry.clone().with_context_source(Some(source));
         Ok(Self {
             repairs: repairs::without_rules(&config.repairs_off)?,
             dialects: config.dialects.clone(),
@@ -250,6 +274,7 @@ impl TaskSetup {
             completion: ends::completion_conditions(&spec.completion, &config.limits),
             context,
             registry,
+            instruction_watcher: Some(watch),
             ..setup
         })
     }
@@ -327,6 +352,8 @@ impl TaskSetup {
             sandbox: sandbox::task_sandbox(&spec.sandbox, config)?,
             subtask_spawner: None,
             seen_files: Vec::new(),
+            told_rules: Vec::new(),
+            skill_tool: None,
         };
         let setup = Self::with_resources(
             &config.environment,
@@ -376,6 +403,7 @@ impl TaskSetup {
             // byte.
             tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
         }
+        tools.extend(resources.skill_tool.clone());
         let spawner = resources.subtask_spawner.clone();
         // Added after the wrapping: a replay has no subtasks, and their tool has no paths.
         tools.extend(spawner.map(|spawner| Arc::new(NewTaskTool::new(spawner)) as Arc<dyn Tool>));
@@ -405,6 +433,7 @@ impl TaskSetup {
             renders_template: false,
             cancel: CancelToken::default(),
             context: RequestContext::default(),
+            instruction_watcher: None,
             resources,
             modes: modes::SessionModes::default(),
             place,
@@ -413,10 +442,11 @@ impl TaskSetup {
 
     /// The observers that every task with this setup has.
     pub(crate) fn common_observers(&self) -> Vec<Arc<dyn DriverObserver>> {
-        self.resources
-            .checkpointer
-            .iter()
+        let keeper = self.resources.checkpointer.iter();
+        let watcher = self.instruction_watcher.iter();
+        keeper
             .map(|keeper| Arc::clone(keeper) as Arc<dyn DriverObserver>)
+            .chain(watcher.map(|watcher| Arc::clone(watcher) as Arc<dyn DriverObserver>))
             .collect()
     }
 
@@ -435,9 +465,8 @@ impl TaskSetup {
                 format!("{why}: every change of a file is asked about, whatever is approved");
             config.notices.send(NoticeTopic::Workspace, text);
         }
-        if self.workspace.root().join(".sabir").is_dir() {
-            let text =
-                "a repository cannot approve anything: the folder `.sabir` in it is not read";
+        if has_configuration(self.workspace.root()) {
+            let text = "a repository cannot approve anything: the configuration in its folder `.sabir` is not read";
             config.notices.send(NoticeTopic::Workspace, text);
         }
     }
@@ -504,6 +533,26 @@ impl TaskSetup {
             words: None,
         }
     }
+}
+
+/// The parts of a folder `.sabir` that are read: texts for the model, which approve nothing.
+const READ_PARTS: [&str; 4] = ["rules", "commands", "skills", "agents"];
+
+/// Returns true if the folder `.sabir` of a repository holds anything that is not read.
+fn has_configuration(root: &Path) -> bool {
+    let Ok(mut entries) = std::fs::read_dir(root.join(".sabir")) else {
+        return false;
+    };
+    // An empty folder is named too: somebody expects it to do something.
+    let mut is_empty = true;
+    let is_other = entries.any(|entry| {
+        is_empty = false;
+        entry.is_ok_and(|entry| {
+            let name = entry.file_name();
+            !READ_PARTS.iter().any(|part| name == **part)
+        })
+    });
+    is_other || is_empty
 }
 
 /// The mode of tasks that name none.

@@ -383,6 +383,8 @@ impl SessionSubtaskSpawner {
             sandbox: Sandbox::new(SandboxLevel::Off),
             subtask_spawner: spawner,
             seen_files: Vec::new(),
+            told_rules: Vec::new(),
+            skill_tool: None,
         }
     }
 

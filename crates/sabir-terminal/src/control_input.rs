@@ -497,6 +497,7 @@ mod tests {
             modes: Vec::new(),
             image_support: sabir_session::pictures::CurrentImageSupport::default(),
             editing: None,
+            custom_commands: Default::default(),
         }
     }
 

@@ -41,6 +41,7 @@ mod draft_layout;
 pub mod draft_place;
 pub mod event_lines;
 pub mod event_renderer;
+pub mod folder_text;
 pub mod front_end;
 pub mod gateway_text;
 pub mod history_text;

@@ -5,6 +5,7 @@
 //! become a paid message by accident. `/say TEXT` sends any text as it is.
 
 use sabir_session::call::nearest_candidate;
+use sabir_session::custom_commands::{CustomCommand, CustomCommands};
 
 /// The prefix of a message that is sent as it is, whatever it looks like.
 pub const SAY_COMMAND: &str = "/say ";
@@ -27,11 +28,21 @@ pub fn is_leave_word(line: &str) -> bool {
     matches!(line, "exit" | "quit" | ":q" | ":q!" | "/q")
 }
 
-/// Returns the text to show for a line that is answered here and not sent; `None` for any other line.
-pub fn local_reply(line: &str) -> Option<String> {
+/// Returns true if a line begins with the name of one of Sabir's own commands, which no command of a folder replaces.
+pub fn is_own_command(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    matches!(word, "/exit" | "/q" | "/?")
+        || COMMANDS
+            .iter()
+            .any(|(known, _)| known.split(' ').next() == Some(word))
+}
+
+/// Returns the text to show for a line that is answered here and not sent; `None` for any other line. `custom` are the commands that
+/// the folder and the user define.
+pub fn local_reply(line: &str, custom: &CustomCommands) -> Option<String> {
     let line = line.trim();
     if matches!(line, "?" | "/" | "/?" | "/help" | "help") {
-        return Some(command_list());
+        return Some(command_list(custom));
     }
     if let Some(rest) = line.strip_prefix('!') {
         let is_command = rest.starts_with(|c: char| c.is_ascii_alphanumeric() || ".~/".contains(c));
@@ -54,7 +65,10 @@ pub fn local_reply(line: &str) -> Option<String> {
     // A path has more than letters: `/etc/hosts is wrong` is a message.
     let looks_like_command = name
         .chars()
-        .all(|c| c.is_ascii_alphabetic() || "-_".contains(c));
+        .all(|c| c.is_ascii_alphabetic() || "-_:".contains(c));
+    if !is_own_command(line) && custom.find_command(line).is_some() {
+        return None;
+    }
     let is_known = |known: &str| known.split(' ').next() == Some(word);
     let takes_argument = |known: &str| known.contains(' ');
     let complete = COMMANDS.iter().any(|(known, _)| {
@@ -65,9 +79,15 @@ pub fn local_reply(line: &str) -> Option<String> {
     if !looks_like_command || complete || word == "/exit" {
         return None;
     }
+    let custom_names: Vec<String> = custom
+        .commands()
+        .iter()
+        .map(|command| format!("/{}", command.name))
+        .collect();
     let names = COMMANDS
         .iter()
-        .filter_map(|(known, _)| known.split(' ').next());
+        .filter_map(|(known, _)| known.split(' ').next())
+        .chain(custom_names.iter().map(String::as_str));
     let problem = if COMMANDS.iter().any(|(known, _)| is_known(known)) {
         format!("`{line}` was not sent: that is not how `{word}` is used")
     } else {
@@ -76,21 +96,41 @@ pub fn local_reply(line: &str) -> Option<String> {
             .unwrap_or_default();
         format!("`{line}` was not sent: there is no command `{word}`.{hint}")
     };
-    Some(format!("{problem}\n{}", command_list()))
+    Some(format!("{problem}\n{}", command_list(custom)))
 }
 
 /// Renders the list of commands.
-fn command_list() -> String {
+fn command_list(custom: &CustomCommands) -> String {
     let lines: String = COMMANDS
         .iter()
         .map(|(command, does)| format!("  {command:<22} {does}\n"))
         .collect();
-    format!("{lines}Anything else is a message to the model.\n")
+    let custom: String = custom.commands().iter().map(custom_command_line).collect();
+    format!("{lines}{custom}Anything else is a message to the model.\n")
+}
+
+/// Renders a line of the list about a command that the folder or the user defines.
+pub fn custom_command_line(command: &CustomCommand) -> String {
+    let name = format!("/{} {}", command.name, command.argument_hint);
+    let whose = if command.from_repository {
+        "this folder's"
+    } else {
+        "yours"
+    };
+    format!(
+        "  {:<22} {} ({whose})\n",
+        name.trim_end(),
+        command.description
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn local_reply(line: &str) -> Option<String> {
+        super::local_reply(line, &CustomCommands::default())
+    }
 
     #[test]
     fn what_looks_like_a_command_is_not_sent() {

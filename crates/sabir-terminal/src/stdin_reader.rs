@@ -24,6 +24,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{QueueSelector, isatty, tcflush};
 use sabir_session::agent::{CommandQueue, MessageDelivery, UserCommand, UserMessage};
 use sabir_session::call::Image;
+use sabir_session::custom_commands::CustomCommands;
 use sabir_session::input_history::InputHistory;
 use sabir_session::modes;
 use sabir_session::pictures::{self, CurrentImageSupport};
@@ -32,7 +33,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::line_editor::{EditorEvent, Following, LineEditor};
 use crate::print;
 use crate::screen::{self, ExitBySignal, InterruptKey};
-use crate::slash_commands::{SAY_COMMAND, is_leave_word, local_reply};
+use crate::slash_commands::{SAY_COMMAND, is_leave_word, is_own_command, local_reply};
 
 /// The maximum number of bytes drained from a pipe before a question (1 MiB). The limit keeps a
 /// program that writes without end from blocking the question.
@@ -137,6 +138,8 @@ pub struct LineContext {
     pub image_support: CurrentImageSupport,
     /// The editing of lines, where the user has a terminal for it.
     pub editing: Option<LineEditing>,
+    /// The commands that the folder and the user define.
+    pub custom_commands: CustomCommands,
 }
 
 /// Returns the text after `/mode` if the line is that command.
@@ -166,17 +169,18 @@ pub fn is_leave(line: &str) -> bool {
 }
 
 /// Asks for the first message of a task until there is one. Returns `None` if there is none, or the
-/// user leaves.
+/// user leaves. A line that begins with one of the `custom` commands is returned as it is.
 ///
 /// # Errors
 /// When the input cannot be read.
 pub fn read_first_message(
     input: &impl AsFd,
     editing: Option<&LineEditing>,
+    custom: &CustomCommands,
 ) -> io::Result<Option<String>> {
     let mut editor = editing.and_then(LineEditing::begin);
     let exit = editing.map(|editing| editing.exit);
-    let message = read_message(input, &mut editor, exit);
+    let message = read_message(input, &mut editor, exit, custom);
     if let Some(editing) = editing {
         if let Ok(Some(message)) = &message {
             editing.history.append(message);
@@ -193,6 +197,7 @@ fn read_message(
     input: &impl AsFd,
     editor: &mut Option<LineEditor>,
     exit: Option<ExitBySignal>,
+    custom: &CustomCommands,
 ) -> io::Result<Option<String>> {
     loop {
         print::write_prompt("> ");
@@ -207,7 +212,7 @@ fn read_message(
         if line.is_empty() || is_leave(line) || is_leave_word(line) {
             return Ok(None);
         }
-        if let Some(reply) = local_reply(line) {
+        if let Some(reply) = local_reply(line, custom) {
             print::write_stderr(&print::sanitize_text(&reply));
             continue;
         }
@@ -217,8 +222,12 @@ fn read_message(
             )));
             continue;
         }
-        let words = line.strip_prefix(SAY_COMMAND).map_or(line, str::trim);
-        return Ok(Some(words.to_owned()));
+        return Ok(Some(match line.strip_prefix(SAY_COMMAND).map(str::trim) {
+            // The blank keeps it from being taken for the command.
+            Some(words) if custom.find_command(words).is_some() => format!(" {words}"),
+            Some(words) => words.to_owned(),
+            None => line.to_owned(),
+        }));
     }
 }
 
@@ -549,6 +558,15 @@ impl LineBuffer {
             return self.end_long_text(text, early);
         }
         let line = text.trim();
+        // Before everything else, so that no line with a command's name answers a question.
+        if !is_own_command(line)
+            && let Some(expanded) = self.context.custom_commands.expand_line(line)
+        {
+            return match expanded {
+                Ok(message) => self.send_expanded(message, early),
+                Err(error) => self.show_locally(format!("{error}\n"), early),
+            };
+        }
         let takes_images = self.line_target == LineTarget::Answer { takes_images: true } && !early;
         if takes_images && let Some(shown) = line.strip_prefix(IMAGE_COMMAND) {
             // Without words the picture waits for the line that answers.
@@ -567,7 +585,10 @@ impl LineBuffer {
         let answers = self.line_target != LineTarget::Message && !early && !command && !shows;
         let is_asked = self.line_target != LineTarget::Message && !early;
         match &self.answers {
-            Some(sender) if is_asked && let Some(reply) = local_reply(line) => {
+            Some(sender)
+                if is_asked
+                    && let Some(reply) = local_reply(line, &self.context.custom_commands) =>
+            {
                 _ = sender.send(TypedLine::Local(reply));
             }
             Some(_) if answers => {
@@ -583,6 +604,26 @@ impl LineBuffer {
                 self.send_answer(words, images);
             }
             _ => self.take_line(&text),
+        }
+    }
+
+    /// Sends the text of a command that the folder or the user defines. It never answers a question, but it may be the message that the
+    /// idle session waits for.
+    fn send_expanded(&mut self, text: String, is_early: bool) {
+        let is_turn = self.line_target == LineTarget::Turn && !is_early && self.images.is_empty();
+        if is_turn && self.answers.is_some() {
+            return self.send_answer(text, Vec::new());
+        }
+        let command = self.send_command(text, false);
+        self.commands.push(command);
+    }
+
+    /// Shows a text about a line that was not sent.
+    fn show_locally(&self, text: String, is_early: bool) {
+        let is_asked = self.line_target != LineTarget::Message && !is_early;
+        match &self.answers {
+            Some(sender) if is_asked => _ = sender.send(TypedLine::Local(text)),
+            _ => print::write_stderr(&print::sanitize_text(&text)),
         }
     }
 
@@ -637,7 +678,7 @@ impl LineBuffer {
                     "Sabir leaves when it is your turn; Ctrl-C interrupts the task now\n",
                 );
             }
-            _ if let Some(reply) = local_reply(line) => {
+            _ if let Some(reply) = local_reply(line, &self.context.custom_commands) => {
                 return print::write_stderr(&print::sanitize_text(&reply));
             }
             _ => match self.line_command(line) {
@@ -823,6 +864,7 @@ mod tests {
             modes: vec!["plan".to_owned()],
             image_support: CurrentImageSupport::default(),
             editing: None,
+            custom_commands: CustomCommands::default(),
         };
         (StdinReader::new(input, known), output)
     }

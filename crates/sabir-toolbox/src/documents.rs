@@ -3,13 +3,14 @@
 use sabir_check::lint::LINTS;
 
 /// The names and texts of the documents.
-const DOCUMENTS: [(&str, &str); 23] = [
+const DOCUMENTS: [(&str, &str); 24] = [
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     (
         "compatibility",
         include_str!("../../../docs/compatibility.md"),
     ),
+    ("conventions", include_str!("../../../docs/conventions.md")),
     ("dialects", include_str!("../../../docs/dialects.md")),
     ("edits", include_str!("../../../docs/edits.md")),
     ("events", include_str!("../../../docs/events.md")),

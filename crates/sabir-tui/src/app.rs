@@ -9,12 +9,14 @@ use std::time::Duration;
 use ratatui_core::text::Line;
 use sabir_session::agent::{ContextChange, Record, UserMessage, UserQuestion};
 use sabir_session::call::{Cost, Image};
+use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{
     CloseReason, Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind,
     SessionSnapshot, SessionState, modes,
 };
+use sabir_terminal::slash_commands::custom_command_line;
 
-use crate::commands::{COMMANDS, KEYS, SlashCommand, parse_command};
+use crate::commands::{COMMANDS, KEYS, SlashCommand, is_own_command, parse_command};
 use crate::composer::Composer;
 use crate::decision::{DecisionKey, OpenDecision};
 use crate::fuzzy::best_matches;
@@ -42,6 +44,8 @@ pub struct AppSettings {
     pub draft: String,
     /// The names of the modes.
     pub modes: Vec<String>,
+    /// The commands that the folder and the user define.
+    pub custom_commands: CustomCommands,
 }
 
 /// Something that the driver must do.
@@ -60,6 +64,8 @@ pub enum Effect {
         /// The message that it belongs to; empty for the next one.
         message: String,
     },
+    /// Expand a line that begins with a command of the folder or the user, which reads files: [`App::expand_command`].
+    ExpandCommand(String),
     /// List the files of the workspace, and pass them to [`App::set_files`].
     ListFiles,
     /// Edit the draft in the user's editor, and pass the text to [`App::note_edited`].
@@ -125,6 +131,8 @@ pub struct App {
     /// A pause before the provider is asked again.
     pause: String,
     modes: Vec<String>,
+    /// The commands that the folder and the user define.
+    custom_commands: CustomCommands,
     files: Option<Vec<String>>,
     are_files_requested: bool,
     completion: Option<Completion>,
@@ -156,12 +164,12 @@ struct Completion {
     chosen: usize,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct CompletionItem {
     /// The text that takes the place of the word.
     text: String,
     /// A description.
-    note: &'static str,
+    note: String,
 }
 
 impl App {
@@ -189,6 +197,7 @@ impl App {
             hint_since: Duration::ZERO,
             pause: String::new(),
             modes: settings.modes,
+            custom_commands: settings.custom_commands,
             files: None,
             are_files_requested: false,
             completion: None,
@@ -484,6 +493,17 @@ impl App {
         }
         let text = self.composer.message();
         let is_one_line = !text.trim().contains('\n');
+        // Before Sabir's own, whose parser would call it unknown.
+        if is_one_line
+            && !is_own_command(&text)
+            && self.custom_commands.find_command(text.trim()).is_some()
+        {
+            let text = self.composer.take_message();
+            return vec![
+                Effect::Remember(text.clone()),
+                Effect::ExpandCommand(text.trim().to_owned()),
+            ];
+        }
         if is_one_line && let Some(command) = parse_command(&text) {
             return match command {
                 Ok(command) => {
@@ -502,6 +522,29 @@ impl App {
         let mut effects = vec![Effect::Remember(text.clone())];
         effects.extend(self.send_message(text, is_unread));
         effects
+    }
+
+    /// Sends the text of a command that the folder or the user defines. It never answers a question, but it may be the message that the
+    /// idle session waits for.
+    pub fn expand_command(&mut self, line: &str) -> Vec<Effect> {
+        if self.activity == Activity::Composing {
+            // Expanded where the task begins.
+            return self.send_message(line.to_owned(), false);
+        }
+        match self.custom_commands.expand_line(line) {
+            Some(Ok(text)) => {
+                let is_question = self
+                    .decisions
+                    .front()
+                    .is_some_and(|open| !matches!(open.question, UserQuestion::Next { .. }));
+                self.send_message(text, is_question)
+            }
+            Some(Err(error)) => {
+                self.hint = error.to_string();
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
     }
 
     fn press_enter_without_draft(&mut self, now: Duration) -> Vec<Effect> {
@@ -668,6 +711,9 @@ impl App {
         for command in COMMANDS {
             let name = format!("{} {}", command.name, command.argument);
             text.push_str(&format!("  {name:<22} {}\n", command.effect));
+        }
+        for command in self.custom_commands.commands() {
+            text.push_str(&custom_command_line(command));
         }
         for (key, effect) in KEYS {
             text.push_str(&format!("  {key:<22} {effect}\n"));
@@ -968,22 +1014,30 @@ impl App {
         }
         let before = self.composer.text().get(..self.composer.cursor())?;
         if before.starts_with('/') && !before.contains(char::is_whitespace) {
-            let names = COMMANDS.iter().map(|command| command.name);
-            let is_whole = COMMANDS.iter().any(|command| command.name == before);
-            if is_whole {
+            let own = COMMANDS.iter().map(|command| CompletionItem {
+                text: match command.argument {
+                    "" => command.name.to_owned(),
+                    _ => format!("{} ", command.name),
+                },
+                note: command.effect.to_owned(),
+            });
+            let custom = self.custom_commands.commands().iter();
+            let custom = custom.map(|command| CompletionItem {
+                text: match command.argument_hint.as_str() {
+                    "" => format!("/{}", command.name),
+                    _ => format!("/{} ", command.name),
+                },
+                note: one_line(&command.description),
+            });
+            let all: Vec<CompletionItem> = own.chain(custom).collect();
+            if all.iter().any(|item| item.text.trim_end() == before) {
                 return None;
             }
+            let names = all.iter().map(|item| item.text.trim_end());
             let found = best_matches(before.trim_start_matches('/'), names, MAX_COMPLETIONS);
             let items = found.into_iter().filter_map(|name| {
-                let command = COMMANDS.iter().find(|command| command.name == name)?;
-                let text = match command.argument {
-                    "" => name.to_owned(),
-                    _ => format!("{name} "),
-                };
-                Some(CompletionItem {
-                    text,
-                    note: command.effect,
-                })
+                let item = all.iter().find(|item| item.text.trim_end() == name)?;
+                Some(item.clone())
             });
             return Some((0, items.collect()));
         }
@@ -996,7 +1050,7 @@ impl App {
                 .into_iter()
                 .map(|mode| CompletionItem {
                     text: mode.to_owned(),
-                    note: "",
+                    note: String::new(),
                 });
             return Some(("/mode ".len(), items.collect()));
         }
@@ -1020,7 +1074,7 @@ impl App {
         let found = best_matches(pattern, files.iter().map(String::as_str), MAX_COMPLETIONS);
         let items = found.into_iter().map(|file| CompletionItem {
             text: format!("@{file}"),
-            note: "",
+            note: String::new(),
         });
         Some((start, items.collect()))
     }

@@ -1,5 +1,8 @@
 //! Lists the commands that a line beginning with `/` can be, and parses them.
 
+use sabir_session::custom_commands::CustomCommands;
+use sabir_terminal::slash_commands::local_reply;
+
 /// A command of the interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlashCommand {
@@ -140,6 +143,12 @@ pub const KEYS: [(&str, &str); 20] = [
     ("@NAME", "name a file of the workspace"),
 ];
 
+/// Returns true if a line begins with the name of one of Sabir's own commands, which no command of a folder replaces.
+pub fn is_own_command(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    matches!(word, "/exit" | "/q" | "/?") || COMMANDS.iter().any(|known| known.name == word)
+}
+
 /// Parses a line; `None` if it is a message.
 ///
 /// # Errors
@@ -154,7 +163,7 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         return Some(Ok(SlashCommand::Quit));
     }
     if !trimmed.starts_with('/') {
-        return sabir_terminal::slash_commands::local_reply(trimmed)
+        return local_reply(trimmed, &CustomCommands::default())
             .filter(|_| trimmed.starts_with('!'))
             .map(|_| {
                 Err(bad(

@@ -15,6 +15,7 @@ use rustix::termios::isatty;
 use sabir_session::agent::TaskId;
 use sabir_session::call::Image;
 use sabir_session::checkpoint_history::{CheckpointFolder, HistoryError};
+use sabir_session::custom_commands::CustomCommands;
 use sabir_session::draft_store::DraftStore;
 use sabir_session::file_names::list_file_names;
 use sabir_session::input_history::InputHistory;
@@ -99,8 +100,9 @@ impl InterfaceSettings {
 /// When the terminal cannot be used.
 pub async fn compose_first_message(
     settings: &InterfaceSettings,
+    custom: CustomCommands,
 ) -> io::Result<Option<UserMessage>> {
-    let mut driver = Driver::begin(settings, Vec::new(), None)?;
+    let mut driver = Driver::begin(settings, Vec::new(), custom, None)?;
     driver.run(None).await;
     Ok(driver.first.take())
 }
@@ -114,7 +116,9 @@ pub async fn attend_session(session: &Session, settings: &InterfaceSettings) -> 
         handle: session.handle(),
         image_support: session.image_support(),
     };
-    let mut driver = Driver::begin(settings, session.modes().to_vec(), Some(link))?;
+    let modes = session.modes().to_vec();
+    let custom = session.custom_commands().clone();
+    let mut driver = Driver::begin(settings, modes, custom, Some(link))?;
     screen::leave_signals_to_session();
     driver.run(Some(session.subscribe())).await;
     Ok(true)
@@ -163,6 +167,7 @@ impl<'a> Driver<'a> {
     fn begin(
         settings: &'a InterfaceSettings,
         modes: Vec<String>,
+        custom_commands: CustomCommands,
         session: Option<SessionLink>,
     ) -> io::Result<Self> {
         let (sender, changes) = unbounded_channel();
@@ -173,6 +178,7 @@ impl<'a> Driver<'a> {
             history: settings.history.load(),
             draft: settings.drafts.take(),
             modes,
+            custom_commands,
         });
         app.handle_resize(size);
         Ok(Self {
@@ -356,6 +362,7 @@ impl<'a> Driver<'a> {
                     let image = self.load_image(&path);
                     effects.extend(self.app.note_image(&path, message, image));
                 }
+                Effect::ExpandCommand(line) => effects.extend(self.app.expand_command(&line)),
                 Effect::ListFiles => {
                     let files = self.list_files().await;
                     self.app.set_files(files);

@@ -115,6 +115,7 @@ const PROTECTED: &[(&str, &str)] = &[
     (".agent", AGENT),
     ("agents.md", AGENT),
     ("agents.override.md", AGENT),
+    ("agents.local.md", AGENT),
     ("agent.md", AGENT),
     ("claude.md", AGENT),
     ("claude.local.md", AGENT),

@@ -2,8 +2,10 @@
 //! out the standard streams. The rendering itself is in `sabir-terminal`.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{Session, UserMessage};
 use sabir_terminal::control_input::{ControlInput, ControlReader};
 use sabir_terminal::event_renderer::ProgressFrontEnd;
@@ -35,6 +37,7 @@ impl Attendance {
             modes: session.modes().to_vec(),
             image_support: session.image_support(),
             editing: surroundings::line_editing(),
+            custom_commands: session.custom_commands().clone(),
         };
         match self.output {
             None => {
@@ -90,15 +93,16 @@ pub(crate) fn print_report<T: Serialize>(
 
 /// Asks for the first message of a task; `None` if the user leaves.
 pub(crate) fn ask_first_message() -> Result<Option<UserMessage>, CommandError> {
+    let custom = CustomCommands::find(Path::new("."), &surroundings::load_config()?);
     if let Some(settings) = surroundings::full_interface() {
-        let message = sabir_tui::compose_first_message(&settings);
+        let message = sabir_tui::compose_first_message(&settings, custom);
         return surroundings::runtime()?
             .block_on(message)
             .map_err(input_error);
     }
     print::write_stderr("What should Sabir do? (then Enter; ? lists commands)\n");
     let editing = surroundings::line_editing();
-    let line = stdin_reader::read_first_message(&io::stdin(), editing.as_ref());
+    let line = stdin_reader::read_first_message(&io::stdin(), editing.as_ref(), &custom);
     Ok(line.map_err(input_error)?.map(UserMessage::from_text))
 }
 

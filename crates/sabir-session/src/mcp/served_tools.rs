@@ -44,6 +44,8 @@ pub fn served_tools(
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: None,
         seen_files: Vec::new(),
+        told_rules: Vec::new(),
+        skill_tool: None,
     };
     // The setup replaces the sandbox by the configured one.
     let setup = TaskSetup::without_notices(&spec, config, None, resources)?;

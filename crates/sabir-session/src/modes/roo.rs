@@ -28,6 +28,8 @@ pub(super) struct RooModes {
 /// A mode of the repository that cannot be used, and the reason. Its `Display` is a message for the user.
 #[derive(Debug)]
 pub struct ModeFault {
+    /// The file.
+    pub(super) file: String,
     /// The mode's name; empty if it has none, or if the whole file is at fault.
     pub(super) name: String,
     /// The reason.
@@ -54,6 +56,8 @@ pub(super) enum RooModeError {
     Field(#[from] serde_json::Error),
     #[error("`slug` has to be made of letters, digits and hyphens")]
     Slug,
+    #[error("its name has to be made of letters, digits and hyphens")]
+    AgentName,
     #[error("`fileRegex` `{regex}` cannot be used: {reason}")]
     FileRegex { regex: String, reason: String },
     /// The limit is on a group that has no files. To ignore it would allow more than its author meant.
@@ -114,6 +118,7 @@ impl RooModes {
             Err(why) => Self {
                 modes: Vec::new(),
                 faults: vec![ModeFault {
+                    file: NAME.to_owned(),
                     name: String::new(),
                     why,
                 }],
@@ -128,6 +133,7 @@ impl RooModes {
                 // Only the first line: the others may quote the file.
                 let why = error.to_string();
                 let fault = ModeFault {
+                    file: NAME.to_owned(),
                     name: String::new(),
                     why: RooModeError::Syntax(why.lines().next().unwrap_or_default().to_owned()),
                 };
@@ -155,7 +161,11 @@ impl RooModes {
             };
             match mode {
                 Ok(mode) => found.modes.push(mode),
-                Err(why) => found.faults.push(ModeFault { name, why }),
+                Err(why) => found.faults.push(ModeFault {
+                    file: NAME.to_owned(),
+                    name,
+                    why,
+                }),
             }
         }
         found
@@ -165,11 +175,11 @@ impl RooModes {
 /// Formats the fault with the file and the mode.
 impl std::fmt::Display for ModeFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, why } = self;
+        let Self { file, name, why } = self;
         if name.is_empty() {
-            write!(f, "{NAME}: {why}")
+            write!(f, "{file}: {why}")
         } else {
-            write!(f, "{NAME}: the mode `{name}`: {why}")
+            write!(f, "{file}: the mode `{name}`: {why}")
         }
     }
 }

@@ -39,6 +39,7 @@ impl Bench {
             history: vec!["an earlier message".to_owned(), "two\nlines".to_owned()],
             draft: String::new(),
             modes: vec!["code".to_owned(), "plan".to_owned()],
+            custom_commands: Default::default(),
         });
         app.handle_resize(size);
         let mut bench = Self {

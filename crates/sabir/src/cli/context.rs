@@ -18,6 +18,9 @@ pub(crate) struct ContextArguments {
     /// Undo the last compaction: the model sees again what it saw before.
     #[arg(long)]
     pub(crate) undo: bool,
+    /// Show the rules, commands, skills and servers of this folder, with their order and sizes, instead of a task.
+    #[arg(long, conflicts_with_all = ["compact", "undo", "preview", "task"])]
+    pub(crate) folder: bool,
     /// The model, if not the task's own.
     #[arg(long)]
     pub(crate) model: Option<String>,

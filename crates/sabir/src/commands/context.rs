@@ -1,10 +1,13 @@
 //! Implements `context`: prints what fills a task's context, previews or makes a compaction, and
 //! undoes it.
 
+use std::path::Path;
+
 use sabir_call::redact;
 use sabir_session::agent::TaskId;
+use sabir_session::conventions::inspect_folder;
 use sabir_session::{SummaryAuthor, TaskContext};
-use sabir_terminal::context_text;
+use sabir_terminal::{context_text, folder_text};
 use serde_json::json;
 
 use crate::cli::{ContextArguments, ReportFormat};
@@ -15,6 +18,17 @@ use crate::surroundings::{self, host};
 /// Runs `sabir context`.
 pub(crate) fn run_context(arguments: &ContextArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config()?;
+    if arguments.folder {
+        let report = inspect_folder(Path::new("."), &config)?;
+        match arguments.output {
+            ReportFormat::Json => print::print_redacted_json(&json!(report)),
+            ReportFormat::Text => {
+                let text = redact::redact_text(&folder_text::render_folder(&report)).into_owned();
+                print::write_stdout(&print::sanitize_text(&text));
+            }
+        }
+        return Ok(ExitStatus::Completed);
+    }
     let id = host().find_task(arguments.task.as_deref())?;
     let model = arguments.model.as_deref();
     if !arguments.compact && !arguments.undo {

@@ -355,7 +355,7 @@ fn the_files_that_are_read_are_listed_in_order() {
         "trust.json",
         ".config/sabir/AGENTS.md",
         "/AGENTS.md\n",
-        "CLAUDE.md",
+        "/.clinerules",
         ".hidden",
         ".roomodes",
     ];

@@ -105,7 +105,7 @@ fn a_repository_cannot_approve_or_redirect_anything() {
     let calls = vec![("execute_command", json!({"command": "touch x"}))];
     let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
     let output = world.run(&provider, WAYS[1], &["go"]);
-    let said = "a repository cannot approve anything: the folder `.sabir` in it is not read";
+    let said = "a repository cannot approve anything: the configuration in its folder `.sabir` is not read";
     assert_eq!(
         stderr(&output).matches(said).count(),
         1,

@@ -117,7 +117,9 @@ fn instruction_files_are_read_within_bounds() {
     let said = stderr(&output);
     assert!(
         said.contains("the instructions in .cursorrules: ")
-            && said.contains("AGENTS.md: it imports"),
+            && said.contains(
+                "/etc/hostname (imported by AGENTS.md): an import must stay in the folder"
+            ),
         "{said}"
     );
 

@@ -574,3 +574,44 @@ fn a_picture_is_judged_by_the_model_of_the_mode() {
         expected.map(|(model, shows)| (model.to_owned(), shows))
     );
 }
+
+/// A command of the folder is listed, is sent as its text, and never replaces a command of Sabir or answers a question.
+#[test]
+fn commands_of_the_folder_are_listed_and_sent() {
+    let world = World::new();
+    let folder = world.work.path().join(".claude/commands");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = "---\ndescription: Looks at\u{1b}[2J it.\n---\nLook at $1 well.";
+    std::fs::write(folder.join("look.md"), text).unwrap();
+    std::fs::write(folder.join("help.md"), "NOT THE HELP").unwrap();
+    let way = WAYS[1];
+    let write = turn(
+        "",
+        vec![("write_to_file", json!({"path": "a", "content": "x\n"}))],
+    );
+    let provider = world.plays(
+        way,
+        &[turn("Hello.", vec![]), write, turn("Written.", vec![])],
+    );
+    let mut talk = Talk::begin(&world, &provider, way);
+    talk.wait_for("Hello.");
+    talk.wait_for("> ");
+    talk.say("/help");
+    talk.wait_for("/look");
+    talk.wait_for("(this folder's)");
+    talk.wait_for("> ");
+    talk.say("/lok");
+    talk.wait_for("Did you mean `/look`?");
+    talk.wait_for("> ");
+    talk.say("Write a.");
+    talk.wait_for("allow it?");
+    talk.say("/look src");
+    talk.say("y");
+    talk.wait_for("Written.");
+    assert_eq!(talk.leave(), Some(3));
+    assert_eq!(world.read("a"), "x\n");
+    let requests = provider.received_requests();
+    let last = requests.last().unwrap().body.to_string();
+    assert!(last.contains("Look at src well."), "{last}");
+    assert!(!last.contains("NOT THE HELP"), "{last}");
+}

@@ -22,6 +22,7 @@ mod completion;
 mod config;
 mod config_cases;
 mod context;
+mod conventions;
 mod cuts;
 mod damage;
 mod dialects;

@@ -231,7 +231,9 @@ impl Composer {
             'f' => self.cursor = self.place().next_character(),
             'h' => self.delete_to(self.place().previous_character()),
             'd' if !self.text.is_empty() => self.delete_to(self.place().next_character()),
-            'k' if self.cursor == self.place().line_end() => self.kill_to(self.place().next_character()),
+            'k' if self.cursor == self.place().line_end() => {
+                self.kill_to(self.place().next_character())
+            }
             'k' => self.kill_to(self.place().line_end()),
             'u' => self.kill_to(self.place().line_start()),
             'w' => self.kill_to(self.place().blank_word_start()),

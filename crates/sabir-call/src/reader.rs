@@ -343,7 +343,7 @@ impl CallReader {
             // Only now is it known that nothing follows, which is what makes bare JSON a call.
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
-        self.reject_headed_calls();
+        self.reject_calls_without_end();
         self.diagnostics.report_missed_calls(out);
     }
 

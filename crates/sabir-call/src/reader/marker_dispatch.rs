@@ -15,8 +15,9 @@ use super::payload::{JsonRegionParser, ParsedHeader, RegionMarkers};
 use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
 use super::region::AnyRegionParser;
-use super::tag::{LexedTag, TagInterest, lex_in_notation, lex_tag, names_match};
+use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_tag, names_match};
 use super::thought::ThoughtBlock;
+use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 
 /// The maximum length of the text between a marker and the JSON of the arguments, in bytes.
@@ -514,6 +515,36 @@ impl CallReader {
         let Some(close) = spelling.json_close(&opening.tag) else {
             return false;
         };
+        self.begin_json_until(opening, spelling, close, out);
+        true
+    }
+
+    /// Begins a call whose arguments are one block of JSON between tags of its own, if this is such a
+    /// tag: `<|open|>json type="object"<|sep|>`.
+    pub(super) fn begin_json_block(
+        &mut self,
+        opening: &PendingOpen,
+        tag: Tag<'_>,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let OpenKind::Fixed(spelling) = opening.kind else {
+            return false;
+        };
+        let is_block = spelling.dialect == "kimi_k3" && tag.name == "json" && !tag.close;
+        if is_block {
+            let close = "<|close|>json<|sep|><|close|>call<|sep|>";
+            self.begin_json_until(opening, spelling, close, out);
+        }
+        is_block
+    }
+
+    fn begin_json_until(
+        &mut self,
+        opening: &PendingOpen,
+        spelling: TagDialect,
+        close: &'static str,
+        out: &mut dyn EventSink,
+    ) {
         let sure = self.marker_certainty(&opening.tag);
         let markers = RegionMarkers {
             dialect: spelling.dialect,
@@ -529,7 +560,6 @@ impl CallReader {
             name_at: opening.name_at,
         };
         self.begin_arguments(opening, markers, head, out);
-        true
     }
 
     /// Reads a header up to its end.

@@ -17,8 +17,8 @@ const OPENED_CAP: usize = 16;
 /// The signs of a call that was not understood.
 #[derive(Debug, Default)]
 pub(super) struct OuterCallSigns {
-    /// The names of the tags that would begin a value, each with the number of calls before it.
-    opened: Vec<(Box<str>, u32)>,
+    /// The tags that would begin a value, each name once.
+    opened: Vec<OrphanValue>,
     /// The number of calls before and including the first rejected one whose end is unknown.
     rejected: Option<u32>,
     /// The number of calls before the first header of a call without its marker.
@@ -29,12 +29,35 @@ pub(super) struct OuterCallSigns {
     lost: Option<Span>,
 }
 
+/// A tag outside of any call that would begin a value.
+#[derive(Debug)]
+struct OrphanValue {
+    name: Box<str>,
+    /// The number of calls before it.
+    calls: u32,
+    span: Span,
+    /// True until its end.
+    is_open: bool,
+}
+
 impl OuterCallSigns {
     /// Records the tag or marker that would begin a value; `calls` come before it.
-    fn note_value_open(&mut self, name: &str, calls: u32) {
-        let is_known = self.opened.iter().any(|(known, _)| **known == *name);
-        if !is_known && self.opened.len() < OPENED_CAP {
-            self.opened.push((name.into(), calls));
+    fn note_value_open(&mut self, name: &str, calls: u32, span: Span) {
+        let has_room = self.opened.len() < OPENED_CAP;
+        let known = self.opened.iter_mut().find(|value| *value.name == *name);
+        match known {
+            Some(value) if !value.is_open => {
+                value.is_open = true;
+                value.calls = calls;
+                value.span = span;
+            }
+            None if has_room => self.opened.push(OrphanValue {
+                name: name.into(),
+                calls,
+                span,
+                is_open: true,
+            }),
+            _ => {}
         }
     }
 
@@ -43,22 +66,32 @@ impl OuterCallSigns {
         self.rejected.get_or_insert(calls);
     }
 
-    /// Returns the first call that the value may hold, if this tag or marker ends it.
-    fn first_inner_call(&self, name: &str) -> Option<u32> {
-        let opened = self.opened.iter().find(|(open, _)| names_match(open, name));
-        opened.map(|(_, calls)| *calls).or(self.rejected)
+    /// Ends the value with this tag or marker. Returns the first call that it may hold.
+    fn end_value(&mut self, name: &str) -> Option<u32> {
+        let value = self
+            .opened
+            .iter_mut()
+            .find(|value| names_match(&value.name, name));
+        match value {
+            Some(value) => {
+                value.is_open = false;
+                Some(value.calls)
+            }
+            None => self.rejected,
+        }
     }
 }
 
 impl CallReader {
     /// Records an argument's tag outside of any call.
-    pub(super) fn note_orphan_argument(&mut self, tag: Tag<'_>, notation: TagNotation) {
+    pub(super) fn note_orphan_argument(&mut self, tag: Tag<'_>, at: usize, notation: TagNotation) {
         let is_pair = self.vocabulary.is_value_tag(tag.name, notation);
         if is_pair && !tag.empty {
             let calls = self.diagnostics.calls;
+            let span = Span::new(self.offset + at, self.offset + at + tag.len);
             self.diagnostics
                 .outer_signs_mut()
-                .note_value_open(tag.name, calls);
+                .note_value_open(tag.name, calls, span);
         }
     }
 
@@ -72,31 +105,36 @@ impl CallReader {
 
     /// Rejects the calls that a value may hold which ends with this tag or marker.
     pub(super) fn reject_inner_calls(&mut self, name: &str, span: Span) {
-        let is_lost = self.vocabulary.is_fixed_value_tag(name)
-            && self
-                .diagnostics
-                .outer_signs()
-                .is_some_and(|signs| signs.opened.iter().any(|(open, _)| names_match(open, name)));
-        if is_lost {
-            self.diagnostics.outer_signs_mut().lost.get_or_insert(span);
+        if self.diagnostics.outer_signs().is_none() {
+            return;
         }
-        let Some(first) = self
-            .diagnostics
-            .outer_signs()
-            .and_then(|signs| signs.first_inner_call(name))
-        else {
+        let is_fixed = self.vocabulary.is_fixed_value_tag(name);
+        let signs = self.diagnostics.outer_signs_mut();
+        let is_known = signs
+            .opened
+            .iter()
+            .any(|value| names_match(&value.name, name));
+        if is_fixed && is_known {
+            signs.lost.get_or_insert(span);
+        }
+        let Some(first) = signs.end_value(name) else {
             return;
         };
         self.reject_calls_from(first, span);
     }
 
-    /// Rejects, at the end of the text, calls behind a header that has no marker.
-    pub(super) fn reject_headed_calls(&mut self) {
-        let headed = self
-            .diagnostics
-            .outer_signs()
-            .and_then(|signs| signs.headed);
-        if let Some((first, span)) = headed {
+    /// Rejects, at the end of the text, calls behind a header that has no marker, and behind a value
+    /// whose end may belong to one of them.
+    pub(super) fn reject_calls_without_end(&mut self) {
+        let Some(signs) = self.diagnostics.outer_signs() else {
+            return;
+        };
+        let headed = signs.headed;
+        let is_fixed =
+            |value: &&OrphanValue| value.is_open && self.vocabulary.is_fixed_value_tag(&value.name);
+        let opened = signs.opened.iter().find(is_fixed);
+        let opened = opened.map(|value| (value.calls, value.span));
+        for (first, span) in headed.into_iter().chain(opened) {
             self.reject_calls_from(first, span);
         }
         let lost = self.diagnostics.outer_signs().and_then(|signs| signs.lost);

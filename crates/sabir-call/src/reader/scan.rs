@@ -526,7 +526,7 @@ impl CallReader {
         notation: TagNotation,
     ) -> TriggerMatch {
         let start = self.offset + at;
-        self.note_orphan_argument(tag, notation);
+        self.note_orphan_argument(tag, at, notation);
         let kind = if self.vocabulary.find_wrapper(tag.name, notation).is_some()
             || self.vocabulary.find_keyed_call(tag.name).is_some()
         {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ArgForm, Event, EventSink, StopReason, Truncation, Usage};
+use crate::event::{ArgForm, Event, EventSink, MarkupRole, StopReason, Truncation, Usage};
 use crate::fault::{Fault, Severity, Span};
 use crate::message::OpaqueState;
 
@@ -150,6 +150,15 @@ impl DraftResponse {
         self.call_mut(index)?.arguments.last_mut()
     }
 
+    /// Turns all text so far into thoughts.
+    fn end_prompted_thought(&mut self) {
+        for part in &mut self.parts {
+            if let DraftPart::Text(text) = part {
+                *part = DraftPart::Thought(std::mem::take(text));
+            }
+        }
+    }
+
     /// Sets the final state of a call and the end of its span.
     fn close_call(&mut self, index: u32, state: DraftState, at: usize) {
         if let Some(call) = self.call_mut(index) {
@@ -230,6 +239,9 @@ impl EventSink for DraftResponse {
                 }
             }
             // Marks explain the reader's decisions and are not part of the response.
+            Event::Mark(mark) if mark.role == MarkupRole::PromptedThought => {
+                self.end_prompted_thought()
+            }
             Event::Mark(_) => {}
             Event::CallEnd { index, at } => self.close_call(index, DraftState::Closed, at),
             Event::CallCut { index, why, at } => self.close_call(index, DraftState::Cut(why), at),

@@ -10,7 +10,7 @@
 //! | `Source` | a delta of raw assistant text | only where a dialect is read: everything the model wrote, emitted before the events that were read from it |
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
 //! | `Thought` | a delta of reasoning | never prose; only calls in special tokens are read out of reasoning |
-//! | `Mark` | a [`MarkupSpan`] | a piece of markup and its role, for diagnostics such as `sabir explain` |
+//! | `Mark` | a [`MarkupSpan`] | a piece of markup and its role, for diagnostics such as `sabir explain`; the role `PromptedThought` says that the text before it was a thought |
 //! | `CallStart` | index, id, name, dialect, at, name_at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
 //! | `ArgStart` | index, name, form, at | opens one argument of an open call; arguments of one call never overlap |
 //! | `ArgDelta` | index, text | a piece of the value: decoded text for `Raw` and `String`, source text for `Json` |
@@ -159,6 +159,8 @@ pub enum MarkupRole {
     Wrapper,
     /// Opens or closes a thought.
     Thought,
+    /// Closes a thought that the prompt opened: all text before it was part of the thought.
+    PromptedThought,
     /// Looks like a call but is only mentioned.
     Mention,
     /// Looks like the end of a value or a call but is content.

@@ -81,10 +81,15 @@ impl KnownTool {
     }
 
     fn from_spec(spec: &ToolSpec, tools: &ToolSet) -> Self {
-        let arguments: Vec<&str> = spec
+        let mut arguments: Vec<&str> = spec
             .declared_arguments()
             .map(|argument| argument.name)
             .collect();
+        for name in spec.branch_argument_names() {
+            if !arguments.contains(&name) {
+                arguments.push(name);
+            }
+        }
         let mut understood = understood_aliases(&arguments);
         let extension = ForeignTool::find_exact(&spec.name)
             .filter(|row| row.is_extension() && tools.means_tool(row));

@@ -45,6 +45,7 @@ mod element;
 mod gemma;
 mod marker_dispatch;
 mod markers;
+mod outer_call;
 mod payload;
 mod pending_open;
 mod prose;
@@ -55,6 +56,7 @@ mod tag;
 mod tag_form;
 mod thought;
 mod triggers;
+mod unknown_marker;
 mod utf8;
 mod value;
 mod vocabulary;
@@ -157,10 +159,23 @@ impl CallReader {
     /// Creates a reader for the dialects of `selection` and these tools. Without tools nothing is a
     /// call.
     pub fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
-        Self::with_vocabulary(
-            Arc::new(Vocabulary::new(selection, tools)),
-            ReaderState::Prose,
-        )
+        let vocabulary = Arc::new(Vocabulary::new(selection, tools));
+        Self::with_vocabulary(vocabulary, ReaderState::Prose).after_prefill(selection.prefill())
+    }
+
+    /// Continues the thought that the end of the prompt opens, if it opens one.
+    fn after_prefill(mut self, prefill: &str) -> Self {
+        if prefill.is_empty() {
+            return self;
+        }
+        let vocabulary = Arc::clone(&self.vocabulary);
+        let mut prompt = Self::with_vocabulary(vocabulary, ReaderState::Prose);
+        prompt.push(prefill, &mut |_: Event<'_>| {});
+        if let ReaderState::Thought(thought) = prompt.state {
+            self.state = ReaderState::Thought(Box::new(thought.opened_by_prompt()));
+            self.diagnostics.note_thought();
+        }
+        self
     }
 
     /// Creates a reader that begins in this state. The vocabulary is shared, since compiling the
@@ -328,6 +343,7 @@ impl CallReader {
             // Only now is it known that nothing follows, which is what makes bare JSON a call.
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
+        self.reject_calls_without_end();
         self.diagnostics.report_missed_calls(out);
     }
 
@@ -428,7 +444,10 @@ impl CallReader {
                 self.begin_message();
                 (ReaderState::Prose, len)
             }
-            TriggerMatch::Thought(thought, len) => (ReaderState::Thought(Box::new(thought)), len),
+            TriggerMatch::Thought(thought, len) => {
+                self.diagnostics.note_thought();
+                (ReaderState::Thought(Box::new(thought)), len)
+            }
             TriggerMatch::Open(opening, len) => {
                 self.held.clear();
                 self.held.push_str(window.text_between(at, at + len));
@@ -461,6 +480,10 @@ impl CallReader {
             RegionProgress::Over(taken) => {
                 // The region numbered its calls itself, since a list may hold many.
                 self.diagnostics.calls = region.next_index();
+                if region.was_skipped() {
+                    let calls = self.diagnostics.calls;
+                    self.diagnostics.outer_signs_mut().note_rejected(calls);
+                }
                 self.state = self.state_after_call();
                 ReaderStep::To(from + taken)
             }

@@ -102,6 +102,18 @@ impl ToolSpec {
             })
     }
 
+    /// Returns the names of the arguments that only a branch of the schema declares, at the top level
+    /// of `allOf`, `anyOf` and `oneOf`.
+    pub(crate) fn branch_argument_names(&self) -> impl Iterator<Item = &str> {
+        let branches = ["allOf", "anyOf", "oneOf"].into_iter();
+        let branches =
+            branches.filter_map(|key| self.parameters.get(key).and_then(Value::as_array));
+        branches
+            .flatten()
+            .filter_map(|branch| branch.get("properties").and_then(Value::as_object))
+            .flat_map(|properties| properties.keys().map(String::as_str))
+    }
+
     /// Returns the declared argument with that name.
     pub fn find_argument(&self, name: &str) -> Option<ArgumentSpec<'_>> {
         self.declared_arguments()

@@ -122,6 +122,10 @@ pub(crate) fn coerce_value(
             ..reading
         });
     }
+    let is_nullable = types.is_some_and(|types| types.has(JsonTypes::NULL));
+    if form == ArgForm::Raw && text == "null" && is_nullable {
+        return Ok(CoercedValue::without_rules(Value::Null));
+    }
     let Some(types) = types.filter(|types| !types.has(JsonTypes::STRING)) else {
         return Ok(CoercedValue::without_rules(Value::String(text.to_owned())));
     };
@@ -262,12 +266,10 @@ fn parse_structure(
     if start.starts_with(['{', '[']) {
         return parse_json(text, repairs).map(Some);
     }
-    // M3 writes the marker before closing tags as well, so all of them go. A value that does not
-    // begin with it keeps every byte (law 5).
     let unmarked = start
         .starts_with(MINIMAX_MARKER)
-        .then(|| start.replace(MINIMAX_MARKER, ""));
-    let text = unmarked.as_deref().unwrap_or(start);
+        .then(|| unmark_tags(start));
+    let text = unmarked.as_ref().map_or(start, |(text, _)| text.as_str());
     let children = if text.starts_with('<') {
         parse_elements(text)
     } else {
@@ -275,12 +277,49 @@ fn parse_structure(
     };
     Ok(children.map(|children| {
         let list = types.has(JsonTypes::ARRAY);
-        CoercedValue::without_rules(if list {
+        let mut value = if list {
             build_array(&children, shape, MAX_DEPTH)
         } else {
             build_object(&children, shape, MAX_DEPTH).into()
-        })
+        };
+        if let Some((_, placeholder)) = &unmarked {
+            restore_angles(&mut value, *placeholder);
+        }
+        CoercedValue::without_rules(value)
     }))
+}
+
+/// Removes the marker of M3 before each tag. Any other `<` is content, so a placeholder that does not
+/// occur in the text takes its place. Returns the text and the placeholder.
+fn unmark_tags(text: &str) -> (String, char) {
+    let placeholder = ('\u{f0000}'..='\u{ffffd}')
+        .find(|c| !text.contains(*c))
+        .unwrap_or('\u{f0000}');
+    let marked_tag = format!("{MINIMAX_MARKER}<");
+    let mut unmarked = String::with_capacity(text.len());
+    for (at, piece) in text.split(marked_tag.as_str()).enumerate() {
+        unmarked.push_str(if at == 0 { "" } else { "<" });
+        unmarked.extend(
+            piece
+                .chars()
+                .map(|c| if c == '<' { placeholder } else { c }),
+        );
+    }
+    (unmarked, placeholder)
+}
+
+/// Puts `<` back into the strings of a value. Its depth is bounded by that of the elements.
+fn restore_angles(value: &mut Value, placeholder: char) {
+    match value {
+        Value::String(text) if text.contains(placeholder) => *text = text.replace(placeholder, "<"),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| restore_angles(item, placeholder)),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|item| restore_angles(item, placeholder)),
+        _ => {}
+    }
 }
 
 /// Reads a text that consists of elements only, as it would be read between tags. `None` if it is something else, or has no value of these types.
@@ -580,7 +619,7 @@ mod tests {
         check(
             Raw,
             json!({"type": ["string", "null"]}),
-            &[("null", "\"null\"")],
+            &[("null", "null"), ("None", "\"None\""), ("nul", "\"nul\"")],
         );
         check(Raw, json!({"enum": [1, 2]}), &[("2", "2")]);
     }

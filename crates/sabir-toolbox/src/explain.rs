@@ -561,7 +561,7 @@ impl TextNote {
         match self.role {
             PieceRole::Mark(MarkupRole::Call) => "call",
             PieceRole::Mark(MarkupRole::Wrapper) => "wrapper",
-            PieceRole::Mark(MarkupRole::Thought) => "thought",
+            PieceRole::Mark(MarkupRole::Thought | MarkupRole::PromptedThought) => "thought",
             PieceRole::Mark(MarkupRole::Mention) => "mention",
             PieceRole::Mark(MarkupRole::Content) => "content",
             PieceRole::Open => "open",
@@ -585,6 +585,9 @@ impl TextNote {
             PieceRole::Mark(MarkupRole::Call) => "opens a call".to_owned(),
             PieceRole::Mark(MarkupRole::Wrapper) => "surrounds calls".to_owned(),
             PieceRole::Mark(MarkupRole::Thought) => "opens or closes a thought".to_owned(),
+            PieceRole::Mark(MarkupRole::PromptedThought) => {
+                "closes a thought that the prompt opened".to_owned()
+            }
             PieceRole::Mark(MarkupRole::Mention) => "only mentions a call".to_owned(),
             PieceRole::Mark(MarkupRole::Content) => {
                 "is content, although it looks like an end".to_owned()

@@ -37,6 +37,8 @@ pub struct ParseOptions<'d> {
     pub parallel_calls: ParallelCalls,
     /// The size in bytes of the pieces in which the text is fed to the reader; 0 feeds it whole. The result is the same.
     pub chunk_bytes: usize,
+    /// The end of the prompt that the text continues, such as `<think>`.
+    pub prefill: String,
 }
 
 impl ParseOptions<'static> {
@@ -49,6 +51,7 @@ impl ParseOptions<'static> {
             repairs: RepairSet::all(),
             parallel_calls: ParallelCalls::Many,
             chunk_bytes: 0,
+            prefill: String::new(),
         }
     }
 }
@@ -203,6 +206,7 @@ pub fn parse_text(
         None => options.dialects.all(),
         Some(dialect) => options.dialects.only(dialect),
     };
+    let selection = selection.with_prefill(&options.prefill);
     let mut collector = DraftCollector::new(options.dialect.is_some());
     let mut sink = |event: Event<'_>| {
         observer.push_event(event);

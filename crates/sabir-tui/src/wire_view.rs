@@ -67,7 +67,7 @@ impl WireRecord {
                 let what = match role {
                     MarkupRole::Call => "opens a call",
                     MarkupRole::Wrapper => "encloses calls",
-                    MarkupRole::Thought => "marks a thought",
+                    MarkupRole::Thought | MarkupRole::PromptedThought => "marks a thought",
                     MarkupRole::Mention => "is only mentioned",
                     MarkupRole::Content => "is content",
                 };

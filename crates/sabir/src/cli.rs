@@ -421,6 +421,14 @@ pub(crate) struct ListeningOptions {
     /// Allow one call a message instead of several; the calls after the first are rejected.
     #[arg(long)]
     pub(crate) one: bool,
+    /// The end of the prompt that the text continues, such as `<think>`: a thought that it opens goes on in the text.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) prefill: String,
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
 }

@@ -130,7 +130,7 @@ object in a fence.",
             ..PLAIN
         }),
         tokens: &["[/TOOL_CALLS]"],
-        thought: None,
+        thought: Some(("[THINK]", "[/THINK]")),
         instructions: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
 and its `arguments`.",
     },

@@ -56,6 +56,8 @@ pub struct DialectSelection<'d> {
     only: Option<&'d Dialect>,
     /// True if the text is expected to hold calls, as that of a model which was taught to write them.
     text_calls: bool,
+    /// The end of the prompt that the text continues.
+    prefill: &'d str,
 }
 
 impl DialectSet {
@@ -127,6 +129,7 @@ impl DialectSet {
             dialects: self,
             only: None,
             text_calls: true,
+            prefill: "",
         }
     }
 
@@ -144,6 +147,7 @@ impl DialectSet {
             dialects: self,
             only: Some(dialect),
             text_calls: true,
+            prefill: "",
         }
     }
 }
@@ -192,6 +196,18 @@ impl<'d> DialectSelection<'d> {
             text_calls: false,
             ..self
         }
+    }
+
+    /// Returns the selection for a text that continues `prefill`, the end of the prompt. If that opens
+    /// a thought, as many chat templates do with `<think>`, the text begins inside it.
+    #[must_use]
+    pub fn with_prefill(self, prefill: &'d str) -> Self {
+        Self { prefill, ..self }
+    }
+
+    /// Returns the end of the prompt that the text continues.
+    pub(crate) fn prefill(self) -> &'d str {
+        self.prefill
     }
 
     /// Reports whether the text is expected to hold calls.

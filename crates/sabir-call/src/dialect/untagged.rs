@@ -59,7 +59,7 @@ pub(super) static ROWS: &[Dialect] = &[
             close: "<tool_call|>",
             quote: "<|\"|>",
         }),
-        tokens: &["<turn|>"],
+        tokens: &["<turn|>", "<|tool_response>"],
         // The channel name is part of the opening marker.
         thought: Some(("<|channel>thought", "<channel|>")),
         instructions: GEMMA_LESSON,

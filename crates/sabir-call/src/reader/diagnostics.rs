@@ -3,9 +3,10 @@
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan};
 use crate::fault::{Fault, FaultKind, Span};
 
+use super::outer_call::OuterCallSigns;
 use super::prose::IN_FENCE;
 use super::tag::names_match;
-use super::thought::ThoughtBlock;
+use super::thought::{IN_THOUGHT, ThoughtBlock};
 
 /// The maximum number of failed openings that are reported.
 const SLIPS_CAP: u8 = 16;
@@ -28,12 +29,18 @@ pub(super) struct ReaderDiagnostics {
     pub(super) shown: bool,
     /// The prose position before the last call, if that call was outside of its wrapper.
     pub(super) unopened: Option<u32>,
-    /// The prose position after the last call, until its block ends.
-    after_call: Option<u32>,
+    /// True after the last call, until its block ends.
+    is_after_call: bool,
     /// The number of calls before the current block.
     calls_before_block: u32,
     /// The first call closed by each pair of tags, to detect a second possible end.
     closed: Option<Box<ClosedCalls>>,
+    /// The prose position after the last call, once there is one.
+    last_call_end: u32,
+    /// True once a thought began.
+    has_thought: bool,
+    /// True if the current thought holds markup of a call.
+    thought_has_call: bool,
     odd: Option<Box<DiagnosticNotes>>,
 }
 
@@ -41,6 +48,8 @@ pub(super) struct ReaderDiagnostics {
 #[derive(Debug, Default)]
 struct ClosedCalls {
     all: Vec<ClosedCall>,
+    /// Signs that calls are inside a value of another one.
+    outer: OuterCallSigns,
 }
 
 /// Observations that most texts do not cause, and no text inside a call.
@@ -196,6 +205,11 @@ impl ReaderDiagnostics {
         }
     }
 
+    /// Returns true if a tag in prose was reported that was meant to open a call.
+    pub(super) fn has_failed_open(&self) -> bool {
+        self.slips > 0
+    }
+
     /// Counts a marker without a call. Returns false once enough were reported.
     pub(super) fn count_stray_marker(&mut self) -> bool {
         self.strays = self.strays.saturating_add(1);
@@ -258,18 +272,50 @@ impl ReaderDiagnostics {
 
     /// Records that a wrapper begins.
     pub(super) fn begin_block(&mut self) {
-        self.after_call = None;
+        self.is_after_call = false;
         self.calls_before_block = self.calls;
     }
 
     /// Records that a call ends, at this position of the prose.
     pub(super) fn note_call_end(&mut self, position: u32) {
-        self.after_call = Some(position);
+        self.is_after_call = true;
+        self.last_call_end = position;
+    }
+
+    /// Records that a thought begins.
+    pub(super) fn note_thought(&mut self) {
+        self.has_thought = true;
+        self.thought_has_call = false;
+    }
+
+    /// Records that the thought ends.
+    pub(super) fn end_thought(&mut self) {
+        self.thought_has_call = false;
+    }
+
+    /// Returns true once a thought began.
+    pub(super) fn has_thought(&self) -> bool {
+        self.has_thought
+    }
+
+    /// Returns the position of the prose after the last call, if there was one.
+    pub(super) fn last_call_end(&self) -> Option<u32> {
+        (self.calls > 0).then_some(self.last_call_end)
+    }
+
+    /// Returns the signs of a call that was not understood, if there are any.
+    pub(super) fn outer_signs(&self) -> Option<&OuterCallSigns> {
+        self.closed.as_ref().map(|closed| &closed.outer)
+    }
+
+    /// Returns the same signs for changes.
+    pub(super) fn outer_signs_mut(&mut self) -> &mut OuterCallSigns {
+        &mut self.closed.get_or_insert_default().outer
     }
 
     /// Returns the position of the prose after the last call of the block, once.
     pub(super) fn take_call_end(&mut self) -> Option<u32> {
-        self.after_call.take()
+        std::mem::take(&mut self.is_after_call).then_some(self.last_call_end)
     }
 
     /// Reports, at the end of the text, that the closing tag of a block with calls is missing.
@@ -307,6 +353,7 @@ impl ReaderDiagnostics {
     /// Records markup of a call at a place where it is only mentioned.
     pub(super) fn note_mention(&mut self, why: &'static str, name: &str, at: usize, len: usize) {
         self.note_mark(MarkupRole::Mention, at, len, why);
+        self.thought_has_call |= why == IN_THOUGHT;
         let mention = || CallMention {
             why,
             name: name.to_owned(),
@@ -334,11 +381,15 @@ impl ReaderDiagnostics {
         let message = format!(
             "`{open}` was opened here and never closed, so all that follows was read as a thought"
         );
-        let span = Span::new(start, start + open.len());
+        let length = if thought.is_prompted() { 0 } else { open.len() };
+        let span = Span::new(start, start + length);
         let hint = format!("write `{close}` before calling a tool");
-        let fault =
-            Fault::warning(FaultKind::WrongClose, span, message.clone()).with_hint(hint.clone());
-        out.push_event(Event::Fault(&fault));
+        let fault = match self.thought_has_call {
+            // The call was lost with the rest, so the message was not understood.
+            true => Fault::error(FaultKind::WrongClose, span, message.clone()),
+            false => Fault::warning(FaultKind::WrongClose, span, message.clone()),
+        };
+        out.push_event(Event::Fault(&fault.with_hint(hint.clone())));
         // The thought may have swallowed the rest of a value whose closing tags seemed to end it.
         // Only raw values have such
         // tags.

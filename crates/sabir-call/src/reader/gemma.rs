@@ -477,11 +477,20 @@ impl RegionParser for GemmaRegionParser {
                 why,
                 at,
             });
+        } else if self.state != GemmaState::Skip {
+            let message = "the text ended before the call's arguments";
+            let fault = Fault::error(FaultKind::CutCall, Span::new(at, at), message);
+            let hint = "write the whole call again and close it";
+            out.push_event(Event::Fault(&fault.with_hint(hint)));
         }
     }
 
     fn next_index(&self) -> u32 {
         self.next
+    }
+
+    fn was_skipped(&self) -> bool {
+        self.skip.is_some()
     }
 }
 

@@ -10,13 +10,14 @@ use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncati
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::gemma::GemmaRegionParser;
-use super::markers::{GEMMA, MarkerEntry, MarkerKind, is_special};
+use super::markers::{GEMMA, MarkerEntry, MarkerKind, MarkerMatch, is_special};
 use super::payload::{JsonRegionParser, ParsedHeader, RegionMarkers};
 use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
 use super::region::AnyRegionParser;
-use super::tag::{LexedTag, TagInterest, lex_in_notation};
+use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_tag, names_match};
 use super::thought::ThoughtBlock;
+use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 
 /// The maximum length of the text between a marker and the JSON of the arguments, in bytes.
@@ -49,6 +50,16 @@ enum MarkerContent {
     Word(usize),
     /// Content that does not belong to the marker.
     No,
+}
+
+/// The reason for which a marker has no meaning.
+enum MarkerRedundancy {
+    /// It may have one.
+    None,
+    /// Another marker of a call follows.
+    Doubled,
+    /// Its end follows, which has this length.
+    Empty(usize),
 }
 
 /// The end of a header.
@@ -174,6 +185,21 @@ impl CallReader {
                 ReaderStep::To(at + len)
             }
             MarkerContent::No => {
+                match self.find_redundancy(&opening, rest, window.last) {
+                    None => {
+                        self.state = ReaderState::Opening(Box::new(opening));
+                        return ReaderStep::Wait(at);
+                    }
+                    Some(MarkerRedundancy::None) => {}
+                    Some(MarkerRedundancy::Doubled) => {
+                        self.drop_redundant_marker(&opening, 0, out);
+                        return ReaderStep::To(at);
+                    }
+                    Some(MarkerRedundancy::Empty(length)) => {
+                        self.drop_redundant_marker(&opening, length, out);
+                        return ReaderStep::To(at + length);
+                    }
+                }
                 if let Some(dialect) = self.inactive_dialect_behind(&opening, rest) {
                     self.diagnostics
                         .note_other_dialect(dialect, opening.at, opening.len);
@@ -182,6 +208,75 @@ impl CallReader {
                 ReaderStep::To(at)
             }
         }
+    }
+
+    /// Decides whether a marker that opens no call has no meaning: another one follows it directly, or
+    /// its own end. `None` means that more text is needed.
+    fn find_redundancy(
+        &self,
+        opening: &PendingOpen,
+        rest: &str,
+        last: bool,
+    ) -> Option<MarkerRedundancy> {
+        let is_whole = opening.tag.starts_with('<') || !matches!(opening.kind, OpenKind::Marker);
+        if !opening.first || self.inside.is_some() || !is_whole || !rest.starts_with('<') {
+            return Some(MarkerRedundancy::None);
+        }
+        let markers = &self.vocabulary.markers;
+        match markers.find_marker(rest, last) {
+            MarkerMatch::Partial => return None,
+            MarkerMatch::Marker(text) if markers.closes(&opening.marker_text(), text) => {
+                return Some(MarkerRedundancy::Empty(text.len()));
+            }
+            MarkerMatch::Marker(text) if markers.opens_call(text) => {
+                return Some(MarkerRedundancy::Doubled);
+            }
+            MarkerMatch::Marker(_) | MarkerMatch::None => {}
+        }
+        let name = opening.tag.trim_matches(['<', '>']);
+        let interest = |found: &str, _| match names_match(found, name) {
+            true => TagInterest::Plain,
+            false => TagInterest::None,
+        };
+        match lex_tag(rest, last, interest) {
+            LexedTag::Partial => None,
+            LexedTag::Tag(tag) if tag.close => Some(MarkerRedundancy::Empty(tag.len)),
+            LexedTag::Tag(_) => Some(MarkerRedundancy::Doubled),
+            LexedTag::No => Some(MarkerRedundancy::None),
+        }
+    }
+
+    /// Leaves out a marker without a meaning, and the `length` bytes of its end.
+    fn drop_redundant_marker(
+        &mut self,
+        opening: &PendingOpen,
+        length: usize,
+        out: &mut dyn EventSink,
+    ) {
+        let end = opening.at + self.held.len() + length;
+        let span = Span::new(
+            opening.at,
+            if length > 0 {
+                end
+            } else {
+                opening.at + opening.len
+            },
+        );
+        let dialect = self
+            .vocabulary
+            .markers
+            .owner_dialect(&opening.marker_text());
+        self.take_marker(opening, dialect.unwrap_or_default(), out);
+        let message = match length {
+            0 => format!("`{}` occurs twice and was left out once", opening.tag),
+            _ => format!("`{}` holds nothing and was left out", opening.tag),
+        };
+        let fault = Fault::warning(FaultKind::StrayText, span, message);
+        out.push_event(Event::Fault(
+            &fault.with_hint("write the markup only around a call"),
+        ));
+        self.prose.mark_fresh();
+        self.state = ReaderState::Gap;
     }
 
     /// Decides what the text after a marker is, among the dialects that share it.
@@ -236,10 +331,22 @@ impl CallReader {
                     || ((special || !close.is_empty())
                         && starts_with_json_fence(rest, last) == Some(true)) =>
                 {
+                    // Another dialect writes a list behind the same marker, and does not close it.
+                    let is_open_ended = |marker: &MarkerEntry| {
+                        matches!(
+                            marker.kind,
+                            MarkerKind::Json(JsonForm {
+                                head: None,
+                                close: "",
+                                ..
+                            })
+                        )
+                    };
+                    let mut meanings = self.vocabulary.markers.active_meanings(&text);
                     let markers = RegionMarkers {
                         dialect,
                         close,
-                        stop,
+                        stop: stop || (list && meanings.any(is_open_ended)),
                         sure: self.marker_certainty(&text),
                     };
                     return MarkerContent::Region(
@@ -258,6 +365,7 @@ impl CallReader {
                     );
                 }
                 MarkerKind::Gemma(table, bare) => match starts_with_gemma_call(rest, bare, last) {
+                    Some(true) if bare && !self.vocabulary.chosen && !self.names_tool(rest) => {}
                     Some(true) => {
                         let gemma = GemmaRegionParser::new(table, bare, dialect, index, at);
                         return MarkerContent::Region(
@@ -299,6 +407,12 @@ impl CallReader {
         } else {
             MarkerContent::No
         }
+    }
+
+    /// Returns true if the text begins with the name of a declared tool.
+    fn names_tool(&self, rest: &str) -> bool {
+        let name = rest.get(..word_length(rest)).unwrap_or_default();
+        self.vocabulary.find_exact_tool(name).is_some()
     }
 
     /// Returns true if a word is a tool's name, or the method that calls one.
@@ -398,9 +512,39 @@ impl CallReader {
         let OpenKind::Fixed(spelling) = opening.kind else {
             return false;
         };
-        let Some(close) = spelling.json_close() else {
+        let Some(close) = spelling.json_close(&opening.tag) else {
             return false;
         };
+        self.begin_json_until(opening, spelling, close, out);
+        true
+    }
+
+    /// Begins a call whose arguments are one block of JSON between tags of its own, if this is such a
+    /// tag: `<|open|>json type="object"<|sep|>`.
+    pub(super) fn begin_json_block(
+        &mut self,
+        opening: &PendingOpen,
+        tag: Tag<'_>,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let OpenKind::Fixed(spelling) = opening.kind else {
+            return false;
+        };
+        let is_block = spelling.dialect == "kimi_k3" && tag.name == "json" && !tag.close;
+        if is_block {
+            let close = "<|close|>json<|sep|><|close|>call<|sep|>";
+            self.begin_json_until(opening, spelling, close, out);
+        }
+        is_block
+    }
+
+    fn begin_json_until(
+        &mut self,
+        opening: &PendingOpen,
+        spelling: TagDialect,
+        close: &'static str,
+        out: &mut dyn EventSink,
+    ) {
         let sure = self.marker_certainty(&opening.tag);
         let markers = RegionMarkers {
             dialect: spelling.dialect,
@@ -416,7 +560,6 @@ impl CallReader {
             name_at: opening.name_at,
         };
         self.begin_arguments(opening, markers, head, out);
-        true
     }
 
     /// Reads a header up to its end.
@@ -579,6 +722,7 @@ impl CallReader {
         self.held.clear();
         self.state = match self.inside.take() {
             _ if channel == "analysis" => {
+                self.diagnostics.note_thought();
                 ReaderState::Thought(Box::new(ThoughtBlock::analysis_channel(opening.at)))
             }
             Some(inside) => ReaderState::Thought(inside),

@@ -14,6 +14,21 @@ const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 /// The beginnings of a harmony call whose prompt ends inside the message header.
 const HARMONY_BEGINS: [&str; 3] = [" to=", "to=", "commentary to="];
 
+/// The tokens with which chat templates end a turn, or begin the next one. Servers leave them in the
+/// text; at its end, or next to calls, they are no part of it.
+const TURN_TOKENS: [&str; 10] = [
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|user|>",
+    "<|observation|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end_of_turn|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
+];
+
 /// The beginning of a Gemma call without its marker.
 pub(super) const GEMMA: &str = "call:";
 
@@ -61,6 +76,14 @@ pub(crate) enum MarkerKind {
     Section,
     /// A thought, up to this closing marker.
     Thought(&'static str),
+    /// Ends a thought.
+    ThoughtEnd,
+    /// Closes a call.
+    Closer,
+    /// Ends the name before a call's arguments.
+    HeaderEnd,
+    /// Encloses a string in a call.
+    Quote,
 }
 
 /// The marker found at a position.
@@ -86,6 +109,7 @@ impl MarkerTable {
             text.bytes().take(1).for_each(|byte| match kind {
                 // Headless headers are ordinary words, so they count at the start of a line only.
                 MarkerKind::Headless => triggers.add_at_line_start(byte),
+                MarkerKind::Gemma(_, true) if !chosen => triggers.add_at_line_start(byte),
                 _ => triggers.add_byte(byte),
             });
             self.second.add_first_letter(text.get(1..).unwrap_or("|"));
@@ -106,6 +130,28 @@ impl MarkerTable {
                 listened,
             });
         }
+    }
+
+    /// Adds the tokens that end a turn in any model's template.
+    pub(crate) fn add_turn_tokens(&mut self) {
+        for text in TURN_TOKENS {
+            if !self.in_angles.contains(&text) {
+                self.in_angles.push(text);
+            }
+            self.second
+                .add_first_letter(text.get(1..).unwrap_or_default());
+            self.all.push(MarkerEntry {
+                text,
+                dialect: "",
+                kind: MarkerKind::Section,
+                listened: true,
+            });
+        }
+    }
+
+    /// Returns true if a token only ends a turn.
+    pub(crate) fn is_turn_token(&self, text: &str) -> bool {
+        TURN_TOKENS.contains(&text)
     }
 
     /// Returns the longest marker at the start of `rest`.
@@ -166,6 +212,56 @@ impl MarkerTable {
             .filter(move |marker| marker.listened && marker.text == text)
     }
 
+    /// Returns true if a marker opens calls in an active dialect, as prose would not.
+    pub(crate) fn opens_call(&self, text: &str) -> bool {
+        let opens = |marker: &MarkerEntry| {
+            matches!(
+                marker.kind,
+                MarkerKind::Json(_) | MarkerKind::Python(_) | MarkerKind::Gemma(_, false)
+            )
+        };
+        text.starts_with('<') && self.active_meanings(text).any(opens)
+    }
+
+    /// Returns true if a closing tag of this name closes the calls of some active dialect.
+    pub(crate) fn has_close_tag(&self, name: &str) -> bool {
+        let close = |kind| match kind {
+            MarkerKind::Json(form) => form.close,
+            MarkerKind::Python(table) => table.close,
+            _ => "",
+        };
+        let is_close = |text: &str| {
+            let inner = text.trim().strip_prefix("</");
+            inner.and_then(|text| text.strip_suffix('>')) == Some(name)
+        };
+        self.all
+            .iter()
+            .any(|marker| marker.listened && is_close(close(marker.kind)))
+    }
+
+    /// Returns true if `close` is the end of what `open` begins, in an active dialect.
+    pub(crate) fn closes(&self, open: &str, close: &str) -> bool {
+        self.active_meanings(open).any(|marker| match marker.kind {
+            MarkerKind::Json(form) => form.close == close,
+            MarkerKind::Python(table) => table.close == close,
+            MarkerKind::Gemma(table, false) => table.close == close,
+            _ => false,
+        })
+    }
+
+    /// Returns true if a marker ends thoughts in an active dialect.
+    pub(crate) fn ends_thought(&self, text: &str) -> bool {
+        self.active_meanings(text)
+            .any(|marker| marker.kind == MarkerKind::ThoughtEnd)
+    }
+
+    /// Returns the meaning of a marker in the active dialects; one that begins or separates something
+    /// goes before one that ends a call.
+    pub(crate) fn main_meaning(&self, text: &str) -> Option<MarkerEntry> {
+        let main = self.active_meanings(text).find(|marker| !marker.is_end());
+        main.or_else(|| self.active_meanings(text).next()).copied()
+    }
+
     /// Returns the length of a meaningless token at the start of `rest`, or 0 if there is none.
     /// `None` means that more text is needed.
     pub(crate) fn token_length(&self, rest: &str, last: bool) -> Option<usize> {
@@ -188,6 +284,16 @@ impl MarkerTable {
             .iter()
             .find(|marker| marker.text == text)
             .map(|marker| marker.dialect)
+    }
+}
+
+impl MarkerEntry {
+    /// Returns true if the marker belongs inside or behind a call.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(
+            self.kind,
+            MarkerKind::Closer | MarkerKind::HeaderEnd | MarkerKind::Quote
+        )
     }
 }
 
@@ -245,7 +351,9 @@ fn dialect_markers(
         Grammar::Gemma(ref table) => {
             markers.push((table.open, MarkerKind::Gemma(table, false)));
             // In prose the bare word means nothing, so it counts only if the dialect was chosen.
-            markers.extend(chosen.then_some((GEMMA, MarkerKind::Gemma(table, true))));
+            // Beside other dialects only at the start of a line, and with the name of a tool.
+            let is_main = table.quote.starts_with("<|");
+            markers.extend((chosen || is_main).then_some((GEMMA, MarkerKind::Gemma(table, true))));
         }
         Grammar::Harmony => {
             markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel)));
@@ -255,6 +363,9 @@ fn dialect_markers(
         }
     }
     if listened {
+        let ends = end_markers(dialect.grammar).into_iter();
+        // The reader of tags handles closing tags.
+        markers.extend(ends.filter(|(text, _)| !text.is_empty() && !text.starts_with("</")));
         markers.extend(dialect.tokens.iter().copied().map(section));
         markers.extend(
             dialect
@@ -262,12 +373,34 @@ fn dialect_markers(
                 .map(|(open, close)| (open, MarkerKind::Thought(close))),
         );
         // The closing marker may appear alone, if the prompt already opened the thought.
-        let stray = dialect
-            .thought
-            .filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
-        markers.extend(stray.map(|(_, close)| section(close)));
+        markers.extend(
+            dialect
+                .thought
+                .map(|(_, close)| (close, MarkerKind::ThoughtEnd)),
+        );
     }
     markers
+}
+
+/// Returns the markers that belong inside or behind a call of this grammar.
+fn end_markers(grammar: &Grammar) -> Vec<(&'static str, MarkerKind)> {
+    match *grammar {
+        Grammar::Json(table) => {
+            let heads = table.forms.iter().filter_map(|form| form.head);
+            let heads = heads.map(|head| head.end).filter(|end| is_special(end));
+            let closes = table.forms.iter().map(|form| form.close);
+            let closes = closes.map(|close| (close.trim(), MarkerKind::Closer));
+            closes
+                .chain(heads.map(|end| (end.trim(), MarkerKind::HeaderEnd)))
+                .collect()
+        }
+        Grammar::Python(table) => vec![(table.close, MarkerKind::Closer)],
+        Grammar::Gemma(table) => vec![
+            (table.close, MarkerKind::Closer),
+            (table.quote, MarkerKind::Quote),
+        ],
+        Grammar::Tagged(_) | Grammar::Harmony => Vec::new(),
+    }
 }
 
 /// Returns true if a marker consists of special tokens.

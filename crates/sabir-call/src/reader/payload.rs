@@ -91,6 +91,8 @@ pub(super) struct JsonRegionParser {
     scanner: Option<ArgumentScanner>,
     /// The number of bytes after the JSON that were examined but not consumed.
     seen: usize,
+    /// True once a mistake made the end of a call uncertain.
+    broken: bool,
 }
 
 /// The state around a call.
@@ -188,6 +190,7 @@ impl JsonRegionParser {
             balance: BalanceScanner::at_value(),
             scanner: None,
             seen: 0,
+            broken: false,
         }
     }
 
@@ -501,6 +504,7 @@ impl JsonRegionParser {
         let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
         self.balance = BalanceScanner::inside_brackets(depth, true);
         self.state = PayloadState::Broken;
+        self.broken = true;
     }
 
     /// Emits the start of the call, unless that was already done.
@@ -586,6 +590,10 @@ impl RegionParser for JsonRegionParser {
 
     fn next_index(&self) -> u32 {
         self.next
+    }
+
+    fn was_skipped(&self) -> bool {
+        self.broken
     }
 }
 

@@ -225,6 +225,11 @@ impl CallReader {
         if next.is_some_and(|tag| self.try_open_call(&opening, tag, at, out)) {
             return ReaderStep::To(at + next.map_or(0, |tag| tag.len));
         }
+        if let Some(tag) = next
+            && self.begin_json_block(&opening, tag, out)
+        {
+            return ReaderStep::To(at + tag.len);
+        }
         if let Some(tag) = next {
             match self.read_element(&mut opening, tag, rest, window.last) {
                 ElementVerdict::Wait => {

@@ -502,6 +502,10 @@ impl RegionParser for PythonRegionParser {
     fn next_index(&self) -> u32 {
         self.next
     }
+
+    fn was_skipped(&self) -> bool {
+        self.skip.is_some()
+    }
 }
 
 fn rest_from(view: TextView<'_>, at: usize) -> &str {

@@ -108,6 +108,10 @@ impl RegionParser for AnyRegionParser {
     fn next_index(&self) -> u32 {
         self.as_parser().next_index()
     }
+
+    fn was_skipped(&self) -> bool {
+        self.as_parser().was_skipped()
+    }
 }
 
 /// A parser for one region.
@@ -125,4 +129,7 @@ pub(super) trait RegionParser: std::fmt::Debug + Send {
 
     /// Returns the index of the next call.
     fn next_index(&self) -> u32;
+
+    /// Returns true if a mistake made the parser skip text, so that a call may end elsewhere.
+    fn was_skipped(&self) -> bool;
 }

@@ -56,6 +56,16 @@ impl CallReader {
             // which.
             MarkerMatch::Partial => return TriggerMatch::Wait,
             MarkerMatch::Marker(text) => {
+                if self.vocabulary.markers.ends_thought(text) && mention.is_none() {
+                    if self.diagnostics.has_thought() {
+                        self.note_stray_end(
+                            text,
+                            Span::new(self.offset + at, self.offset + at + text.len()),
+                        );
+                        return TriggerMatch::Skip(text.len());
+                    }
+                    return self.end_prompted_thought(at, text.len());
+                }
                 if let Some(look) = self.scan_marker(text, at, mention) {
                     return look;
                 }
@@ -84,6 +94,12 @@ impl CallReader {
             (LexedTag::No, _) => {
                 if mention.is_none() {
                     self.note_unfinished_tag(rest, self.offset + at);
+                    if self
+                        .note_unknown_marker(rest, self.offset + at, last)
+                        .is_none()
+                    {
+                        return TriggerMatch::Wait;
+                    }
                 }
                 return TriggerMatch::Text;
             }
@@ -92,6 +108,7 @@ impl CallReader {
         };
         if notation == TagNotation::Angle
             && tag.is_plain()
+            && self.vocabulary.find_exact_tool(tag.name).is_none()
             && self.prose.track_html_tag(tag.name, tag.close, first)
         {
             return TriggerMatch::Text;
@@ -106,6 +123,8 @@ impl CallReader {
             // them was meant to extend to here.
             if tag.close {
                 self.note_stray_close(tag, at);
+                let span = Span::new(self.offset + at, self.offset + at + tag.len);
+                self.reject_inner_calls(tag.name, span);
             } else if self.vocabulary.thought_tag(tag.name).is_none() {
                 self.diagnostics
                     .note_mention(why, tag.name, self.offset + at, tag.len);
@@ -125,6 +144,13 @@ impl CallReader {
                 TriggerMatch::Frame(tag.len)
             };
         }
+        if tag.close && notation == TagNotation::Angle && self.can_end_prompted_thought(tag) {
+            return match self.is_word_in_sentence(rest, tag.len, last) {
+                None => TriggerMatch::Wait,
+                Some(true) => TriggerMatch::Text,
+                Some(false) => self.end_prompted_thought(at, tag.len),
+            };
+        }
         if tag.close {
             return self.scan_close_tag(tag, at);
         }
@@ -141,6 +167,43 @@ impl CallReader {
             return TriggerMatch::Text;
         }
         self.scan_open_tag(tag, at, first, notation)
+    }
+
+    /// Returns true if the tag closes a thought that the text did not open.
+    fn can_end_prompted_thought(&self, tag: Tag<'_>) -> bool {
+        tag.is_plain()
+            && !self.diagnostics.has_thought()
+            && self.vocabulary.thought_tag(tag.name).is_some()
+    }
+
+    /// Returns true if the markup is a word of a sentence about it: with a space before it, and more
+    /// of the line behind it. `None` means that more text is needed.
+    fn is_word_in_sentence(&self, rest: &str, length: usize, last: bool) -> Option<bool> {
+        let before = self.prose.previous_byte();
+        if !matches!(before, b' ' | b'(' | b'/') || self.prose.at_line_start() {
+            return Some(false);
+        }
+        match rest.as_bytes().get(length) {
+            Some(b'\n' | b'\r' | b'<') => Some(false),
+            Some(_) => Some(true),
+            None if last => Some(false),
+            None => None,
+        }
+    }
+
+    /// Ends the thought that the prompt opened: the text before was part of it, and so were calls.
+    fn end_prompted_thought(&mut self, at: usize, length: usize) -> TriggerMatch {
+        let span = Span::new(self.offset + at, self.offset + at + length);
+        self.diagnostics.note_thought();
+        self.diagnostics.note_mark(
+            MarkupRole::PromptedThought,
+            span.start,
+            length,
+            "closes a thought that the prompt opened",
+        );
+        self.reject_calls_in_thought(span);
+        self.prose.mark_fresh();
+        TriggerMatch::Skip(length)
     }
 
     /// Lexes the tag at the start of `rest`, in any active notation.
@@ -199,6 +262,16 @@ impl CallReader {
         if close && self.diagnostics.closed_calls().iter().any(ends) {
             return TagInterest::Plain;
         }
+        if close && self.vocabulary.is_call_close(name) {
+            return TagInterest::Plain;
+        }
+        if self.vocabulary.is_value_tag(name, notation) {
+            return if close {
+                TagInterest::Plain
+            } else {
+                TagInterest::Any
+            };
+        }
         TagInterest::None
     }
 
@@ -239,6 +312,7 @@ impl CallReader {
             };
         }
         match self.vocabulary.resolve_tool(name) {
+            None if self.vocabulary.is_any_argument(name) => TagInterest::Plain,
             Some(_) if close => TagInterest::Plain,
             Some(_) => TagInterest::Any,
             None if self.vocabulary.inactive_dialect(name).is_some() => TagInterest::Any,
@@ -261,8 +335,7 @@ impl CallReader {
         mention: Option<&'static str>,
     ) -> Option<TriggerMatch> {
         let start = self.offset + at;
-        let mut meanings = self.vocabulary.markers.active_meanings(text);
-        let Some(meaning) = meanings.next() else {
+        let Some(meaning) = self.vocabulary.markers.main_meaning(text) else {
             let name = text.trim_matches(['<', '>']);
             let tag = self
                 .vocabulary
@@ -284,6 +357,9 @@ impl CallReader {
             }
             return None;
         };
+        if meaning.is_end() {
+            return Some(self.scan_end_marker(meaning.kind, text, at, mention.is_some()));
+        }
         let section = meaning.kind == MarkerKind::Section;
         // A headless header is recognized only at the very beginning of a message.
         if meaning.kind == MarkerKind::Headless
@@ -297,7 +373,9 @@ impl CallReader {
             return None;
         }
         if let Some(why) = mention.filter(|_| !(section && self.prose.ends_fence())) {
-            self.diagnostics.note_mention(why, text, start, text.len());
+            if !self.vocabulary.markers.is_turn_token(text) {
+                self.diagnostics.note_mention(why, text, start, text.len());
+            }
             return Some(TriggerMatch::Text);
         }
         if let MarkerKind::Thought(close) = meaning.kind {
@@ -340,6 +418,43 @@ impl CallReader {
         Some(TriggerMatch::Open(opening, text.len()))
     }
 
+    /// Identifies a marker that belongs inside or behind a call and is outside of any.
+    fn scan_end_marker(
+        &mut self,
+        kind: MarkerKind,
+        text: &'static str,
+        at: usize,
+        is_mention: bool,
+    ) -> TriggerMatch {
+        let span = Span::new(self.offset + at, self.offset + at + text.len());
+        if kind == MarkerKind::HeaderEnd {
+            if !is_mention {
+                self.note_orphan_header(at, text.len());
+            }
+            return TriggerMatch::Text;
+        }
+        self.reject_inner_calls(text, span);
+        if is_mention || kind == MarkerKind::Quote {
+            return TriggerMatch::Text;
+        }
+        self.note_stray_end(text, span);
+        TriggerMatch::Skip(text.len())
+    }
+
+    /// Notes markup that closes nothing and is left out of the text.
+    fn note_stray_end(&mut self, text: &str, span: Span) {
+        self.diagnostics.note_mark(
+            MarkupRole::Wrapper,
+            span.start,
+            span.end - span.start,
+            "closes nothing",
+        );
+        let message = format!("`{text}` closes nothing here and was left out");
+        let fault = Fault::warning(FaultKind::StrayText, span, message);
+        self.diagnostics
+            .note_fault(fault.with_hint("close each call once"));
+    }
+
     /// Identifies a marker of special tokens inside a thought, with its length. `Some((None, _))`
     /// means that it only encloses calls.
     pub(super) fn special_marker(
@@ -347,8 +462,12 @@ impl CallReader {
         text: &'static str,
         at: usize,
     ) -> Option<(Option<PendingOpen>, usize)> {
-        let meaning = self.vocabulary.markers.active_meanings(text).next()?;
-        if matches!(meaning.kind, MarkerKind::Thought(_)) {
+        let meaning = self.vocabulary.markers.main_meaning(text)?;
+        let is_thought = matches!(
+            meaning.kind,
+            MarkerKind::Thought(_) | MarkerKind::ThoughtEnd
+        );
+        if is_thought || meaning.is_end() {
             return None;
         }
         let opening = (meaning.kind != MarkerKind::Section)
@@ -407,6 +526,7 @@ impl CallReader {
         notation: TagNotation,
     ) -> TriggerMatch {
         let start = self.offset + at;
+        self.note_orphan_argument(tag, at, notation);
         let kind = if self.vocabulary.find_wrapper(tag.name, notation).is_some()
             || self.vocabulary.find_keyed_call(tag.name).is_some()
         {
@@ -502,9 +622,18 @@ impl CallReader {
             return TriggerMatch::Skip(tag.len);
         }
         self.note_stray_close(tag, at);
+        self.reject_inner_calls(tag.name, span);
         self.diagnostics.end_wrapper_without_call(tag.name, span);
         if let Some(bare) = self.diagnostics.take_bare_call(tag.name) {
             self.note_bare_call(&bare, span);
+        }
+        let follows_call = self
+            .diagnostics
+            .last_call_end()
+            .is_some_and(|position| self.prose.blank_since(position));
+        if follows_call && tag.is_plain() && self.vocabulary.is_call_close(tag.name) {
+            self.note_stray_end(&format!("</{}>", tag.name), span);
+            return TriggerMatch::Skip(tag.len);
         }
         TriggerMatch::Text
     }

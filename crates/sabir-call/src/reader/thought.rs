@@ -10,6 +10,9 @@ use super::tag::{LexedTag, Tag, TagInterest, lex_tag};
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 use crate::swar::find_byte;
 
+/// The reason for a mention inside a thought.
+pub(super) const IN_THOUGHT: &str = "inside a thought";
+
 /// The tokens that end a thought in the harmony dialect; the last two open the next message.
 const HARMONY: [&str; 5] = ["|end|", "|return|", "|call|", "|start|", "|channel|"];
 
@@ -21,6 +24,8 @@ pub(super) struct ThoughtBlock {
     start: usize,
     /// True if a marker around calls was opened inside it.
     section: bool,
+    /// True if the prompt opened it.
+    prompted: bool,
 }
 
 /// The end of a thought.
@@ -43,6 +48,7 @@ impl ThoughtBlock {
             end: ThoughtEnd::Tag(name),
             start,
             section: false,
+            prompted: false,
         }
     }
 
@@ -52,6 +58,7 @@ impl ThoughtBlock {
             end: ThoughtEnd::Marker(open, close),
             start,
             section: false,
+            prompted: false,
         }
     }
 
@@ -61,6 +68,7 @@ impl ThoughtBlock {
             end: ThoughtEnd::Harmony,
             start,
             section: false,
+            prompted: false,
         }
     }
 
@@ -70,6 +78,29 @@ impl ThoughtBlock {
             end: ThoughtEnd::Never,
             start: 0,
             section: false,
+            prompted: false,
+        }
+    }
+
+    /// Returns the thought for a text whose prompt opened it.
+    pub(super) fn opened_by_prompt(self) -> Self {
+        Self {
+            start: 0,
+            prompted: true,
+            ..self
+        }
+    }
+
+    /// Returns true if the prompt opened the thought.
+    pub(super) fn is_prompted(self) -> bool {
+        self.prompted
+    }
+
+    /// Returns the first byte of its closing markup, where that is no tag.
+    fn end_byte(self) -> Option<u8> {
+        match self.end {
+            ThoughtEnd::Marker(_, close) => close.bytes().next(),
+            ThoughtEnd::Tag(_) | ThoughtEnd::Harmony | ThoughtEnd::Never => None,
         }
     }
 
@@ -131,8 +162,8 @@ impl CallReader {
         let mut at = from;
         let mut said = from;
         loop {
-            let Some(found) = first_tag(window.text_from(at).as_bytes(), self.vocabulary.marked)
-            else {
+            let hay = window.text_from(at).as_bytes();
+            let Some(found) = first_tag(hay, self.vocabulary.marked, thought.end_byte()) else {
                 emit_thought(window.text_from(said), out);
                 self.prose
                     .note_preceding(last_char(window.text_from(from)).unwrap_or_default());
@@ -153,6 +184,14 @@ impl CallReader {
             }
             if let Some(step) = self.read_special_call(window, said..at, thought, out) {
                 return step;
+            }
+            if let Some(text) = self.call_marker_at(tail, thought) {
+                emit_thought(window.text_between(said, at), out);
+                said = at;
+                let start = self.offset + at;
+                self.diagnostics
+                    .note_mention(IN_THOUGHT, text, start, text.len());
+                self.diagnostics.emit_notes(out);
             }
             let before = last_char(window.text_between(from, at));
             // The byte before the chunk counts as well, or the split would change the result (law
@@ -194,7 +233,7 @@ impl CallReader {
                     }
                     if !tag.close && !thought.can_end_with(tag.name) {
                         self.diagnostics.note_mention(
-                            "inside a thought",
+                            IN_THOUGHT,
                             tag.name,
                             self.offset + at,
                             tag.len,
@@ -216,6 +255,18 @@ impl CallReader {
         }
     }
 
+    /// Returns the marker of calls at the start of `text` that is not made of special tokens. The
+    /// search for special ones has waited for the rest of it.
+    fn call_marker_at(&self, text: &str, thought: ThoughtBlock) -> Option<&'static str> {
+        if thought.end == ThoughtEnd::Harmony {
+            return None;
+        }
+        let MarkerMatch::Marker(marker) = self.vocabulary.markers.find_marker(text, true) else {
+            return None;
+        };
+        self.vocabulary.markers.opens_call(marker).then_some(marker)
+    }
+
     /// Ends the thought with its last text; `len` is the length of the closing markup at `at`.
     fn end_thought(&mut self, rest: &str, at: usize, len: usize, out: &mut dyn EventSink) {
         emit_thought(rest, out);
@@ -226,6 +277,7 @@ impl CallReader {
             "the thought ends",
         );
         self.diagnostics.emit_notes(out);
+        self.diagnostics.end_thought();
         self.state = ReaderState::Gap;
     }
 
@@ -284,10 +336,11 @@ impl CallReader {
 }
 
 /// Returns the position of a possible tag.
-fn first_tag(hay: &[u8], marked: Option<u8>) -> Option<usize> {
-    match marked {
-        Some(byte) => memchr::memchr2(b'<', byte, hay),
-        None => find_byte(b'<', hay),
+fn first_tag(hay: &[u8], marked: Option<u8>, end: Option<u8>) -> Option<usize> {
+    match (marked, end.filter(|byte| *byte != b'<')) {
+        (Some(byte), Some(end)) => memchr::memchr3(b'<', byte, end, hay),
+        (Some(byte), None) | (None, Some(byte)) => memchr::memchr2(b'<', byte, hay),
+        (None, None) => find_byte(b'<', hay),
     }
 }
 

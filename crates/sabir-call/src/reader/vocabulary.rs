@@ -18,13 +18,22 @@ use super::tag_form::TagForm;
 use super::triggers::{FirstLetters, TriggerTable};
 
 /// The tags whose content is a thought.
-const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "thought"];
+const THOUGHTS: [&str; 6] = [
+    "thinking",
+    "think",
+    "seed:think",
+    "mm:think",
+    "reasoning",
+    "thought",
+];
 /// The thought tags that may also be a tool's name.
 const WORDS: [&str; 2] = ["reasoning", "thought"];
 /// HTML tags that display their content, with the reason for a mention inside them.
-pub(crate) const SHOWN: [(&str, &str); 2] = [
+pub(crate) const SHOWN: [(&str, &str); 4] = [
     ("code", "in a code element"),
     ("pre", "in a preformatted element"),
+    ("example", "in an example"),
+    ("examples", "in an example"),
 ];
 
 /// The names and markers that a reader recognizes.
@@ -97,6 +106,7 @@ impl Vocabulary {
             for (dialect, listened) in selection.recognised_dialects() {
                 made.add_dialect(dialect, listened);
             }
+            made.markers.add_turn_tokens();
             if made.chosen && selection.includes(INVOKE) {
                 made.add_compatible_json(selection);
             }
@@ -119,6 +129,7 @@ impl Vocabulary {
             }
             tagged
                 .tag_names()
+                .chain(tagged.value_tag_name())
                 .for_each(|name| self.tags.add_first_letter(name));
             if let TagNotation::Marked(marker) = tagged.notation {
                 marker
@@ -268,6 +279,48 @@ impl Vocabulary {
     pub(crate) fn is_message_frame(&self, name: &str, notation: TagNotation) -> bool {
         self.active_tag_dialects()
             .any(|it| it.tagged.notation == notation && it.tagged.frames.contains(&name))
+    }
+
+    /// Returns true if the text holds the name of a declared tool in double quotes.
+    pub(crate) fn quotes_tool_name(&self, text: &str) -> bool {
+        let parts = || text.split('"');
+        self.declared_tools()
+            .any(|tool| parts().any(|part| part == tool.name))
+    }
+
+    /// Returns true if a closing tag of this name ends a call, or the block around calls, in an
+    /// active dialect.
+    pub(crate) fn is_call_close(&self, name: &str) -> bool {
+        self.find_keyed_call(name).is_some()
+            || self.is_wrapper_name(name)
+            || self.find_call_tag(name, TagNotation::Angle, None).is_some()
+            || self.markers.has_close_tag(name)
+    }
+
+    /// Returns true if a tag of this name encloses values in an active dialect whatever the argument.
+    pub(crate) fn is_fixed_value_tag(&self, name: &str) -> bool {
+        let (prefix, base) = split_name(name);
+        self.active_tag_dialects().any(|spelling| {
+            spelling.tagged.value_tag_name() == Some(base) && spelling.tagged.has_prefix(prefix)
+        })
+    }
+
+    /// Returns true if a tag of this name encloses an argument's value in an active dialect.
+    pub(crate) fn is_value_tag(&self, name: &str, notation: TagNotation) -> bool {
+        let (prefix, base) = split_name(name);
+        self.active_tag_dialects().any(|spelling| {
+            let tagged = spelling.tagged;
+            if tagged.notation != notation {
+                return false;
+            }
+            match tagged.tags {
+                TagScheme::Own | TagScheme::Fixed { argument: "", .. } => {
+                    self.is_any_argument(name)
+                }
+                TagScheme::Fixed { argument, .. } => base == argument && tagged.has_prefix(prefix),
+                TagScheme::Keyed { value, .. } => name == value,
+            }
+        })
     }
 
     /// Returns the active dialect in which a tag of this name opens a call. A dialect with this
@@ -502,8 +555,21 @@ impl Vocabulary {
 impl TagDialect {
     /// Returns the marker that closes a call whose tag names the tool and whose arguments are JSON,
     /// if the dialect has such calls.
-    pub(crate) fn json_close(&self) -> Option<&'static str> {
+    pub(crate) fn json_close(&self, tag: &str) -> Option<&'static str> {
+        if self.tagged.notation != TagNotation::Angle {
+            return None;
+        }
         match self.tagged.tags {
+            TagScheme::Fixed {
+                call: "invoke",
+                argument: "parameter",
+                ..
+            } => match tag {
+                "invoke" => Some("</invoke>"),
+                "antml:invoke" => Some("</invoke>"),
+                "｜DSML｜invoke" => Some("</｜DSML｜invoke>"),
+                _ => None,
+            },
             TagScheme::Fixed {
                 call: "function",
                 call_name: NamePosition::Equals,
@@ -527,6 +593,15 @@ impl TaggedCalls {
             .map(|name| split_name(name).1)
             .chain(self.wrappers.iter().copied());
         wrappers.chain(self.frames.iter().copied()).chain(call)
+    }
+
+    /// Returns the name of the tag around an argument's value, if it is fixed.
+    fn value_tag_name(&self) -> Option<&'static str> {
+        match self.tags {
+            TagScheme::Own | TagScheme::Fixed { argument: "", .. } => None,
+            TagScheme::Fixed { argument, .. } => Some(argument),
+            TagScheme::Keyed { value, .. } => Some(value),
+        }
     }
 
     /// Returns true if a tag of this name is a wrapper.

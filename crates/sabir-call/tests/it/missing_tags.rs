@@ -18,17 +18,6 @@ fn raw_dialects() -> Vec<&'static str> {
 /// The arguments that are meant, with letters that occur in no tag in the place of the values.
 const ARGUMENTS: [(&str, char); 2] = [("path", '\u{e000}'), ("content", '\u{e001}')];
 
-/// Parts of the tags that open a call.
-const CALL_OPENINGS: [&str; 7] = [
-    "invoke",
-    "function=",
-    "<tool_call>",
-    "<write_to_file>",
-    "<get_time>",
-    "<read_file>",
-    "open|>call",
-];
-
 /// `mode` is declared and never given.
 fn tools() -> ToolSet {
     ToolSet::from_json(
@@ -95,12 +84,7 @@ fn wrong_calls(dialect: &str, missing: usize, values: [&str; 2]) -> Option<Strin
             // Some dialects accept two spellings of an argument's tag.
             value.contains(removed) || removed.contains("=path>") && value.contains("name=\"path\"")
         };
-        // Without an opening tag a call is prose, and a call in a value is a call in prose.
-        let is_call_in_prose = |value: &&str| {
-            let is_opening = !removed.contains('/') && !removed.contains("close");
-            is_opening && CALL_OPENINGS.iter().any(|opening| value.contains(opening))
-        };
-        if values.iter().any(is_whole_again) || values.iter().any(is_call_in_prose) {
+        if values.iter().any(is_whole_again) {
             return None;
         }
         text.replace_range(tag.clone(), "");

@@ -1,9 +1,10 @@
 //! Tests of calls in reasoning from its own wire: special tokens make calls, words stay thoughts.
 
 use sabir_call::dialect::DialectSet;
-use sabir_call::{DraftResponse, DraftState, Event, EventSink, PromptedSink, Truncation};
+use sabir_call::{DraftResponse, DraftState, Event, EventSink, PromptedSink, ToolSet, Truncation};
 
 use crate::chunks::tools;
+use crate::notation::read_chunks;
 
 /// Reads thoughts and text as a wire delivers them, in pieces of that size.
 fn read(thoughts: &str, text: &str, size: usize) -> DraftResponse {
@@ -74,4 +75,23 @@ fn ordinary_markup_in_reasoning_is_no_call() {
         assert_eq!(calls(&draft), [], "{thoughts}");
         assert_eq!(draft.text(), "Done.");
     }
+}
+
+#[test]
+fn a_text_that_continues_the_thought_of_its_prompt() {
+    let tools = ToolSet::from_json(r#"[{"name": "get_time", "parameters": {"properties": {}}}]"#);
+    let tools = tools.unwrap();
+    let text = "So <tool_call>{\"name\": \"get_time\", \"arguments\": {}}</tool_call>?</think>Now.";
+    for prefill in ["<think>", "<|im_start|>assistant\n<think>\n"] {
+        for size in 1..=text.len() {
+            let selection = DialectSet::built_in().all().with_prefill(prefill);
+            let draft = read_chunks(selection, &tools, text.as_bytes().chunks(size));
+            assert_eq!(draft.calls().count(), 0, "{prefill}");
+            assert_eq!(draft.text(), "Now.", "{prefill}");
+        }
+    }
+    // A prompt that opens no thought changes nothing.
+    let selection = DialectSet::built_in().all().with_prefill("Hello.");
+    let draft = read_chunks(selection, &tools, [&b"Hi <b>you</b>."[..]]);
+    assert_eq!(draft.text(), "Hi <b>you</b>.");
 }

@@ -69,6 +69,11 @@ fn check_spec(name: &str, spec: &str) -> usize {
         // The last line feed belongs to the fence.
         let text = input.text.strip_suffix('\n').unwrap_or_default();
         let text = &text.replace("\\r", "\r");
+        if renews() {
+            write_parts(name, parts, &lines(&read(selection, &tools, text), text));
+            examples += 1;
+            continue;
+        }
         assert_eq!(
             lines(&read(selection, &tools, text), text),
             parts.text,
@@ -99,6 +104,27 @@ fn check_spec(name: &str, spec: &str) -> usize {
         examples += 1;
     }
     examples
+}
+
+/// Returns true if the specs are to be rewritten as the examples read: `SABIR_RENEW=1`.
+fn renews() -> bool {
+    std::env::var_os("SABIR_RENEW").is_some()
+}
+
+/// Replaces the expectation of an example in the spec's file, if it differs.
+fn write_parts(name: &str, parts: &Block, text: &str) {
+    if parts.text == text {
+        return;
+    }
+    let path = format!("{}/src/specs/{name}.md", env!("CARGO_MANIFEST_DIR"));
+    let spec = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        spec.matches(&parts.text).count(),
+        1,
+        "{name}, line {}",
+        parts.line
+    );
+    std::fs::write(path, spec.replacen(&parts.text, text, 1)).unwrap();
 }
 
 /// Returns the minimum number of examples in a spec; the dialects that are used most need the most.

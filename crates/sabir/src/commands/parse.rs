@@ -65,6 +65,7 @@ pub(crate) fn parse_options(
         repairs: sabir_session::repairs_without(disabled)?,
         parallel_calls: parallel_calls(flags.one),
         chunk_bytes: flags.reading.chunk,
+        prefill: flags.prefill.clone(),
     })
 }
 

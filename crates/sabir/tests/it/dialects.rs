@@ -227,7 +227,7 @@ fn the_documented_forms_are_read() {
             "{name}: {call}: {out}"
         );
         assert!(
-            ["full", "seen", "unconfirmed"].contains(&row[4].as_str()),
+            ["full", "seen", "confirmed", "unconfirmed"].contains(&row[4].as_str()),
             "{row:?}"
         );
     }

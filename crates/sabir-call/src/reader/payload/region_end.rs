@@ -82,6 +82,7 @@ impl JsonRegionParser {
         if self.item.is_none() && !matches!(self.edge, CallEdge::Pending(..)) {
             report_missing_json(place, out);
         } else if let Some(missing) = missing.filter(|_| !bare) {
+            self.broken = true;
             let span = Span::new(place, place + length);
             let what = if length > 0 {
                 format!("`{}`", self.markers.close)
@@ -359,8 +360,16 @@ impl JsonRegionParser {
                 true => out.push_event(Event::CallEnd { index, at: end }),
                 false => out.push_event(Event::CallCut { index, why, at }),
             }
-        } else if let PayloadState::Before | PayloadState::Language = self.state {
-            let message = "the text ended where the JSON of a call should begin";
+        } else if matches!(self.edge, CallEdge::First(_))
+            || matches!(self.state, PayloadState::Before | PayloadState::Language)
+            || self.frames.last() == Some(BracketFrame::List)
+        {
+            let message = match self.state {
+                PayloadState::Before | PayloadState::Language => {
+                    "the text ended where the JSON of a call should begin"
+                }
+                _ => "the text ended inside a list of calls",
+            };
             out.push_event(Event::Fault(&Fault::error(
                 FaultKind::CutCall,
                 Span::new(at, at),

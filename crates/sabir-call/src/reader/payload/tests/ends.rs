@@ -177,7 +177,7 @@ fn a_call_whose_close_was_not_seen_is_cut() {
         r#"[{"name":"f"}, {"name":"g"}"#,
         "0:f@-2,10 end0@13 mark@15 1:g@15,24 cut1@27",
     );
-    check(TAG, r#"[{"name":"f"}, "#, "0:f@-2,10 end0@13");
+    check(TAG, r#"[{"name":"f"}, "#, "0:f@-2,10 end0@13 !cut_call@15");
     check(HEAD, "", "0:f@-2,-1 cut0@0");
     check(HEAD, r#"{"a": "b"}"#, r#"0:f@-2,-1 a@7="b"@8 cut0@10"#);
     check(LONE, r#"{"a": "b"#, r#"0:f@-2,-1 a@7="b"cut0@8"#);

@@ -1,0 +1,180 @@
+//! Finds calls inside a value whose own call was not understood: its opening tag is missing, or the
+//! reader rejected it and could not tell where it ends.
+//!
+//! Such a call is content of the value, so it must not run. Two signs together show one: a tag or
+//! marker of a call that begins a value before the calls, and one that ends it after them. Either
+//! sign alone also occurs in prose about the format.
+
+use crate::dialect::grammar::TagNotation;
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::CallReader;
+use super::tag::{Tag, names_match};
+
+/// The maximum number of different tags that are remembered.
+const OPENED_CAP: usize = 16;
+
+/// The signs of a call that was not understood.
+#[derive(Debug, Default)]
+pub(super) struct OuterCallSigns {
+    /// The tags that would begin a value, each name once.
+    opened: Vec<OrphanValue>,
+    /// The number of calls before and including the first rejected one whose end is unknown.
+    rejected: Option<u32>,
+    /// The number of calls before the first header of a call without its marker.
+    headed: Option<(u32, Span)>,
+    /// The number of calls up to which all were reported.
+    reported: u32,
+    /// The first argument that was closed outside of any call.
+    lost: Option<Span>,
+}
+
+/// A tag outside of any call that would begin a value.
+#[derive(Debug)]
+struct OrphanValue {
+    name: Box<str>,
+    /// The number of calls before it.
+    calls: u32,
+    span: Span,
+    /// True until its end.
+    is_open: bool,
+}
+
+impl OuterCallSigns {
+    /// Records the tag or marker that would begin a value; `calls` come before it.
+    fn note_value_open(&mut self, name: &str, calls: u32, span: Span) {
+        let has_room = self.opened.len() < OPENED_CAP;
+        let known = self.opened.iter_mut().find(|value| *value.name == *name);
+        match known {
+            Some(value) if !value.is_open => {
+                value.is_open = true;
+                value.calls = calls;
+                value.span = span;
+            }
+            None if has_room => self.opened.push(OrphanValue {
+                name: name.into(),
+                calls,
+                span,
+                is_open: true,
+            }),
+            _ => {}
+        }
+    }
+
+    /// Records a rejected call whose end is unknown. `calls` is the number of calls with it.
+    pub(super) fn note_rejected(&mut self, calls: u32) {
+        self.rejected.get_or_insert(calls);
+    }
+
+    /// Ends the value with this tag or marker. Returns the first call that it may hold.
+    fn end_value(&mut self, name: &str) -> Option<u32> {
+        let value = self
+            .opened
+            .iter_mut()
+            .find(|value| names_match(&value.name, name));
+        match value {
+            Some(value) => {
+                value.is_open = false;
+                Some(value.calls)
+            }
+            None => self.rejected,
+        }
+    }
+}
+
+impl CallReader {
+    /// Records an argument's tag outside of any call.
+    pub(super) fn note_orphan_argument(&mut self, tag: Tag<'_>, at: usize, notation: TagNotation) {
+        let is_pair = self.vocabulary.is_value_tag(tag.name, notation);
+        if is_pair && !tag.empty {
+            let calls = self.diagnostics.calls;
+            let span = Span::new(self.offset + at, self.offset + at + tag.len);
+            self.diagnostics
+                .outer_signs_mut()
+                .note_value_open(tag.name, calls, span);
+        }
+    }
+
+    /// Records the end of a call's header outside of any call.
+    pub(super) fn note_orphan_header(&mut self, at: usize, len: usize) {
+        let calls = self.diagnostics.calls;
+        let span = Span::new(self.offset + at, self.offset + at + len);
+        let signs = self.diagnostics.outer_signs_mut();
+        signs.headed.get_or_insert((calls, span));
+    }
+
+    /// Rejects the calls that a value may hold which ends with this tag or marker.
+    pub(super) fn reject_inner_calls(&mut self, name: &str, span: Span) {
+        if self.diagnostics.outer_signs().is_none() {
+            return;
+        }
+        let is_fixed = self.vocabulary.is_fixed_value_tag(name);
+        let signs = self.diagnostics.outer_signs_mut();
+        let is_known = signs
+            .opened
+            .iter()
+            .any(|value| names_match(&value.name, name));
+        if is_fixed && is_known {
+            signs.lost.get_or_insert(span);
+        }
+        let Some(first) = signs.end_value(name) else {
+            return;
+        };
+        self.reject_calls_from(first, span);
+    }
+
+    /// Rejects, at the end of the text, calls behind a header that has no marker, and behind a value
+    /// whose end may belong to one of them.
+    pub(super) fn reject_calls_without_end(&mut self) {
+        let Some(signs) = self.diagnostics.outer_signs() else {
+            return;
+        };
+        let headed = signs.headed;
+        let is_fixed =
+            |value: &&OrphanValue| value.is_open && self.vocabulary.is_fixed_value_tag(&value.name);
+        let opened = signs.opened.iter().find(is_fixed);
+        let opened = opened.map(|value| (value.calls, value.span));
+        for (first, span) in headed.into_iter().chain(opened) {
+            self.reject_calls_from(first, span);
+        }
+        let lost = self.diagnostics.outer_signs().and_then(|signs| signs.lost);
+        let span = lost.or(headed.map(|(_, span)| span));
+        if let Some(span) =
+            span.filter(|_| self.diagnostics.calls == 0 && !self.diagnostics.has_failed_open())
+        {
+            let message =
+                "an argument stands outside of any call: the call's opening markup is missing";
+            let fault = Fault::error(FaultKind::NoCall, span, message);
+            self.diagnostics
+                .note_fault(fault.with_hint("write the whole call again"));
+        }
+    }
+
+    /// Rejects all calls before the end of a thought that the prompt opened.
+    pub(super) fn reject_calls_in_thought(&mut self, span: Span) {
+        for index in 0..self.diagnostics.calls {
+            let message = "the call is part of a thought that the prompt opened";
+            let fault = Fault::error(FaultKind::Mentioned, span, message.to_owned());
+            self.diagnostics.note_fault(
+                fault
+                    .in_call(index)
+                    .with_hint("call a tool after the thought"),
+            );
+        }
+    }
+
+    fn reject_calls_from(&mut self, first: u32, span: Span) {
+        let calls = self.diagnostics.calls;
+        let signs = self.diagnostics.outer_signs_mut();
+        let from = first.max(signs.reported);
+        signs.reported = signs.reported.max(calls);
+        for index in from..calls {
+            let message = "the call may be part of a value whose own call was not understood";
+            let fault = Fault::error(FaultKind::StrayText, span, message.to_owned());
+            let fault = fault.in_call(index);
+            self.diagnostics.note_fault(
+                fault.with_hint("write each call with its opening and its closing markup"),
+            );
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Finds calls of formats that no dialect knows: a special token, then JSON or a name that means a
+//! declared tool.
+//!
+//! Nothing of it runs. The fault says that a call was probably lost, so that a format that is new
+//! never passes as an answer in silence.
+
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::CallReader;
+
+/// The maximum length of a token's name, in bytes.
+const NAME_CAP: usize = 64;
+/// The maximum white space between a token and the JSON.
+const BLANK_CAP: usize = 64;
+/// The length of the JSON in which the tool's name is searched.
+const JSON_CAP: usize = 512;
+
+impl CallReader {
+    /// Notes a special token at the start of `rest` that no dialect has, if a call of a declared tool
+    /// follows. `None` means that more text is needed.
+    pub(super) fn note_unknown_marker(
+        &mut self,
+        rest: &str,
+        start: usize,
+        last: bool,
+    ) -> Option<()> {
+        let Some((marker, behind)) = split_token(rest) else {
+            return Some(());
+        };
+        let text = behind.trim_ascii_start();
+        let blank = behind.len() - text.len();
+        if blank > BLANK_CAP {
+            return Some(());
+        }
+        if text.is_empty() {
+            return last.then_some(());
+        }
+        let is_call = if text.starts_with(['{', '[']) {
+            if text.len() < JSON_CAP && !last {
+                return None;
+            }
+            let end = text.floor_char_boundary(JSON_CAP.min(text.len()));
+            self.vocabulary
+                .quotes_tool_name(text.get(..end).unwrap_or_default())
+        } else {
+            let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+            let length = text
+                .char_indices()
+                .take(NAME_CAP)
+                .find(|(_, c)| !is_name(*c))
+                .map(|(at, _)| at);
+            let Some(length) = length else {
+                return (last || text.len() > 4 * NAME_CAP).then_some(());
+            };
+            let (name, after) = text.split_at_checked(length).unwrap_or_default();
+            after.starts_with(['{', '(', '[', '<'])
+                && self.vocabulary.find_exact_tool(name).is_some()
+        };
+        if is_call {
+            let span = Span::new(start, start + marker.len());
+            let message = format!(
+                "`{marker}` looks like the marker of a call, but belongs to no known dialect; nothing was run"
+            );
+            let fault = Fault::error(FaultKind::OtherDialect, span, message);
+            self.diagnostics
+                .note_failed_open(fault.with_hint("write the call in the dialect that was taught"));
+        }
+        Some(())
+    }
+}
+
+/// Splits a special token such as `<|call|>` off the start of the text.
+fn split_token(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix('<')?;
+    let bar = inner.chars().next().filter(|c| matches!(c, '|' | '｜'))?;
+    let body = inner.get(bar.len_utf8()..)?;
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '▁' | ' ' | '.' | ':');
+    let length = body
+        .char_indices()
+        .take(NAME_CAP)
+        .find(|(_, c)| !is_name(*c))
+        .map(|(at, _)| at)?;
+    let tail = body.get(length..)?;
+    let mut tail = tail.strip_prefix(bar)?;
+    tail = tail.strip_prefix('>')?;
+    let (marker, behind) = text.split_at_checked(text.len() - tail.len())?;
+    (length > 0).then_some((marker, behind))
+}

@@ -19,6 +19,25 @@ use crate::conventions::front_matter::FrontMatter;
 const PROJECT_FOLDERS: [&str; 3] = [".sabir/commands", ".claude/commands", ".roo/commands"];
 /// The folders of the user's home with commands, after the one beside the configuration.
 const HOME_FOLDERS: [&str; 3] = [".claude/commands", ".roo/commands", ".codex/prompts"];
+/// The names of Sabir's own commands in its front ends, which no file can take.
+const OWN_NAMES: [&str; 16] = [
+    "checkpoints",
+    "compact",
+    "context",
+    "diff",
+    "exit",
+    "help",
+    "image",
+    "mode",
+    "model",
+    "now",
+    "q",
+    "quit",
+    "say",
+    "todos",
+    "undo",
+    "wire",
+];
 /// The most commands of one folder.
 const MAX_FOLDER_COMMANDS: usize = 100;
 /// The most bytes of a command, of one file in it, and of all files in it.
@@ -139,7 +158,8 @@ impl CustomCommands {
                 continue;
             };
             // The user's own command is not replaced by a command of a repository: its name stands for what the user wrote.
-            if self.commands.iter().any(|known| known.name == name) {
+            let is_own = OWN_NAMES.contains(&name.as_str());
+            if is_own || self.commands.iter().any(|known| known.name == name) {
                 continue;
             }
             let Ok(read) = read_text_start(workspace, &file, MAX_COMMAND_BYTES) else {

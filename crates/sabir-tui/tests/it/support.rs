@@ -8,6 +8,7 @@ use sabir_session::agent::{
     UserQuestion,
 };
 use sabir_session::call::{Call, CallId, CallResult, Cost, MessagePart, ToolResultStatus, Usage};
+use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{
     RequestId, RunSummary, SessionEvent, SessionEventKind, SessionState, StreamEvent, TaskEnd,
 };
@@ -33,13 +34,22 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(columns: usize, rows: usize) -> Self {
+        Self::with_commands(columns, rows, CustomCommands::default())
+    }
+
+    /// Creates an interface that knows these commands of a folder.
+    pub(crate) fn with_commands(
+        columns: usize,
+        rows: usize,
+        custom_commands: CustomCommands,
+    ) -> Self {
         let size = TerminalSize { columns, rows };
         let mut app = App::new(AppSettings {
             theme: Theme::new(true),
             history: vec!["an earlier message".to_owned(), "two\nlines".to_owned()],
             draft: String::new(),
             modes: vec!["code".to_owned(), "plan".to_owned()],
-            custom_commands: Default::default(),
+            custom_commands,
         });
         app.handle_resize(size);
         let mut bench = Self {

@@ -397,6 +397,10 @@ fn commands_are_expanded_and_approve_nothing() {
     assert!(stderr(&output).contains("denied"), "{}", stderr(&output));
 
     let provider = world.plays(NATIVE, &[done()]);
+    assert_eq!(code(&world.run(&provider, NATIVE, &["/help me"])), 0);
+    assert!(!request(&provider, 0).contains("NOT THE HELP"));
+
+    let provider = world.plays(NATIVE, &[done()]);
     assert_eq!(
         code(&world.run(&provider, NATIVE, &["/etc/hosts is wrong"])),
         0

@@ -20,7 +20,7 @@ use sabir_session::file_names::list_file_names;
 use sabir_session::input_history::InputHistory;
 use sabir_session::pictures::{self, CurrentImageSupport};
 use sabir_session::{
-    Command, Host, InterfaceChoice, Session, SessionHandle, SessionUpdate, Subscription,
+    Command, Environment, Host, InterfaceChoice, Session, SessionHandle, SessionUpdate, Subscription,
     UserMessage, edit_text,
 };
 use sabir_terminal::checkpoint_text;
@@ -29,7 +29,7 @@ use sabir_terminal::screen::{self, ExitBySignal, TerminalChange};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::app::{App, AppSettings, ChangedFile, Effect};
-use crate::inline_screen::InlineScreen;
+use crate::inline_screen::{InlineScreen, RowReflow};
 use crate::keys::KeyDecoder;
 use crate::theme::Theme;
 use crate::view::TerminalSize;
@@ -52,10 +52,26 @@ const LINE_TERMINALS: [&str; 11] = [
     "", "dumb", "unknown", "emacs", "vt52", "vt100", "vt102", "vt220", "ansi", "cons25", "network",
 ];
 
+/// Variables that terminals set which wrap their rows anew.
+const REWRAPPING_VARIABLES: [&str; 7] = [
+    "VTE_VERSION",
+    "KONSOLE_VERSION",
+    "KITTY_WINDOW_ID",
+    "WEZTERM_PANE",
+    "ALACRITTY_WINDOW_ID",
+    "ITERM_SESSION_ID",
+    "WT_SESSION",
+];
+/// The same terminals and others in `TERM_PROGRAM`.
+const REWRAPPING_PROGRAMS: [&str; 5] = ["ghostty", "vscode", "Apple_Terminal", "WezTerm", "iTerm"];
+/// The same in `TERM`.
+const REWRAPPING_TERMINALS: [&str; 4] = ["foot", "alacritty", "xterm-kitty", "xterm-ghostty"];
+
 /// The things that an interface needs from its program.
 #[derive(Debug, Clone)]
 pub struct InterfaceSettings {
     has_colors: bool,
+    reflow: RowReflow,
     history: InputHistory,
     drafts: DraftStore,
     /// The user's editor, with its options.
@@ -71,8 +87,8 @@ impl InterfaceSettings {
         let environment = host.environment();
         let kind = environment.variable("TERM").unwrap_or_default();
         let is_capable = match choice {
-            InterfaceChoice::Auto | InterfaceChoice::Line => false,
-            InterfaceChoice::Full => !LINE_TERMINALS.contains(&kind),
+            InterfaceChoice::Line => false,
+            InterfaceChoice::Auto | InterfaceChoice::Full => !LINE_TERMINALS.contains(&kind),
         };
         let is_terminal = isatty(io::stdin()) && isatty(io::stdout()) && isatty(io::stderr());
         let is_set = |name: &&str| {
@@ -84,12 +100,35 @@ impl InterfaceSettings {
         let editor = editor.and_then(|name| environment.variable(name));
         (is_capable && is_terminal).then(|| Self {
             has_colors: !is_set(&"NO_COLOR"),
+            reflow: find_reflow(environment),
             history: InputHistory::in_environment(environment),
             drafts: DraftStore::in_environment(environment),
             editor: editor.unwrap_or("vi").to_owned(),
             host: host.clone(),
             exit,
         })
+    }
+}
+
+/// Returns what the terminal does with its rows when its width changes.
+fn find_reflow(environment: &Environment) -> RowReflow {
+    let is_set = |name: &&str| environment.variable(name).is_some();
+    let is = |name: &str, known: &[&str]| {
+        let value = environment.variable(name).unwrap_or_default();
+        known.iter().any(|known| value.starts_with(known))
+    };
+    // A terminal within another comes first: it decides.
+    if is_set(&"TMUX") {
+        RowReflow::Rewraps
+    } else if is_set(&"STY") || is_set(&"XTERM_VERSION") {
+        RowReflow::Cuts
+    } else if REWRAPPING_VARIABLES.iter().any(|name| is_set(&name))
+        || is("TERM_PROGRAM", &REWRAPPING_PROGRAMS)
+        || is("TERM", &REWRAPPING_TERMINALS)
+    {
+        RowReflow::Rewraps
+    } else {
+        RowReflow::Unknown
     }
 }
 
@@ -178,7 +217,7 @@ impl<'a> Driver<'a> {
         Ok(Self {
             settings,
             app,
-            screen: InlineScreen::new(size),
+            screen: InlineScreen::new(size, settings.reflow),
             session,
             decoder: KeyDecoder::default(),
             keys: KeyReader::start()?,

@@ -310,7 +310,7 @@ fn top_keys() -> Vec<ConfigKey> {
         valued("recovery", "\"ask\"", "\"on\"", "Calls that a model with native calls writes as text: leave them text, ask about each, or treat them like native ones.").option("--recovery"),
         key("calls_per_message", "any number", "1", "How many calls one message of the model may hold. Only 1 can be set.").option("--calls-per-message"),
         key("edit_tool", "that of the model", "\"edit_file\"", "The tool for changing files that a model is offered: `replace_in_file`, `edit_file` or `apply_patch`.").option("--edit-tool"),
-        valued("interface", "\"auto\"", "\"line\"", "The interface of interactive tasks: `full` draws a viewport below the history, `line` prints line by line, `auto` is still `line`.").option("--interface"),
+        valued("interface", "\"auto\"", "\"line\"", "The interface of interactive tasks: `full` draws a viewport below the history where the terminal can show one, `line` prints line by line, `auto` is `full`.").option("--interface"),
         valued("approve", "[]", "[\"edits\", \"command=cargo test\"]", "Calls that run without a question, by kind or by rule.").option("--approve"),
         valued("allow", "[]", "[\"cargo test **\"]", "Patterns of what is allowed without a question.").option("--allow"),
         valued("ask", "[]", "[\"git push **\"]", "Patterns of what is asked about even if something else allows it.").option("--ask"),

@@ -12,7 +12,7 @@ use sabir_session::{
     RequestId, RunSummary, SessionEvent, SessionEventKind, SessionState, StreamEvent, TaskEnd,
 };
 use sabir_tui::app::{App, AppSettings, Effect};
-use sabir_tui::inline_screen::InlineScreen;
+use sabir_tui::inline_screen::{InlineScreen, RowReflow};
 use sabir_tui::keys::{KeyDecoder, TerminalInput};
 use sabir_tui::theme::Theme;
 use sabir_tui::view::{TerminalSize, View};
@@ -48,7 +48,7 @@ impl Bench {
             view: View::default(),
             written: 0,
             frame: String::new(),
-            screen: InlineScreen::new(size),
+            screen: InlineScreen::new(size, RowReflow::Unknown),
             size,
             sequence: 0,
         };

@@ -168,6 +168,13 @@ mod tests {
         assert_eq!(DraftPlace::new(text, 3).word_end(), 7);
         let marked = DraftPlace::new("ab#cd", 3).with_whole_words(|c| c == '#');
         assert_eq!(marked.word_start(), 2);
-        assert_eq!(DraftPlace { cursor: 2, ..marked }.word_end(), 3);
+        assert_eq!(
+            DraftPlace {
+                cursor: 2,
+                ..marked
+            }
+            .word_end(),
+            3
+        );
     }
 }

@@ -277,7 +277,9 @@ impl LineEditor {
             }
             ('d', _) if self.text.is_empty() => events.push(EditorEvent::Ended),
             ('d', _) => self.delete_to(self.place().next_character()),
-            ('k', _) if self.cursor == self.place().line_end() => self.kill_to(self.place().next_character()),
+            ('k', _) if self.cursor == self.place().line_end() => {
+                self.kill_to(self.place().next_character())
+            }
             ('k', _) => self.kill_to(self.place().line_end()),
             ('n', _) => self.move_down(),
             ('p', _) => self.move_up(),

@@ -162,11 +162,13 @@ impl InlineScreen {
         let mut rows_after = viewport;
         for line in self.recent.iter().rev() {
             let before = count_rows(line, old.columns);
+            // Each row was ended with a line break, so it wraps on its own.
             let after = match self.reflow {
                 RowReflow::Rewraps => line.rows(old.columns).iter().map(rows_now).sum(),
                 _ => before,
             };
             rows_before += before;
+            // A line that is partly in the scrollback stays as the terminal left it.
             if rows_before > old.rows || rows_after + after > size.rows {
                 break;
             }

@@ -543,6 +543,32 @@ impl CheckpointFolder {
         task: &TaskId,
         entries: &[JournalEntry],
     ) -> Result<Option<RestoreOutcome>, HistoryError> {
+        let Some(preview) = self.preview_for_fork(task, entries)? else {
+            return Ok(None);
+        };
+        // All or nothing: a fork must not begin in a state that no task has ever left.
+        if let Some(item) = preview.skipped_items().next() {
+            let reason = item.conflict.as_ref().map(ToString::to_string);
+            return Err(HistoryError::ForkConflict {
+                path: display_path(&item.path),
+                reason: reason.unwrap_or_default(),
+                task: task.clone(),
+                call: preview.plan.to,
+            });
+        }
+        self.restore_labelled(&preview, format!("fork {task}"))
+            .map(Some)
+    }
+
+    /// Plans to undo the changes of those calls of a task that have no result among `entries`; `None` if no such call changed anything.
+    ///
+    /// # Errors
+    /// When the checkpoints cannot be read.
+    pub fn preview_for_fork(
+        &self,
+        task: &TaskId,
+        entries: &[JournalEntry],
+    ) -> Result<Option<RestorePreview>, HistoryError> {
         let is_taken = |checkpoint: &Checkpoint| {
             entries.iter().any(|entry| {
                 matches!(&entry.record, Record::Result(result) if result.id.as_str() == checkpoint.mark.call)
@@ -561,19 +587,7 @@ impl CheckpointFolder {
         };
         let call = first.checkpoint.number;
         let point = RestorePoint::Before(call, Vec::new());
-        let preview = self.preview_point(task.as_str(), point, false)?;
-        // All or nothing: a fork must not begin in a state that no task has ever left.
-        if let Some(item) = preview.skipped_items().next() {
-            let reason = item.conflict.as_ref().map(ToString::to_string);
-            return Err(HistoryError::ForkConflict {
-                path: display_path(&item.path),
-                reason: reason.unwrap_or_default(),
-                task: task.clone(),
-                call,
-            });
-        }
-        self.restore_labelled(&preview, format!("fork {task}"))
-            .map(Some)
+        self.preview_point(task.as_str(), point, false).map(Some)
     }
 }
 

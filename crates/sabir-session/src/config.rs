@@ -62,6 +62,10 @@
 //! [telemetry]                       # sends spans of tasks to your collector; docs/telemetry.md
 //! endpoint = "http://127.0.0.1:4318"
 //!
+//! [tui]                             # the full interface; docs/tui.md
+//! status = ["model", "branch"]      # the parts of the status line
+//! keys = "vi"                       # by default those of Emacs
+//!
 //! [mcp.servers.files]               # a server of tools; docs/mcp.md
 //! command = "npx"
 //! args = ["-y", "@modelcontextprotocol/server-filesystem", "."]
@@ -110,6 +114,7 @@ pub(crate) use keys::TomlFile;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub use rules::{ConfigProblem, ModeTable, RuleKeys};
 pub use text::read_text;
+use tui::TuiKeys;
 
 pub mod change;
 pub mod check;
@@ -122,6 +127,7 @@ pub mod reference;
 mod rules;
 pub mod shape;
 mod text;
+pub mod tui;
 pub mod values;
 
 /// The user's configuration, with the environment and the notice sink that it was loaded with.
@@ -197,6 +203,7 @@ struct OwnKeys {
     dialects: Tables,
     gateway: GatewayKeys,
     telemetry: TelemetryKeys,
+    tui: TuiKeys,
     mcp: McpKeys,
 }
 
@@ -229,6 +236,11 @@ impl Config {
     /// Returns the interface of interactive tasks.
     pub fn interface(&self) -> InterfaceChoice {
         self.interface
+    }
+
+    /// Returns the settings of the full interface.
+    pub fn tui(&self) -> &TuiKeys {
+        &self.own.tui
     }
 
     /// Returns true if builds and tests of trusted repositories run unasked, where the sandbox keeps them.

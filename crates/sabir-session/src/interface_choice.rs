@@ -10,10 +10,10 @@ use crate::error::SessionError;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterfaceChoice {
-    /// The interface that is proven best: still the line mode, until the full interface has been used enough.
+    /// The full interface, where the terminal can show it.
     #[default]
     Auto,
-    /// The full interface. A terminal that cannot show it has the line mode all the same.
+    /// The full interface; a terminal that cannot show it has the line mode all the same. It is what `Auto` chooses today.
     Full,
     /// The line mode: nothing is drawn over, as screen readers and serial consoles need it.
     Line,

@@ -68,6 +68,7 @@ pub mod gateway_setup;
 pub mod input_history;
 pub mod locked;
 pub mod mcp;
+pub mod memory;
 pub mod modes;
 pub mod pictures;
 pub mod policy_review;
@@ -108,6 +109,7 @@ mod subtasks;
 mod task_list;
 mod task_lookup;
 mod telemetry;
+mod user_command;
 
 pub use command::{Command, Decision, Delivery, Rejected};
 pub use context::TaskContext;
@@ -115,10 +117,10 @@ pub use environment::Environment;
 pub use error::SessionError;
 pub use sabir_agent::{SummaryAuthor, UserMessage};
 pub use sabir_edit::partial_marker_len;
-pub use sabir_mcp::{McpServerSpec, McpTransport};
+pub use sabir_mcp::{McpServerSpec, McpTransport, ServerStatus};
 pub use sabir_policy::names_secrets;
 pub use sabir_workspace::{
-    EditorError, edit_text, is_in_process_group, is_session_leader, supervise,
+    EditorError, edit_text, find_branch, is_in_process_group, is_session_leader, supervise,
 };
 // The crates whose types appear in events and reports, so that a front end depends on this crate alone.
 pub use {sabir_agent as agent, sabir_call as call};
@@ -142,3 +144,4 @@ pub use spec::{
 };
 pub use task_list::{JournalEntry, JournalListing, TaskList};
 pub use task_lookup::{TaskLookup, short_name};
+pub use user_command::{UserCommandError, UserCommandOutput, UserCommandRunner};

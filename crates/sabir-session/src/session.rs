@@ -7,6 +7,7 @@ use sabir_agent::{
     TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand, UserMessage,
 };
 use sabir_call::Event;
+use sabir_mcp::ServerStatus;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -25,6 +26,7 @@ use crate::recording::{RecordingState, ReplayFrontEnd};
 use crate::sandbox_probe::SandboxProbe;
 use crate::setup::TaskEnd;
 use crate::spec::{Interactivity, RecordMode};
+use crate::user_command::UserCommandRunner;
 
 /// A task that is driven in the background, on the tokio runtime that started it.
 ///
@@ -40,6 +42,8 @@ pub struct Session {
     custom_commands: CustomCommands,
     /// True if a recording is replayed.
     is_replay: bool,
+    /// Runs the user's own commands.
+    user_commands: UserCommandRunner,
     hub: HubHandle,
     control: Arc<SessionControl>,
     /// The worker; `None` once it is being waited for.
@@ -135,6 +139,11 @@ impl Session {
         hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
         let custom_commands = CustomCommands::find_in(&loaded.setup.workspace, &loaded.config);
+        let user_commands = UserCommandRunner::new(
+            host.clone(),
+            loaded.spec.clone(),
+            loaded.opened.task.start_record(),
+        );
         let is_replay = matches!(loaded.recording, RecordingState::Replay { .. });
         let worker = SessionWorker {
             host,
@@ -152,6 +161,7 @@ impl Session {
             modes,
             custom_commands,
             is_replay,
+            user_commands,
             hub: HubHandle(hub),
             control,
             worker: Some(worker),
@@ -176,6 +186,11 @@ impl Session {
     /// Returns the support for images of the model that the task asks. It follows the mode of the task.
     pub fn image_support(&self) -> CurrentImageSupport {
         self.hub.0.image_support()
+    }
+
+    /// Returns the runner of the user's own commands.
+    pub fn user_commands(&self) -> &UserCommandRunner {
+        &self.user_commands
     }
 
     /// Reports whether the session replays a recording.
@@ -242,6 +257,14 @@ impl SessionHandle {
     /// Subscribes as [`Session::subscribe`] does.
     pub fn subscribe(&self) -> Subscription {
         self.hub.0.subscribe()
+    }
+
+    /// Returns the MCP servers of the session with their states.
+    pub fn server_statuses(&self) -> Vec<ServerStatus> {
+        let servers = self.hub.0.servers();
+        servers
+            .map(|servers| servers.statuses())
+            .unwrap_or_default()
     }
 
     /// Submits a command for the session's own task. Never blocks.

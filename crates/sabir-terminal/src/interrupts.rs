@@ -3,12 +3,16 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use sabir_session::{Command, SessionHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::screen::{self, ExitBySignal};
+
+/// The number of listeners so far. Only the last one acts: a session may follow another in one process.
+static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
 /// Listens for signals on a thread of its own, because the main thread may be blocked by a disk. `exit` ends the process.
 ///
@@ -37,10 +41,14 @@ pub fn listen_for_signals(
             .filter_map(|kind| signal(kind).ok())
             .collect()
     };
+    let number = LISTENERS.fetch_add(1, Ordering::SeqCst) + 1;
     let listen = move || {
         let mut interrupted_run = None;
         loop {
             let received = runtime.block_on(any(&mut signals));
+            if LISTENERS.load(Ordering::SeqCst) != number {
+                return;
+            }
             let run = session.run_number();
             if interrupted_run == Some(run) {
                 screen::restore();

@@ -76,7 +76,7 @@ impl TaskTree<'_> {
 }
 
 /// Formats how long ago something was.
-fn age_text(milliseconds: u64) -> String {
+pub fn age_text(milliseconds: u64) -> String {
     let minutes = milliseconds / 60_000;
     match minutes {
         0 => "just now".to_owned(),

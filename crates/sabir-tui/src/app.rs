@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ratatui_core::text::Line;
-use sabir_session::agent::{ContextChange, Record, UserMessage, UserQuestion};
-use sabir_session::call::{Cost, Image};
+use sabir_session::agent::{ContextChange, Record, TaskId, UserMessage, UserQuestion};
+use sabir_session::call::{Cost, Image, MessagePart};
+use sabir_session::config::tui::{EditingKeys, StatusItem};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{
-    CloseReason, Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind,
-    SessionSnapshot, SessionState, modes,
+    CloseReason, Command, Decision, Delivery, NoticeTopic, RequestId, SessionEvent,
+    SessionEventKind, SessionSnapshot, SessionState, SubtaskLabel, UserCommandOutput, modes,
 };
 use sabir_terminal::slash_commands::custom_command_line;
 
@@ -22,9 +23,11 @@ use crate::decision::{DecisionKey, OpenDecision};
 use crate::fuzzy::best_matches;
 use crate::keys::{Key, KeyCode, TerminalInput};
 use crate::lines::{HistoryLine, MIN_WIDTH, fit_line, fit_text, one_line, span};
+use crate::picker::{PickedItem, Picker, PickerItem, PickerKey, RewindScope};
+use crate::rewind::{NextSession, SaidMessages};
 use crate::theme::{Role, Theme};
-use crate::transcript::Transcript;
-use crate::view::{TerminalSize, View, lay_out_draft};
+use crate::transcript::{Transcript, call_subject};
+use crate::view::{DraftRows, TerminalSize, View, lay_out_draft};
 
 /// The time in which a second Ctrl-C leaves.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
@@ -46,6 +49,12 @@ pub struct AppSettings {
     pub modes: Vec<String>,
     /// The commands that the folder and the user define.
     pub custom_commands: CustomCommands,
+    /// The parts of the status line.
+    pub status: Vec<StatusItem>,
+    /// The keys that edit a message.
+    pub keys: EditingKeys,
+    /// False while another message than the first of a new task is asked for, when no other task can be chosen.
+    pub can_switch: bool,
 }
 
 /// Something that the driver must do.
@@ -75,8 +84,39 @@ pub enum Effect {
     CompareFolder(Option<usize>),
     /// List the checkpoints, and pass the text to [`App::note_printed`].
     ListCheckpoints,
-    /// Ring the bell: the user is elsewhere and is waited for.
-    RingBell,
+    /// Call the user, who is elsewhere and is waited for. The text says why.
+    CallUser(&'static str),
+    /// List the tasks of the folder, and pass the list to [`App::open_picker`].
+    ListTasks,
+    /// List the models, and pass the list to [`App::open_picker`].
+    ListModels,
+    /// List the MCP servers, and pass the list to [`App::open_picker`].
+    ListServers,
+    /// Print the last exchange of a task.
+    ShowTask(TaskId),
+    /// Tell what going back to these records would change, and pass it to [`App::open_rewind_choice`].
+    PreviewRewind {
+        /// The number of the message.
+        message: usize,
+        /// The number of records that stay.
+        records: usize,
+    },
+    /// Make the files what they were after so many records.
+    RestoreFiles(usize),
+    /// End this session, and begin another.
+    Switch(Box<NextSession>),
+    /// Submit a command to a subtask.
+    SubmitTo(TaskId, Command),
+    /// Run a command of the user, and pass its end to [`App::note_user_command`].
+    RunUserCommand(String),
+    /// Stop the command of the user.
+    StopUserCommand,
+    /// Attach the image that a pasted path names, or else pass the text to [`App::paste_text`].
+    AttachPasted(String),
+    /// Add a note to the instructions of the folder.
+    KeepNote(String),
+    /// Copy a text to the clipboard, by the terminal.
+    Copy(String),
     /// Leave.
     Leave,
 }
@@ -141,6 +181,50 @@ pub struct App {
     size: TerminalSize,
     /// False while the terminal says that it does not have the focus.
     has_focus: bool,
+    shown_status: Vec<StatusItem>,
+    can_switch: bool,
+    /// The list that is open.
+    picker: Option<Picker>,
+    said: SaidMessages,
+    /// The id of the task.
+    task: Option<TaskId>,
+    /// The destination of the next message, if it is not this task.
+    destination: Option<Destination>,
+    /// The moment of an Escape that had nothing to stop.
+    escape_since: Option<Duration>,
+    /// A note that is kept if it is confirmed.
+    note: Option<String>,
+    /// The command of the user that runs.
+    user_command: Option<String>,
+    /// The commands of the user and their outputs, which go with the next message.
+    command_results: String,
+    /// The subtasks that work, in the order in which they began.
+    subtasks: Vec<WorkingSubtask>,
+}
+
+/// The destination of the next message, if it is not the task that is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Destination {
+    /// Another task, which continues.
+    Task(TaskId),
+    /// A fork of a task, with so many of its records.
+    Fork {
+        task: TaskId,
+        records: Option<usize>,
+        restores_files: bool,
+    },
+    /// A subtask that works.
+    Subtask(TaskId),
+}
+
+/// A subtask that works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WorkingSubtask {
+    label: SubtaskLabel,
+    /// The beginning of what it was asked to do.
+    prompt: String,
+    /// The last thing that it did.
+    last: String,
 }
 
 /// The facts of the status line.
@@ -151,6 +235,9 @@ struct Status {
     mode: String,
     context_percent: Option<u64>,
     cost: Option<Cost>,
+    /// The sandbox of commands, in a word or two.
+    sandbox: &'static str,
+    branch: Option<String>,
     /// The moment at which the present run began.
     run_since: Duration,
 }
@@ -175,7 +262,7 @@ struct CompletionItem {
 impl App {
     /// Creates the state of an interface without a session.
     pub fn new(settings: AppSettings) -> Self {
-        let mut composer = Composer::new(settings.history);
+        let mut composer = Composer::new(settings.history).with_keys(settings.keys);
         if !settings.draft.is_empty() {
             composer.paste(&settings.draft);
         }
@@ -207,15 +294,26 @@ impl App {
                 rows: 24,
             },
             has_focus: true,
+            shown_status: settings.status,
+            can_switch: settings.can_switch,
+            picker: None,
+            said: SaidMessages::default(),
+            task: None,
+            destination: None,
+            escape_since: None,
+            note: None,
+            user_command: None,
+            command_results: String::new(),
+            subtasks: Vec::new(),
         }
     }
 
-    /// Rings the bell if the user is elsewhere.
-    fn call_user(&self) -> Vec<Effect> {
+    /// Calls the user if they are elsewhere.
+    fn call_user(&self, why: &'static str) -> Vec<Effect> {
         if self.has_focus {
             Vec::new()
         } else {
-            vec![Effect::RingBell]
+            vec![Effect::CallUser(why)]
         }
     }
 
@@ -250,10 +348,7 @@ impl App {
     pub fn handle_input(&mut self, input: TerminalInput, now: Duration) -> Vec<Effect> {
         let effects = match input {
             TerminalInput::Key(key) => self.handle_key(key, now),
-            TerminalInput::Paste(text) => {
-                self.handle_paste(&text);
-                Vec::new()
-            }
+            TerminalInput::Paste(text) => self.handle_paste(&text),
             TerminalInput::Focus(has_focus) => {
                 self.has_focus = has_focus;
                 return Vec::new();
@@ -266,8 +361,15 @@ impl App {
         effects
     }
 
-    fn handle_paste(&mut self, text: &str) {
+    fn handle_paste(&mut self, text: &str) -> Vec<Effect> {
         self.hint.clear();
+        if let Some(picker) = &mut self.picker {
+            picker.paste(text);
+            return Vec::new();
+        }
+        if self.reason.is_none() && names_image(text) {
+            return vec![Effect::AttachPasted(text.to_owned())];
+        }
         match &mut self.reason {
             Some((_, reason)) => reason.paste(text),
             // A paste answers nothing.
@@ -276,6 +378,7 @@ impl App {
                 self.composer.paste(text);
             }
         }
+        Vec::new()
     }
 
     fn handle_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
@@ -284,8 +387,17 @@ impl App {
         if key == Key::control('c') {
             return self.press_interrupt(leaving, now);
         }
+        // Any other key in between means that the two Escapes do not belong together.
+        let escaped = self.escape_since.take();
         if self.reason.is_some() {
             return self.press_in_reason(key);
+        }
+        // A question that comes while a list is open waits: its keys are not meant for it.
+        if let Some(effects) = self.press_in_picker(key) {
+            return effects;
+        }
+        if let Some(effects) = self.press_in_note(key) {
+            return effects;
         }
         if let Some(effects) = self.press_in_completion(key) {
             return effects;
@@ -296,7 +408,10 @@ impl App {
             return effects;
         }
         if key.code == KeyCode::Escape && self.composer.search().is_none() {
-            return self.press_escape();
+            if self.composer.leave_insertion() {
+                return Vec::new();
+            }
+            return self.press_escape(escaped, now);
         }
         if let Some(effects) = self.press_global(key, now) {
             return effects;
@@ -362,7 +477,10 @@ impl App {
     }
 
     fn press_interrupt(&mut self, leaving: Option<Duration>, now: Duration) -> Vec<Effect> {
-        if self.reason.take().is_some() {
+        if self.reason.take().is_some()
+            || self.picker.take().is_some()
+            || self.note.take().is_some()
+        {
             return Vec::new();
         }
         if !self.composer.is_empty() {
@@ -390,11 +508,29 @@ impl App {
         self.activity == Activity::Working && !is_asked
     }
 
-    fn press_escape(&mut self) -> Vec<Effect> {
+    fn press_escape(&mut self, escaped: Option<Duration>, now: Duration) -> Vec<Effect> {
+        // It is what the user started last, so it is stopped before the turn.
+        if self.user_command.is_some() {
+            self.hint = "stopping…".to_owned();
+            return vec![Effect::StopUserCommand];
+        }
         if self.is_busy() {
             self.hint = "stopping…".to_owned();
             return vec![Effect::Submit(Command::Interrupt)];
         }
+        if self.destination.take().is_some() {
+            self.hint = "the next message stays in this task".to_owned();
+            return Vec::new();
+        }
+        if !self.composer.is_empty() || self.said.messages().is_empty() {
+            return Vec::new();
+        }
+        if escaped.is_some_and(|since| now.saturating_sub(since) <= LEAVE_TIME) {
+            self.open_messages();
+            return Vec::new();
+        }
+        self.escape_since = Some(now);
+        self.hint = "Esc again goes back to an earlier message".to_owned();
         Vec::new()
     }
 
@@ -419,6 +555,322 @@ impl App {
         }
         self.reason = Some((request, reason));
         Vec::new()
+    }
+
+    /// Takes a key while a list is open; `None` if there is none.
+    fn press_in_picker(&mut self, key: Key) -> Option<Vec<Effect>> {
+        let picker = self.picker.as_mut()?;
+        let pressed = picker.press(key);
+        if pressed != PickerKey::Handled {
+            self.picker = None;
+        }
+        Some(match pressed {
+            PickerKey::Handled | PickerKey::Closed => Vec::new(),
+            PickerKey::Chosen(item) => self.choose(item),
+            PickerKey::ChosenSecond(PickedItem::Task(task)) => {
+                self.hint = "your message begins a fork of this task; Esc leaves it".to_owned();
+                self.destination = Some(Destination::Fork {
+                    task: task.clone(),
+                    records: None,
+                    restores_files: false,
+                });
+                // Shown before the message is written, so that the user sees what it continues.
+                vec![Effect::ShowTask(task)]
+            }
+            PickerKey::ChosenSecond(PickedItem::Subtask(task)) => {
+                vec![Effect::SubmitTo(task, Command::Interrupt)]
+            }
+            PickerKey::ChosenSecond(_) => Vec::new(),
+        })
+    }
+
+    /// Does what a row of a list stands for.
+    fn choose(&mut self, item: PickedItem) -> Vec<Effect> {
+        match item {
+            PickedItem::Task(task) => {
+                // Its journal is locked by this session, so it could not be opened.
+                if self.task.as_ref() == Some(&task) {
+                    self.hint = "this is the task that you are in".to_owned();
+                    return Vec::new();
+                }
+                self.hint = "your message continues this task; Esc leaves it".to_owned();
+                self.destination = Some(Destination::Task(task.clone()));
+                vec![Effect::ShowTask(task)]
+            }
+            PickedItem::Model(model) => {
+                // A family of models needs the rest of its name, so it can be completed before Enter.
+                self.composer.replace(&format!("/model {model}"));
+                Vec::new()
+            }
+            PickedItem::Mode(mode) => vec![Effect::Submit(Command::SetMode { mode })],
+            PickedItem::Message(number) => match self.said.messages().get(number) {
+                Some(said) => vec![Effect::PreviewRewind {
+                    message: number,
+                    records: said.records_before,
+                }],
+                None => Vec::new(),
+            },
+            PickedItem::Rewind { scope, message } => self.rewind(scope, message),
+            PickedItem::Subtask(task) => {
+                self.hint = "your message goes to this subtask; Esc leaves it".to_owned();
+                self.destination = Some(Destination::Subtask(task));
+                Vec::new()
+            }
+            PickedItem::Note => Vec::new(),
+        }
+    }
+
+    /// Goes back to an earlier message.
+    fn rewind(&mut self, scope: RewindScope, message: usize) -> Vec<Effect> {
+        let Some(said) = self.said.messages().get(message) else {
+            return Vec::new();
+        };
+        // The conversation goes on, so no session has to end.
+        if scope == RewindScope::Files {
+            return vec![Effect::RestoreFiles(said.records_before)];
+        }
+        let Some(task) = self.task.clone() else {
+            return Vec::new();
+        };
+        self.destination = Some(Destination::Fork {
+            task,
+            records: Some(said.records_before),
+            restores_files: scope == RewindScope::Both,
+        });
+        let text = said.text.clone();
+        self.composer.replace(&text);
+        self.hint = "Enter sends it in place of the earlier one; Esc leaves this".to_owned();
+        Vec::new()
+    }
+
+    /// Opens the list of earlier messages.
+    fn open_messages(&mut self) {
+        // The newest first: most often the last message was the mistake.
+        let items = self.said.messages().iter().enumerate().rev();
+        let items = items.map(|(number, said)| PickerItem {
+            label: one_line(said.text.lines().next().unwrap_or_default()),
+            note: format!("message {}", number + 1),
+            preview: said.text.clone(),
+            item: PickedItem::Message(number),
+        });
+        self.picker = Some(Picker::new("go back to", "", items.collect()));
+    }
+
+    /// Opens a list, or says that it is empty.
+    pub fn open_picker(
+        &mut self,
+        title: &'static str,
+        second: &'static str,
+        items: Vec<PickerItem>,
+    ) {
+        if items.is_empty() {
+            self.hint = format!("there are no {title}");
+        } else {
+            // A list that comes late replaces one that is open: both were asked for.
+            self.picker = Some(Picker::new(title, second, items));
+        }
+    }
+
+    /// Asks how far to go back. The preview names the files that would change.
+    pub fn open_rewind_choice(&mut self, message: usize, preview: &str) {
+        let item = |label: &str, note: &str, scope, preview: &str| PickerItem {
+            label: label.to_owned(),
+            note: note.to_owned(),
+            preview: preview.to_owned(),
+            item: PickedItem::Rewind { scope, message },
+        };
+        // Said here, because going back sounds like losing what came after.
+        let kept = "the task as it is now stays, and can be resumed";
+        let items = vec![
+            item(
+                "conversation",
+                "files stay as they are",
+                RewindScope::Conversation,
+                kept,
+            ),
+            item("conversation and files", "", RewindScope::Both, preview),
+            item(
+                "files",
+                "the conversation goes on",
+                RewindScope::Files,
+                preview,
+            ),
+        ];
+        self.picker = Some(Picker::new("rewind", "", items));
+    }
+
+    /// Takes a key while a note waits for a confirmation; `None` if there is none.
+    fn press_in_note(&mut self, key: Key) -> Option<Vec<Effect>> {
+        let note = self.note.take()?;
+        match key.code {
+            KeyCode::Enter => {
+                // Kept only now: until the confirmation the draft is where it was.
+                self.composer.take_message();
+                Some(vec![Effect::KeepNote(note)])
+            }
+            KeyCode::Char('s') if !key.control && !key.alt => {
+                let text = self.composer.take_message();
+                Some(self.send_message(text, false))
+            }
+            KeyCode::Escape => Some(Vec::new()),
+            _ => {
+                self.note = Some(note);
+                Some(Vec::new())
+            }
+        }
+    }
+
+    /// Sends a message to another task, to a fork or to a subtask; `None` if it is for this task.
+    fn send_elsewhere(&mut self, text: &str) -> Option<Vec<Effect>> {
+        let destination = self.destination.take()?;
+        let message = UserMessage {
+            text: text.to_owned(),
+            images: std::mem::take(&mut self.images),
+        };
+        let next = match destination {
+            Destination::Task(task) => NextSession::Resumed { task, message },
+            Destination::Fork {
+                task,
+                records,
+                restores_files,
+            } => NextSession::Forked {
+                task,
+                records,
+                restores_files,
+                message,
+            },
+            Destination::Subtask(task) => {
+                // It may have ended while the message was written; the text must not be lost with it.
+                if !self.subtasks.iter().any(|one| one.label.task == task) {
+                    self.composer.replace(text);
+                    self.images = message.images;
+                    self.hint =
+                        "the subtask has ended; your message is for its task now".to_owned();
+                    return Some(Vec::new());
+                }
+                // A subtask has no queue that the user could see, so a message steers it at once.
+                let delivery = Delivery::Interrupt;
+                self.transcript.push_user_message(text);
+                return Some(vec![Effect::SubmitTo(
+                    task,
+                    Command::Send { message, delivery },
+                )]);
+            }
+        };
+        Some(vec![Effect::Switch(Box::new(next))])
+    }
+
+    /// Notes what a subtask does.
+    fn note_subtask(&mut self, label: &SubtaskLabel, kind: &SessionEventKind) {
+        let known = self
+            .subtasks
+            .iter()
+            .position(|one| one.label.task == label.task);
+        match kind {
+            SessionEventKind::State(SessionState::Ended(_)) => {
+                self.subtasks.retain(|one| one.label.task != label.task);
+            }
+            SessionEventKind::Record(record) => match &**record {
+                // Its own end comes as a record; a state is only published for the session's task.
+                Record::Ended { .. } => {
+                    self.subtasks.retain(|one| one.label.task != label.task);
+                }
+                record => {
+                    // The first record that is seen begins it: a late subscriber misses the start.
+                    let at = known.unwrap_or_else(|| {
+                        self.subtasks.push(WorkingSubtask {
+                            label: label.clone(),
+                            prompt: String::new(),
+                            last: String::new(),
+                        });
+                        self.subtasks.len() - 1
+                    });
+                    if let Some(subtask) = self.subtasks.get_mut(at) {
+                        subtask.note_record(record);
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+
+    fn list_subtasks(&self) -> Vec<PickerItem> {
+        let items = self.subtasks.iter().map(|subtask| PickerItem {
+            label: format!(
+                "{}{}: {}",
+                "  ".repeat(subtask.label.depth.saturating_sub(1).min(8) as usize),
+                one_line(&subtask.label.mode),
+                subtask.prompt
+            ),
+            note: subtask.last.clone(),
+            preview: String::new(),
+            item: PickedItem::Subtask(subtask.label.task.clone()),
+        });
+        items.collect()
+    }
+
+    /// Returns the tree of the subtasks that work.
+    fn subtask_rows(&self, width: usize, max_rows: usize) -> Vec<Line<'static>> {
+        let rows = self.list_subtasks().into_iter().take(max_rows).map(|item| {
+            let text = match item.note.as_str() {
+                "" => format!("◦ {}", item.label),
+                note => format!("◦ {} · {note}", item.label),
+            };
+            Line::from(span(
+                &fit_text(&text, width),
+                self.theme.style(Role::Accent),
+            ))
+        });
+        rows.collect()
+    }
+
+    /// Takes the end of a command of the user, or the reason why it did not run.
+    pub fn note_user_command(&mut self, line: &str, ended: Result<UserCommandOutput, String>) {
+        self.user_command = None;
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(why) => {
+                self.transcript
+                    .push_note(&format!("! {line}: {why}"), Role::Warning);
+                return;
+            }
+        };
+        let role = if ended.is_success {
+            Role::Success
+        } else {
+            Role::Warning
+        };
+        self.transcript
+            .push_note(&format!("! {line} ({})", ended.ending), role);
+        self.transcript.push_output(&ended.output);
+        // In the words of the user, because the model gets it as part of their message.
+        self.command_results.push_str(&format!(
+            "I ran `{line}` ({}):\n```\n{}\n```\n\n",
+            ended.ending,
+            ended.output.trim_end()
+        ));
+        self.hint = "the output goes with your next message".to_owned();
+    }
+
+    /// Returns a message after the outputs of the commands that the user ran before it.
+    fn with_results(&mut self, text: String) -> String {
+        // Taken, so that the same output does not go along twice.
+        let results = std::mem::take(&mut self.command_results);
+        if results.is_empty() {
+            return text;
+        }
+        results + &text
+    }
+
+    /// Sets the git branch of the folder.
+    pub fn set_branch(&mut self, branch: Option<String>) {
+        self.status.branch = branch;
+    }
+
+    /// Pastes text into the draft, which was tried as something else.
+    pub fn paste_text(&mut self, text: &str) {
+        self.is_draft_focused = true;
+        self.composer.paste(text);
     }
 
     /// Takes a key while an approval is open; `None` if the key is for the draft.
@@ -506,6 +958,14 @@ impl App {
         }
         if is_one_line && let Some(command) = parse_command(&text) {
             return match command {
+                Ok(SlashCommand::Note(_)) if self.activity == Activity::Composing => {
+                    self.hint = "this works once the task has begun".to_owned();
+                    Vec::new()
+                }
+                Ok(SlashCommand::Note(note)) => {
+                    self.note = Some(note);
+                    Vec::new()
+                }
                 Ok(command) => {
                     let message = self.composer.take_message();
                     let mut effects = self.run_command(command);
@@ -520,7 +980,11 @@ impl App {
         }
         let text = self.composer.take_message();
         let mut effects = vec![Effect::Remember(text.clone())];
-        effects.extend(self.send_message(text, is_unread));
+        let sent = match self.send_elsewhere(&text) {
+            Some(sent) => sent,
+            None => self.send_message(text, is_unread),
+        };
+        effects.extend(sent);
         effects
     }
 
@@ -548,6 +1012,10 @@ impl App {
     }
 
     fn press_enter_without_draft(&mut self, now: Duration) -> Vec<Effect> {
+        if self.destination.is_some() {
+            self.hint = "write the message first; Esc stays in this task".to_owned();
+            return Vec::new();
+        }
         let last_key = self.last_key;
         let Some(open) = self.decisions.front() else {
             return Vec::new();
@@ -573,6 +1041,17 @@ impl App {
     /// Sends a message where it belongs: as an answer, to the idle session, or into the queue.
     fn send_message(&mut self, text: String, is_unread: bool) -> Vec<Effect> {
         let images = std::mem::take(&mut self.images);
+        let is_answer = self
+            .decisions
+            .front()
+            .is_some_and(|open| matches!(open.question, UserQuestion::Followup { .. }));
+        // The number of an option stays a number.
+        // The output of a command would make it something else.
+        let text = if is_answer {
+            text
+        } else {
+            self.with_results(text)
+        };
         if self.activity == Activity::Composing {
             return vec![Effect::Begin(UserMessage { text, images })];
         }
@@ -608,6 +1087,7 @@ impl App {
                 return effects;
             }
             let images = std::mem::take(&mut self.images);
+            let text = self.with_results(text);
             self.queue.push_back(UserMessage { text, images });
         }
         effects.extend(self.flush_queue(Delivery::Interrupt));
@@ -650,6 +1130,7 @@ impl App {
         let needs_session = !matches!(
             command,
             SlashCommand::Help
+                | SlashCommand::Tasks
                 | SlashCommand::Quit
                 | SlashCommand::Say(_)
                 | SlashCommand::Image { .. }
@@ -691,6 +1172,50 @@ impl App {
                 Vec::new()
             }
             SlashCommand::Quit => self.leave(),
+            SlashCommand::Tasks if !self.can_switch => {
+                self.hint = "this message belongs to its task: send it first".to_owned();
+                Vec::new()
+            }
+            SlashCommand::Tasks => vec![Effect::ListTasks],
+            SlashCommand::Models => vec![Effect::ListModels],
+            SlashCommand::Modes => {
+                let item = |mode: &String| PickerItem {
+                    label: mode.clone(),
+                    note: if *mode == self.status.mode { "now" } else { "" }.to_owned(),
+                    preview: String::new(),
+                    item: PickedItem::Mode(mode.clone()),
+                };
+                let items = self.modes.iter().map(item).collect();
+                self.open_picker("modes", "", items);
+                Vec::new()
+            }
+            SlashCommand::Servers => vec![Effect::ListServers],
+            SlashCommand::Rewind => {
+                self.open_messages();
+                Vec::new()
+            }
+            SlashCommand::Subtasks => {
+                self.open_picker("subtasks", "stops it", self.list_subtasks());
+                Vec::new()
+            }
+            SlashCommand::Copy => match self.transcript.last_answer() {
+                "" => {
+                    self.hint = "there is no answer to copy".to_owned();
+                    Vec::new()
+                }
+                answer => vec![Effect::Copy(answer.to_owned())],
+            },
+            SlashCommand::Run(line) => {
+                if self.user_command.is_some() {
+                    self.composer.replace(&format!("!{line}"));
+                    self.hint = "another command runs; Esc stops it".to_owned();
+                    return Vec::new();
+                }
+                self.user_command = Some(line.clone());
+                vec![Effect::RunUserCommand(line)]
+            }
+            // Confirmed first.
+            SlashCommand::Note(_) => Vec::new(),
         }
     }
 
@@ -817,6 +1342,7 @@ impl App {
             _ => Activity::Working,
         };
         let start = &snapshot.start;
+        self.task = Some(start.task.clone());
         let text = format!(
             "task {} ({}, {})",
             start.task,
@@ -825,6 +1351,7 @@ impl App {
         );
         self.transcript.push_note(&text, Role::Dim);
         for notice in &snapshot.notices {
+            self.note_sandbox(notice.about, &notice.text);
             self.transcript
                 .push_note(&format!("sabir: {}", notice.text), Role::Dim);
         }
@@ -834,6 +1361,7 @@ impl App {
             self.transcript.push_user_message(&start.prompt);
         }
         for record in &snapshot.records {
+            self.said.note_record(record);
             self.note_status(record);
         }
         for (request, question) in &snapshot.requests {
@@ -845,6 +1373,9 @@ impl App {
     pub fn handle_event(&mut self, event: &SessionEvent, now: Duration) -> Vec<Effect> {
         self.transcript.note_event(event, now);
         let is_nested = event.subtask.is_some();
+        if let Some(label) = &event.subtask {
+            self.note_subtask(label, &event.kind);
+        }
         match &event.kind {
             SessionEventKind::Request { request, question } => {
                 let subtask = event.subtask.as_ref().map(|label| label.mode.clone());
@@ -852,7 +1383,7 @@ impl App {
                 if matches!(question, UserQuestion::Next { .. }) && !is_nested {
                     return self.answer_with_queue();
                 }
-                return self.call_user();
+                return self.call_user("Sabir asks you something");
             }
             SessionEventKind::RequestClosed { request, reason } => {
                 self.decisions.retain(|open| open.request != *request);
@@ -883,7 +1414,9 @@ impl App {
                 }
             }
             SessionEventKind::Delta(_) => self.pause.clear(),
+            SessionEventKind::Notice(notice) => self.note_sandbox(notice.about, &notice.text),
             SessionEventKind::Record(record) if !is_nested => {
+                self.said.note_record(record);
                 self.note_status(record);
                 // The next request takes them up.
                 if matches!(**record, Record::Answered(_)) {
@@ -910,12 +1443,13 @@ impl App {
                 self.hint.clear();
                 self.decisions.clear();
                 self.reason = None;
+                self.subtasks.clear();
                 if !self.queue.is_empty() {
                     self.activity = Activity::Working;
                     self.status.run_since = now;
                     return self.flush_queue(Delivery::Queue);
                 }
-                return self.call_user();
+                return self.call_user("Sabir is ready");
             }
             SessionState::Ended(_) => {
                 self.activity = Activity::Ended;
@@ -926,6 +1460,21 @@ impl App {
             _ => {}
         }
         Vec::new()
+    }
+
+    fn note_sandbox(&mut self, topic: NoticeTopic, text: &str) {
+        if topic == NoticeTopic::Sandbox {
+            self.status.sandbox = if text.starts_with("commands run in a sandbox") {
+                match text.contains("without network") {
+                    true => "sandbox",
+                    false => "sandbox with network",
+                }
+            } else if text.starts_with("commands run without") {
+                "no sandbox"
+            } else {
+                self.status.sandbox
+            };
+        }
     }
 
     fn note_status(&mut self, record: &Record) {
@@ -968,7 +1517,7 @@ impl App {
     /// Answers the question for a next message with the first queued one.
     fn answer_with_queue(&mut self) -> Vec<Effect> {
         let Some(message) = self.queue.pop_front() else {
-            return self.call_user();
+            return self.call_user("Sabir is ready");
         };
         let Some(open) = self.decisions.back() else {
             return Vec::new();
@@ -1142,16 +1691,38 @@ impl App {
         let mut left = height.saturating_sub(draft.rows.len() + 1);
         let below = self.completion_rows(width, left.min(MAX_COMPLETIONS));
         left = left.saturating_sub(below.len());
+        if let Some(picker) = &self.picker {
+            // A question is not drawn meanwhile, and so no key can answer it.
+            // An open list takes the place of what streams; that is decided and printed all the same.
+            let rows = picker.rows(self.theme, width, left.max(1));
+            return self.finish_view(rows, draft, below, width, now);
+        }
         let decision = self.decision_rows(width, left, now);
         left = left.saturating_sub(decision.len());
         let queue = self.queue_rows(width, left.min(4));
         left = left.saturating_sub(queue.len());
+        // The tree may not push the question or the draft off the screen.
+        let subtasks = self.subtask_rows(width, left.min(4));
+        left = left.saturating_sub(subtasks.len());
         let mut rows = self.transcript.live_lines(now, left.min(height * 2 / 3));
         if !rows.is_empty() && rows.len() < left {
             rows.push(Line::default());
         }
+        rows.extend(subtasks);
         rows.extend(queue);
         rows.extend(decision);
+        self.finish_view(rows, draft, below, width, now)
+    }
+
+    /// Adds draft, completions and status line to the rows above them.
+    fn finish_view(
+        &self,
+        mut rows: Vec<Line<'static>>,
+        draft: DraftRows,
+        below: Vec<Line<'static>>,
+        width: usize,
+        now: Duration,
+    ) -> View {
         let cursor_row = rows.len() + draft.cursor_row;
         rows.extend(draft.rows);
         rows.extend(below);
@@ -1250,21 +1821,32 @@ impl App {
                 self.theme.style(Role::Accent),
             ));
         }
+        // The exact line is shown, since models will read it in every later task.
+        if let Some(note) = &self.note {
+            let line = sabir_session::memory::note_line(note);
+            let text = format!(
+                "AGENTS.md gets `{}`: Enter adds it, s sends it as a message, Esc",
+                one_line(&line)
+            );
+            return Line::from(span(
+                &fit_text(&text, width),
+                self.theme.style(Role::Warning),
+            ));
+        }
         if !self.hint.is_empty() {
             let text = fit_text(&one_line(&self.hint), width);
             return Line::from(span(&text, self.theme.style(Role::Warning)));
         }
         let mut parts = vec![self.activity_text(now)];
+        if let Some(destination) = &self.destination {
+            parts.push(destination.describe().to_owned());
+        }
+        if self.composer.is_in_command_mode() {
+            parts.push("COMMAND".to_owned());
+        }
         if !self.status.model.is_empty() {
-            parts.push(one_line(&self.status.model));
-            parts.push(one_line(&self.status.protocol));
-            parts.push(one_line(&self.status.mode));
-        }
-        if let Some(percent) = self.status.context_percent {
-            parts.push(format!("{percent} % of context"));
-        }
-        if let Some(cost) = self.status.cost.filter(|cost| !cost.is_unknown()) {
-            parts.push(cost.to_string());
+            let shown = self.shown_status.iter();
+            parts.extend(shown.filter_map(|item| self.status.part(*item)));
         }
         if !self.images.is_empty() {
             parts.push(format!("{} image(s) attached", self.images.len()));
@@ -1280,6 +1862,9 @@ impl App {
         if !self.pause.is_empty() {
             return self.pause.clone();
         }
+        if let Some(line) = &self.user_command {
+            return format!("! {} runs, Esc stops", one_line(line));
+        }
         match self.activity {
             Activity::Composing => "What should Sabir do? /help lists keys".to_owned(),
             Activity::Ended => "the session is over".to_owned(),
@@ -1294,6 +1879,71 @@ impl App {
             },
         }
     }
+}
+
+impl Destination {
+    /// Describes it for the status line.
+    fn describe(&self) -> &'static str {
+        match self {
+            Self::Task(_) => "continues another task",
+            Self::Fork { records: None, .. } => "begins a fork",
+            Self::Fork { .. } => "goes back",
+            Self::Subtask(_) => "to a subtask",
+        }
+    }
+}
+
+impl WorkingSubtask {
+    fn note_record(&mut self, record: &Record) {
+        match record {
+            Record::Started(start) => {
+                self.prompt = fit_text(
+                    &one_line(start.prompt.lines().next().unwrap_or_default()),
+                    60,
+                );
+            }
+            Record::Answered(turn) => {
+                let mut calls = turn.parts.iter().filter_map(|part| match part {
+                    MessagePart::Call(call) => Some(call),
+                    _ => None,
+                });
+                if let Some(call) = calls.next_back() {
+                    let text = format!("{} {}", call.name, call_subject(call));
+                    self.last = fit_text(&one_line(text.trim_end()), 40);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Status {
+    /// Returns a part of the status line; `None` if there is nothing to say.
+    fn part(&self, item: StatusItem) -> Option<String> {
+        match item {
+            StatusItem::Model => Some(one_line(&self.model)),
+            StatusItem::Protocol => Some(one_line(&self.protocol)),
+            StatusItem::Mode => Some(one_line(&self.mode)),
+            StatusItem::Context => self
+                .context_percent
+                .map(|percent| format!("{percent} % of context")),
+            StatusItem::Cost => self
+                .cost
+                .filter(|cost| !cost.is_unknown())
+                .map(|cost| cost.to_string()),
+            StatusItem::Sandbox => Some(self.sandbox.to_owned()).filter(|text| !text.is_empty()),
+            StatusItem::Branch => self.branch.as_deref().map(one_line),
+        }
+    }
+}
+
+/// Returns true for a pasted text that is the path of an image, as terminals paste a dropped file.
+fn names_image(text: &str) -> bool {
+    let text = text.trim().trim_matches(['\'', '"']).to_lowercase();
+    // A relative name could be a word of a message.
+    let is_path = text.starts_with('/') || text.starts_with("~/") || text.starts_with("file://");
+    let endings = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
+    is_path && !text.contains('\n') && endings.iter().any(|ending| text.ends_with(ending))
 }
 
 fn send(message: UserMessage, delivery: Delivery) -> Effect {

@@ -39,6 +39,24 @@ pub enum SlashCommand {
     Wire,
     /// Leaves.
     Quit,
+    /// Lists the tasks of the folder.
+    Tasks,
+    /// Lists the models.
+    Models,
+    /// Lists the modes.
+    Modes,
+    /// Lists the MCP servers.
+    Servers,
+    /// Lists the earlier messages to go back to.
+    Rewind,
+    /// Lists the subtasks that work.
+    Subtasks,
+    /// Copies the last answer to the clipboard.
+    Copy,
+    /// Runs a command of the user.
+    Run(String),
+    /// Adds a note to the instructions of the folder.
+    Note(String),
 }
 
 /// A line that looks like a command and is none. The text says why.
@@ -71,11 +89,12 @@ const fn help(name: &'static str, argument: &'static str, effect: &'static str) 
 }
 
 /// All commands.
-pub const COMMANDS: [CommandHelp; 14] = [
+pub const COMMANDS: [CommandHelp; 19] = [
     help("/help", "", "show the keys and commands"),
     help("/checkpoints", "", "list the calls that can be undone"),
     help("/compact", "", "compact the context"),
     help("/context", "", "show what fills the context"),
+    help("/copy", "", "copy the last answer to the clipboard"),
     help(
         "/diff",
         "[N]",
@@ -86,15 +105,35 @@ pub const COMMANDS: [CommandHelp; 14] = [
         "FILE [MESSAGE]",
         "attach an image to your message",
     ),
-    help("/mode", "NAME", "switch the mode (Shift-Tab: the next one)"),
-    help("/model", "NAME", "use another model from the next turn on"),
+    help("/mcp", "", "list the MCP servers"),
+    help(
+        "/mode",
+        "[NAME]",
+        "switch the mode (Shift-Tab: the next one)",
+    ),
+    help(
+        "/model",
+        "[NAME]",
+        "list the models, or use another model from the next turn on",
+    ),
     help(
         "/now",
         "MESSAGE",
         "interrupt the model with a message (Ctrl-S)",
     ),
     help("/quit", "", "leave"),
+    help("/rewind", "", "go back to an earlier message (Esc twice)"),
     help("/say", "TEXT", "send a text that looks like a command"),
+    help(
+        "/subtasks",
+        "",
+        "list the subtasks that work: speak to one, stop one",
+    ),
+    help(
+        "/tasks",
+        "",
+        "list the tasks of this folder: continue or fork one",
+    ),
     help("/todos", "", "show the todo list"),
     help("/undo", "[N]", "undo the last changing call, or the last N"),
     help(
@@ -105,7 +144,7 @@ pub const COMMANDS: [CommandHelp; 14] = [
 ];
 
 /// The keys, as `/help` shows them.
-pub const KEYS: [(&str, &str); 20] = [
+pub const KEYS: [(&str, &str); 23] = [
     ("Enter", "send; while the task works, queue"),
     ("Alt-Enter, Ctrl-J", "break the line"),
     (
@@ -141,6 +180,15 @@ pub const KEYS: [(&str, &str); 20] = [
     ("Tab", "complete; move between the question and the draft"),
     ("Shift-Tab", "switch to the next mode"),
     ("@NAME", "name a file of the workspace"),
+    (
+        "!COMMAND",
+        "run a command of yours; its output goes with your next message",
+    ),
+    ("# NOTE", "remember a note in AGENTS.md"),
+    (
+        "Esc Esc",
+        "go back to an earlier message: conversation, files or both",
+    ),
 ];
 
 /// Returns true if a line begins with the name of one of Sabir's own commands, which no command of a folder replaces.
@@ -163,14 +211,16 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         return Some(Ok(SlashCommand::Quit));
     }
     if !trimmed.starts_with('/') {
-        return local_reply(trimmed, &CustomCommands::default())
-            .filter(|_| trimmed.starts_with('!'))
-            .map(|_| {
-                Err(bad(
-                    trimmed,
-                    "`!` runs no commands here; ask the model to run it",
-                ))
-            });
+        let note = trimmed.strip_prefix("# ").map(str::trim_start);
+        let line = trimmed.strip_prefix('!').filter(|line| {
+            line.chars()
+                .next()
+                .is_some_and(|c| !c.is_whitespace() && c != '!')
+        });
+        let run = line.map(|line| SlashCommand::Run(line.to_owned()));
+        return run
+            .or_else(|| note.map(|note| SlashCommand::Note(note.to_owned())))
+            .map(Ok);
     }
     let (word, rest) = trimmed
         .split_once(char::is_whitespace)
@@ -181,7 +231,7 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         return None;
     }
     let rest = rest.trim();
-    let takes_text = matches!(word, "/now" | "/say" | "/image" | "/model");
+    let takes_text = matches!(word, "/now" | "/say" | "/image");
     if takes_text && rest.is_empty() {
         return Some(Err(bad(
             trimmed,
@@ -192,7 +242,9 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         "/now" => SlashCommand::Now(rest.to_owned()),
         "/say" => SlashCommand::Say(rest.to_owned()),
         "/image" => parse_image(rest),
+        "/mode" if rest.is_empty() => SlashCommand::Modes,
         "/mode" => SlashCommand::Mode(rest.to_owned()),
+        "/model" if rest.is_empty() => SlashCommand::Models,
         "/model" => SlashCommand::Model(rest.to_owned()),
         "/diff" if rest.is_empty() => SlashCommand::Diff(None),
         "/diff" => match rest.parse() {
@@ -214,6 +266,11 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         "/todos" => SlashCommand::Todos,
         "/wire" => SlashCommand::Wire,
         "/quit" => SlashCommand::Quit,
+        "/tasks" | "/resume" => SlashCommand::Tasks,
+        "/mcp" => SlashCommand::Servers,
+        "/rewind" => SlashCommand::Rewind,
+        "/subtasks" => SlashCommand::Subtasks,
+        "/copy" => SlashCommand::Copy,
         _ => {
             let names = COMMANDS.iter().map(|known| known.name);
             let hint = sabir_session::call::nearest_candidate(word, names)
@@ -270,6 +327,12 @@ mod tests {
         );
         assert_eq!(parse("/image a.png"), Some(image("a.png", "")));
         assert_eq!(parse("exit"), Some(SlashCommand::Quit));
+        assert_eq!(parse("!ls -l"), Some(SlashCommand::Run("ls -l".to_owned())));
+        assert_eq!(
+            parse("# use tabs"),
+            Some(SlashCommand::Note("use tabs".to_owned()))
+        );
+        assert_eq!(parse("/model"), Some(SlashCommand::Models));
     }
 
     #[test]
@@ -278,13 +341,15 @@ mod tests {
             "fix it",
             "/etc/hosts is wrong",
             "! is a bang",
+            "!!",
+            "#12 is open",
             "why?",
             "@src/main.rs is odd",
             "",
         ] {
             assert_eq!(parse_command(line), None, "{line}");
         }
-        for line in ["/foo", "/compcat", "/now", "/compact now", "/undo x", "!ls"] {
+        for line in ["/foo", "/compcat", "/now", "/compact now", "/undo x"] {
             assert!(matches!(parse_command(line), Some(Err(_))), "{line}");
         }
         let Some(Err(error)) = parse_command("/compcat") else {

@@ -8,7 +8,10 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use sabir_terminal::draft_place::DraftPlace;
 
+use sabir_session::config::tui::EditingKeys;
+
 use crate::keys::{Key, KeyCode};
+use crate::vi_keys::{ViCommand, ViMotion, ViParser};
 
 /// The first character that marks a folded paste.
 const FIRST_FOLD: u32 = 0xF_0000;
@@ -46,6 +49,9 @@ pub struct Composer {
     history: Vec<String>,
     shown_entry: Option<ShownEntry>,
     search: Option<HistorySearch>,
+    /// The command mode of vi; `None` while keys insert, and always with the keys of Emacs.
+    vi_command: Option<ViParser>,
+    has_vi_keys: bool,
 }
 
 /// A state of the draft.
@@ -97,6 +103,30 @@ impl Composer {
             history,
             ..Self::default()
         }
+    }
+
+    /// Chooses the keys. Those of vi begin with inserting.
+    pub fn with_keys(self, keys: EditingKeys) -> Self {
+        Self {
+            has_vi_keys: keys == EditingKeys::Vi,
+            ..self
+        }
+    }
+
+    /// Returns true while keys are commands of vi.
+    pub fn is_in_command_mode(&self) -> bool {
+        self.vi_command.is_some()
+    }
+
+    /// Goes to the command mode of vi, where Escape was pressed. Returns false if Escape is for something else.
+    pub fn leave_insertion(&mut self) -> bool {
+        // Without a draft Escape is for the task, as with the keys of Emacs.
+        if !self.has_vi_keys || self.vi_command.is_some() || self.is_empty() {
+            return false;
+        }
+        self.vi_command = Some(ViParser::default());
+        self.is_typing = false;
+        true
     }
 
     /// Returns true if there is no draft.
@@ -207,6 +237,12 @@ impl Composer {
         {
             return effect;
         }
+        if let (Some(parser), Some(c)) = (&mut self.vi_command, key.written_char()) {
+            if let Some(command) = parser.press(c) {
+                self.run_vi_command(command);
+            }
+            return KeyEffect::Handled;
+        }
         if let Some(c) = key.written_char() {
             self.type_char(c);
             return KeyEffect::Handled;
@@ -221,6 +257,85 @@ impl Composer {
             self.is_typing = is_typing;
         }
         effect
+    }
+
+    fn run_vi_command(&mut self, command: ViCommand) {
+        match command {
+            ViCommand::Move(ViMotion::Up) => self.move_up(),
+            ViCommand::Move(ViMotion::Down) => self.move_down(),
+            ViCommand::Move(motion) => self.cursor = self.vi_place(motion),
+            ViCommand::Delete(motion) => self.kill_motion(motion),
+            ViCommand::Change(motion) => {
+                self.kill_motion(motion);
+                self.vi_command = None;
+            }
+            ViCommand::Yank(motion) => {
+                // Deleted and brought back: so a yank keeps exactly what a deletion would.
+                let cursor = self.cursor;
+                self.kill_motion(motion);
+                self.undo_step();
+                self.redo.clear();
+                self.cursor = cursor.min(self.text.len());
+                self.align_cursor();
+            }
+            ViCommand::Insert(motion) => {
+                if let Some(motion) = motion {
+                    self.cursor = self.vi_place(motion);
+                }
+                self.vi_command = None;
+            }
+            ViCommand::OpenBelow => {
+                self.cursor = self.place().line_end();
+                self.insert_line_break();
+                self.vi_command = None;
+            }
+            ViCommand::Put => {
+                self.begin_step();
+                let killed = self.killed.clone();
+                self.insert_own(&killed);
+            }
+            ViCommand::Undo => self.undo_step(),
+        }
+    }
+
+    /// Deletes to where a motion leads.
+    fn kill_motion(&mut self, motion: ViMotion) {
+        if motion == ViMotion::WholeLine {
+            self.cursor = self.place().line_start();
+            return self.kill_to(self.place().line_end());
+        }
+        self.kill_to(self.vi_place(motion));
+    }
+
+    /// Returns the place where a motion leads.
+    fn vi_place(&self, motion: ViMotion) -> usize {
+        match motion {
+            ViMotion::Left => self
+                .place()
+                .previous_character()
+                .max(self.place().line_start()),
+            ViMotion::Right => self.place().next_character().min(self.place().line_end()),
+            ViMotion::Up => self.place().line_above().unwrap_or(self.cursor),
+            ViMotion::Down => self.place().line_below().unwrap_or(self.cursor),
+            ViMotion::WordBack => self.place().word_start(),
+            ViMotion::WordEnd => self.place().word_end(),
+            ViMotion::NextWord => {
+                let end = self.place().word_end();
+                let after = self.text.get(end..).unwrap_or_default();
+                let blanks = after.len() - after.trim_start_matches([' ', '\t']).len();
+                // From a blank, the next word begins where the blanks end.
+                let here = self.text.get(self.cursor..).unwrap_or_default();
+                let own = here.len() - here.trim_start_matches([' ', '\t']).len();
+                match own {
+                    0 => end + blanks,
+                    own => self.cursor + own,
+                }
+            }
+            ViMotion::LineStart | ViMotion::WholeLine => self.place().line_start(),
+            ViMotion::LineEnd => self.place().line_end(),
+            ViMotion::Start => 0,
+            ViMotion::End => self.text.len(),
+        }
     }
 
     fn press_control(&mut self, c: char) -> KeyEffect {
@@ -561,6 +676,7 @@ impl Composer {
         self.folds.clear();
         self.undo.clear();
         self.redo.clear();
+        self.vi_command = None;
         self.leave_modes();
         self.killed.retain(|c| !is_fold_mark(c));
     }
@@ -698,6 +814,27 @@ mod tests {
         check("ab\x14", "ba");
         check("abc\x1f", "");
         check("one two\x1f", "one");
+    }
+
+    #[test]
+    fn vi_keys_edit_the_draft() {
+        let check = |typed: &str, commands: &str, text: &str| {
+            let mut composer = Composer::default().with_keys(EditingKeys::Vi);
+            type_keys(&mut composer, typed);
+            assert!(composer.leave_insertion());
+            type_keys(&mut composer, commands);
+            assert_eq!(composer.text(), text, "{typed:?} {commands:?}");
+        };
+        check("one two", "bix", "one xtwo");
+        check("one two", "0dwix", "xtwo");
+        check("one two", "0x$aend", "ne twoend");
+        check("one two three", "0wcwfour", "one four three");
+        check("one two", "ddix", "x");
+        check("one two", "0dwu", "one two");
+        check("one two", "bD0p", "twoone ");
+        check("one two", "0yw$p", "one twoone ");
+        check("one", "onext", "one\nnext");
+        check("one two", "0ggG0dzx", "ne two");
     }
 
     #[test]

@@ -10,28 +10,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::isatty;
 use sabir_session::agent::TaskId;
 use sabir_session::call::Image;
 use sabir_session::checkpoint_history::{CheckpointFolder, HistoryError};
+use sabir_session::config::tui::{AttentionCall, EditingKeys, StatusItem};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::draft_store::DraftStore;
 use sabir_session::file_names::list_file_names;
 use sabir_session::input_history::InputHistory;
+use sabir_session::memory::{append_note, note_line};
 use sabir_session::pictures::{self, CurrentImageSupport};
 use sabir_session::{
-    Command, Host, InterfaceChoice, Session, SessionHandle, SessionUpdate, Subscription,
-    UserMessage, edit_text,
+    Command, Environment, Host, InterfaceChoice, Session, SessionEventKind, SessionHandle,
+    SessionUpdate, Subscription, TaskList, UserCommandOutput, UserCommandRunner, edit_text,
+    find_branch,
 };
 use sabir_terminal::checkpoint_text;
+use sabir_terminal::history_text::last_exchange_text;
 use sabir_terminal::print::count_noun;
 use sabir_terminal::screen::{self, ExitBySignal, TerminalChange};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::app::{App, AppSettings, ChangedFile, Effect};
-use crate::inline_screen::InlineScreen;
+use crate::inline_screen::{InlineScreen, RowReflow};
 use crate::keys::KeyDecoder;
+use crate::pickers::{list_models, list_servers, list_tasks};
+use crate::rewind::{self, NextSession};
 use crate::theme::Theme;
 use crate::view::TerminalSize;
 
@@ -53,27 +61,56 @@ const LINE_TERMINALS: [&str; 11] = [
     "", "dumb", "unknown", "emacs", "vt52", "vt100", "vt102", "vt220", "ansi", "cons25", "network",
 ];
 
+/// Variables that terminals set which wrap their rows anew.
+const REWRAPPING_VARIABLES: [&str; 7] = [
+    "VTE_VERSION",
+    "KONSOLE_VERSION",
+    "KITTY_WINDOW_ID",
+    "WEZTERM_PANE",
+    "ALACRITTY_WINDOW_ID",
+    "ITERM_SESSION_ID",
+    "WT_SESSION",
+];
+/// The same terminals and others in `TERM_PROGRAM`.
+const REWRAPPING_PROGRAMS: [&str; 5] = ["ghostty", "vscode", "Apple_Terminal", "WezTerm", "iTerm"];
+/// The same in `TERM`.
+const REWRAPPING_TERMINALS: [&str; 4] = ["foot", "alacritty", "xterm-kitty", "xterm-ghostty"];
+
 /// The things that an interface needs from its program.
 #[derive(Debug, Clone)]
 pub struct InterfaceSettings {
     has_colors: bool,
+    reflow: RowReflow,
     history: InputHistory,
     drafts: DraftStore,
     /// The user's editor, with its options.
     editor: String,
     host: Host,
     exit: ExitBySignal,
+    /// The configuration file, if it is not the usual one.
+    config: Option<PathBuf>,
+    /// The parts of the status line.
+    status: Vec<StatusItem>,
+    keys: EditingKeys,
+    attention: AttentionCall,
+    /// True if another task can be chosen in place of the first message.
+    can_switch: bool,
 }
 
 impl InterfaceSettings {
     /// Returns the settings of an interface in the environment of this host; `None` where the line mode is chosen, or the terminal can show
-    /// nothing else. `exit` ends the process because of a signal.
-    pub fn for_terminal(host: &Host, choice: InterfaceChoice, exit: ExitBySignal) -> Option<Self> {
+    /// nothing else. `named_config` is the configuration file, if it is not the usual one. `exit` ends the process because of a signal.
+    pub fn for_terminal(
+        host: &Host,
+        named_config: Option<&Path>,
+        choice: InterfaceChoice,
+        exit: ExitBySignal,
+    ) -> Option<Self> {
         let environment = host.environment();
         let kind = environment.variable("TERM").unwrap_or_default();
         let is_capable = match choice {
-            InterfaceChoice::Auto | InterfaceChoice::Line => false,
-            InterfaceChoice::Full => !LINE_TERMINALS.contains(&kind),
+            InterfaceChoice::Line => false,
+            InterfaceChoice::Auto | InterfaceChoice::Full => !LINE_TERMINALS.contains(&kind),
         };
         let is_terminal = isatty(io::stdin()) && isatty(io::stdout()) && isatty(io::stderr());
         let is_set = |name: &&str| {
@@ -83,8 +120,17 @@ impl InterfaceSettings {
         };
         let editor = ["VISUAL", "EDITOR"].into_iter().find(is_set);
         let editor = editor.and_then(|name| environment.variable(name));
+        // A mistake in the configuration is reported where it is loaded for the task.
+        // Defaults are enough here.
+        let config = host.load_config(named_config).unwrap_or_default();
         (is_capable && is_terminal).then(|| Self {
+            config: named_config.map(Path::to_owned),
+            status: config.tui().status_items().to_vec(),
+            keys: config.tui().editing_keys(),
+            attention: config.tui().attention_call(),
+            can_switch: true,
             has_colors: !is_set(&"NO_COLOR"),
+            reflow: find_reflow(environment),
             history: InputHistory::in_environment(environment),
             drafts: DraftStore::in_environment(environment),
             editor: editor.unwrap_or("vi").to_owned(),
@@ -94,40 +140,79 @@ impl InterfaceSettings {
     }
 }
 
-/// Asks for the first message of a task. Returns `None` if the user leaves.
+/// Returns what the terminal does with its rows when its width changes.
+fn find_reflow(environment: &Environment) -> RowReflow {
+    let is_set = |name: &&str| environment.variable(name).is_some();
+    let is = |name: &str, known: &[&str]| {
+        let value = environment.variable(name).unwrap_or_default();
+        known.iter().any(|known| value.starts_with(known))
+    };
+    // A terminal within another comes first: it decides.
+    // Its own screen has a width of its own, whatever terminal is around it.
+    if is_set(&"TMUX") {
+        RowReflow::Rewraps
+    } else if is_set(&"STY") || is_set(&"XTERM_VERSION") {
+        RowReflow::Cuts
+    } else if REWRAPPING_VARIABLES.iter().any(&is_set)
+        || is("TERM_PROGRAM", &REWRAPPING_PROGRAMS)
+        || is("TERM", &REWRAPPING_TERMINALS)
+    {
+        RowReflow::Rewraps
+    } else {
+        RowReflow::Unknown
+    }
+}
+
+impl InterfaceSettings {
+    /// Lets no other task be chosen: the message is for a task that is known.
+    #[must_use]
+    pub fn for_known_task(self) -> Self {
+        Self {
+            can_switch: false,
+            ..self
+        }
+    }
+}
+
+/// Asks for the first message of a task, or for another task to continue. Returns `None` if the user leaves.
 ///
 /// # Errors
 /// When the terminal cannot be used.
 pub async fn compose_first_message(
     settings: &InterfaceSettings,
     custom: CustomCommands,
-) -> io::Result<Option<UserMessage>> {
+) -> io::Result<Option<NextSession>> {
     let mut driver = Driver::begin(settings, Vec::new(), custom, None)?;
     driver.run(None).await;
-    Ok(driver.first.take())
+    Ok(driver.next.take())
 }
 
-/// Shows a session until it ends. Returns true, because its end was shown.
+/// Shows a session until it ends. Returns the session that the user left it for, if there is one.
 ///
 /// # Errors
 /// When the terminal cannot be used.
-pub async fn attend_session(session: &Session, settings: &InterfaceSettings) -> io::Result<bool> {
+pub async fn attend_session(
+    session: &Session,
+    settings: &InterfaceSettings,
+) -> io::Result<Option<NextSession>> {
     let link = SessionLink {
         handle: session.handle(),
         image_support: session.image_support(),
+        user_commands: session.user_commands().clone(),
     };
     let modes = session.modes().to_vec();
     let custom = session.custom_commands().clone();
     let mut driver = Driver::begin(settings, modes, custom, Some(link))?;
     screen::leave_signals_to_session();
     driver.run(Some(session.subscribe())).await;
-    Ok(true)
+    Ok(driver.next.take())
 }
 
 /// The session that is shown.
 struct SessionLink {
     handle: SessionHandle,
     image_support: CurrentImageSupport,
+    user_commands: UserCommandRunner,
 }
 
 /// The interface with its terminal.
@@ -143,7 +228,13 @@ struct Driver<'a> {
     /// True if the view may have changed since it was drawn.
     is_dirty: bool,
     last_frame: Option<Instant>,
-    first: Option<UserMessage>,
+    /// The session after this one, or after the first message.
+    next: Option<NextSession>,
+    /// Stops the command of the user that runs.
+    stop_command: Arc<Notify>,
+    /// The ends of the commands of the user.
+    ended_commands: UnboundedReceiver<EndedCommand>,
+    command_sender: UnboundedSender<EndedCommand>,
     is_leaving: bool,
     /// The folder of the workspace.
     folder: PathBuf,
@@ -155,8 +246,15 @@ struct Driver<'a> {
     escape_at: Option<Instant>,
 }
 
+/// A command of the user that has ended.
+struct EndedCommand {
+    line: String,
+    result: Result<UserCommandOutput, String>,
+}
+
 /// The reason why the driver woke up.
 enum Wakeup {
+    Command(EndedCommand),
     Keys(Option<Vec<u8>>),
     Change(Option<TerminalChange>),
     Update(Option<SessionUpdate>),
@@ -179,12 +277,16 @@ impl<'a> Driver<'a> {
             draft: settings.drafts.take(),
             modes,
             custom_commands,
+            status: settings.status.clone(),
+            keys: settings.keys,
+            can_switch: settings.can_switch || session.is_some(),
         });
+        let (command_sender, ended_commands) = unbounded_channel();
         app.handle_resize(size);
         Ok(Self {
             settings,
             app,
-            screen: InlineScreen::new(size),
+            screen: InlineScreen::new(size, settings.reflow),
             session,
             decoder: KeyDecoder::default(),
             keys: KeyReader::start()?,
@@ -192,7 +294,10 @@ impl<'a> Driver<'a> {
             begun: Instant::now(),
             is_dirty: true,
             last_frame: None,
-            first: None,
+            next: None,
+            stop_command: Arc::default(),
+            ended_commands,
+            command_sender,
             is_leaving: false,
             folder: PathBuf::from("."),
             keeps_draft_at: None,
@@ -216,6 +321,7 @@ impl<'a> Driver<'a> {
                 biased;
                 bytes = self.keys.bytes.recv() => Wakeup::Keys(bytes),
                 change = self.changes.recv() => Wakeup::Change(change),
+                Some(ended) = self.ended_commands.recv() => Wakeup::Command(ended),
                 () = sleep_until(deadline) => Wakeup::Time,
                 update = next_update(&mut events) => Wakeup::Update(update),
             };
@@ -246,6 +352,10 @@ impl<'a> Driver<'a> {
                 self.take_waiting_updates(events).await;
             }
             Wakeup::Update(None) => self.is_leaving = true,
+            Wakeup::Command(ended) => {
+                self.app.note_user_command(&ended.line, ended.result);
+                self.draw_frame();
+            }
             Wakeup::Time => self.take_time().await,
         }
     }
@@ -294,12 +404,26 @@ impl<'a> Driver<'a> {
             SessionUpdate::Snapshot(snapshot) => {
                 self.folder = PathBuf::from(&snapshot.start.workspace);
                 self.app.handle_snapshot(&snapshot, now);
+                self.find_branch();
             }
             SessionUpdate::Event(event) => {
+                // A file is read each time, so not for each piece of a stream.
+                let is_change = matches!(
+                    event.kind,
+                    SessionEventKind::State(_) | SessionEventKind::Asking { .. }
+                );
+                if is_change {
+                    self.find_branch();
+                }
                 let effects = self.app.handle_event(&event, now);
                 self.run_effects(effects).await;
             }
         }
+    }
+
+    /// Finds the branch again, which a command may have changed.
+    fn find_branch(&mut self) {
+        self.app.set_branch(find_branch(&self.folder));
     }
 
     fn take_change(&mut self, change: TerminalChange) {
@@ -354,7 +478,7 @@ impl<'a> Driver<'a> {
             match effect {
                 Effect::Submit(command) => self.submit(command),
                 Effect::Begin(message) => {
-                    self.first = Some(message);
+                    self.next = Some(NextSession::New(message));
                     self.is_leaving = true;
                 }
                 Effect::Remember(message) => self.settings.history.append(&message),
@@ -373,8 +497,82 @@ impl<'a> Driver<'a> {
                 }
                 Effect::CompareFolder(count) => self.compare_folder(count).await,
                 Effect::ListCheckpoints => self.list_checkpoints().await,
-                Effect::RingBell => {
-                    screen::write_frame("\x07", self.leaving_bytes());
+                Effect::CallUser(why) => self.call_user(why),
+                Effect::ListTasks => {
+                    let host = self.settings.host.clone();
+                    let folder = self.folder.clone();
+                    let listed = tokio::task::spawn_blocking(move || list_tasks(&host, &folder));
+                    match listed.await.map_err(|error| error.to_string()) {
+                        Ok(Ok(tasks)) => self.app.open_picker("tasks", "forks it", tasks),
+                        Ok(Err(error)) => self.app.note_printed(&format!("sabir: {error}")),
+                        Err(error) => self.app.note_printed(&format!("sabir: {error}")),
+                    }
+                }
+                Effect::ListModels => {
+                    let models = list_models(&self.settings.host, self.settings.config.as_deref());
+                    self.app.open_picker("models", "", models);
+                }
+                Effect::ListServers => {
+                    let statuses = self
+                        .session
+                        .as_ref()
+                        .map(|session| session.handle.server_statuses());
+                    let servers = list_servers(statuses.unwrap_or_default());
+                    self.app.open_picker("MCP servers", "", servers);
+                }
+                Effect::ShowTask(task) => {
+                    let list = TaskList::read(self.settings.host.environment(), None, &[]);
+                    let entries = list
+                        .map(|list| list.read_records(&task))
+                        .unwrap_or_default();
+                    self.app.note_printed(&last_exchange_text(&entries));
+                }
+                Effect::PreviewRewind { message, records } => {
+                    let preview = self.preview_rewind(records).await;
+                    self.app.open_rewind_choice(message, &preview);
+                }
+                Effect::RestoreFiles(records) => self.restore_files(records).await,
+                Effect::Switch(next) => {
+                    // The session ends first: two would share the terminal and the folder.
+                    self.next = Some(*next);
+                    self.leave_session();
+                }
+                Effect::SubmitTo(task, command) => {
+                    let Some(session) = &self.session else {
+                        continue;
+                    };
+                    if let Err(rejected) = session.handle.submit_to(&task, command.clone()) {
+                        self.app.note_rejection(&command, &rejected.to_string());
+                    }
+                }
+                Effect::RunUserCommand(line) => self.run_user_command(line),
+                // Kept for a command that is still being set up.
+                Effect::StopUserCommand => self.stop_command.notify_one(),
+                Effect::KeepNote(note) => match append_note(&self.folder, &note) {
+                    Ok(path) => {
+                        let text =
+                            format!("{} has a new line: {}", path.display(), note_line(&note));
+                        self.app.note_printed(&text);
+                    }
+                    Err(error) => {
+                        let text = format!("sabir: AGENTS.md is left as it is: {error}");
+                        self.app.note_printed(&text);
+                    }
+                },
+                Effect::Copy(text) => {
+                    let bytes = clipboard_bytes(&text);
+                    screen::write_frame(&bytes, self.leaving_bytes());
+                    self.app
+                        .note_printed("the answer was passed to the terminal's clipboard");
+                }
+                Effect::AttachPasted(text) => {
+                    let path = pasted_path(&text, self.settings.host.environment());
+                    match self.load_image(&path) {
+                        Ok(image) => {
+                            effects.extend(self.app.note_image(&path, String::new(), Ok(image)))
+                        }
+                        Err(_) => self.app.paste_text(&text),
+                    }
                 }
                 Effect::Leave => self.leave_session(),
             }
@@ -409,6 +607,63 @@ impl<'a> Driver<'a> {
             .check_images(vec![image])
             .map_err(|error| error.to_string())?;
         images.pop().ok_or_else(String::new)
+    }
+
+    fn call_user(&mut self, why: &str) {
+        let bytes = match self.settings.attention {
+            AttentionCall::Off => return,
+            // The bell alone marks the window in most terminals.
+            AttentionCall::Bell => "\x07".to_owned(),
+            // Understood by most terminals; the others ignore it.
+            AttentionCall::Desktop => format!("\x1b]9;{why}\x1b\\\x07"),
+        };
+        screen::write_frame(&bytes, self.leaving_bytes());
+    }
+
+    async fn preview_rewind(&self, records: usize) -> String {
+        let Some(session) = &self.session else {
+            return String::new();
+        };
+        let host = self.settings.host.clone();
+        let task = session.handle.task().clone();
+        // Files are compared, which takes a while in a large folder.
+        let preview = move || rewind::preview_restore(&host, &task, records);
+        let previewed = tokio::task::spawn_blocking(preview).await;
+        previewed.unwrap_or_else(|error| error.to_string())
+    }
+
+    async fn restore_files(&mut self, records: usize) {
+        let Some(session) = &self.session else {
+            return;
+        };
+        let host = self.settings.host.clone();
+        let task = session.handle.task().clone();
+        let restore = move || rewind::restore_files(&host, &task, Some(records));
+        let restored = tokio::task::spawn_blocking(restore).await;
+        let text = match restored.map_err(|error| error.to_string()) {
+            Ok(Ok(count)) => format!("{} restored", count_noun(count, "path")),
+            Ok(Err(error)) => format!("sabir: {error}"),
+            Err(error) => format!("sabir: {error}"),
+        };
+        self.app.note_printed(&text);
+    }
+
+    /// Runs a command of the user beside the task.
+    fn run_user_command(&mut self, line: String) {
+        let Some(session) = &self.session else {
+            return;
+        };
+        let runner = session.user_commands.clone();
+        // Of its own, so that a stop that comes late does not end the next command.
+        self.stop_command = Arc::default();
+        let stop = Arc::clone(&self.stop_command);
+        let sender = self.command_sender.clone();
+        tokio::spawn(async move {
+            let result = runner.run(&line, stop).await;
+            let result = result.map_err(|error| error.to_string());
+            // Fails if the interface is gone.
+            _ = sender.send(EndedCommand { line, result });
+        });
     }
 
     /// Shows what the task has changed.
@@ -505,6 +760,27 @@ impl CheckpointReader {
             Ok(list) => checkpoint_text::list_text(&list),
             Err(error) => format!("sabir: {error}"),
         }
+    }
+}
+
+/// Returns the bytes that copy a text to the clipboard of the terminal (OSC 52).
+fn clipboard_bytes(text: &str) -> String {
+    format!(
+        "\x1b]52;c;{}\x1b\\",
+        BASE64_STANDARD.encode(text.as_bytes())
+    )
+}
+
+/// Returns the path that a terminal has pasted for a dropped file.
+fn pasted_path(text: &str, environment: &Environment) -> String {
+    let text = text.trim().trim_matches(['\'', '"']);
+    let text = text
+        .strip_prefix("file://")
+        .unwrap_or(text)
+        .replace("\\ ", " ");
+    match (text.strip_prefix("~/"), &environment.home_folder) {
+        (Some(rest), Some(home)) => home.join(rest).display().to_string(),
+        _ => text,
     }
 }
 

@@ -5,8 +5,9 @@
 //! relative movements are used, so that the terminal need not be asked where the cursor is: that costs a round trip, and a
 //! serial console never answers.
 //!
-//! When the width changes, terminals wrap their rows anew, or cut them off, and do not tell which. The screen is then printed
-//! again from the lines that were visible. In the scrollback some of them may appear twice; none is lost.
+//! When the width changes, some terminals wrap their rows anew and others cut them off. The lines that are surely still visible
+//! are then erased and printed again; [`RowReflow`] says where they are. What is in the scrollback stays as it is. Of a terminal
+//! that is not known, the whole screen is printed again: some lines may then be twice in the scrollback, but none is lost.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -25,10 +26,22 @@ const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";
 /// Ends such an update.
 const END_UPDATE: &str = "\x1b[?25h\x1b[?2026l";
 
+/// The effect of another width on the rows that a terminal shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowReflow {
+    /// Rows that are too long continue in the next row.
+    Rewraps,
+    /// Rows stay where they are, and lose what is too long.
+    Cuts,
+    /// It is not known which.
+    Unknown,
+}
+
 /// The state of the terminal's screen, as far as it is ours.
 #[derive(Debug)]
 pub struct InlineScreen {
     size: TerminalSize,
+    reflow: RowReflow,
     /// The viewport as it was drawn; `None` if nothing is on the screen.
     drawn: Option<View>,
     /// The last lines of the history.
@@ -39,9 +52,10 @@ pub struct InlineScreen {
 
 impl InlineScreen {
     /// Creates the state of a screen whose cursor is at the beginning of a row.
-    pub fn new(size: TerminalSize) -> Self {
+    pub fn new(size: TerminalSize, reflow: RowReflow) -> Self {
         Self {
             size,
+            reflow,
             drawn: None,
             recent: VecDeque::new(),
             printed_rows: 0,
@@ -91,6 +105,11 @@ impl InlineScreen {
             out.push_str(END_UPDATE);
             return out;
         }
+        if self.reflow != RowReflow::Unknown {
+            self.print_visible_again(&drawn, old, &mut out);
+            out.push_str(END_UPDATE);
+            return out;
+        }
         let height = old.rows.max(size.rows);
         let above = drawn.rows.iter().take(drawn.cursor_row);
         let rows_above: usize = above
@@ -123,6 +142,47 @@ impl InlineScreen {
         }
         out.push_str(END_UPDATE);
         out
+    }
+
+    /// Erases the lines that were visible before and after a change of the width, and prints them again.
+    fn print_visible_again(&mut self, drawn: &View, old: TerminalSize, out: &mut String) {
+        let size = self.size;
+        let rows_now = |row: &Line<'_>| match self.reflow {
+            RowReflow::Rewraps => rows_of(line_width(row), size.columns),
+            _ => 1,
+        };
+        let viewport: usize = drawn.rows.iter().map(rows_now).sum();
+        let above: usize = drawn.rows.iter().take(drawn.cursor_row).map(rows_now).sum();
+        let wrapped_cursor = match self.reflow {
+            RowReflow::Rewraps => drawn.cursor_column / size.columns.max(1),
+            _ => 0,
+        };
+        let mut start = self.recent.len();
+        let mut rows_before = drawn.rows.len();
+        let mut rows_after = viewport;
+        for line in self.recent.iter().rev() {
+            let before = count_rows(line, old.columns);
+            // Each row was ended with a line break, so it wraps on its own.
+            let after = match self.reflow {
+                RowReflow::Rewraps => line.rows(old.columns).iter().map(rows_now).sum(),
+                _ => before,
+            };
+            rows_before += before;
+            // A line that is partly in the scrollback stays as the terminal left it.
+            if rows_before > old.rows || rows_after + after > size.rows {
+                break;
+            }
+            rows_after += after;
+            start -= 1;
+        }
+        let up = (rows_after - viewport) + above + wrapped_cursor;
+        move_up(up.min(size.rows.saturating_sub(1)), out);
+        out.push_str("\r\x1b[J");
+        // Where the earlier ones are is not known from now on.
+        self.recent.drain(..start);
+        for line in self.recent.clone() {
+            self.print_line(&line, out);
+        }
     }
 
     /// Returns the bytes that erase the viewport, with the cursor below the history.
@@ -347,7 +407,7 @@ mod tests {
     #[test]
     fn history_goes_above_the_viewport() {
         let mut parser = parser(8, 20);
-        let mut screen = InlineScreen::new(SIZE);
+        let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
         parser.process(
             screen
                 .draw(Vec::new(), view(&["> ", "status"], 0, 2))
@@ -396,7 +456,7 @@ mod tests {
 
     #[test]
     fn one_key_costs_few_bytes() {
-        let mut screen = InlineScreen::new(SIZE);
+        let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
         screen.draw(Vec::new(), view(&["> hello", "status"], 0, 7));
         let bytes = screen.draw(Vec::new(), view(&["> hellox", "status"], 0, 8));
         assert!(bytes.len() < 16, "{bytes:?}");
@@ -409,7 +469,7 @@ mod tests {
     #[test]
     fn another_width_prints_the_screen_again() {
         let mut parser = parser(8, 20);
-        let mut screen = InlineScreen::new(SIZE);
+        let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
         let history = lines(&["1", "2", "3", "4", "5", "some more words here", "7"]);
         parser.process(
             screen
@@ -440,5 +500,77 @@ mod tests {
                 "status"
             ]
         );
+    }
+
+    /// Returns everything in scrollback and screen, without the viewport's last row.
+    fn everything(parser: &mut vt100::Parser) -> String {
+        let mut text = String::new();
+        parser.screen_mut().set_scrollback(usize::MAX);
+        let mut left = parser.screen().scrollback();
+        while left > 0 {
+            parser.screen_mut().set_scrollback(left);
+            text.push_str(&rows(parser)[0]);
+            left -= 1;
+        }
+        parser.screen_mut().set_scrollback(0);
+        text.push_str(&rows(parser).concat());
+        text.split_whitespace().collect()
+    }
+
+    fn numbered_lines() -> Vec<HistoryLine> {
+        let texts: Vec<_> = (10..30)
+            .map(|number| format!("<{number}> some words"))
+            .collect();
+        lines(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    #[track_caller]
+    fn assert_each_line_once(text: &str) {
+        for number in 10..30 {
+            let mark = format!("<{number}>");
+            assert_eq!(text.matches(&mark).count(), 1, "{mark} in {text}");
+        }
+        assert_eq!(text.matches("status").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_terminal_that_cuts_rows_repeats_none() {
+        for widths in [[20, 12], [12, 20]] {
+            let [before, after] = widths.map(|columns| TerminalSize { columns, rows: 8 });
+            let mut parser = parser(8, before.columns as u16);
+            let mut screen = InlineScreen::new(before, RowReflow::Cuts);
+            let drawn = screen.draw(numbered_lines(), view(&["> x", "status"], 0, 3));
+            parser.process(drawn.as_bytes());
+            parser
+                .screen_mut()
+                .set_size(nonzero(8), nonzero(after.columns as u16));
+            parser.process(screen.resize(after).as_bytes());
+            let drawn = screen.draw(Vec::new(), view(&["> x", "status"], 0, 3));
+            parser.process(drawn.as_bytes());
+            assert_each_line_once(&everything(&mut parser));
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_wraps_rows_anew_repeats_none() {
+        for widths in [[20, 12], [12, 20], [20, 9]] {
+            let [before, after] = widths.map(|columns| TerminalSize { columns, rows: 8 });
+            let mut screen = InlineScreen::new(before, RowReflow::Rewraps);
+            let shown = view(&["a draft", "status"], 0, 7);
+            screen.draw(numbered_lines(), shown.clone());
+            // The terminal as it is after the change: the same rows, wrapped at the new width.
+            let mut parser = parser(8, after.columns as u16);
+            for line in numbered_lines() {
+                for row in line.rows(before.columns) {
+                    parser.process(format!("{row}\r\n").as_bytes());
+                }
+            }
+            parser.process(b"a draft\r\nstatus\x1b[A\r\x1b[7C");
+            parser.process(screen.resize(after).as_bytes());
+            parser.process(screen.draw(Vec::new(), shown).as_bytes());
+            let text = everything(&mut parser);
+            assert_each_line_once(&text);
+            assert_eq!(text.matches("adraft").count(), 1, "{text}");
+        }
     }
 }

@@ -22,9 +22,14 @@ pub mod inline_screen;
 pub mod keys;
 pub mod lines;
 pub mod markdown;
+pub mod picker;
+pub mod pickers;
+pub mod rewind;
 pub mod theme;
 pub mod transcript;
+pub mod vi_keys;
 pub mod view;
 pub mod wire_view;
 
 pub use driver::{InterfaceSettings, attend_session, compose_first_message};
+pub use rewind::{NextSession, open_next_session};

@@ -76,6 +76,8 @@ pub struct Transcript {
     /// True if the result of the open completion was shown while it streamed.
     has_streamed_result: bool,
     last_failure: Option<String>,
+    /// The text of the last answer.
+    answer: String,
 }
 
 /// Reasoning that streams.
@@ -174,6 +176,7 @@ impl Transcript {
             folded: None,
             has_streamed_result: false,
             last_failure: None,
+            answer: String::new(),
         }
     }
 
@@ -187,6 +190,11 @@ impl Transcript {
         let lines = self.text.take_decided(self.width);
         self.push_text_lines(lines);
         std::mem::take(&mut self.decided)
+    }
+
+    /// Returns the text of the last answer; empty if there is none.
+    pub fn last_answer(&self) -> &str {
+        &self.answer
     }
 
     /// Returns the todos of the task.
@@ -587,6 +595,14 @@ impl Transcript {
         self.end_text();
         self.streaming = None;
         self.wire.note_checks(answered);
+        let texts = answered.parts.iter().filter_map(|part| match part {
+            MessagePart::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        let answer: String = texts.collect();
+        if !answer.trim().is_empty() {
+            self.answer = answer;
+        }
         self.calls = answered
             .parts
             .iter()
@@ -652,7 +668,7 @@ impl Transcript {
         if !hidden.is_empty() {
             self.push_dim(hidden.trim_end());
         } else if let Some(running) = running.filter(|call| !call.output.text.is_empty()) {
-            self.push_output(&running.output);
+            self.push_tail(&running.output);
         } else if result.ending != ToolResultStatus::Done {
             self.push_reason(result);
         }
@@ -663,7 +679,14 @@ impl Transcript {
         }
     }
 
-    fn push_output(&mut self, output: &TextTail) {
+    /// Adds the output of a command that has ended, folded to its last lines.
+    pub fn push_output(&mut self, output: &str) {
+        let mut tail = TextTail::default();
+        tail.push(output);
+        self.push_tail(&tail);
+    }
+
+    fn push_tail(&mut self, output: &TextTail) {
         let count = output.line_count();
         let shown = output.last_lines(MAX_OUTPUT_LINES);
         if count > shown.len() {
@@ -721,6 +744,7 @@ impl Transcript {
 
     /// Shows the result of a completion, unless it was shown while it streamed.
     pub fn push_completion(&mut self, result: &str) {
+        self.answer = result.to_owned();
         if !std::mem::take(&mut self.has_streamed_result) {
             self.push_gap();
             self.push_text(result);

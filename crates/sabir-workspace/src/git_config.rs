@@ -110,6 +110,25 @@ impl GitConfig {
     }
 }
 
+/// The most characters of a branch name that are returned.
+const MAX_BRANCH: usize = 200;
+
+/// Returns the branch that is checked out in a folder, or the beginning of the commit without one. `None` outside of a repository,
+/// and where it cannot be told. Reads files and starts no program.
+#[must_use]
+pub fn find_branch(folder: &Path) -> Option<String> {
+    let folders = find_repository(folder).ok()??;
+    let head = plain_file::read_plain_file(&folders.own.join("HEAD"), 4096).ok()??;
+    let head = String::from_utf8(head).ok()?;
+    let head = head.trim_end();
+    let name = match head.strip_prefix("ref: ") {
+        Some(reference) => reference.strip_prefix("refs/heads/").unwrap_or(reference),
+        None => head.get(..head.len().min(8))?,
+    };
+    let is_plain = !name.is_empty() && !name.chars().any(char::is_control);
+    is_plain.then(|| name.chars().take(MAX_BRANCH).collect())
+}
+
 /// Returns the first path in the index of a folder's repository that does not pass `is_plain`, or `None` if all do or there
 /// is no repository. Reads files and starts no program.
 ///

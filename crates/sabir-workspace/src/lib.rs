@@ -123,7 +123,8 @@ pub use files::{
     ListEntry, ListOptions, TEMP_START, Workspace, WritePrecondition,
 };
 pub use git_config::{
-    GitConfig, HistorySearch, PathFilter, Unreadable, find_index_name, list_push_addresses,
+    GitConfig, HistorySearch, PathFilter, Unreadable, find_branch, find_index_name,
+    list_push_addresses,
 };
 pub use hide_process::hide_process;
 pub use jobs::{

@@ -13,6 +13,7 @@ use sabir_terminal::front_end::{self, PersonFrontEnd};
 use sabir_terminal::stdin_reader::{self, LineContext};
 use sabir_terminal::terminal::TerminalFrontEnd;
 pub(crate) use sabir_terminal::{event_renderer, print};
+use sabir_tui::NextSession;
 use serde::Serialize;
 
 use crate::cli::{OutputFormat, ReportFormat};
@@ -29,8 +30,9 @@ pub(crate) struct Attendance {
 
 impl Attendance {
     /// Shows a session until it ends. Returns true if the end of the task was shown already, while
-    /// the session was still open; of a headless task, if its result is on the screen.
-    pub(crate) async fn show(self, session: &Session) -> bool {
+    /// the session was still open; of a headless task, if its result is on the screen. `next` is the session that the user left it
+    /// for.
+    pub(crate) async fn show(self, session: &Session, next: &mut Option<NextSession>) -> bool {
         let events = session.subscribe();
         let handle = session.handle();
         let known = LineContext {
@@ -43,9 +45,10 @@ impl Attendance {
             None => {
                 // A terminal that fails here has the line mode.
                 if let Some(settings) = surroundings::full_interface()
-                    && let Ok(is_shown) = sabir_tui::attend_session(session, &settings).await
+                    && let Ok(chosen) = sabir_tui::attend_session(session, &settings).await
                 {
-                    return is_shown;
+                    *next = chosen;
+                    return true;
                 }
                 let user = TerminalFrontEnd::new(io::stdin(), known);
                 let front_end = PersonFrontEnd::new(Box::new(user), handle);
@@ -91,10 +94,15 @@ pub(crate) fn print_report<T: Serialize>(
     }
 }
 
-/// Asks for the first message of a task; `None` if the user leaves.
-pub(crate) fn ask_first_message() -> Result<Option<UserMessage>, CommandError> {
+/// Asks for the first message of a task, which is new or not; `None` if the user leaves. For a new one another task may be chosen.
+pub(crate) fn ask_first_message(is_new: bool) -> Result<Option<NextSession>, CommandError> {
     let custom = CustomCommands::find(Path::new("."), &surroundings::load_config()?);
     if let Some(settings) = surroundings::full_interface() {
+        let settings = if is_new {
+            settings
+        } else {
+            settings.for_known_task()
+        };
         let message = sabir_tui::compose_first_message(&settings, custom);
         return surroundings::runtime()?
             .block_on(message)
@@ -103,7 +111,9 @@ pub(crate) fn ask_first_message() -> Result<Option<UserMessage>, CommandError> {
     print::write_stderr("What should Sabir do? (then Enter; ? lists commands)\n");
     let editing = surroundings::line_editing();
     let line = stdin_reader::read_first_message(&io::stdin(), editing.as_ref(), &custom);
-    Ok(line.map_err(input_error)?.map(UserMessage::from_text))
+    Ok(line
+        .map_err(input_error)?
+        .map(|text| NextSession::New(UserMessage::from_text(text))))
 }
 
 /// Asks a user at a terminal for a yes; without a terminal the answer is no.

@@ -124,7 +124,7 @@ pub(crate) fn choose_interface(named: Option<InterfaceChoice>) {
 pub(crate) fn full_interface() -> Option<InterfaceSettings> {
     let configured = || load_config().map(|config| config.interface());
     let choice = INTERFACE.get().copied().map_or_else(configured, Ok);
-    InterfaceSettings::for_terminal(host(), choice.ok()?, EXIT)
+    InterfaceSettings::for_terminal(host(), named_config(), choice.ok()?, EXIT)
 }
 
 /// Returns the folder of the journals.

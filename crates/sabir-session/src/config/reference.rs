@@ -126,6 +126,7 @@ pub fn config_sections() -> &'static [ConfigSection] {
             section("[gateway.limits]", "gateway.limits", "", "Limits of the gateway.", "gateway.md", gateway_limit_keys()),
             section("[gateway.models.NAME]", "gateway.models.NAME", "qwen", "A model that the gateway serves under this name.", "gateway.md", gateway_model_keys()),
             section("[telemetry]", "telemetry", "", "A collector that gets spans of tasks. Without `endpoint` nothing is sent.", "telemetry.md", telemetry_keys()),
+            section("[tui]", "tui", "", "The full interface.", "tui.md", tui_keys()),
             section("[mcp]", "mcp", "", "MCP servers, whose tools the model can call.", "mcp.md", mcp_keys()),
             section("[mcp.servers.NAME]", "mcp.servers.NAME", "files", "One MCP server: a program or an address.", "mcp.md", mcp_server_keys()),
         ];
@@ -310,7 +311,7 @@ fn top_keys() -> Vec<ConfigKey> {
         valued("recovery", "\"ask\"", "\"on\"", "Calls that a model with native calls writes as text: leave them text, ask about each, or treat them like native ones.").option("--recovery"),
         key("calls_per_message", "any number", "1", "How many calls one message of the model may hold. Only 1 can be set.").option("--calls-per-message"),
         key("edit_tool", "that of the model", "\"edit_file\"", "The tool for changing files that a model is offered: `replace_in_file`, `edit_file` or `apply_patch`.").option("--edit-tool"),
-        valued("interface", "\"auto\"", "\"line\"", "The interface of interactive tasks: `full` draws a viewport below the history, `line` prints line by line, `auto` is still `line`.").option("--interface"),
+        valued("interface", "\"auto\"", "\"line\"", "The interface of interactive tasks: `full` draws a viewport below the history where the terminal can show one, `line` prints line by line, `auto` is `full`.").option("--interface"),
         valued("approve", "[]", "[\"edits\", \"command=cargo test\"]", "Calls that run without a question, by kind or by rule.").option("--approve"),
         valued("allow", "[]", "[\"cargo test **\"]", "Patterns of what is allowed without a question.").option("--allow"),
         valued("ask", "[]", "[\"git push **\"]", "Patterns of what is asked about even if something else allows it.").option("--ask"),
@@ -334,6 +335,32 @@ fn top_keys() -> Vec<ConfigKey> {
         valued("repairs_off", "[]", "[\"near_name\"]", "Mistakes in calls to reject instead of repairing: names of rules, or `all`.").option("--no-repair"),
         valued("checkpoints", "true", "false", "Changes of a task can be undone.").option("--no-checkpoints"),
         valued("checkpoints_mib", StoreLimits::default().store_bytes >> 20, "4096", "The most disk space for the checkpoints of one folder, in MiB; 16 or more."),
+    ]
+}
+
+fn tui_keys() -> Vec<ConfigKey> {
+    let status = text_list(&[
+        "model", "protocol", "mode", "context", "cost", "sandbox", "branch",
+    ]);
+    vec![
+        valued(
+            "status",
+            status,
+            "[\"model\", \"branch\"]",
+            "The parts of the status line in their order. What does not fit is left out from the end.",
+        ),
+        valued(
+            "keys",
+            "\"emacs\"",
+            "\"vi\"",
+            "The keys that edit a message.",
+        ),
+        valued(
+            "notify",
+            "\"bell\"",
+            "\"desktop\"",
+            "The call for you while the terminal does not have the focus: `off`, the `bell`, or the bell and a notification of the `desktop`.",
+        ),
     ]
 }
 
@@ -1187,6 +1214,12 @@ mod tests {
                 own.mcp.specs()
             ),
             format!("{:?}", config.interface()),
+            format!(
+                "{:?} {:?} {:?}",
+                own.tui.status_items(),
+                own.tui.editing_keys(),
+                own.tui.attention_call()
+            ),
         ];
         parts.join("\n")
     }

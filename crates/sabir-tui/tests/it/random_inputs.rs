@@ -6,10 +6,11 @@ use sabir_session::{CloseReason, Command, Decision, SessionEventKind, SessionSta
 use sabir_tui::app::{Activity, Effect};
 use sabir_tui::keys::{Key, KeyCode, TerminalInput};
 use sabir_tui::lines::line_width;
+use sabir_tui::picker::{PickedItem, PickerItem};
 use serde_json::json;
 
 use crate::support::{
-    Bench, answered, approval, call, idle, output, request_id, result, running, text,
+    Bench, answered, approval, call, idle, output, request_id, result, running, said, text,
 };
 
 /// A small generator of numbers (SplitMix64), so that a failure can be repeated from its seed.
@@ -130,7 +131,8 @@ fn random_key(random: &mut Random) -> Key {
 
 fn random_event(random: &mut Random) -> SessionEventKind {
     let id = random.pick(&["1", "2", "3"]);
-    match random.below(16) {
+    match random.below(17) {
+        15 => said(random.pick(&TEXTS)),
         0..6 => text(random.pick(&TEXTS)),
         6 => SessionEventKind::Delta(StreamEvent::Thought {
             text: random.pick(&TEXTS).to_owned(),
@@ -165,6 +167,19 @@ fn random_event(random: &mut Random) -> SessionEventKind {
             reason: CloseReason::Withdrawn,
         },
     }
+}
+
+/// Opens a list as the driver does.
+fn open_random_list(bench: &mut Bench, random: &mut Random) {
+    let items = (0..random.below(40)).map(|number| PickerItem {
+        label: format!("{} {number}", random.pick(&TEXTS)),
+        note: random.pick(&TEXTS).to_owned(),
+        preview: random.pick(&TEXTS).repeat(random.below(9)),
+        item: PickedItem::Mode("code".to_owned()),
+    });
+    let items = items.collect();
+    bench.app.open_picker("tasks", "forks it", items);
+    bench.draw();
 }
 
 /// Returns the texts that these effects keep or send.
@@ -246,6 +261,9 @@ fn run(seed: u64, steps: usize) {
                 assert_eq!(bench.app.draft(), before, "{place}");
             }
             3..16 => {
+                if random.below(30) == 0 {
+                    open_random_list(&mut bench, &mut random);
+                }
                 bench.event(random_event(&mut random));
                 assert_eq!(bench.app.draft(), before, "{place}");
             }

@@ -1,19 +1,22 @@
 //! Drives the interface without a terminal: its bytes go into a screen model.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_session::agent::{
-    AssistantTurn, CallCheck, Record, TaskId, TaskOutcome, ToolUsageTable, UsageTotals,
-    UserQuestion,
+    AssistantTurn, CallCheck, MessageAuthor, Record, TaskId, TaskOutcome, ToolUsageTable,
+    UsageTotals, UserQuestion,
 };
 use sabir_session::call::{Call, CallId, CallResult, Cost, MessagePart, ToolResultStatus, Usage};
+use sabir_session::config::tui::{EditingKeys, StatusItem};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{
-    RequestId, RunSummary, SessionEvent, SessionEventKind, SessionState, StreamEvent, TaskEnd,
+    RequestId, RunSummary, SessionEvent, SessionEventKind, SessionState, StreamEvent, SubtaskLabel,
+    TaskEnd,
 };
 use sabir_tui::app::{App, AppSettings, Effect};
-use sabir_tui::inline_screen::InlineScreen;
+use sabir_tui::inline_screen::{InlineScreen, RowReflow};
 use sabir_tui::keys::{KeyDecoder, TerminalInput};
 use sabir_tui::theme::Theme;
 use sabir_tui::view::{TerminalSize, View};
@@ -50,6 +53,9 @@ impl Bench {
             draft: String::new(),
             modes: vec!["code".to_owned(), "plan".to_owned()],
             custom_commands,
+            status: StatusItem::ALL.to_vec(),
+            keys: EditingKeys::Emacs,
+            can_switch: true,
         });
         app.handle_resize(size);
         let mut bench = Self {
@@ -59,7 +65,7 @@ impl Bench {
             view: View::default(),
             written: 0,
             frame: String::new(),
-            screen: InlineScreen::new(size),
+            screen: InlineScreen::new(size, RowReflow::Unknown),
             size,
             sequence: 0,
         };
@@ -142,6 +148,23 @@ impl Bench {
         self.app.handle_event(&event, self.now)
     }
 
+    /// Takes an event of a subtask.
+    pub(crate) fn subtask_event(&mut self, task: &str, kind: SessionEventKind) -> Vec<Effect> {
+        self.sequence += 1;
+        let event = SessionEvent {
+            sequence: self.sequence,
+            subtask: Some(Arc::new(SubtaskLabel {
+                task: TaskId::new(task),
+                mode: "code".to_owned(),
+                depth: 1,
+            })),
+            kind,
+        };
+        let effects = self.app.handle_event(&event, self.now);
+        self.draw();
+        effects
+    }
+
     /// Returns the screen's rows, without empty ones at the end.
     pub(crate) fn rows(&self) -> Vec<String> {
         let (_, columns) = self.parser.screen().size();
@@ -180,6 +203,16 @@ fn narrow(size: usize) -> NonZeroU16 {
 pub(crate) fn text(text: &str) -> SessionEventKind {
     SessionEventKind::Delta(StreamEvent::Text {
         text: text.to_owned(),
+    })
+}
+
+/// Returns the record of a message of the user.
+pub(crate) fn said(text: &str) -> SessionEventKind {
+    record(Record::Said {
+        by: MessageAuthor::User,
+        text: text.to_owned(),
+        images: Vec::new(),
+        when: Default::default(),
     })
 }
 
@@ -258,6 +291,6 @@ pub(crate) fn result(
     }))
 }
 
-fn record(record: Record) -> SessionEventKind {
+pub(crate) fn record(record: Record) -> SessionEventKind {
     SessionEventKind::Record(std::sync::Arc::new(record))
 }

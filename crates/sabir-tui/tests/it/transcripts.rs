@@ -1,13 +1,13 @@
 //! Shows sessions on a screen model, and compares what a person would see.
 
-use sabir_session::agent::UserQuestion;
+use sabir_session::agent::{Record, TaskId, TaskOutcome, UserQuestion};
 use sabir_session::call::{CallId, ToolResultStatus};
 use sabir_session::{Command, Decision, Delivery, SessionEventKind, StreamEvent};
 use sabir_tui::app::Effect;
 use serde_json::json;
 
 use crate::support::{
-    Bench, answered, approval, call, idle, output, request_id, result, running, text,
+    Bench, answered, approval, call, idle, output, record, request_id, result, running, text,
 };
 
 fn answer(call: &str, decision: Decision) -> Effect {
@@ -299,4 +299,59 @@ fn check_frame(frame: &str) {
         assert!(is_own, "{whole:?} in {frame:?}");
         rest = &sequence[end + 1..];
     }
+}
+
+#[test]
+fn a_subtask_is_shown_spoken_to_and_stopped() {
+    let mut bench = Bench::working(80, 24);
+    let work = answered(
+        vec![call("1", "read_file", json!({"path": "src/a.rs"}))],
+        Vec::new(),
+    );
+    bench.subtask_event("child", work);
+    assert!(bench.shows("◦ code:"), "{:?}", bench.rows());
+    assert!(bench.shows("read_file src/a.rs"), "{:?}", bench.rows());
+    bench.keys("/subtasks\r");
+    assert!(bench.shows("subtasks 1/1"), "{:?}", bench.rows());
+    let stopped = bench.keys("\x18");
+    let child = TaskId::new("child");
+    assert_eq!(
+        stopped,
+        [Effect::SubmitTo(child.clone(), Command::Interrupt)]
+    );
+    bench.keys("/subtasks\r");
+    bench.keys("\r");
+    assert!(bench.shows("to a subtask") || bench.shows("goes to this subtask"));
+    let sent = bench.keys("look at b too\r");
+    let is_sent = sent.iter().any(|effect| {
+        matches!(effect, Effect::SubmitTo(task, Command::Send { message, .. })
+            if *task == child && message.text == "look at b too")
+    });
+    assert!(is_sent, "{sent:?}");
+    bench.subtask_event(
+        "child",
+        record(Record::Ended {
+            outcome: TaskOutcome::Completed,
+            message: String::new(),
+            used: None,
+        }),
+    );
+    assert!(!bench.shows("◦ code:"), "{:?}", bench.rows());
+}
+
+/// A list hides a question that comes, which no key answers before it is drawn.
+#[test]
+fn a_question_behind_a_list_is_not_answered() {
+    let mut bench = Bench::working(80, 24);
+    bench.keys("/mode\r");
+    assert!(bench.shows("modes 2/2"), "{:?}", bench.rows());
+    bench.event(approval("1", "src/a.rs", "+x\n"));
+    bench.wait(5000);
+    assert!(!bench.shows("src/a.rs"), "{:?}", bench.rows());
+    assert_eq!(bench.keys("y"), []);
+    bench.keys("\x1b");
+    assert!(bench.shows("src/a.rs"), "{:?}", bench.rows());
+    // It was drawn just now.
+    assert_eq!(bench.keys("y"), []);
+    assert!(bench.shows("src/a.rs"), "{:?}", bench.rows());
 }

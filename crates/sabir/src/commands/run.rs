@@ -16,6 +16,7 @@ use sabir_terminal::history_text::last_exchange_text;
 use sabir_terminal::interrupts::listen_for_signals;
 use sabir_terminal::piped_input::read_task;
 use sabir_terminal::welcome::WelcomeChoice;
+use sabir_tui::NextSession;
 use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, OutputFormat, RecordingOptions, ResumeArguments, RunArguments, TaskOptions};
@@ -97,10 +98,13 @@ pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
     // A missing model, or one without support for pictures, is reported before the user has typed
     // anything.
     host().model_sight(&spec, None)?.load_images(pictures)?;
-    let message = output::ask_first_message()?.ok_or_else(|| {
+    let first = output::ask_first_message(true)?.ok_or_else(|| {
         CommandError::usage("there is no task: say what to do, or see `sabir --help`")
     })?;
-    begin_task(spec, message, pictures, None, None)
+    match first {
+        NextSession::New(message) => begin_task(spec, message, pictures, None, None),
+        other => switch_session(spec, other),
+    }
 }
 
 /// Refuses pictures in a recorded or replayed task, because recordings do not contain the user's
@@ -161,9 +165,9 @@ fn begin_task(
     };
     message.images.extend(sight.load_images(pictures)?);
     let runtime = runtime()?;
-    let session = runtime.block_on(host().start(spec, message));
+    let session = runtime.block_on(host().start(spec.clone(), message));
     let attendance = Attendance { output, lines };
-    attend(runtime, session, attendance)
+    attend(runtime, session, attendance, spec)
 }
 
 /// Runs `sabir resume`.
@@ -213,9 +217,10 @@ impl ContinuedTask<'_> {
         if let RecordMode::Replay(file) = &spec.record {
             let file = file.clone();
             let words = Some(text).filter(|text| !text.trim().is_empty());
-            let session = runtime.block_on(host().replay_resumed(&file, self.id, spec, words));
+            let session =
+                runtime.block_on(host().replay_resumed(&file, self.id, spec.clone(), words));
             let attendance = Attendance { output, lines };
-            return attend(runtime, session, attendance);
+            return attend(runtime, session, attendance, spec);
         }
         let lookup = TaskLookup::open(host().environment(), self.task.folder.as_deref())?;
         let id = match self.id {
@@ -228,9 +233,9 @@ impl ContinuedTask<'_> {
         if output.is_none() {
             message = show_last_exchange(&id, message)?;
         }
-        let session = runtime.block_on(host().load(&id, spec, Some(message)));
+        let session = runtime.block_on(host().load(&id, spec.clone(), Some(message)));
         let attendance = Attendance { output, lines };
-        attend(runtime, session, attendance)
+        attend(runtime, session, attendance, spec)
     }
 }
 
@@ -249,16 +254,30 @@ fn show_last_exchange(id: &TaskId, message: UserMessage) -> Result<UserMessage, 
     if !is_completed || !message.text.trim().is_empty() {
         return Ok(message);
     }
-    let mut asked = output::ask_first_message()?.unwrap_or_default();
+    let Some(NextSession::New(mut asked)) = output::ask_first_message(false)? else {
+        return Ok(message);
+    };
     asked.images.extend(message.images);
     Ok(asked)
 }
 
-/// Shows a session until it ends, and reports its end.
+/// Opens the session that the user has chosen in the interface, and shows it.
+fn switch_session(spec: SessionSpec, next: NextSession) -> Result<ExitStatus, CommandError> {
+    let runtime = runtime()?;
+    let session = runtime.block_on(sabir_tui::open_next_session(host(), &spec, next));
+    let attendance = Attendance {
+        output: None,
+        lines: None,
+    };
+    attend(runtime, session, attendance, spec)
+}
+
+/// Shows a session until it ends, and reports its end, unless the user left it for another.
 fn attend(
     runtime: Runtime,
     session: Result<Session, SessionError>,
     attendance: Attendance,
+    spec: SessionSpec,
 ) -> Result<ExitStatus, CommandError> {
     let session = session?;
     let task = session.task().clone();
@@ -267,13 +286,17 @@ fn attend(
     listen_for_signals(session.handle(), output.is_none(), EXIT)
         .map_err(|error| CommandError::internal(format!("signals cannot be received: {error}")))?;
     let mut is_end_shown = false;
+    let mut next = None;
     let outcome = runtime.block_on(async {
-        is_end_shown = attendance.show(&session).await;
+        is_end_shown = attendance.show(&session, &mut next).await;
         session.wait().await
     })?;
     // Wait only 200 ms for background work: a search in a large tree must not delay the exit.
     // Interrupting a write is safe because writes are atomic.
     runtime.shutdown_timeout(Duration::from_millis(200));
+    if let Some(next) = next {
+        return switch_session(spec, next);
+    }
     let report = EndReport {
         task: task.as_str(),
         output,

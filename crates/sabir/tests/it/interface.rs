@@ -670,4 +670,230 @@ fn the_line_mode_stays_where_it_belongs() {
         assert!(seat.end().code().is_some());
         assert!(!seat.raw().contains("\x1b[?2026h"), "{kind}");
     }
+    // At any other terminal the full interface needs no choice.
+    let mut command = world.sabir_with(&provider);
+    command
+        .env("TERM", "xterm-256color")
+        .args(["--sandbox", "off", "--model", NATIVE.model()]);
+    let mut seat = ScreenSeat::start(command, 80, 24);
+    seat.wait_for("What should Sabir do? /help");
+    seat.keys("\x04");
+    seat.end();
+}
+
+#[test]
+fn two_sessions_keep_a_draft_each() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[]);
+    let mut one = full(&world, &provider, &[]);
+    one.wait_for("What should Sabir do?");
+    one.keys("draft of one");
+    one.wait_for("› draft of one");
+    let mut other = full(&world, &provider, &[]);
+    other.wait_for("What should Sabir do?");
+    other.keys("draft of the other");
+    other.wait_for("› draft of the other");
+    let drafts = world.home.path().join(".local/share/sabir/drafts");
+    let begun = Instant::now();
+    while std::fs::read_dir(&drafts).map_or(0, |drafts| drafts.count()) < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{drafts:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // One is killed, and the other still works: only the draft of the first is offered.
+    kill_process(one.process(), Signal::KILL).unwrap();
+    one.end();
+    let third = full(&world, &provider, &[]);
+    third.wait_for("› draft of one");
+    assert!(!third.rows().join("\n").contains("other"));
+}
+
+#[test]
+fn the_status_line_shows_branch_and_sandbox() {
+    let world = World::new();
+    std::fs::create_dir_all(world.work.path().join(".git/objects")).unwrap();
+    std::fs::create_dir_all(world.work.path().join(".git/refs")).unwrap();
+    world.write(".git/HEAD", "ref: refs/heads/topic/one\n");
+    let provider = world.plays(NATIVE, &[turn("Well.", vec![]), turn("Again.", vec![])]);
+    let mut seat = ScreenSeat::start(command(&world, &provider, &["go", "on"]), 120, 24);
+    seat.wait_for("Well.");
+    seat.wait_until("branch and sandbox", |text| {
+        let status = text.lines().last().unwrap_or_default();
+        status.contains("topic/one") && status.contains("no sandbox")
+    });
+    assert!(seat.leave().is_some());
+    world.configure("[tui]\nstatus = [\"branch\"]\n");
+    let mut seat = ScreenSeat::start(command(&world, &provider, &["go", "on"]), 120, 24);
+    seat.wait_until("the branch alone", |text| {
+        text.lines().last() == Some("ready · topic/one")
+    });
+    assert!(seat.leave().is_some());
+}
+
+#[test]
+fn a_task_is_chosen_from_a_list_and_continues() {
+    let world = World::new();
+    let turns = ["First.", "Second.", "Third."].map(|text| turn(text, vec![]));
+    let provider = world.plays(NATIVE, &turns);
+    let mut seat = full(&world, &provider, &["about", "apples"]);
+    seat.wait_for("First.");
+    assert!(seat.leave().is_some());
+    let mut seat = full(&world, &provider, &["about", "pears"]);
+    seat.wait_for("Second.");
+    seat.wait_for("ready");
+    seat.keys("/tasks\r");
+    seat.wait_for("tasks 2/2");
+    seat.keys("apples");
+    seat.wait_for("tasks 1/2: apples");
+    seat.keys("\r");
+    seat.wait_for("continues another task");
+    seat.keys("and plums\r");
+    seat.wait_for("Third.");
+    let said = last_said(&provider);
+    assert!(said[0].contains("about apples"), "{said:?}");
+    assert!(said.last().unwrap().contains("and plums"), "{said:?}");
+    assert!(!said.iter().any(|said| said.contains("pears")), "{said:?}");
+    assert!(seat.leave().is_some());
+}
+
+#[test]
+fn the_conversation_and_its_files_go_back_to_an_earlier_message() {
+    let world = World::new();
+    let turns = [
+        turn("One.", vec![]),
+        write("made.txt"),
+        turn("Two.", vec![]),
+        turn("Other.", vec![]),
+    ];
+    let provider = world.plays(NATIVE, &turns);
+    let mut command = command(&world, &provider, &["go", "on"]);
+    command.args(["--approve", "edits"]);
+    let mut seat = ScreenSeat::start(command, 80, 30);
+    seat.wait_for("One.");
+    seat.wait_for("ready");
+    seat.keys("make a file\r");
+    seat.wait_for("Two.");
+    seat.wait_for("ready");
+    assert_eq!(world.read("made.txt"), "new\n");
+    // Each Escape is a key of its own.
+    seat.keys("\x1b");
+    seat.wait_for("Esc again");
+    seat.keys("\x1b");
+    seat.wait_for("go back to 2/2");
+    seat.keys("\r");
+    seat.wait_for("rewind 3/3");
+    seat.keys("\x1b[B");
+    seat.wait_for("restores made.txt");
+    seat.keys("\r");
+    seat.wait_for("› make a file");
+    seat.keys(" no more\r");
+    seat.wait_for("Other.");
+    assert!(!world.work.path().join("made.txt").exists());
+    let said = last_said(&provider);
+    assert_eq!(said.last().unwrap(), "make a file no more");
+    assert!(!said.contains(&"make a file".to_owned()), "{said:?}");
+    assert!(seat.leave().is_some());
+}
+
+#[test]
+fn a_command_of_the_user_runs_and_its_output_goes_along() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[turn("One.", vec![]), turn("Two.", vec![])]);
+    let mut command = command(&world, &provider, &["go", "on"]);
+    command.args(["--deny", "touch **"]);
+    let mut seat = ScreenSeat::start(command, 80, 24);
+    seat.wait_for("One.");
+    seat.wait_for("ready");
+    seat.keys("!echo it is $((40 + 2))\r");
+    seat.wait_for("it is 42");
+    seat.keys("!touch made\r");
+    seat.wait_for("denied");
+    assert!(!world.work.path().join("made").exists());
+    seat.keys("what is it?\r");
+    seat.wait_for("Two.");
+    let said = last_said(&provider).pop().unwrap();
+    assert!(
+        said.contains("it is 42") && said.ends_with("what is it?"),
+        "{said}"
+    );
+    // Another is stopped.
+    seat.wait_for("ready");
+    seat.keys("!sleep 7411\r");
+    seat.wait_for("runs, Esc stops");
+    seat.keys("\x1b");
+    seat.wait_for("! sleep 7411 (");
+    assert!(seat.leave().is_some());
+}
+
+#[test]
+fn a_note_is_kept_after_it_was_shown() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[turn("One.", vec![])]);
+    let mut seat = full(&world, &provider, &["go", "on"]);
+    seat.wait_for("One.");
+    seat.wait_for("ready");
+    seat.keys("# tests come first\r");
+    seat.wait_for("AGENTS.md gets `- tests come first`");
+    assert!(!world.work.path().join("AGENTS.md").exists());
+    seat.keys("\r");
+    seat.wait_for("has a new line");
+    assert_eq!(world.read("AGENTS.md"), "- tests come first\n");
+    assert!(seat.leave().is_some());
+}
+
+#[test]
+fn the_answer_is_copied_and_the_desktop_is_notified() {
+    let world = World::new();
+    world.configure("[tui]\nnotify = \"desktop\"\nkeys = \"vi\"\n");
+    let (provider, gate) = gated(&world, vec![turn("Hello.", vec![]), turn("Two.", vec![])]);
+    let mut seat = full(&world, &provider, &["go", "on"]);
+    seat.wait_for("Esc stops");
+    // The terminal has lost the focus.
+    seat.keys("\x1b[O");
+    gate.send(()).unwrap();
+    seat.wait_for("Hello.");
+    seat.wait_for("ready");
+    assert!(seat.raw().contains("\x1b]9;Sabir is ready"));
+    seat.keys("/copy\r");
+    seat.wait_for("clipboard");
+    assert!(seat.raw().contains("\x1b]52;c;SGVsbG8u\x1b\\"));
+    // With the keys of vi.
+    seat.keys("one two");
+    seat.wait_for("› one two");
+    seat.keys("\x1b");
+    seat.wait_for("COMMAND");
+    seat.keys("bcwfour");
+    seat.wait_for("› one four");
+    seat.keys("\r");
+    gate.send(()).unwrap();
+    seat.wait_for("Two.");
+    assert_eq!(last_said(&provider).pop().unwrap(), "one four");
+    assert!(seat.leave().is_some());
+}
+
+#[test]
+fn models_modes_and_a_dropped_image_are_chosen() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[turn("One.", vec![])]);
+    let mut seat = full(&world, &provider, &["go", "on"]);
+    seat.wait_for("One.");
+    seat.wait_for("ready");
+    seat.keys("/model\r");
+    seat.wait_for("models ");
+    seat.wait_for(" context, $");
+    seat.keys("\x1b");
+    seat.wait_until("no list", |text| !text.contains(" context, $"));
+    seat.keys("/mode\r");
+    seat.wait_for("modes ");
+    seat.keys("plan");
+    seat.keys("\r");
+    seat.wait_until("another mode", |text| {
+        text.lines()
+            .last()
+            .is_some_and(|status| status.contains(" · plan"))
+    });
+    // What is no image goes into the draft as it was pasted.
+    seat.keys("\x1b[200~/nowhere/a.png\x1b[201~");
+    seat.wait_for("› /nowhere/a.png");
+    seat.keys("\x03");
+    assert!(seat.leave().is_some());
 }

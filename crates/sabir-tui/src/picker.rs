@@ -1,0 +1,292 @@
+//! A list to choose from: filtered by what is typed, with a preview of the chosen row.
+
+use ratatui_core::text::Line;
+use sabir_session::agent::TaskId;
+
+use crate::fuzzy::best_matches;
+use crate::keys::{Key, KeyCode};
+use crate::lines::{fit_line, fit_text, one_line, span, text_width};
+use crate::theme::{Role, Theme};
+
+/// The most rows of a preview.
+const MAX_PREVIEW: usize = 6;
+/// The most rows that a filter keeps.
+const MAX_MATCHES: usize = 500;
+
+/// The thing that a row of a list stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PickedItem {
+    /// A task to continue, or to fork.
+    Task(TaskId),
+    /// A model.
+    Model(String),
+    /// A mode.
+    Mode(String),
+    /// An earlier message to go back to, by its number among [`crate::rewind::SaidMessage`]s.
+    Message(usize),
+    /// A way to go back to a message.
+    Rewind {
+        /// The things that change.
+        scope: RewindScope,
+        /// The number of the message.
+        message: usize,
+    },
+    /// A subtask that works.
+    Subtask(TaskId),
+    /// Something to look at only.
+    Note,
+}
+
+/// The things that going back to an earlier message changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewindScope {
+    /// The conversation; files stay as they are.
+    Conversation,
+    /// The files; the conversation stays as it is.
+    Files,
+    /// Both.
+    Both,
+}
+
+/// A row of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PickerItem {
+    /// The text that is searched.
+    pub label: String,
+    /// A remark after it.
+    pub note: String,
+    /// The text that is shown while the row is chosen.
+    pub preview: String,
+    /// The thing that it stands for.
+    pub item: PickedItem,
+}
+
+/// The effect of a key on a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PickerKey {
+    /// The key was used.
+    Handled,
+    /// The list was left.
+    Closed,
+    /// This was chosen.
+    Chosen(PickedItem),
+    /// This was chosen with the second key, which forks a task or stops a subtask.
+    ChosenSecond(PickedItem),
+}
+
+/// An open list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picker {
+    title: &'static str,
+    /// The meaning of Ctrl-X; empty for none.
+    second: &'static str,
+    items: Vec<PickerItem>,
+    query: String,
+    /// The indexes of the rows that match.
+    found: Vec<usize>,
+    chosen: usize,
+}
+
+impl Picker {
+    /// Opens a list. `second` says what Ctrl-X does; empty for nothing.
+    pub fn new(title: &'static str, second: &'static str, items: Vec<PickerItem>) -> Self {
+        let found = (0..items.len()).collect();
+        Self {
+            title,
+            second,
+            items,
+            query: String::new(),
+            found,
+            chosen: 0,
+        }
+    }
+
+    fn chosen_item(&self) -> Option<&PickerItem> {
+        self.items.get(*self.found.get(self.chosen)?)
+    }
+
+    /// Takes a key.
+    pub fn press(&mut self, key: Key) -> PickerKey {
+        let last = self.found.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Escape => return PickerKey::Closed,
+            KeyCode::Enter => {
+                return match self.chosen_item() {
+                    Some(chosen) => PickerKey::Chosen(chosen.item.clone()),
+                    None => PickerKey::Handled,
+                };
+            }
+            KeyCode::Char('x') if key.control && !self.second.is_empty() => {
+                return match self.chosen_item() {
+                    Some(chosen) => PickerKey::ChosenSecond(chosen.item.clone()),
+                    None => PickerKey::Handled,
+                };
+            }
+            KeyCode::Up => self.chosen = self.chosen.checked_sub(1).unwrap_or(last),
+            KeyCode::Down if self.chosen >= last => self.chosen = 0,
+            KeyCode::Down => self.chosen += 1,
+            KeyCode::PageUp => self.chosen = self.chosen.saturating_sub(10),
+            KeyCode::PageDown => self.chosen = (self.chosen + 10).min(last),
+            KeyCode::Home => self.chosen = 0,
+            KeyCode::End => self.chosen = last,
+            KeyCode::Backspace => {
+                self.query.pop();
+                self.filter();
+            }
+            _ => {
+                if let Some(c) = key.written_char() {
+                    self.query.push(c);
+                    self.filter();
+                }
+            }
+        }
+        PickerKey::Handled
+    }
+
+    /// Adds pasted text to the filter.
+    pub fn paste(&mut self, text: &str) {
+        let line = text.lines().next().unwrap_or_default();
+        // A filter is a few words; the rest of a paste cannot match anything.
+        self.query.extend(line.chars().take(200));
+        self.filter();
+    }
+
+    /// Finds the rows that match what is typed.
+    fn filter(&mut self) {
+        // Another filter makes other rows, so the old place means nothing.
+        self.chosen = 0;
+        if self.query.trim().is_empty() {
+            self.found = (0..self.items.len()).collect();
+            return;
+        }
+        let labels = self.items.iter().map(|item| item.label.as_str());
+        let matches = best_matches(&self.query, labels, MAX_MATCHES);
+        // The same label may be there twice.
+        let mut found: Vec<usize> = Vec::new();
+        for label in matches {
+            let same = self
+                .items
+                .iter()
+                .enumerate()
+                .filter(|(_, item)| item.label == label)
+                .map(|(at, _)| at);
+            for at in same {
+                if !found.contains(&at) {
+                    found.push(at);
+                }
+            }
+        }
+        self.found = found;
+    }
+
+    /// Returns the rows on the screen.
+    pub fn rows(&self, theme: Theme, width: usize, max_rows: usize) -> Vec<Line<'static>> {
+        let dim = theme.style(Role::Dim);
+        let second = match self.second {
+            "" => String::new(),
+            second => format!(", Ctrl-X {second}"),
+        };
+        let title = format!(
+            "{} {}/{}: {}",
+            self.title,
+            self.found.len(),
+            self.items.len(),
+            one_line(&self.query)
+        );
+        let mut rows = vec![Line::from(vec![
+            span(&title, theme.style(Role::Heading)),
+            span(&format!("  Enter chooses{second}, Esc leaves"), dim),
+        ])];
+        let preview: Vec<_> = self
+            .chosen_item()
+            .into_iter()
+            .flat_map(|chosen| chosen.preview.lines())
+            .take(MAX_PREVIEW.min(max_rows / 3))
+            .map(|line| Line::from(span(&fit_text(&format!("  │ {line}"), width), dim)))
+            .collect();
+        let left = max_rows.saturating_sub(1 + preview.len()).max(1);
+        // The chosen row is always on the screen.
+        let first = (self.chosen + 1).saturating_sub(left);
+        for (at, index) in self.found.iter().enumerate().skip(first).take(left) {
+            let Some(item) = self.items.get(*index) else {
+                continue;
+            };
+            let is_chosen = at == self.chosen;
+            let role = if is_chosen {
+                Role::Selected
+            } else {
+                Role::Plain
+            };
+            let mark = if is_chosen { "> " } else { "  " };
+            let note_width = text_width(&item.note) + 4;
+            // The label matters more than the remark where both do not fit.
+            let label_width = width.saturating_sub(note_width).max(width / 2);
+            rows.push(Line::from(vec![
+                span(mark, theme.style(Role::Plain)),
+                span(
+                    &fit_text(&one_line(&item.label), label_width),
+                    theme.style(role),
+                ),
+                span(&format!("  {}", item.note), dim),
+            ]));
+        }
+        if self.found.is_empty() {
+            rows.push(Line::from(span("  nothing matches", dim)));
+        }
+        rows.extend(preview);
+        rows.truncate(max_rows);
+        rows.into_iter().map(|row| fit_line(row, width)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picker() -> Picker {
+        let items = ["fix the parser", "write docs", "fix the parser"].map(|label| PickerItem {
+            label: label.to_owned(),
+            note: "today".to_owned(),
+            preview: format!("all of {label}"),
+            item: PickedItem::Mode(label.to_owned()),
+        });
+        Picker::new("tasks", "forks", items.to_vec())
+    }
+
+    #[test]
+    fn typed_letters_filter_and_arrows_choose() {
+        let mut picker = picker();
+        for c in "fix".chars() {
+            picker.press(Key::plain(KeyCode::Char(c)));
+        }
+        assert_eq!(picker.found, [0, 2]);
+        picker.press(Key::plain(KeyCode::Up));
+        assert_eq!(picker.chosen, 1);
+        for _ in 0..3 {
+            picker.press(Key::plain(KeyCode::Backspace));
+        }
+        picker.press(Key::plain(KeyCode::Down));
+        let chosen = picker.press(Key::plain(KeyCode::Enter));
+        assert_eq!(
+            chosen,
+            PickerKey::Chosen(PickedItem::Mode("write docs".to_owned()))
+        );
+        picker.paste("zzz\nx");
+        assert_eq!(picker.press(Key::control('x')), PickerKey::Handled);
+        assert_eq!(picker.press(Key::plain(KeyCode::Escape)), PickerKey::Closed);
+    }
+
+    #[test]
+    fn rows_fit_into_any_screen() {
+        let theme = Theme::new(true);
+        for width in 8..50 {
+            for max_rows in 1..12 {
+                let rows = picker().rows(theme, width, max_rows);
+                assert!(rows.len() <= max_rows);
+                for row in rows {
+                    assert!(crate::lines::line_width(&row) <= width);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Goes to another task, or back to an earlier message of this one.
+
+use sabir_session::agent::{MessageAuthor, Record, TaskId, UserMessage};
+use sabir_session::checkpoint_history::{CheckpointFolder, RestorePreview};
+use sabir_session::{Host, Session, SessionError, SessionSpec, TaskList};
+
+/// A message of the user in the records of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SaidMessage {
+    /// The number of records before it.
+    pub records_before: usize,
+    /// The text.
+    pub text: String,
+}
+
+/// The messages of the user in a task, to go back to.
+#[derive(Debug, Default)]
+pub struct SaidMessages {
+    messages: Vec<SaidMessage>,
+    /// The number of records so far.
+    records: usize,
+}
+
+impl SaidMessages {
+    /// Notes the next record of the task.
+    pub fn note_record(&mut self, record: &Record) {
+        let text = match record {
+            Record::Started(start) => Some(&start.prompt),
+            Record::Said {
+                by: MessageAuthor::User,
+                text,
+                ..
+            } => Some(text),
+            // Answers to questions are no messages: they cannot be sent anew.
+            _ => None,
+        };
+        if let Some(text) = text {
+            self.messages.push(SaidMessage {
+                records_before: self.records,
+                text: text.clone(),
+            });
+        }
+        self.records += 1;
+    }
+
+    /// Returns the messages, the oldest first.
+    pub fn messages(&self) -> &[SaidMessage] {
+        &self.messages
+    }
+}
+
+/// The next session, after the user left one for it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NextSession {
+    /// A new task.
+    New(UserMessage),
+    /// A task that continues.
+    Resumed {
+        /// The task.
+        task: TaskId,
+        /// The message that it continues with.
+        message: UserMessage,
+    },
+    /// A new task that begins with records of another.
+    Forked {
+        /// The other task.
+        task: TaskId,
+        /// The number of its records; `None` for all. With 0 it begins anew.
+        records: Option<usize>,
+        /// True if files become what they were after these records.
+        restores_files: bool,
+        /// The message that it continues with.
+        message: UserMessage,
+    },
+}
+
+/// Opens the next session. `spec` is that of the session before, whose settings hold where a task has none of its own.
+///
+/// # Errors
+/// When there is no such task, its files cannot be restored, or it cannot be continued.
+pub async fn open_next_session(
+    host: &Host,
+    spec: &SessionSpec,
+    next: NextSession,
+) -> Result<Session, SessionError> {
+    // A task keeps its own model, protocol and mode.
+    let own = SessionSpec {
+        model: None,
+        protocol: None,
+        mode: None,
+        ..spec.clone()
+    };
+    match next {
+        NextSession::New(message) => host.start(spec.clone(), message).await,
+        NextSession::Resumed { task, message } => host.load(&task, own, Some(message)).await,
+        NextSession::Forked {
+            task,
+            records,
+            restores_files,
+            message,
+        } => {
+            if restores_files {
+                // Before the fork, so that a conflict leaves no task behind.
+                restore_files(host, &task, records)?;
+            }
+            // Without any record there is nothing to fork: the first message begins a new task.
+            if records == Some(0) {
+                return host.start(spec.clone(), message).await;
+            }
+            let fork = host.fork(&task, records, &own)?;
+            host.load(&fork, own, Some(message)).await
+        }
+    }
+}
+
+/// Makes the files of a task what they were after its first records. Returns the number of restored paths.
+///
+/// # Errors
+/// When a path has changed since, or cannot be written; then nothing was changed.
+pub fn restore_files(
+    host: &Host,
+    task: &TaskId,
+    records: Option<usize>,
+) -> Result<usize, SessionError> {
+    let (folder, entries) = read_until(host, task, records)?;
+    let restored = folder
+        .restore_for_fork(task, &entries)
+        .map_err(|error| SessionError::invalid(error.to_string()))?;
+    Ok(restored.map_or(0, |outcome| outcome.restored))
+}
+
+/// Returns the paths that [`restore_files`] would change, as lines for the user.
+pub fn preview_restore(host: &Host, task: &TaskId, records: usize) -> String {
+    let preview = read_until(host, task, Some(records)).and_then(|(folder, entries)| {
+        folder
+            .preview_for_fork(task, &entries)
+            .map_err(|error| SessionError::invalid(error.to_string()))
+    });
+    match preview {
+        Ok(Some(preview)) => preview_lines(&preview),
+        Ok(None) => "no file has changed since".to_owned(),
+        Err(error) => format!("files cannot be restored: {error}"),
+    }
+}
+
+fn preview_lines(preview: &RestorePreview) -> String {
+    let restored = preview
+        .restored_items()
+        .map(|item| format!("restores {}\n", item.path.display()));
+    let skipped = preview.skipped_items().map(|item| {
+        let reason = item.conflict.as_ref().map(ToString::to_string);
+        format!(
+            "cannot restore {}: {}\n",
+            item.path.display(),
+            reason.unwrap_or_default()
+        )
+    });
+    restored.chain(skipped).collect()
+}
+
+type Entries = Vec<sabir_session::JournalEntry>;
+
+fn read_until(
+    host: &Host,
+    task: &TaskId,
+    records: Option<usize>,
+) -> Result<(CheckpointFolder, Entries), SessionError> {
+    let mut entries = TaskList::read(host.environment(), None, &[])?.read_records(task);
+    let folder = entries.iter().find_map(|entry| match &entry.record {
+        Record::Started(start) => Some(std::path::PathBuf::from(&start.workspace)),
+        _ => None,
+    });
+    entries.truncate(records.unwrap_or(entries.len()));
+    let folder = CheckpointFolder::open(host, folder.as_deref())
+        .map_err(|error| SessionError::invalid(error.to_string()))?;
+    Ok((folder, entries))
+}

@@ -122,6 +122,8 @@ pub(crate) fn coerce_value(
             ..reading
         });
     }
+    // Between tags nothing but the schema tells the word from the value. A tool that accepts null
+    // is far more often meant to get it than the text of four letters.
     let is_nullable = types.is_some_and(|types| types.has(JsonTypes::NULL));
     if form == ArgForm::Raw && text == "null" && is_nullable {
         return Ok(CoercedValue::without_rules(Value::Null));
@@ -295,6 +297,8 @@ fn unmark_tags(text: &str) -> (String, char) {
     let placeholder = ('\u{f0000}'..='\u{ffffd}')
         .find(|c| !text.contains(*c))
         .unwrap_or('\u{f0000}');
+    // The marker holds a `<` itself, so the text is split at marker and tag together.
+    // A marker that no tag follows is content.
     let marked_tag = format!("{MINIMAX_MARKER}<");
     let mut unmarked = String::with_capacity(text.len());
     for (at, piece) in text.split(marked_tag.as_str()).enumerate() {

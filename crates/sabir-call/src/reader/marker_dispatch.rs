@@ -218,6 +218,7 @@ impl CallReader {
         rest: &str,
         last: bool,
     ) -> Option<MarkerRedundancy> {
+        // In the middle of a line the markup is more likely a word about itself.
         let is_whole = opening.tag.starts_with('<') || !matches!(opening.kind, OpenKind::Marker);
         if !opening.first || self.inside.is_some() || !is_whole || !rest.starts_with('<') {
             return Some(MarkerRedundancy::None);

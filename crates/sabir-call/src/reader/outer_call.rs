@@ -46,6 +46,7 @@ impl OuterCallSigns {
         let has_room = self.opened.len() < OPENED_CAP;
         let known = self.opened.iter_mut().find(|value| *value.name == *name);
         match known {
+            // A later value of the same kind: only the calls behind its own tag can be inside it.
             Some(value) if !value.is_open => {
                 value.is_open = true;
                 value.calls = calls;
@@ -105,6 +106,8 @@ impl CallReader {
 
     /// Rejects the calls that a value may hold which ends with this tag or marker.
     pub(super) fn reject_inner_calls(&mut self, name: &str, span: Span) {
+        // Nearly all messages have no such sign, and closing tags in prose about HTML are frequent,
+        // so nothing is looked up before the first sign.
         if self.diagnostics.outer_signs().is_none() {
             return;
         }
@@ -134,9 +137,13 @@ impl CallReader {
             |value: &&OrphanValue| value.is_open && self.vocabulary.is_fixed_value_tag(&value.name);
         let opened = signs.opened.iter().find(is_fixed);
         let opened = opened.map(|value| (value.calls, value.span));
+        // The missing end is probably that of a call behind it, which then read the value's own
+        // closing tags as its own.
         for (first, span) in headed.into_iter().chain(opened) {
             self.reject_calls_from(first, span);
         }
+        // With a call in the message, the faults of that call say more. Without one, the message
+        // would end as an answer although a call was meant.
         let lost = self.diagnostics.outer_signs().and_then(|signs| signs.lost);
         let span = lost.or(headed.map(|(_, span)| span));
         if let Some(span) =
@@ -166,6 +173,8 @@ impl CallReader {
     fn reject_calls_from(&mut self, first: u32, span: Span) {
         let calls = self.diagnostics.calls;
         let signs = self.diagnostics.outer_signs_mut();
+        // Each call is rejected once: several closing tags may end the same value, and a second
+        // fault about the same call would only repeat the first.
         let from = first.max(signs.reported);
         signs.reported = signs.reported.max(calls);
         for index in from..calls {

@@ -194,6 +194,8 @@ impl CallReader {
     /// Ends the thought that the prompt opened: the text before was part of it, and so were calls.
     fn end_prompted_thought(&mut self, at: usize, length: usize) -> TriggerMatch {
         let span = Span::new(self.offset + at, self.offset + at + length);
+        // Only the first closing tag without an opening one can end the thought of the prompt.
+        // Later ones are text.
         self.diagnostics.note_thought();
         self.diagnostics.note_mark(
             MarkupRole::PromptedThought,
@@ -433,6 +435,8 @@ impl CallReader {
             }
             return TriggerMatch::Text;
         }
+        // A quotation protects the marker from being dropped, but not the calls before it: their value
+        // may hold the quotation mark.
         self.reject_inner_calls(text, span);
         if is_mention || kind == MarkerKind::Quote {
             return TriggerMatch::Text;

@@ -29,6 +29,7 @@ impl CallReader {
         };
         let text = behind.trim_ascii_start();
         let blank = behind.len() - text.len();
+        // A token with much white space behind it ended something; it opens no call.
         if blank > BLANK_CAP {
             return Some(());
         }
@@ -36,6 +37,8 @@ impl CallReader {
             return last.then_some(());
         }
         let is_call = if text.starts_with(['{', '[']) {
+            // Decided on the same bytes whatever the chunks are (law 1); the text is held until then,
+            // which happens only behind a special token that no dialect has.
             if text.len() < JSON_CAP && !last {
                 return None;
             }

@@ -364,6 +364,7 @@ impl JsonRegionParser {
             || matches!(self.state, PayloadState::Before | PayloadState::Language)
             || self.frames.last() == Some(BracketFrame::List)
         {
+            // No call was begun, so there is none to cut: the fault belongs to the message.
             let message = match self.state {
                 PayloadState::Before | PayloadState::Language => {
                     "the text ended where the JSON of a call should begin"

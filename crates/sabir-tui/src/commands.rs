@@ -1,8 +1,5 @@
 //! Lists the commands that a line beginning with `/` can be, and parses them.
 
-use sabir_session::custom_commands::CustomCommands;
-use sabir_terminal::slash_commands::local_reply;
-
 /// A command of the interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlashCommand {

@@ -211,6 +211,26 @@ pub enum HistoryError {
     },
 }
 
+impl HistoryError {
+    /// Reports whether the machine or the program is at fault, not the request.
+    pub fn is_internal(&self) -> bool {
+        match self {
+            Self::Session(error) => error.is_internal(),
+            Self::Checkpoint(error) => !matches!(
+                error,
+                CheckpointError::NoTask { .. }
+                    | CheckpointError::NoCall { .. }
+                    | CheckpointError::Pruned { .. }
+                    | CheckpointError::NothingToUndo { .. }
+                    | CheckpointError::UnknownPath { .. }
+                    | CheckpointError::Workspace(_)
+                    | CheckpointError::Stale
+            ),
+            _ => false,
+        }
+    }
+}
+
 impl CheckpointFolder {
     /// Opens the checkpoints of that folder, or of the current one; in a subfolder without tasks, those of the folder above it.
     ///

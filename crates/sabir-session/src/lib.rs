@@ -108,6 +108,7 @@ mod spec;
 mod subtasks;
 mod task_list;
 mod task_lookup;
+mod task_runtime;
 mod telemetry;
 mod user_command;
 
@@ -144,4 +145,5 @@ pub use spec::{
 };
 pub use task_list::{JournalEntry, JournalListing, TaskList};
 pub use task_lookup::{TaskLookup, short_name};
+pub use task_runtime::build_task_runtime;
 pub use user_command::{UserCommandError, UserCommandOutput, UserCommandRunner};

@@ -278,6 +278,21 @@ pub enum RecordMode {
     Replay(PathBuf),
 }
 
+impl RecordMode {
+    /// Refuses the user's pictures in a recorded or replayed task.
+    ///
+    /// # Errors
+    /// When there are pictures: a recording cannot hold them.
+    pub fn check_pictures(&self, pictures: &[PathBuf]) -> Result<(), SessionError> {
+        if pictures.is_empty() || *self == Self::Off {
+            return Ok(());
+        }
+        Err(SessionError::invalid(
+            "a recording cannot hold your pictures: leave out --image, or --record and --replay",
+        ))
+    }
+}
+
 /// The kind of user that answers the questions of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -278,6 +278,16 @@ pub(crate) struct TaskOptions {
     pub(crate) subtasks: bool,
 }
 
+impl RecordingOptions {
+    pub(crate) fn mode(&self) -> RecordMode {
+        match (&self.record, &self.replay) {
+            (Some(file), _) => RecordMode::Record(file.clone()),
+            (None, Some(file)) => RecordMode::Replay(file.clone()),
+            (None, None) => RecordMode::Off,
+        }
+    }
+}
+
 impl TaskOptions {
     /// Returns the spec of a session with these options.
     pub(crate) fn session_spec(
@@ -285,11 +295,6 @@ impl TaskOptions {
         tape: &RecordingOptions,
         interactivity: Interactivity,
     ) -> Result<SessionSpec, CommandError> {
-        let record = match (&tape.record, &tape.replay) {
-            (Some(file), _) => RecordMode::Record(file.clone()),
-            (None, Some(file)) => RecordMode::Replay(file.clone()),
-            (None, None) => RecordMode::Off,
-        };
         Ok(SessionSpec {
             workspace: self.folder.clone(),
             config: surroundings::named_config().map(Path::to_path_buf),
@@ -310,7 +315,7 @@ impl TaskOptions {
                 offered: self.subtasks,
             },
             no_checkpoints: self.no_checkpoints,
-            record,
+            record: tape.mode(),
             interactivity,
             ..SessionSpec::default()
         })

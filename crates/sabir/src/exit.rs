@@ -98,28 +98,14 @@ impl From<sabir_session::SessionError> for CommandError {
 impl From<HistoryError> for CommandError {
     fn from(error: HistoryError) -> Self {
         let exit = match &error {
-            HistoryError::Session(error) => return error.clone().into(),
-            HistoryError::Checkpoint(error) => checkpoint_exit(error),
+            HistoryError::Checkpoint(CheckpointError::Stale) => ExitStatus::Unfinished,
+            error if error.is_internal() => ExitStatus::Internal,
             _ => ExitStatus::Usage,
         };
         Self {
             message: error.to_string(),
             exit,
         }
-    }
-}
-
-/// Returns the exit status of a failure of the checkpoint store.
-fn checkpoint_exit(error: &CheckpointError) -> ExitStatus {
-    match error {
-        CheckpointError::NoTask { .. }
-        | CheckpointError::NoCall { .. }
-        | CheckpointError::Pruned { .. }
-        | CheckpointError::NothingToUndo { .. }
-        | CheckpointError::UnknownPath { .. }
-        | CheckpointError::Workspace(_) => ExitStatus::Usage,
-        CheckpointError::Stale => ExitStatus::Unfinished,
-        _ => ExitStatus::Internal,
     }
 }
 

@@ -20,10 +20,6 @@ use tokio::runtime::Runtime;
 use crate::exit::CommandError;
 use crate::output::print;
 
-/// The number of files that a task must be able to open. The runtime panics if it cannot open its
-/// own.
-const FILES: usize = 16;
-
 /// The host of all sessions of this process.
 static HOST: OnceLock<Host> = OnceLock::new();
 
@@ -132,20 +128,7 @@ pub(crate) fn tasks_folder() -> Result<PathBuf, CommandError> {
     Ok(environment().tasks_folder()?)
 }
 
-/// Builds a single-threaded runtime for requests and tools, after checking that enough files can be
-/// opened.
+/// Builds a single-threaded runtime for requests and tools.
 pub(crate) fn runtime() -> Result<Runtime, CommandError> {
-    let probes = (0..FILES)
-        .map(|_| std::fs::File::open("/dev/null"))
-        .collect::<std::io::Result<Vec<_>>>();
-    let probes = probes.map_err(|error| {
-        CommandError::internal(format!(
-            "a task needs {FILES} more open files than the limit allows ({error}): raise the limit with `ulimit -n 1024`"
-        ))
-    })?;
-    drop(probes);
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::internal(format!("the runtime cannot be started: {error}")))
+    Ok(sabir_session::build_task_runtime()?)
 }

@@ -29,7 +29,7 @@ use crate::surroundings::{EXIT, host, runtime};
 pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, CommandError> {
     let output = Some(arguments.output);
     let pictures = arguments.pictures.image.as_slice();
-    refuse_recorded_pictures(&arguments.tape, pictures)?;
+    arguments.tape.mode().check_pictures(pictures)?;
     let continued = ContinuedTask {
         id: None,
         unfinished_only: false,
@@ -105,20 +105,6 @@ pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
         NextSession::New(message) => begin_task(spec, message, pictures, None, None),
         other => switch_session(spec, other),
     }
-}
-
-/// Refuses pictures in a recorded or replayed task, because recordings do not contain the user's
-/// pictures.
-fn refuse_recorded_pictures(
-    tape: &RecordingOptions,
-    pictures: &[PathBuf],
-) -> Result<(), CommandError> {
-    if pictures.is_empty() || tape.record.is_none() && tape.replay.is_none() {
-        return Ok(());
-    }
-    Err(CommandError::usage(
-        "a recording cannot hold your pictures: leave out --image, or --record and --replay",
-    ))
 }
 
 /// Returns whether the model of a new task accepts pictures.
@@ -205,7 +191,7 @@ impl ContinuedTask<'_> {
                 "only unattended tasks are recorded and replayed: give --output",
             ));
         }
-        refuse_recorded_pictures(self.tape, self.pictures)?;
+        self.tape.mode().check_pictures(self.pictures)?;
         let lines = self
             .is_controlled
             .then(|| control_lines(output))

@@ -98,6 +98,8 @@ pub(super) struct BareCall {
     pub(super) right: String,
     /// True if the words are JSON.
     pub(super) json: bool,
+    /// The number of calls before it.
+    pub(super) calls: u32,
 }
 
 /// The tags that closed a call.

@@ -241,6 +241,10 @@ impl CallReader {
         };
         match lex_tag(rest, last, interest) {
             LexedTag::Partial => None,
+            // A block for calls without a call is an error, of which the model is told.
+            LexedTag::Tag(tag) if tag.close && matches!(opening.kind, OpenKind::Wrapper(_)) => {
+                Some(MarkerRedundancy::None)
+            }
             LexedTag::Tag(tag) if tag.close => Some(MarkerRedundancy::Empty(tag.len)),
             LexedTag::Tag(_) => Some(MarkerRedundancy::Doubled),
             LexedTag::No => Some(MarkerRedundancy::None),

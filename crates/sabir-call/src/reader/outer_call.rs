@@ -170,7 +170,8 @@ impl CallReader {
         }
     }
 
-    fn reject_calls_from(&mut self, first: u32, span: Span) {
+    /// Rejects the calls from that number on, because of what this span shows.
+    pub(super) fn reject_calls_from(&mut self, first: u32, span: Span) {
         let calls = self.diagnostics.calls;
         let signs = self.diagnostics.outer_signs_mut();
         // Each call is rejected once: several closing tags may end the same value, and a second

@@ -606,6 +606,7 @@ impl CallReader {
                 span,
                 right,
                 json,
+                calls: self.diagnostics.calls,
             });
         }
     }

@@ -772,7 +772,7 @@ impl CallReader {
     }
 
     /// Notes a tool's tag with words or JSON inside instead of argument tags. It becomes a fault
-    /// and no call: the words may just as well be prose about the tool.
+    /// and no call: the words may just as well be prose about the tool. Calls among the words may be meant as content.
     fn note_bare_call(&mut self, bare: &BareCall, close: Span) {
         let name = &bare.name;
         let right = &bare.right;
@@ -790,6 +790,9 @@ impl CallReader {
         let fault = Fault::error(kind, Span::new(bare.span.start, close.end), message);
         self.diagnostics
             .note_fault(fault.with_hint(format!("put each argument into its own tag: `{right}`")));
+        if self.diagnostics.calls > bare.calls {
+            self.reject_calls_from(bare.calls, close);
+        }
     }
 
     /// Renders the correct form of a call that this marker may open.

@@ -784,7 +784,11 @@ fn the_conversation_and_its_files_go_back_to_an_earlier_message() {
     seat.keys("\x1b[B");
     seat.wait_for("restores made.txt");
     seat.keys("\r");
-    seat.wait_for("› make a file");
+    // The draft, right above the status line, and not the message of before.
+    seat.wait_until("the draft", |text| {
+        let draft = text.lines().rev().nth(1);
+        draft.is_some_and(|row| row.trim_end() == "› make a file")
+    });
     seat.keys(" no more\r");
     seat.wait_for("Other.");
     assert!(!world.work.path().join("made.txt").exists());

@@ -5,6 +5,8 @@
 //! marker of a call that begins a value before the calls, and one that ends it after them. Either
 //! sign alone also occurs in prose about the format.
 
+use std::ops::Range;
+
 use crate::dialect::grammar::TagNotation;
 use crate::fault::{Fault, FaultKind, Span};
 
@@ -23,8 +25,9 @@ pub(super) struct OuterCallSigns {
     rejected: Option<u32>,
     /// The number of calls before the first header of a call without its marker.
     headed: Option<(u32, Span)>,
-    /// The number of calls up to which all were reported.
-    reported: u32,
+    /// The calls that were rejected, in rising ranges with gaps between, so that each is reported once: several closing tags may
+    /// end the same value.
+    reported: Vec<Range<u32>>,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
 }
@@ -65,6 +68,25 @@ impl OuterCallSigns {
     /// Records a rejected call whose end is unknown. `calls` is the number of calls with it.
     pub(super) fn note_rejected(&mut self, calls: u32) {
         self.rejected.get_or_insert(calls);
+    }
+
+    /// Records that all calls from `first` to `calls` are reported. Returns those that were not before, the last ones first.
+    fn note_reported(&mut self, first: u32, calls: u32) -> Vec<Range<u32>> {
+        let mut fresh = Vec::new();
+        let mut start = first;
+        let mut end = calls;
+        while let Some(known) = self.reported.pop_if(|known| known.end >= first) {
+            fresh.push(known.end..end);
+            end = known.start;
+            start = start.min(known.start);
+        }
+        if first < end {
+            fresh.push(first..end);
+        }
+        if start < calls {
+            self.reported.push(start..calls);
+        }
+        fresh
     }
 
     /// Ends the value with this tag or marker. Returns the first call that it may hold.
@@ -173,12 +195,11 @@ impl CallReader {
     /// Rejects the calls from that number on, because of what this span shows.
     pub(super) fn reject_calls_from(&mut self, first: u32, span: Span) {
         let calls = self.diagnostics.calls;
-        let signs = self.diagnostics.outer_signs_mut();
-        // Each call is rejected once: several closing tags may end the same value, and a second
-        // fault about the same call would only repeat the first.
-        let from = first.max(signs.reported);
-        signs.reported = signs.reported.max(calls);
-        for index in from..calls {
+        let fresh = self
+            .diagnostics
+            .outer_signs_mut()
+            .note_reported(first, calls);
+        for index in fresh.into_iter().rev().flatten() {
             let message = "the call may be part of a value whose own call was not understood";
             let fault = Fault::error(FaultKind::StrayText, span, message.to_owned());
             let fault = fault.in_call(index);
@@ -186,5 +207,26 @@ impl CallReader {
                 fault.with_hint("write each call with its opening and its closing markup"),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OuterCallSigns;
+
+    #[test]
+    fn each_call_is_reported_once() {
+        let mut signs = OuterCallSigns::default();
+        let mut report = |first, calls| -> Vec<u32> {
+            let fresh = signs.note_reported(first, calls);
+            fresh.into_iter().rev().flatten().collect()
+        };
+        assert!(report(0, 0).is_empty());
+        assert_eq!(report(2, 3), [2]);
+        assert_eq!(report(5, 6), [5]);
+        assert!(report(6, 6).is_empty());
+        assert_eq!(report(4, 7), [4, 6]);
+        assert_eq!(report(0, 9), [0, 1, 3, 7, 8]);
+        assert!(report(3, 9).is_empty());
     }
 }

@@ -578,6 +578,20 @@ impl CallReader {
             return;
         }
         let held = std::mem::take(&mut self.held);
+        // Another tag follows directly, so this is no word about the tag. If a tag of its first argument is missing, calls that
+        // follow may be content of that.
+        let after = held.get(opening.len..).unwrap_or_default();
+        if bare.is_none()
+            && matches!(
+                opening.kind,
+                OpenKind::Tool(..) | OpenKind::Fixed(_) | OpenKind::Keyed(_)
+            )
+            && after.trim_start_matches(char::is_whitespace).is_empty()
+            && self.vocabulary.resolve_tool(&opening.name).is_some()
+        {
+            let calls = self.diagnostics.calls;
+            self.diagnostics.outer_signs_mut().note_rejected(calls);
+        }
         if let Some(inside) = self.inside.take() {
             thought::emit_thought(&held, out);
             self.state = ReaderState::Thought(inside);

@@ -604,6 +604,16 @@ impl CallReader {
             .is_some_and(|wrapper| names_match(wrapper, tag.name))
         {
             self.wrapped = None;
+            // If the call's own closing tag is missing, an argument's closing tag right before this one ended the call's last value.
+            let ended_twice = |closed: &ClosedCall| {
+                closed
+                    .noted
+                    .is_some_and(|noted| self.prose.blank_since(noted))
+            };
+            let closed_calls = self.diagnostics.closed_calls();
+            if let Some(at) = closed_calls.iter().position(ended_twice) {
+                self.report_ambiguous_end(at, span);
+            }
             // Words after the last call have a warning of their own, as at the end of any message.
             self.diagnostics.take_call_end();
             self.diagnostics.note_mark(

@@ -357,7 +357,7 @@ const MAX_WORKSPACE_PROGRAMS: usize = 2000;
 /// does.
 ///
 /// Returns `None` if a bare name of the system may run a file of the workspace: a folder is relative or cannot be listed, or holds
-/// a program that others start or that is in one of the [`SYSTEM_FOLDERS`] too.
+/// a program that others start or that is in one of the folders of the system (`/usr/bin`, `/bin`, `/usr/sbin`, `/sbin`) too.
 #[must_use]
 pub fn workspace_programs(path: &str, root: &Path) -> Option<Vec<String>> {
     let folders: Vec<&Path> = path.split(':').map(Path::new).collect();

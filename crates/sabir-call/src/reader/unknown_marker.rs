@@ -24,8 +24,10 @@ impl CallReader {
         start: usize,
         last: bool,
     ) -> Option<()> {
-        let Some((marker, behind)) = split_token(rest) else {
-            return Some(());
+        let (marker, behind) = match split_token(rest) {
+            SplitToken::Token(marker, behind) => (marker, behind),
+            SplitToken::Partial => return last.then_some(()),
+            SplitToken::None => return Some(()),
         };
         let text = behind.trim_ascii_start();
         let blank = behind.len() - text.len();
@@ -72,20 +74,49 @@ impl CallReader {
     }
 }
 
+/// The beginning of a text as a special token.
+enum SplitToken<'a> {
+    /// The token, and the text behind it.
+    Token(&'a str, &'a str),
+    /// The text may become a token.
+    Partial,
+    None,
+}
+
 /// Splits a special token such as `<|call|>` off the start of the text.
-fn split_token(text: &str) -> Option<(&str, &str)> {
-    let inner = text.strip_prefix('<')?;
-    let bar = inner.chars().next().filter(|c| matches!(c, '|' | '｜'))?;
-    let body = inner.get(bar.len_utf8()..)?;
+fn split_token(text: &str) -> SplitToken<'_> {
+    let Some(inner) = text.strip_prefix('<') else {
+        return SplitToken::None;
+    };
+    let Some(bar) = inner.chars().next() else {
+        return SplitToken::Partial;
+    };
+    if !matches!(bar, '|' | '｜') {
+        return SplitToken::None;
+    }
+    let body = inner.get(bar.len_utf8()..).unwrap_or_default();
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '▁' | ' ' | '.' | ':');
-    let length = body
-        .char_indices()
+    let mut characters = body.char_indices();
+    let Some((length, _)) = characters
+        .by_ref()
         .take(NAME_CAP)
         .find(|(_, c)| !is_name(*c))
-        .map(|(at, _)| at)?;
-    let tail = body.get(length..)?;
-    let mut tail = tail.strip_prefix(bar)?;
-    tail = tail.strip_prefix('>')?;
-    let (marker, behind) = text.split_at_checked(text.len() - tail.len())?;
-    (length > 0).then_some((marker, behind))
+    else {
+        // The text ended, or the name is too long.
+        return match characters.next() {
+            None if body.chars().count() < NAME_CAP => SplitToken::Partial,
+            _ => SplitToken::None,
+        };
+    };
+    let tail = body.get(length..).unwrap_or_default();
+    match tail.strip_prefix(bar) {
+        Some("") => SplitToken::Partial,
+        Some(tail) if length > 0 && tail.starts_with('>') => {
+            let (marker, behind) = text
+                .split_at_checked(text.len() - tail.len() + 1)
+                .unwrap_or_default();
+            SplitToken::Token(marker, behind)
+        }
+        _ => SplitToken::None,
+    }
 }

@@ -65,6 +65,12 @@ fn piece() -> impl Strategy<Value = String> {
         "<stranger>",
         "</stranger>",
         "~~~",
+        "<|",
+        "|>",
+        "<|new call|>",
+        "{\"name\": \"read_file\", \"arguments\": {}}",
+        "[",
+        "get_time(",
     ];
     prop_oneof![20 => proptest::sample::select(FIXED).prop_map(str::to_owned), 1 => "\\PC{0,6}"]
 }
@@ -124,8 +130,39 @@ proptest! {
         prop_assert_eq!(&lines(&read_chunks(selection, &tools(), [head, tail]), &text), &whole);
     }
 
+    /// Bytes that are no UTF-8 are reported between the texts where they are, however much text is held.
+    #[test]
+    fn any_split_of_any_text_with_broken_bytes(text in text(), selection in selections(), breaks in proptest::collection::vec(0usize..300, 1..6), size in 1usize..9) {
+        let mut bytes = text.into_bytes();
+        for at in breaks {
+            bytes.insert(at.min(bytes.len()), 0xff);
+        }
+        let whole = sequence(selection, &bytes, usize::MAX);
+        prop_assert_eq!(sequence(selection, &bytes, 1), whole.clone());
+        prop_assert_eq!(sequence(selection, &bytes, size), whole);
+    }
+
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60), size in 1usize..5) {
         prop_assert_eq!(read_in(DialectSet::built_in().all(), &bytes, size), read_in(DialectSet::built_in().all(), &bytes, usize::MAX));
+    }
+}
+
+/// An input that fuzzing found: a token with a blank in it was decided before its end had arrived.
+#[test]
+fn a_special_token_with_blanks_is_the_same_in_any_chunks() {
+    let json = r#"{"arguments": {"path": "b"}, "name": "read_file"}"#;
+    for text in [
+        format!("[<|tose twool_call|>[\n{json}\n]\nThose two."),
+        format!("I call.\n<|new tool call|>{json}"),
+        format!("<｜new call｜> {json}"),
+    ] {
+        let all = DialectSet::built_in().all();
+        let whole = sequence(all, text.as_bytes(), usize::MAX);
+        let is_reported = |event: &String| event.contains("looks like the marker of a call");
+        assert!(whole.iter().any(is_reported), "{whole:?}");
+        for size in 1..9 {
+            assert_eq!(sequence(all, text.as_bytes(), size), whole);
+        }
     }
 }

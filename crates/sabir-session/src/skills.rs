@@ -54,7 +54,7 @@ pub struct Skill {
     pub description: String,
     /// The folder, as a user would name it.
     pub path: String,
-    /// True if it comes from the repository, false for a skill of the user's own.
+    /// True if the repository brings it, false if it is in the folder of the user.
     pub from_repository: bool,
     /// The size of its text in bytes.
     pub bytes: u64,

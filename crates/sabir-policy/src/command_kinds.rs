@@ -74,6 +74,10 @@ impl CommandKind {
 
 /// Strips the words of a name from a command and returns the arguments.
 fn strip_name<'a>(name: &str, command: &'a [ShellWord]) -> Option<&'a [ShellWord]> {
+    // Nearly all names begin with another program, so that is compared first.
+    if !name.starts_with(command.first()?.known_text()?) {
+        return None;
+    }
     name.split(' ').try_fold(command, |command, part| {
         let (first, rest) = command.split_first()?;
         (first.known_text() == Some(part)).then_some(rest)

@@ -51,15 +51,16 @@ pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<M
 
 /// Returns all modes that can be used in a workspace, and the faults of those that its repository defines wrongly.
 pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<ModeFault>) {
+    // `/mode Plan` must not be another mode than `/mode plan`.
     let taken = |name: &str| {
         let own = || {
             config
                 .modes
                 .iter()
-                .any(|mode| mode.name == name)
+                .any(|mode| mode.name.eq_ignore_ascii_case(name))
                 .then_some("is that of a mode of your own")
         };
-        is_builtin(name)
+        is_builtin(&name.to_ascii_lowercase())
             .then_some("is that of a built-in mode")
             .or_else(own)
     };

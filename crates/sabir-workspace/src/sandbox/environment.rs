@@ -22,6 +22,7 @@ use super::launch::run_launcher;
 use super::masks::WorkspaceMasks;
 use super::plan::TempDirLifetime;
 use super::process_cgroup::ProcessCgroup;
+use super::removed_folders::RemovedFolders;
 #[cfg(target_os = "macos")]
 use super::seatbelt_launch::run_launcher;
 use super::{
@@ -206,9 +207,15 @@ impl SandboxEnvironment {
 impl Drop for SandboxEnvironment {
     fn drop(&mut self) {
         self.restore_protected();
-        self.masks = None;
+        // One for both, so that all folders are freed together.
+        let mut removed = RemovedFolders::default();
+        if let Some(mut masks) = self.masks.take() {
+            masks.remove_masks(&mut removed);
+        }
         match &self.plan {
-            Some(plan) if plan.stay == TempDirLifetime::Command => remove_folder(&plan.tmp),
+            Some(plan) if plan.stay == TempDirLifetime::Command => {
+                remove_held_folder(&plan.tmp, &mut removed);
+            }
             Some(plan) => shared_temp::remove_if_unlocked(&plan.tmp),
             None => {}
         }
@@ -346,6 +353,12 @@ fn read_answer(pipe: OwnedFd) -> io::Result<i32> {
 
 /// Removes a folder with all its content, whatever modes a command has set there.
 pub(crate) fn remove_folder(folder: &Path) {
+    remove_held_folder(folder, &mut RemovedFolders::default());
+}
+
+/// Does the same; the folders are freed with `removed`.
+fn remove_held_folder(folder: &Path, removed: &mut RemovedFolders) {
+    hold_folders(folder, removed);
     if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
         return;
     }
@@ -361,4 +374,24 @@ pub(crate) fn remove_folder(folder: &Path) {
     }
     // Anything that remains belongs to another user, and there is nobody to report it to.
     let _ = fs::remove_dir_all(folder);
+}
+
+/// Keeps a folder and those in it open, up to a number, so that removing them waits for none of them.
+fn hold_folders(folder: &Path, removed: &mut RemovedFolders) {
+    const MAX_HELD: usize = 64;
+    let mut folders = vec![folder.to_path_buf()];
+    let mut held = 0;
+    while let Some(folder) = folders.pop()
+        && held < MAX_HELD
+    {
+        removed.hold_folder(&folder);
+        held += 1;
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        folders.extend(
+            entries
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path())
+                .take(MAX_HELD),
+        );
+    }
 }

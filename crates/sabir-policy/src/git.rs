@@ -663,6 +663,10 @@ fn check_lists_only(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts `git config KEY`, which prints a value. A word without a dot may be a subcommand (`git config edit`).
 fn one_key(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    // Git takes it for the value: `git config core.fsmonitor '--type=x; evil'`.
+    if seen.option_after_operand {
+        return Err("a word behind the name of a setting may be its value".into());
+    }
     let reads = seen.has_option(&["--get", "--get-all", "--get-regexp"]);
     match seen.operands.first() {
         Some(word) if !reads && !word.known_text().is_some_and(|key| key.contains('.')) => {

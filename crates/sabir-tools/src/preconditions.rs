@@ -218,7 +218,7 @@ pub fn launch_files(
                 collector.add_python_module(".", piece);
             }
             // Elsewhere `.` is an argument, as the folder that a server may see.
-            if piece.trim_matches(['.', '/']) != "" || is_interpreter(before) {
+            if !piece.trim_matches(['.', '/']).is_empty() || is_interpreter(before) {
                 collector.add_folder_entry_points(".", piece);
             }
         }

@@ -530,9 +530,10 @@ fn effects(base: &Path, lines: &[String]) -> Vec<String> {
     let temp = base.join("tmp");
     fs::create_dir_all(&temp).unwrap();
     let log = base.join("strace.log");
+    // Some lines wait for ever, such as `tail -f`.
     let script = lines
         .iter()
-        .map(|line| quote_line(line))
+        .map(|line| format!("timeout 20 bash -c {}", quote_word(&quote_line(line))))
         .collect::<Vec<_>>()
         .join("\n");
     let path = format!(
@@ -617,8 +618,11 @@ fn is_effect(call: &str, base: &str, temp: &str) -> bool {
 }
 
 fn quote_line(line: &str) -> String {
-    let line = line.replace('\'', "'\\''");
-    format!("( ulimit -t 5; eval '{line}' ) </dev/null")
+    format!("( ulimit -t 5; eval {} ) </dev/null", quote_word(line))
+}
+
+fn quote_word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Lines that the harness has to find guilty; otherwise its silence means nothing.

@@ -207,9 +207,15 @@ impl SandboxEnvironment {
 impl Drop for SandboxEnvironment {
     fn drop(&mut self) {
         self.restore_protected();
-        self.masks = None;
+        // One for both, so that all folders are freed together.
+        let mut removed = RemovedFolders::default();
+        if let Some(mut masks) = self.masks.take() {
+            masks.remove_masks(&mut removed);
+        }
         match &self.plan {
-            Some(plan) if plan.stay == TempDirLifetime::Command => remove_folder(&plan.tmp),
+            Some(plan) if plan.stay == TempDirLifetime::Command => {
+                remove_held_folder(&plan.tmp, &mut removed);
+            }
             Some(plan) => shared_temp::remove_if_unlocked(&plan.tmp),
             None => {}
         }
@@ -347,8 +353,12 @@ fn read_answer(pipe: OwnedFd) -> io::Result<i32> {
 
 /// Removes a folder with all its content, whatever modes a command has set there.
 pub(crate) fn remove_folder(folder: &Path) {
-    let mut removed = RemovedFolders::default();
-    hold_folders(folder, &mut removed);
+    remove_held_folder(folder, &mut RemovedFolders::default());
+}
+
+/// Does the same; the folders are freed with `removed`.
+fn remove_held_folder(folder: &Path, removed: &mut RemovedFolders) {
+    hold_folders(folder, removed);
     if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
         return;
     }

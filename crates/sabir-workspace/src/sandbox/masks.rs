@@ -148,19 +148,25 @@ impl WorkspaceMasks {
     }
 }
 
-/// Removes all masks, unless another command needs them.
-impl Drop for WorkspaceMasks {
-    fn drop(&mut self) {
+impl WorkspaceMasks {
+    /// Removes all masks, unless another command needs them. Their folders are freed with `removed`.
+    pub(super) fn remove_masks(&mut self, removed: &mut RemovedFolders) {
+        let masks = std::mem::take(&mut self.masks);
         // Another command still holds a shared lock, so its masks have to stay.
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
-        let mut removed = RemovedFolders::default();
-        for path in &self.masks {
-            remove_mask(path, &mut removed);
+        for path in &masks {
+            remove_mask(path, removed);
         }
         // Others may place masks while the folders are freed.
         let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
+}
+
+impl Drop for WorkspaceMasks {
+    fn drop(&mut self) {
+        self.remove_masks(&mut RemovedFolders::default());
     }
 }
 

@@ -619,15 +619,21 @@ fn what_a_repositorys_server_runs_cannot_be_replaced() {
         "{shown}"
     );
     // The command waits for the server, replaces its script, and ends it.
-    let attack = "while [ ! -s started ]; do sleep 0.1; done; echo 'touch PWNED' > tools/serve.sh; kill -9 $(cat started); sleep 4";
+    let attack = "while [ ! -s started ]; do sleep 0.1; done\necho 'touch PWNED' > tools/serve.sh\nkill -9 $(cat started)\nsleep 4\n";
+    world.write("attack.sh", attack);
     let turns = [
-        turn("", vec![("execute_command", json!({"command": attack}))]),
+        turn(
+            "",
+            vec![("execute_command", json!({"command": "sh attack.sh"}))],
+        ),
         finish(),
     ];
     let provider = world.plays(NATIVE, &turns);
     let arguments = ["--approve", "commands", "--sandbox", "off", "do it"];
     let output = world.run(&provider, NATIVE, &arguments);
     assert!(file("started").exists(), "{}", stderr(&output));
+    let now = std::fs::read_to_string(file("tools/serve.sh")).unwrap();
+    assert_eq!(now, "touch PWNED\n", "{}", stderr(&output));
     assert!(!file("PWNED").exists(), "{}", stderr(&output));
     // Nor does the next task start it, or a test of it.
     let provider = world.plays(NATIVE, &[finish()]);

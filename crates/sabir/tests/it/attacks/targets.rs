@@ -142,3 +142,29 @@ fn git_shows_no_secret_that_it_keeps() {
         assert_eq!(run, harmless, "{flags:?}");
     }
 }
+
+/// Git takes what stands behind the name of a setting for its value, also where it looks like an option that only reads.
+#[test]
+fn no_option_becomes_the_value_of_a_setting() {
+    const SETTERS: [&str; 4] = [
+        "git config core.fsmonitor '--type=x; touch PWNED'",
+        "git config core.pager --type='x; touch PWNED'",
+        "git config --local user.name --get",
+        "bash -c 'git config a.b -l'",
+    ];
+    for flags in [&[][..], &["--sandbox", "1"], &["--sandbox", "off"]] {
+        let (world, run) = run_unasked(&SETTERS, flags);
+        assert!(run.is_empty(), "{flags:?}: {run:?}");
+        let config = fs::read_to_string(world.work.path().join("proj/.git/config")).unwrap();
+        assert!(!config.contains("--") && !config.contains("-l"), "{config}");
+    }
+    // The positive control: git does set it.
+    let world = World::new();
+    let folder = project(&world);
+    git(
+        &folder,
+        &["config", "core.fsmonitor", "--type=x; touch PWNED"],
+    );
+    let config = fs::read_to_string(folder.join(".git/config")).unwrap();
+    assert!(config.contains("touch PWNED"), "{config}");
+}

@@ -39,6 +39,13 @@ pub struct ForeignTool {
 pub enum ForeignMeaning {
     /// A call of this tool.
     Tool(&'static str),
+    /// A call of this tool, which not every task has.
+    ToolIfOffered {
+        /// The tool.
+        tool: &'static str,
+        /// What to do instead where it is absent.
+        otherwise: &'static str,
+    },
     /// One of several tools, by the value of an argument.
     SubCommand {
         /// The argument.
@@ -116,7 +123,7 @@ pub enum ArgumentEffect {
 }
 
 /// The other names of arguments.
-pub static ARGUMENT_ALIASES: [ArgumentAliases; 18] = [
+pub static ARGUMENT_ALIASES: [ArgumentAliases; 19] = [
     ArgumentAliases {
         argument: "command",
         aliases: &[
@@ -254,6 +261,11 @@ pub static ARGUMENT_ALIASES: [ArgumentAliases; 18] = [
         aliases: &["line_start", "from_line"],
         hints: &["offset", "line", "start"],
     },
+    ArgumentAliases {
+        argument: "output",
+        aliases: &[],
+        hints: &["artifact_id", "bash_id", "shell_id", "task_id"],
+    },
 ];
 
 /// Returns the declared argument for which a name is an alias; `None` if there is none, or more than
@@ -361,7 +373,9 @@ impl ForeignTool {
     /// Returns the names of the tools that a call of this one can become.
     pub fn targets(&self) -> Vec<&'static str> {
         match self.meaning {
-            ForeignMeaning::Tool(target) => vec![target],
+            ForeignMeaning::Tool(target) | ForeignMeaning::ToolIfOffered { tool: target, .. } => {
+                vec![target]
+            }
             ForeignMeaning::SubCommand { cases, .. } => cases
                 .iter()
                 .filter_map(|(_, row)| match row.meaning {
@@ -375,7 +389,12 @@ impl ForeignTool {
 
     /// Returns true if the row only adds arguments to a tool of the same name.
     pub fn is_extension(&self) -> bool {
-        matches!(self.meaning, ForeignMeaning::Tool(target) if self.names.contains(&target))
+        match self.meaning {
+            ForeignMeaning::Tool(target) | ForeignMeaning::ToolIfOffered { tool: target, .. } => {
+                self.names.contains(&target)
+            }
+            _ => false,
+        }
     }
 }
 

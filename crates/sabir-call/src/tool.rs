@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::compatibility::ForeignTool;
+use crate::compatibility::{ForeignMeaning, ForeignTool};
 use crate::known_tool::KnownTool;
 
 /// The definition of one tool.
@@ -260,7 +260,10 @@ impl ToolSet {
     pub(crate) fn means_tool(&self, row: &ForeignTool) -> bool {
         let means = || {
             let targets = row.targets();
-            targets.is_empty() || targets.iter().any(|target| self.get(target).is_some())
+            let is_refused = matches!(row.meaning, ForeignMeaning::ToolIfOffered { .. });
+            is_refused
+                || targets.is_empty()
+                || targets.iter().any(|target| self.get(target).is_some())
         };
         self.knows_foreign && !self.is_empty() && means()
     }

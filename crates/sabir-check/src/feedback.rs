@@ -275,11 +275,15 @@ fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>
     }
     // The syntax of a cut call was right; an example would suggest otherwise.
     if call.state != CallState::Cut {
-        let meant = tools.get(&call.name).or_else(|| {
+        let nearest = || {
             tools
                 .nearest_name(&call.name)
                 .and_then(|near| tools.get(near))
-        });
+        };
+        let meant = tools
+            .get(&call.name)
+            .or_else(|| mentioned_tool(&errors, tools))
+            .or_else(nearest);
         pieces.extend(match meant {
             Some(tool) if times > 0 => render_corrected_call(spelling, tool, call),
             tool => tool

@@ -78,7 +78,7 @@ pub(crate) fn convert_call(
 ) -> Result<ConvertedCall, Refusal> {
     let converted = match row.meaning {
         ForeignMeaning::Refused(hint) => return Err(Refusal::of_tool(hint)),
-        ForeignMeaning::Tool(tool) => ConvertedCall {
+        ForeignMeaning::Tool(tool) | ForeignMeaning::ToolIfOffered { tool, .. } => ConvertedCall {
             tool,
             arguments: convert_arguments(row, given)?,
         },
@@ -100,7 +100,9 @@ pub(crate) fn convert_call(
             let tool = match case.meaning {
                 ForeignMeaning::Tool(tool) => tool,
                 ForeignMeaning::Refused(hint) => return Err(Refusal::of_argument(argument, hint)),
-                ForeignMeaning::SubCommand { .. } => return Err(Refusal::of_tool("")),
+                ForeignMeaning::ToolIfOffered { .. } | ForeignMeaning::SubCommand { .. } => {
+                    return Err(Refusal::of_tool(""));
+                }
             };
             let mut rest = Map::new();
             for (name, value) in given {

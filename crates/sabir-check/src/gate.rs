@@ -230,8 +230,10 @@ impl CallChecker {
                 }
             }
             Some(ResolvedTool::Foreign(row, called)) => {
-                // Feedback shows a call of the tool that is meant.
-                if let Some(target) = row.targets().first() {
+                // Feedback shows a call of the tool that is meant, where that is certain.
+                if let [target] = row.targets().as_slice()
+                    && self.tools.get(target).is_some()
+                {
                     name = (*target).to_owned();
                 }
                 if let Some(converted) = self.read_foreign(row, &called, &mut notes, &mut arguments)
@@ -328,7 +330,14 @@ impl CallChecker {
         notes: &mut CallDiagnostics<'_>,
         arguments: &mut Map<String, Value>,
     ) -> Option<&'static str> {
-        if let ForeignMeaning::Refused(hint) = row.meaning {
+        let refusal = match row.meaning {
+            ForeignMeaning::Refused(hint) => Some(hint),
+            ForeignMeaning::ToolIfOffered { tool, otherwise } => {
+                self.tools.get(tool).is_none().then_some(otherwise)
+            }
+            _ => None,
+        };
+        if let Some(hint) = refusal {
             notes.push_unknown_tool(hint.to_owned());
             notes.copy_untyped_arguments(arguments);
             return None;
@@ -483,7 +492,14 @@ impl CallChecker {
             let meant = self
                 .tools
                 .foreign_tool(bare.unwrap_or(name))
-                .and_then(|row| row.targets().first().copied());
+                .and_then(|row| {
+                    let mut targets = row.targets().into_iter();
+                    targets.find(|target| self.tools.get(target).is_some())
+                });
+            // A task without subtasks, for example, has no tool for `Task`.
+            let absent = ForeignTool::find(bare.unwrap_or(name))
+                .filter(|_| self.tools.knows_foreign_tools())
+                .and_then(absent_tool_hint);
             let fault = notes.new_fault(
                 FaultKind::UnknownTool,
                 span,
@@ -494,10 +510,10 @@ impl CallChecker {
                 None if meant.is_some() => {
                     format!("did you mean `{}`?", meant.unwrap_or_default())
                 }
-                None => format!(
-                    "the tools are {}",
-                    quote_names(self.tools.iter().map(|tool| tool.name.as_str()))
-                ),
+                None => absent.unwrap_or_else(|| {
+                    let names = self.tools.iter().map(|tool| tool.name.as_str());
+                    format!("the tools are {}", quote_names(names))
+                }),
             })
         };
         notes.push(fault);
@@ -543,6 +559,17 @@ impl CallChecker {
             crate::validate::validate_arguments(validator, given, &mut arguments, notes);
         }
         arguments
+    }
+}
+
+/// Returns what to do instead of a call whose tool the task does not have; `None` if the row means
+/// no tool.
+fn absent_tool_hint(row: &ForeignTool) -> Option<String> {
+    match row.meaning {
+        ForeignMeaning::ToolIfOffered { otherwise, .. } => Some(otherwise.to_owned()),
+        _ => row.targets().first().map(|tool| {
+            format!("`{tool}` is meant, which this task does not have; do the work with the tools that there are")
+        }),
     }
 }
 

@@ -181,7 +181,7 @@ impl fmt::Display for RestoreConflict {
             ),
             Self::ChangedSince => f.write_str("somebody else has changed it since"),
             Self::ChangedMeanwhile => {
-                f.write_str("it changed while a command ran, and the command did not write it")
+                f.write_str("it changed while a command ran, and not by the command alone")
             }
             Self::Unwatched => {
                 f.write_str("it changed while a command ran that could not be watched")

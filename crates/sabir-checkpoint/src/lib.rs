@@ -381,7 +381,9 @@ impl CheckpointStore {
                 let before = WorkspaceState::Whole(checkpoint.before);
                 let found = trees.diff_states(&before, &WorkspaceState::Whole(after.root))?;
                 let paths = found.into_iter().map(|difference| difference.path);
-                paths.filter(|path| !writes.contains(path)).collect()
+                paths
+                    .filter(|path| !writes.contains(path) || writes.is_shared(path))
+                    .collect()
             }
             CallWrites::Observed(_) | CallWrites::Unknown => return Ok(()),
         };

@@ -67,7 +67,7 @@ pub enum RestoreConflict {
     OtherTask(String),
     /// A call of another task, named here, ran at the same moment, and the change may be that of either.
     SharedWith(String),
-    /// The path changed while a call ran, and the call did not write it.
+    /// The path changed while a call ran, and the call did not write it, or not alone.
     ChangedMeanwhile,
     /// The path changed while a call ran that was not watched, and has content now that may be the
     /// work of somebody else. Not for paths that the user has named.

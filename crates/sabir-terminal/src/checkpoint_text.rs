@@ -126,9 +126,6 @@ pub fn preview_text(preview: &RestorePreview) -> String {
         ));
     }
     text.push_str(&count_unshown(own().skip(MAX_SHOWN_PATHS).map(action_name)));
-    if plan.whole && preview.restored_items().next().is_some() {
-        text.push_str("A file that both a command and somebody else changed at the same time counts as changed by the command.\n");
-    }
     text.push_str(&skipped_text(preview));
     if plan.items.is_empty() {
         text.push_str("  everything is as it was\n");

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const TREE: &str = "tree ";
 /// The word before any other path.
 const PATH: &str = "path ";
+/// The word before a path that somebody else writes too.
+const SHARED: &str = "shared ";
 
 /// The paths that commands wrote, as far as they were watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,6 +27,8 @@ pub struct ObservedWrites {
     paths: BTreeSet<PathBuf>,
     /// Paths that were renamed, which count with everything below them.
     trees: BTreeSet<PathBuf>,
+    /// Paths that somebody else wrote too while a command wrote them.
+    shared: BTreeSet<PathBuf>,
 }
 
 /// A path that a command is about to write, relative to the workspace.
@@ -44,6 +48,8 @@ pub(crate) enum WriteReport {
     Lost,
     /// The command is about to write this path.
     Written(WrittenPath),
+    /// Somebody else writes this path as well, relative to the workspace.
+    Shared(PathBuf),
 }
 
 /// A collection of the writes of all commands of a workspace, from its creation on. Commands that
@@ -97,6 +103,12 @@ impl ObservedWrites {
         self.paths.contains(path) || path.ancestors().any(|above| self.trees.contains(above))
     }
 
+    /// Returns true if somebody else wrote this path while a command wrote it too.
+    #[must_use]
+    pub fn is_shared(&self, path: &Path) -> bool {
+        self.shared.contains(path)
+    }
+
     fn add(&mut self, written: WrittenPath) {
         let paths = if written.is_tree {
             &mut self.trees
@@ -108,6 +120,11 @@ impl ObservedWrites {
 
     fn add_all(&mut self, other: &Self) {
         self.has_gap |= other.has_gap;
+        // The other writer may be the other command.
+        self.shared.retain(|path| !other.contains(path));
+        let others = other.shared.iter().filter(|path| !self.contains(path));
+        let others: Vec<_> = others.cloned().collect();
+        self.shared.extend(others);
         self.paths.extend(other.paths.iter().cloned());
         self.trees.extend(other.trees.iter().cloned());
     }
@@ -192,6 +209,7 @@ impl CommandRecord {
             WriteReport::Watched => entry.is_watched = true,
             WriteReport::Lost => entry.writes.has_gap = true,
             WriteReport::Written(written) => entry.writes.add(written),
+            WriteReport::Shared(path) => _ = entry.writes.shared.insert(path),
         }
     }
 }
@@ -213,48 +231,58 @@ impl WriteReport {
     #[cfg(any(target_os = "linux", test))]
     pub(crate) fn to_line(&self) -> String {
         use std::os::unix::ffi::OsStrExt;
+        let path_line = |word: &str, path: &Path| {
+            let mut line = word.to_owned();
+            for &byte in path.as_os_str().as_bytes() {
+                match byte {
+                    b'!'..=b'~' if byte != b'%' => line.push(char::from(byte)),
+                    _ => line.push_str(&format!("%{byte:02x}")),
+                }
+            }
+            line
+        };
         match self {
             Self::Watched => "watched".to_owned(),
             Self::Lost => "lost".to_owned(),
-            Self::Written(written) => {
-                let word = if written.is_tree { TREE } else { PATH };
-                let mut line = word.to_owned();
-                for &byte in written.path.as_os_str().as_bytes() {
-                    match byte {
-                        b'!'..=b'~' if byte != b'%' => line.push(char::from(byte)),
-                        _ => line.push_str(&format!("%{byte:02x}")),
-                    }
-                }
-                line
-            }
+            Self::Written(written) if written.is_tree => path_line(TREE, &written.path),
+            Self::Written(written) => path_line(PATH, &written.path),
+            Self::Shared(path) => path_line(SHARED, path),
         }
     }
 
     /// Parses a line of [`to_line`](Self::to_line).
     pub(crate) fn from_line(line: &str) -> Option<Self> {
-        let (is_tree, text) = match line {
-            "watched" => return Some(Self::Watched),
-            "lost" => return Some(Self::Lost),
-            _ => match line.strip_prefix(TREE) {
-                Some(path) => (true, path),
-                None => (false, line.strip_prefix(PATH)?),
-            },
+        let written = |text: &str, is_tree| {
+            let path = parse_path(text)?;
+            Some(Self::Written(WrittenPath { path, is_tree }))
         };
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.as_bytes();
-        while let Some((&byte, after)) = rest.split_first() {
-            rest = after;
-            if byte == b'%' {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = rest.get(2..)?;
-            } else {
-                bytes.push(byte);
-            }
+        match line {
+            "watched" => Some(Self::Watched),
+            "lost" => Some(Self::Lost),
+            _ => match (line.strip_prefix(TREE), line.strip_prefix(SHARED)) {
+                (Some(path), _) => written(path, true),
+                (None, Some(path)) => parse_path(path).map(Self::Shared),
+                (None, None) => written(line.strip_prefix(PATH)?, false),
+            },
         }
-        let path = PathBuf::from(OsString::from_vec(bytes));
-        Some(Self::Written(WrittenPath { path, is_tree }))
     }
+}
+
+/// Parses a path of plain characters.
+fn parse_path(text: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = rest.get(2..)?;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(PathBuf::from(OsString::from_vec(bytes)))
 }
 
 #[cfg(test)]
@@ -276,9 +304,10 @@ mod tests {
             WriteReport::Lost,
             written("src/main.rs"),
             WriteReport::Written(WrittenPath {
-                path: odd.into(),
+                path: odd.clone().into(),
                 is_tree: true,
             }),
+            WriteReport::Shared(odd.into()),
         ] {
             let line = report.to_line();
             assert!(

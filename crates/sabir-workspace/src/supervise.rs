@@ -50,6 +50,8 @@ pub(crate) mod process_tree;
 mod reaper;
 mod registry_proxy;
 #[cfg(target_os = "linux")]
+mod other_writers;
+#[cfg(target_os = "linux")]
 mod write_watch;
 
 /// The beginning of the line that reports a [`WithheldPath`].

@@ -15,6 +15,8 @@ const LINES: &str = "use `start_line` and `end_line`, which count from 1";
 
 const INSERT: &str = "use `replace_in_file` with the lines at that place in SEARCH, and again in REPLACE with the new ones \
                       between them";
+const NO_SKILLS: &str =
+    "there are no skills to load: read the file that describes it with `read_file`";
 const UNDO: &str = "edits are not undone by a call: change the text back with `edit_file`";
 
 /// An optional text that becomes the value of `target`.
@@ -75,6 +77,20 @@ const fn row(
     }
 }
 
+/// A tool that not every task has.
+const fn row_or_refused(
+    names: &'static [&'static str],
+    tool: &'static str,
+    otherwise: &'static str,
+    arguments: &'static [ForeignArgument],
+) -> ForeignTool {
+    ForeignTool {
+        names,
+        arguments,
+        meaning: ForeignMeaning::ToolIfOffered { tool, otherwise },
+    }
+}
+
 const fn refused(names: &'static [&'static str], hint: &'static str) -> ForeignTool {
     refused_with(names, hint, &[])
 }
@@ -96,7 +112,7 @@ const fn refused_with(
 pub static FOREIGN_TOOLS: &[ForeignTool] = &[
     // Commands.
     row(
-        &["bash", "Bash", "shell_command"],
+        &["bash", "Bash"],
         "execute_command",
         &[
             required("command", Any, CommandLine),
@@ -112,7 +128,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
                     "each command has a shell of its own, so there is nothing to restart",
                 ),
             ),
-            refuse("workdir", IN_FOLDER),
+            optional("workdir", Text, Only(".", IN_FOLDER)),
             refuse(
                 "dangerouslyDisableSandbox",
                 "call `execute_command` with `unconfined`, after the command failed inside",
@@ -120,7 +136,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         ],
     ),
     row(
-        &["shell", "local_shell", "container.exec"],
+        &["shell", "shell_command", "local_shell", "container.exec"],
         "execute_command",
         &[
             required("command", Any, CommandLine),
@@ -145,6 +161,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             ),
             skip("justification"),
             skip("login"),
+            skip("description"),
         ],
     ),
     row(
@@ -225,6 +242,8 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             "TaskOutput",
             "get_terminal_output",
             "command_status",
+            "read_background_output",
+            "list_background_processes",
         ],
         "use `read_command_output` with the number that the command's result gave",
     ),
@@ -278,6 +297,8 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             optional("view_range", Any, LineRange),
             refuse("offset", LINES),
             refuse("limit", LINES),
+            optional("mode", Text, Only("slice", LINES)),
+            refuse("indentation", LINES),
             optional("should_read_entire_file", Flag, Only("true", LINES)),
             optional("start_line_one_indexed", Integer, Value("start_line")),
             optional("end_line_one_indexed_inclusive", Integer, Value("end_line")),
@@ -390,11 +411,18 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             "glob_file_search",
             "find_by_name",
             "find_path",
+            "developer__tree",
         ],
         "use `list_files` with `recursive`, or a command such as `find . -name '*.rs'`",
     ),
     refused(
-        &["codebase_search", "semantic_search", "search_codebase"],
+        &[
+            "codebase_search",
+            "semantic_search",
+            "search_codebase",
+            "codesearch",
+            "code_search",
+        ],
         "there is no search by meaning: use `search_files` with a regular expression, and `list_code_definition_names` for an outline",
     ),
     // Writing.
@@ -417,6 +445,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             "new_file",
             "write",
             "create",
+            "developer__write",
         ],
         "write_to_file",
         &[
@@ -451,6 +480,15 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             skip("explanation"),
             skip("description"),
             skip("security_risk"),
+        ],
+    ),
+    row(
+        &["developer__edit"],
+        "edit_file",
+        &[
+            need("path", "path"),
+            need("before", "old_string"),
+            need("after", "new_string"),
         ],
     ),
     row(
@@ -509,6 +547,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         "apply_patch",
         &[skip("task_progress"), skip("explanation")],
     ),
+    row(&["patch"], "apply_patch", &[need("patch", "patch")]),
     row(
         &["search_and_replace", "find_and_replace"],
         "edit_file",
@@ -655,9 +694,13 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         ],
     ),
     row(
+        &["complete_task"],
+        "attempt_completion",
+        &[text("result", "result"), text("message", "result")],
+    ),
+    row(
         &[
             "finish",
-            "complete_task",
             "task_done",
             "task_complete",
             "final_answer",
@@ -692,7 +735,8 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         &["ask_user", "ask_question", "ask_human", "ask_user_question"],
         "ask_followup_question",
         &[
-            required("question", Text, Value("question")),
+            text("question", "question"),
+            optional("questions", Any, Questions),
             optional("options", Any, Choices),
             optional("choices", Any, Choices),
         ],
@@ -720,8 +764,12 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         ],
     ),
     refused(
-        &["ExitPlanMode", "exit_plan_mode"],
+        &["ExitPlanMode", "exit_plan_mode", "plan_exit"],
         "show the plan with `ask_followup_question`; another mode comes with `switch_mode`",
+    ),
+    refused(
+        &["EnterPlanMode", "enter_plan_mode", "plan_enter"],
+        "another mode comes with `switch_mode`; a plan needs none",
     ),
     refused(
         &["act_mode_respond"],
@@ -763,9 +811,10 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         "the list that you wrote last is in the conversation; `update_todo_list` replaces it",
     ),
     row(&["switch_mode"], "switch_mode", &[skip("task_progress")]),
-    row(
+    row_or_refused(
         &["Task", "Agent", "task", "delegate_to_subagent"],
         "new_task",
+        "there are no subtasks in this task: do the work yourself",
         &[
             required("prompt", Text, Value("message")),
             skip("description"),
@@ -782,6 +831,30 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         ],
     ),
     row(&["new_task"], "new_task", &[skip("task_progress")]),
+    refused(
+        &[
+            "spawn_agent",
+            "send_message_to_agent",
+            "wait_agent",
+            "close_agent",
+            "resume_agent",
+            "delegate_to_agent",
+            "use_subagents",
+            "subagent__execute_task",
+            "dynamic_task__create_task",
+            "codebase_investigator",
+        ],
+        "do the work yourself, or give it away with `new_task` if there is such a tool; its result comes by itself",
+    ),
+    refused(
+        &[
+            "use_mcp_tool",
+            "access_mcp_resource",
+            "list_mcp_resources",
+            "read_mcp_resource",
+        ],
+        "no connected MCP server has that: use the tools of the system prompt",
+    ),
     // The web.
     row(
         &[
@@ -820,6 +893,13 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             "browser",
             "browser_use",
             "browser_navigate",
+            "browser_click",
+            "browser_type",
+            "browser_snapshot",
+            "browser_get_state",
+            "browser_take_screenshot",
+            "developer__screen_capture",
+            "computercontroller__web_scrape",
             "computer",
             "open_browser",
         ],
@@ -839,18 +919,37 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         "write the rule into the project's AGENTS.md, with `write_to_file` or `edit_file`",
     ),
     refused_with(
-        &["condense", "summarize_task", "compact", "compress"],
+        &[
+            "condense",
+            "summarize_task",
+            "request_condensation",
+            "compact",
+            "compress",
+        ],
         "the conversation is summarized without a call when it must be; continue the task",
         &[skip("context"), skip("message")],
     ),
-    refused_with(
-        &["skill", "Skill", "use_skill", "activate_skill"],
-        "there are no skills to load: read the file that describes it with `read_file`",
+    row_or_refused(
+        &["skill", "Skill", "activate_skill", "load_skill"],
+        "use_skill",
+        NO_SKILLS,
         &[
-            skip("skill"),
-            skip("skill_name"),
-            skip("name"),
+            text("skill", "name"),
+            text("skill_name", "name"),
+            text("name", "name"),
             skip("args"),
+        ],
+    ),
+    row_or_refused(
+        &["use_skill"],
+        "use_skill",
+        NO_SKILLS,
+        &[
+            text("skill_name", "name"),
+            text("skill", "name"),
+            text("name", "name"),
+            text("file", "file"),
+            skip("task_progress"),
         ],
     ),
     refused(
@@ -858,7 +957,11 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         "only the user gives such commands; do the work with the tools",
     ),
     refused(
-        &["report_bug", "load_mcp_documentation"],
+        &[
+            "report_bug",
+            "load_mcp_documentation",
+            "generate_explanation",
+        ],
         "say it in words; there is no tool for it",
     ),
     refused(
@@ -879,6 +982,11 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         ],
         "run the project's compiler or linter with `execute_command`",
     ),
+    refused_with(
+        &["LSP", "lsp", "developer__analyze"],
+        "use `list_code_definition_names` for an outline, and `search_files` for the places where a name is used",
+        &[skip("operation"), skip("path")],
+    ),
     refused(
         &["git_status", "git_diff", "git_log", "git_commit"],
         "run `git` with `execute_command`",
@@ -892,11 +1000,24 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         ],
         "run `python3` with `execute_command`",
     ),
+    refused(&["js_repl"], "run `node` with `execute_command`"),
     refused(
         &["run_tests", "run_test", "runTests"],
         "run the project's tests with `execute_command`",
     ),
-    refused(&["task_tracker"], "keep the list with `update_todo_list`"),
+    refused(
+        &[
+            "task_tracker",
+            "TaskCreate",
+            "TaskUpdate",
+            "TaskList",
+            "TaskGet",
+            "todo__todo_write",
+            "todo__todo_read",
+            "focus_chain",
+        ],
+        "keep the list with `update_todo_list`",
+    ),
     refused(
         &["ToolSearch", "tool_search", "list_tools"],
         "the tools are those of the system prompt; call one of them",

@@ -404,8 +404,14 @@ impl Vocabulary {
     }
 
     /// Returns the position of a tool: by its exact name, or else the only tool whose name differs
-    /// in case alone. Declared tools go before those of other agents.
+    /// in case alone, or else by its name without a namespace (`functions.bash`). Declared tools go
+    /// before those of other agents.
     pub(crate) fn resolve_tool(&self, name: &str) -> Option<usize> {
+        self.resolve_bare_tool(name)
+            .or_else(|| self.resolve_bare_tool(strip_namespace(name)?))
+    }
+
+    fn resolve_bare_tool(&self, name: &str) -> Option<usize> {
         if let Some(exact) = self.find_exact_tool(name) {
             return Some(exact);
         }
@@ -510,9 +516,8 @@ impl Vocabulary {
     /// Returns true if a name is meant as a tool's: it is one, or nearly one, or looks like one in
     /// a chosen dialect.
     pub(crate) fn is_tool_name(&self, name: &str) -> bool {
-        let name = strip_namespace(name).unwrap_or(name);
         self.resolve_tool(name).is_some()
-            || self.is_near_tool(name)
+            || self.is_near_tool(strip_namespace(name).unwrap_or(name))
             || (self.chosen && name.contains('_'))
     }
 

@@ -20,9 +20,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use super::other_writers::{EntryEffect, OtherWriters};
 use super::{PAUSE, WRITES};
 use crate::command_writes::{WriteReport, WrittenPath};
-use crate::sandbox::syscall_filter::written_paths::{PathArguments, WRITE_FLAGS, path_arguments};
+use crate::sandbox::syscall_filter::written_paths::{
+    PathArguments, WRITE_FLAGS, is_new_entry, open_flags, path_arguments,
+};
 use crate::sandbox::syscalls::{continue_call, receive_notification, wake_in_turn};
 
 /// The longest path of the kernel, with its end.
@@ -49,6 +52,8 @@ struct PathCollector {
     /// The paths as the command wrote them, which need not be resolved again.
     known: HashSet<WrittenPath>,
     reported: HashSet<WrittenPath>,
+    /// `None` where the kernel does not tell.
+    others: Option<OtherWriters>,
     is_lost: bool,
 }
 
@@ -59,6 +64,7 @@ pub(super) fn start_write_watch(listener: OwnedFd, root: PathBuf) -> WriteWatch 
     // Without it the command is only slower.
     let _ = wake_in_turn(listener.as_fd());
     let collector = PathCollector {
+        others: OtherWriters::start(&root),
         root,
         known: HashSet::new(),
         reported: HashSet::new(),
@@ -96,14 +102,28 @@ impl PathCollector {
     /// Answers notifications until no process of the command is left.
     fn run(mut self, listener: &OwnedFd) {
         loop {
-            let mut waited = [PollFd::new(listener, PollFlags::IN)];
+            let mut waited = vec![PollFd::new(listener, PollFlags::IN)];
+            let events = self.others.as_ref().map(|others| others.events());
+            waited.extend(
+                events
+                    .iter()
+                    .map(|events| PollFd::new(events, PollFlags::IN)),
+            );
             match poll(&mut waited, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
             }
             let events = waited.first().map_or(PollFlags::HUP, PollFd::revents);
+            drop(waited);
             if !events.contains(PollFlags::IN) {
+                if let Some(others) = &mut self.others {
+                    others.read_events();
+                }
+                self.report_others();
+                if events.is_empty() {
+                    continue;
+                }
                 return;
             }
             // A process that was killed meanwhile has taken its notification back.
@@ -112,6 +132,11 @@ impl PathCollector {
             };
             let call = i64::from(notification.data.nr);
             let written = read_written_paths(notification.pid, call, &notification.data.args);
+            if let (Some(others), Ok(written)) = (&mut self.others, &written) {
+                for_each_effect(written, call, &notification.data.args, |path, effect| {
+                    others.before_call(path, effect)
+                });
+            }
             let _ = continue_call(listener.as_fd(), notification.id);
             match written {
                 Ok(written) => written.into_iter().for_each(|path| self.add(path)),
@@ -119,6 +144,15 @@ impl PathCollector {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.lose(),
                 Err(_) => {}
             }
+            self.report_others();
+        }
+    }
+
+    /// Reports the files that somebody else was found to write too.
+    fn report_others(&mut self) {
+        let found = self.others.as_mut().map(OtherWriters::take_found);
+        for path in found.into_iter().flatten() {
+            send_write_report(&WriteReport::Shared(path));
         }
     }
 
@@ -134,6 +168,10 @@ impl PathCollector {
             let Ok(path) = path.strip_prefix(&self.root) else {
                 continue;
             };
+            if !written.path.starts_with(&self.root) {
+                // By another name of a folder, which the search does not follow.
+                self.others = None;
+            }
             let found = WrittenPath {
                 path: path.to_path_buf(),
                 is_tree: written.is_tree,
@@ -189,6 +227,29 @@ fn read_written_paths(
     };
     let paths = paths.into_iter();
     Ok(paths.map(|path| WrittenPath { path, is_tree }).collect())
+}
+
+/// Calls `visit` with each path of a call, and what the call does to the entry there.
+fn for_each_effect(
+    written: &[WrittenPath],
+    call: i64,
+    arguments: &[u64; 6],
+    mut visit: impl FnMut(&Path, &EntryEffect),
+) {
+    match written {
+        [source, target] => visit(&source.path, &EntryEffect::MovesTo(target.path.clone())),
+        all => {
+            let effect = match open_flags(call, arguments) {
+                Some(flags) => EntryEffect::Opens {
+                    writes: flags & libc::O_ACCMODE.cast_unsigned()
+                        != libc::O_RDONLY.cast_unsigned(),
+                },
+                None if is_new_entry(call) => EntryEffect::Appears,
+                None => EntryEffect::Other,
+            };
+            all.iter().for_each(|entry| visit(&entry.path, &effect));
+        }
+    }
 }
 
 /// Reads a path at this address, relative to the folder of a handle or to the current one.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyPart, ReplyScript, ScriptedFault};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 
@@ -642,6 +642,188 @@ fn every_claim_has_its_test() {
     assert_eq!(seen, expected);
 }
 
+/// The text of a reply.
+fn text_of(reply: &ProviderReply) -> String {
+    let texts = reply.say.iter().filter_map(|part| match part {
+        ReplyPart::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// The three forms of calls in which the claims about the loop are checked.
+const FORMS: [Way; 3] = [NATIVE, CLINE, INVOKE];
+
+/// Runs a task with these turns. Returns the world, the exit code, the requests and what was shown.
+fn run_turns(
+    way: Way,
+    turns: &[Turn],
+    config: &str,
+    arguments: &[&str],
+) -> (World, i32, Vec<Value>, String) {
+    let world = World::new();
+    world.configure(config);
+    let provider = world.plays(way, turns);
+    let output = world.run(&provider, way, arguments);
+    let requests = provider.received_requests();
+    let requests = requests.iter().map(|request| request.body.clone());
+    (world, code(&output), requests.collect(), stderr(&output))
+}
+
+#[test]
+fn a_completion_beside_a_failed_call_is_refused() {
+    let both = turn(
+        "",
+        vec![
+            ("read_file", json!({"path": "none"})),
+            ("attempt_completion", json!({"result": "done"})),
+        ],
+    );
+    for way in FORMS {
+        let (_world, code, requests, shown) = run_turns(way, &[both.clone(), done()], "", &["go"]);
+        assert_eq!((code, requests.len()), (0, 2), "{way:?}: {shown}");
+        let told = newest_message(&requests[1]);
+        assert!(
+            told.contains("Not completed: the call of read_file in the same message"),
+            "{way:?}: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_completion_with_open_todos_is_refused_where_configured() {
+    let todos = |list: &str| turn("", vec![("update_todo_list", json!({ "todos": list }))]);
+    let turns = [todos("[ ] a\n[x] b"), done(), todos("[x] a\n[x] b"), done()];
+    for way in FORMS {
+        let config = "[completion]\ntodos = true\n";
+        let (_world, code, requests, shown) = run_turns(way, &turns, config, &["go"]);
+        assert_eq!((code, requests.len()), (0, 4), "{way:?}: {shown}");
+        let told = newest_message(&requests[2]);
+        assert!(
+            told.contains("Not completed: 1 todo is not done: `a`"),
+            "{way:?}: {told}"
+        );
+        // Otherwise the list is for the user alone.
+        let (_world, code, requests, shown) = run_turns(way, &turns[..2], "", &["go"]);
+        assert_eq!((code, requests.len()), (0, 2), "{way:?}: {shown}");
+    }
+}
+
+#[test]
+fn mistakes_end_a_task_unless_a_call_succeeds_between() {
+    let wrong = || turn("", vec![("no_such_tool", json!({"a": "b"}))]);
+    let right = || turn("", vec![("list_files", json!({"path": "."}))]);
+    for way in FORMS {
+        let turns = vec![wrong(); 12];
+        let (_world, code, requests, shown) = run_turns(way, &turns, "", &["go"]);
+        let limit = requests.len();
+        assert!(
+            code == 3 && limit < 12 && shown.contains(&format!("{limit} calls in a row failed")),
+            "{way:?}: {shown}"
+        );
+        let mut turns = vec![wrong(); limit - 1];
+        turns.push(right());
+        turns.extend(vec![wrong(); limit - 1]);
+        turns.push(done());
+        let (_world, code, requests, shown) = run_turns(way, &turns, "", &["go"]);
+        assert_eq!((code, requests.len()), (0, 2 * limit), "{way:?}: {shown}");
+    }
+}
+
+#[test]
+fn calls_of_a_message_run_in_order_and_once() {
+    let append = |word: &str| {
+        let command = format!("echo {word} >> log");
+        ("execute_command", json!({ "command": command }))
+    };
+    let calls = vec![append("1"), append("2"), append("2"), append("3")];
+    for way in FORMS {
+        let turns = [turn("", calls.clone()), done()];
+        let options = ["--sandbox", "off", "--approve", "all", "go"];
+        let (world, code, requests, shown) = run_turns(way, &turns, "", &options);
+        assert_eq!((code, requests.len()), (0, 2), "{way:?}: {shown}");
+        assert_eq!(world.read("log"), "1\n2\n2\n3\n", "{way:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_call_that_is_cut_runs_in_no_protocol() {
+    let call = turn(
+        "",
+        vec![("execute_command", json!({"command": "touch made"}))],
+    );
+    for way in [CLINE, INVOKE] {
+        let whole = text_of(&way.reply(&call, 1));
+        let close = if way == CLINE {
+            "</execute_command>"
+        } else {
+            "</invoke>"
+        };
+        let start = whole.find("touch").unwrap();
+        let end = whole.find(close).unwrap() + close.len();
+        let cuts: Vec<usize> = (start..end).step_by(4).chain([end - 1]).collect();
+        // A few in a task: the same mistake again and again ends it.
+        for cuts in cuts.chunks(3) {
+            let world = World::new();
+            let look = turn("", vec![("list_files", json!({"path": "."}))]);
+            let mut script: Vec<_> = cuts
+                .iter()
+                .flat_map(|cut| [ProviderReply::text(&whole[..*cut]), way.reply(&look, 1)])
+                .collect();
+            script.push(way.reply(&done(), 9));
+            let provider = world.provider(ReplyScript::new(script));
+            let options = ["--sandbox", "off", "--approve", "all", "go"];
+            let output = world.run(&provider, way, &options);
+            assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
+            assert!(!world.work.path().join("made").exists(), "{way:?}");
+            let sent = provider.received_requests();
+            assert!(newest_message(&sent[1].body).contains("was cut"), "{way:?}");
+        }
+    }
+    // The whole JSON of the arguments but for its last byte.
+    let cut = json!({"index": 0, "id": "c", "type": "function",
+        "function": {"name": "execute_command", "arguments": "{\"command\": \"touch made\""}});
+    let chunk = json!({"id": "x", "choices": [{"index": 0, "delta": {"tool_calls": [cut]}, "finish_reason": "tool_calls"}]});
+    let world = World::new();
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: format!("data: {chunk}\n\ndata: [DONE]\n\n"),
+    });
+    let provider = world.provider(ReplyScript::new([reply, NATIVE.reply(&done(), 9)]));
+    let options = ["--sandbox", "off", "--approve", "all", "go"];
+    let output = world.run(&provider, NATIVE, &options);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!world.work.path().join("made").exists());
+}
+
+#[test]
+fn a_call_in_a_thought_never_runs() {
+    let call = turn(
+        "",
+        vec![("execute_command", json!({"command": "touch made"}))],
+    );
+    for way in FORMS {
+        let spelt = if way == NATIVE { CLINE } else { way };
+        let thought = format!("I could do this:\n{}\n", text_of(&spelt.reply(&call, 1)));
+        let end = way.reply(&done(), 9);
+        let reply = if way == NATIVE {
+            ProviderReply::default()
+                .with_thought(&thought, None)
+                .with_call("call_1", "attempt_completion", json!({"result": "done"}))
+        } else {
+            let end = text_of(&end);
+            ProviderReply::text(format!("<thinking>\n{thought}</thinking>\n{end}"))
+        };
+        let world = World::new();
+        let provider = world.provider(ReplyScript::new([reply, end]));
+        let options = ["--sandbox", "off", "--approve", "all", "go"];
+        let output = world.run(&provider, way, &options);
+        assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
+        assert_eq!(provider.received_requests().len(), 1, "{way:?}");
+        assert!(!world.work.path().join("made").exists(), "{way:?}");
+    }
+}
+
 fn prompt_of(world: &World, arguments: &[&str]) -> String {
     let output = world
         .sabir()
@@ -799,6 +981,43 @@ fn values_with_markup_are_read_whole() {
             .contains("<html><content>x</content></html>"),
         "{read}"
     );
+}
+
+#[test]
+fn tools_without_parameters_are_called() {
+    let world = World::new();
+    let tools = json!([{"name": "ping", "description": "Pings.",
+        "parameters": {"type": "object", "properties": {}}}]);
+    let path = world.write("tools.json", &tools.to_string());
+    for (dialect, call) in [
+        ("cline", "<ping>\n</ping>"),
+        ("cline", "<ping></ping>"),
+        (
+            "invoke",
+            "<function_calls>\n<invoke name=\"ping\">\n</invoke>\n</function_calls>",
+        ),
+        ("invoke", "{\"tool\": \"ping\", \"params\": {}}"),
+        ("auto", "{\"name\": \"ping\", \"arguments\": {}}"),
+    ] {
+        let output = world.piped(
+            &[
+                "parse",
+                "--dialect",
+                dialect,
+                "--tools",
+                path.to_str().unwrap(),
+                "--output",
+                "json",
+            ],
+            call,
+        );
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(
+            calls(&report),
+            [("ping".to_owned(), "complete".to_owned())],
+            "{dialect}: {call}"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Calls in the spellings of other agents: their tools, their arguments, and what is refused with a hint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sabir_call::compatibility::{ARGUMENT_ALIASES, FOREIGN_TOOLS, ForeignMeaning};
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
@@ -23,7 +23,12 @@ struct Spelling {
     call: Option<(String, Value)>,
     /// A part of the hint with which it is refused.
     hint: String,
+    /// The same call as the model would make it through an API: name and arguments.
+    native: (String, Value),
 }
+
+/// The number of calls of each agent that run, and of those that get the right hint.
+type Counts = BTreeMap<String, (usize, usize)>;
 
 fn spellings() -> Vec<Spelling> {
     let read = |line: &str| {
@@ -36,9 +41,37 @@ fn spellings() -> Vec<Spelling> {
                 .as_str()
                 .map(|tool| (tool.to_owned(), row["arguments"].clone())),
             hint: text("hint"),
+            native: (
+                row["native"]["name"].as_str().unwrap().to_owned(),
+                row["native"]["arguments"].clone(),
+            ),
         }
     };
     TABLE.lines().map(read).collect()
+}
+
+impl Spelling {
+    fn count_in(&self, counts: &mut Counts) {
+        let count = counts.entry(self.agent.clone()).or_default();
+        match self.call {
+            Some(_) => count.0 += 1,
+            None => count.1 += 1,
+        }
+    }
+}
+
+/// Checks that docs/compatibility.md has these numbers.
+fn assert_documented(counts: &Counts) {
+    let page = include_str!("../../../../docs/compatibility.md");
+    let mut expected: Vec<String> = counts
+        .iter()
+        .map(|(agent, (run, hinted))| format!("| {agent} | {} | {run} | {hinted} |", run + hinted))
+        .collect();
+    let run: usize = counts.values().map(|(run, _)| run).sum();
+    let hinted: usize = counts.values().map(|(_, hinted)| hinted).sum();
+    expected.push(format!("| all | {} | {run} | {hinted} |", run + hinted));
+    let expected = expected.join("\n");
+    assert!(page.contains(&expected), "the page lacks:\n{expected}");
 }
 
 /// The report of `sabir parse` about a text.
@@ -60,7 +93,7 @@ fn calls_in_the_spellings_of_other_agents() {
     let world = World::new();
     let all = spellings();
     assert!(all.len() >= 300, "{}", all.len());
-    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut counts = Counts::new();
     let mut wrong = Vec::new();
     for spelling in &all {
         let (code, report) = parsed(&world, &spelling.text, &[]);
@@ -79,15 +112,11 @@ fn calls_in_the_spellings_of_other_agents() {
             }
             _ => false,
         };
-        let count = counts.entry(&spelling.agent).or_default();
-        match (is_right, spelling.call.is_some()) {
-            (true, true) => count.0 += 1,
-            (true, false) => count.1 += 1,
-            (false, _) => wrong.push(format!("{}\n{report:#}", spelling.text)),
+        if is_right {
+            spelling.count_in(&mut counts);
+        } else {
+            wrong.push(format!("{}\n{report:#}", spelling.text));
         }
-    }
-    for (agent, (run, hinted)) in &counts {
-        println!("{agent}: {run} run, {hinted} get the right hint");
     }
     assert!(
         wrong.is_empty(),
@@ -96,6 +125,60 @@ fn calls_in_the_spellings_of_other_agents() {
         all.len(),
         wrong.join("\n\n")
     );
+    assert_documented(&counts);
+}
+
+/// The same calls through an API, in a task of each agent that makes them all in one message.
+#[test]
+fn the_same_calls_are_understood_natively() {
+    let all = spellings();
+    let mut counts = Counts::new();
+    let mut wrong = Vec::new();
+    let agents: BTreeSet<&str> = all.iter().map(|spelling| spelling.agent.as_str()).collect();
+    for agent in agents {
+        let made: Vec<&Spelling> = all.iter().filter(|it| it.agent == agent).collect();
+        let calls = made.iter().enumerate();
+        let message = calls.fold(ProviderReply::text(""), |reply, (at, spelling)| {
+            let (name, arguments) = &spelling.native;
+            reply.with_call(&format!("call_{at}"), name, arguments.clone())
+        });
+        let world = World::new();
+        let provider = world.provider(ReplyScript::new([message, done()]));
+        // Nothing is approved: what would change something is understood, and denied.
+        let output = world.run(&provider, NATIVE, &["--output", "events", "go"]);
+        let events = events(&output);
+        let of_kind = |kind: &'static str| events.iter().filter(move |it| it["kind"] == kind);
+        let answered = of_kind("answered").next().unwrap();
+        let parts = answered["parts"].as_array().unwrap();
+        let checks = answered["checks"].as_array().unwrap();
+        assert_eq!((parts.len(), checks.len()), (made.len(), made.len()));
+        for (spelling, (part, check)) in made.iter().zip(parts.iter().zip(checks)) {
+            let result = of_kind("result").find(|it| it["id"] == part["id"]);
+            let told = result.and_then(|it| it["content"].as_str());
+            let told = told.unwrap_or_default();
+            let is_right = match &spelling.call {
+                Some((name, arguments)) => {
+                    check["passed"] == true
+                        && part["name"] == *name
+                        && part["arguments"] == *arguments
+                }
+                None => check["passed"] == false && told.contains(&spelling.hint),
+            };
+            if is_right {
+                spelling.count_in(&mut counts);
+            } else {
+                wrong.push(format!("{agent} {:?}: {part} {told}", spelling.native));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        all.len(),
+        wrong.join("\n\n")
+    );
+    assert_documented(&counts);
 }
 
 /// docs/compatibility.md lists all names of the table.
@@ -117,7 +200,10 @@ fn the_page_lists_the_table() {
         for name in row.names {
             let listed = format!("`{name}`");
             let line = match row.meaning {
-                ForeignMeaning::Tool(target) => line_with(&format!("| `{target}` |")),
+                ForeignMeaning::Tool(target)
+                | ForeignMeaning::ToolIfOffered { tool: target, .. } => {
+                    line_with(&format!("| `{target}` |"))
+                }
                 ForeignMeaning::Refused(hint) => page
                     .lines()
                     .find(|line| line.contains(&listed) && line.ends_with(&format!("| {hint} |"))),

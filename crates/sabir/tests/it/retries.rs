@@ -4,7 +4,7 @@ use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::json;
 
 use crate::approval::Seat;
-use crate::world::{WAYS, Way, World, code, stderr, turn};
+use crate::world::{WAYS, Way, World, code, events, stderr, turn};
 
 const NATIVE: Way = WAYS[1];
 
@@ -85,6 +85,63 @@ fn retries_are_limited_by_flags_and_by_the_configuration() {
             provider.received_requests().len(),
             requests,
             "{config}{flags:?}"
+        );
+    }
+}
+
+/// Tasks with the same words at the same time do not ask again at the same moments.
+#[test]
+fn identical_tasks_do_not_retry_in_step() {
+    let waits = || {
+        let world = World::new();
+        let provider = world.provider(ReplyScript::from_fn(|count, _| match count {
+            0 | 1 => ProviderReply::error_status(503),
+            _ => NATIVE.reply(&done(), 1),
+        }));
+        let ran = world.run(&provider, NATIVE, &["--output", "events", "do it"]);
+        assert_eq!(code(&ran), 0, "{}", stderr(&ran));
+        let waiting = events(&ran)
+            .into_iter()
+            .filter(|it| it["kind"] == "waiting");
+        waiting
+            .map(|it| it["milliseconds"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let all = [waits(), waits(), waits()];
+    assert!(all.iter().all(|waits| waits.len() == 2), "{all:?}");
+    assert!(all[0] != all[1] || all[1] != all[2], "{all:?}");
+}
+
+/// No attempt has a number beyond the number of attempts.
+#[test]
+fn attempts_are_counted_within_their_limit() {
+    for (config, flags, expected) in [
+        (
+            "",
+            &["--retries", "2"][..],
+            &["attempt 1 of 3 failed", "attempt 2 of 3 failed"][..],
+        ),
+        (
+            "[providers.openai]\nretries = 1\nretry_seconds = 60\n",
+            &[],
+            &["attempt 1 of 2 failed", "attempt 2, with "],
+        ),
+    ] {
+        let world = World::new();
+        world.configure(config);
+        let provider = world.provider(ReplyScript::from_fn(|count, _| match count {
+            0 | 1 => ProviderReply::error_status(429),
+            _ => NATIVE.reply(&done(), 1),
+        }));
+        let ran = world.run(&provider, NATIVE, &[flags, &["do it"]].concat());
+        let shown = stderr(&ran);
+        assert_eq!(code(&ran), 0, "{shown}");
+        for words in expected {
+            assert!(shown.contains(words), "{words}: {shown}");
+        }
+        assert!(
+            !shown.contains("attempt 3") && !shown.contains("attempt 2 of 2"),
+            "{shown}"
         );
     }
 }

@@ -486,6 +486,28 @@ fn limits_apply_to_a_task_and_its_subtasks() {
     }
 }
 
+/// Two subtasks are permitted at the same moment, and run one after the other: the second has only what the first has left.
+#[test]
+fn a_subtask_that_begins_after_another_has_what_is_left() {
+    let world = World::new();
+    world.configure("[subtasks]\nat_once = 1\n");
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(
+            &turn("", vec![new_task("alpha"), new_task("beta")]),
+            results,
+        ),
+        ("root", _) | (_, 1) => say(&done("done"), results),
+        _ => say(
+            &turn("", vec![("list_files", json!({"path": "."}))]),
+            results,
+        ),
+    });
+    let output = run(&world, &provider, &["--max-turns", "3"]);
+    assert_eq!(code(&output), 6, "{}", stderr(&output));
+    // One turn of the task and two of the first subtask.
+    assert_eq!(provider.received_requests().len(), 3, "{}", stderr(&output));
+}
+
 #[test]
 fn subtasks_nest_to_the_depth_limit() {
     let world = World::new();

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
+use sabir_testkit::ReplyScript;
 use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, World, code, stderr, stdout, turn};
@@ -254,7 +255,6 @@ fn a_long_preview_ends_with_skipped_paths() {
     let expected = [
         "  delete       f200",
         "  … and 49 paths: delete 49",
-        "A file that both a command and somebody else changed at the same time counts as changed by the command.",
         "  leave alone  f250: somebody else has changed it since",
         "--force overwrites what others have changed.",
     ];
@@ -424,7 +424,7 @@ fn an_edit_made_during_a_command_survives_its_undo() {
         let preview = stdout(&sabir(&world, &["undo"]));
         for kept in ["go", "notes.txt", "users.txt"] {
             let line = format!(
-                "  leave alone  {kept}: it changed while a command ran, and the command did not write it\n"
+                "  leave alone  {kept}: it changed while a command ran, and not by the command alone\n"
             );
             assert!(preview.contains(&line), "{sandbox}: {preview}");
         }
@@ -460,6 +460,134 @@ fn an_edit_made_during_a_command_survives_its_undo() {
         assert_eq!(world.read("notes.txt"), "mine, and edited meanwhile\n");
         assert_eq!(world.read("users.txt"), "new, and mine\n");
     }
+}
+
+/// What the user made of a file that the command wrote too is never undone silently: before the command wrote it, after it, in
+/// place, by another file, and where the command had removed it.
+#[test]
+fn a_file_that_a_command_and_the_user_wrote_is_left_alone() {
+    const BOTH: [&str; 5] = [
+        "again.txt",
+        "early.txt",
+        "inplace.txt",
+        "late.txt",
+        "swapped.txt",
+    ];
+    let line = "cd . && for f in inplace swapped only; do echo theirs >> $f.txt; done && rm again.txt && touch begun && \
+                until test -e go; do sleep 0.05; done && sed -i s/users/theirs/ early.txt && echo theirs >> late.txt";
+    for sandbox in ["1", "2"] {
+        let world = World::new();
+        for name in BOTH.iter().chain(&["only.txt"]) {
+            world.write(name, "mine\n");
+        }
+        let way = WAYS[1];
+        let provider = world.plays(
+            way,
+            &[
+                turn("", vec![("execute_command", json!({ "command": line }))]),
+                turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+            ],
+        );
+        let exact = format!("command={line}");
+        let mut task = world.sabir_with(&provider);
+        let mut task = task
+            .args(["run", "--model", way.model(), "--sandbox", sandbox])
+            .args(["--approve", "all", "--approve", &exact, "x"])
+            .spawn()
+            .unwrap();
+        while !world.work.path().join("begun").exists() {
+            assert!(
+                task.try_wait().unwrap().is_none(),
+                "the command does not run"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        for name in BOTH.iter().filter(|name| **name != "swapped.txt") {
+            world.write(name, "users\n");
+        }
+        let other = world.write("swapped.new", "users\n");
+        std::fs::rename(other, world.work.path().join("swapped.txt")).unwrap();
+        world.write("go", "");
+        assert_eq!(task.wait().unwrap().code(), Some(0));
+        let after: Vec<_> = BOTH.iter().map(|name| world.read(name)).collect();
+        assert_eq!(
+            after,
+            [
+                "users\n",
+                "theirs\n",
+                "users\n",
+                "users\ntheirs\n",
+                "users\n"
+            ]
+        );
+        let preview = stdout(&sabir(&world, &["undo"]));
+        for kept in BOTH {
+            let told = format!(
+                "  leave alone  {kept}: it changed while a command ran, and not by the command alone\n"
+            );
+            assert!(preview.contains(&told), "{sandbox}: {kept}: {preview}");
+        }
+        let output = sabir(&world, &["undo", "--yes"]);
+        assert_eq!(code(&output), 3, "{}", stderr(&output));
+        let kept: Vec<_> = BOTH.iter().map(|name| world.read(name)).collect();
+        assert_eq!(after, kept, "{sandbox}");
+        assert_eq!(world.read("only.txt"), "mine\n", "{sandbox}");
+        assert!(!world.work.path().join("begun").exists());
+        done(&world, &["restore", "@1", "--yes", "--force"]);
+        for name in BOTH {
+            assert_eq!(world.read(name), "mine\n", "{sandbox}: {name}");
+        }
+    }
+}
+
+/// While a command of one task runs, a command of another one changes the folder: an undo of the first leaves that alone, and
+/// names the second.
+#[test]
+fn tasks_that_run_at_once_undo_nothing_of_each_other() {
+    let (world, way) = (World::new(), WAYS[1]);
+    let provider = world.provider(ReplyScript::from_fn(move |_, request| {
+        let body = request.body.to_string();
+        let line = if body.contains("the long task") {
+            "echo long > long.txt; touch begun; until test -e go; do sleep 0.05; done"
+        } else {
+            "echo short > short.txt"
+        };
+        let calls = if body.contains("Exit code 0") {
+            vec![("attempt_completion", json!({"result": "done"}))]
+        } else {
+            vec![("execute_command", json!({"command": line}))]
+        };
+        way.reply(&turn("", calls), 1)
+    }));
+    let begin = |words: &str| {
+        let mut task = world.sabir_with(&provider);
+        task.args(["run", "--model", way.model(), "--approve", "all", words]);
+        task
+    };
+    let mut long = begin("the long task").spawn().unwrap();
+    while !world.work.path().join("begun").exists() {
+        assert!(long.try_wait().unwrap().is_none(), "it does not run");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let short = begin("the short task").output().unwrap();
+    assert_eq!(code(&short), 0, "{}", stderr(&short));
+    world.write("go", "");
+    let long = long.wait_with_output().unwrap();
+    assert_eq!(code(&long), 0, "{}", stderr(&long));
+    let name_of = |output: &Output| {
+        let shown = stderr(output);
+        let name = shown.split("task ").nth(1).unwrap();
+        name.split_whitespace().next().unwrap().to_owned()
+    };
+    let long = name_of(&long);
+    let short = name_of(&short);
+    let undone = sabir(&world, &["undo", &long, "--yes"]);
+    assert_eq!(code(&undone), 3, "{}", stderr(&undone));
+    let told =
+        format!("  leave alone  short.txt: a call of the task {short} ran at the same moment");
+    assert!(stdout(&undone).contains(&told), "{}", stdout(&undone));
+    assert_eq!(world.read("short.txt"), "short\n");
+    assert!(!world.work.path().join("long.txt").exists());
 }
 
 /// Writes of every kind are seen: by name, relative to folders, through links, by renaming a folder, from several processes.

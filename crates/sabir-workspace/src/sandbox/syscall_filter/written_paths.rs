@@ -87,6 +87,37 @@ pub(crate) fn path_arguments(call: i64) -> Option<PathArguments> {
         .map(|(_, arguments)| arguments)
 }
 
+/// Returns the flags with which a call opens a file; `None` if it opens none. The flags of `openat2`
+/// lie in memory, and are taken for those of writing.
+pub(crate) fn open_flags(call: i64, arguments: &[u64; 6]) -> Option<u32> {
+    #[cfg(target_arch = "x86_64")]
+    if call == libc::SYS_creat {
+        return Some(WRITE_FLAGS);
+    }
+    if call == libc::SYS_openat2 {
+        return Some(libc::O_WRONLY.cast_unsigned());
+    }
+    let (_, _, at) = OPENERS.iter().find(|(number, _, _)| *number == call)?;
+    let flags = usize::try_from(*at).ok().and_then(|at| arguments.get(at));
+    // The kernel takes the flags as a 32-bit number.
+    flags.map(|flags| *flags as u32)
+}
+
+/// Returns true if a call makes an entry that did not exist.
+pub(crate) fn is_new_entry(call: i64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    const OLDER: &[i64] = &[libc::SYS_mkdir, libc::SYS_mknod, libc::SYS_link, libc::SYS_symlink];
+    #[cfg(not(target_arch = "x86_64"))]
+    const OLDER: &[i64] = &[];
+    const NEWER: &[i64] = &[
+        libc::SYS_mkdirat,
+        libc::SYS_mknodat,
+        libc::SYS_linkat,
+        libc::SYS_symlinkat,
+    ];
+    OLDER.contains(&call) || NEWER.contains(&call)
+}
+
 /// Builds the filter.
 pub(in crate::sandbox) fn build_write_filter() -> Vec<sock_filter> {
     let mut code = BpfProgram(Vec::new());

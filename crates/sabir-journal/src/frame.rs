@@ -92,7 +92,7 @@ impl FormatVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameChain {
     pub(crate) version: FormatVersion,
-    /// The checksum of the last frame; before the first one that of the first line.
+    /// The checksum of the last frame; before the first frame, the checksum of the first line.
     last_checksum: u32,
 }
 

@@ -178,7 +178,7 @@ fn process_start_lines(file: &SourceFile) -> Vec<usize> {
     let mut lines = code.lines().take(last).enumerate().peekable();
     let mut starts = Vec::new();
     while let Some((index, line)) = lines.next() {
-        // The formatter puts the number of a long system call on a line of its own.
+        // The formatter puts the number of a long system call on its own line.
         let next = lines.peek().map_or("", |(_, next)| next.trim_start());
         let found = match line.trim_end().ends_with("syscall(") {
             true => count(&format!("{}{next}", line.trim_end())),

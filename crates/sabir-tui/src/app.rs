@@ -29,21 +29,21 @@ use crate::theme::{Role, Theme};
 use crate::transcript::{Transcript, call_subject};
 use crate::view::{DraftRows, TerminalSize, View, lay_out_draft};
 
-/// The time in which a second Ctrl-C leaves.
+/// The time within which a second Ctrl-C leaves.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// The time for which a message about a key is shown.
 const HINT_TIME: Duration = Duration::from_secs(4);
-/// The most rows of a list of completions.
+/// The maximum number of rows in a list of completions.
 const MAX_COMPLETIONS: usize = 6;
 
-/// The things that an interface must know before it begins.
+/// Everything that an interface needs before it starts.
 #[derive(Debug, Clone)]
 pub struct AppSettings {
     /// The styles.
     pub theme: Theme,
     /// Earlier messages, the oldest first.
     pub history: Vec<String>,
-    /// A draft that an interrupted session left.
+    /// A draft left behind by an interrupted session.
     pub draft: String,
     /// The names of the modes.
     pub modes: Vec<String>,
@@ -53,7 +53,7 @@ pub struct AppSettings {
     pub status: Vec<StatusItem>,
     /// The keys that edit a message.
     pub keys: EditingKeys,
-    /// False while another message than the first of a new task is asked for, when no other task can be chosen.
+    /// True if the next message starts a new task, so that another task can be chosen instead.
     pub can_switch: bool,
 }
 
@@ -84,7 +84,7 @@ pub enum Effect {
     CompareFolder(Option<usize>),
     /// List the checkpoints, and pass the text to [`App::note_printed`].
     ListCheckpoints,
-    /// Call the user, who is elsewhere and is waited for. The text says why.
+    /// Notify the user, who is elsewhere but needed. The text says why.
     CallUser(&'static str),
     /// List the tasks of the folder, and pass the list to [`App::open_picker`].
     ListTasks,
@@ -94,28 +94,28 @@ pub enum Effect {
     ListServers,
     /// Print the last exchange of a task.
     ShowTask(TaskId),
-    /// Tell what going back to these records would change, and pass it to [`App::open_rewind_choice`].
+    /// Find out what rewinding to these records would change, and pass it to [`App::open_rewind_choice`].
     PreviewRewind {
         /// The number of the message.
         message: usize,
-        /// The number of records that stay.
+        /// The number of records to keep.
         records: usize,
     },
-    /// Make the files what they were after so many records.
+    /// Restore the files to their state after this many records.
     RestoreFiles(usize),
-    /// End this session, and begin another.
+    /// End this session and begin another one.
     Switch(Box<NextSession>),
     /// Submit a command to a subtask.
     SubmitTo(TaskId, Command),
-    /// Run a command of the user, and pass its end to [`App::note_user_command`].
+    /// Run the user's command, and pass its result to [`App::note_user_command`].
     RunUserCommand(String),
-    /// Stop the command of the user.
+    /// Stop the user's command.
     StopUserCommand,
     /// Attach the image that a pasted path names, or else pass the text to [`App::paste_text`].
     AttachPasted(String),
     /// Add a note to the instructions of the folder.
     KeepNote(String),
-    /// Copy a text to the clipboard, by the terminal.
+    /// Copy a text to the terminal's clipboard.
     Copy(String),
     /// Leave.
     Leave,
@@ -148,13 +148,13 @@ pub enum Activity {
 pub struct App {
     theme: Theme,
     composer: Composer,
-    /// The reason of a refusal that is being typed, with its question.
+    /// The reason for a refusal that is being typed, with its question.
     reason: Option<(RequestId, Composer)>,
     transcript: Transcript,
     decisions: VecDeque<OpenDecision>,
     /// True if keys go to the draft although an approval is open.
     is_draft_focused: bool,
-    /// True if the user has moved the focus to the open approval, which needs no quiet moment then.
+    /// True if the user has moved the focus to the open approval, so that no pause in typing is needed.
     has_chosen_decision: bool,
     queue: VecDeque<UserMessage>,
     images: Vec<Image>,
@@ -168,7 +168,7 @@ pub struct App {
     hint: String,
     /// The moment of the key that the hint is about.
     hint_since: Duration,
-    /// A pause before the provider is asked again.
+    /// The pause before the next request to the provider.
     pause: String,
     modes: Vec<String>,
     /// The commands that the folder and the user define.
@@ -192,22 +192,22 @@ pub struct App {
     destination: Option<Destination>,
     /// The moment of an Escape that had nothing to stop.
     escape_since: Option<Duration>,
-    /// A note that is kept if it is confirmed.
+    /// A note that is added if the user confirms it.
     note: Option<String>,
-    /// The command of the user that runs.
+    /// The user's running command.
     user_command: Option<String>,
-    /// The commands of the user and their outputs, which go with the next message.
+    /// The user's commands and their outputs, which are sent with the next message.
     command_results: String,
-    /// The subtasks that work, in the order in which they began.
+    /// The running subtasks, in the order in which they started.
     subtasks: Vec<WorkingSubtask>,
 }
 
-/// The destination of the next message, if it is not the task that is shown.
+/// The destination of the next message, if it is not the shown task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Destination {
     /// Another task, which continues.
     Task(TaskId),
-    /// A fork of a task, with so many of its records.
+    /// A fork of a task, with this many of its records.
     Fork {
         task: TaskId,
         records: Option<usize>,
@@ -221,9 +221,9 @@ enum Destination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WorkingSubtask {
     label: SubtaskLabel,
-    /// The beginning of what it was asked to do.
+    /// The beginning of its message.
     prompt: String,
-    /// The last thing that it did.
+    /// Its latest action.
     last: String,
 }
 
@@ -238,7 +238,7 @@ struct Status {
     /// The sandbox of commands, in a word or two.
     sandbox: &'static str,
     branch: Option<String>,
-    /// The moment at which the present run began.
+    /// The start of the current run.
     run_since: Duration,
 }
 
@@ -253,7 +253,7 @@ struct Completion {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CompletionItem {
-    /// The text that takes the place of the word.
+    /// The text that replaces the word.
     text: String,
     /// A description.
     note: String,
@@ -308,7 +308,7 @@ impl App {
         }
     }
 
-    /// Calls the user if they are elsewhere.
+    /// Notifies the user if they are elsewhere.
     fn call_user(&self, why: &'static str) -> Vec<Effect> {
         if self.has_focus {
             Vec::new()
@@ -344,7 +344,7 @@ impl App {
         self.transcript.set_width(size.columns.max(MIN_WIDTH));
     }
 
-    /// Takes an input of the terminal.
+    /// Handles an input from the terminal.
     pub fn handle_input(&mut self, input: TerminalInput, now: Duration) -> Vec<Effect> {
         let effects = match input {
             TerminalInput::Key(key) => self.handle_key(key, now),
@@ -432,7 +432,7 @@ impl App {
         Vec::new()
     }
 
-    /// Takes a key that means the same wherever the cursor is; `None` for any other.
+    /// Handles a key whose meaning does not depend on the focus; `None` for any other key.
     fn press_global(&mut self, key: Key, now: Duration) -> Option<Vec<Effect>> {
         let is_searching = self.composer.search().is_some();
         match key.code {
@@ -557,7 +557,7 @@ impl App {
         Vec::new()
     }
 
-    /// Takes a key while a list is open; `None` if there is none.
+    /// Handles a key while a list is open; `None` if there is none.
     fn press_in_picker(&mut self, key: Key) -> Option<Vec<Effect>> {
         let picker = self.picker.as_mut()?;
         let pressed = picker.press(key);
@@ -584,7 +584,7 @@ impl App {
         })
     }
 
-    /// Does what a row of a list stands for.
+    /// Executes the action of a row in a list.
     fn choose(&mut self, item: PickedItem) -> Vec<Effect> {
         match item {
             PickedItem::Task(task) => {
@@ -620,7 +620,7 @@ impl App {
         }
     }
 
-    /// Goes back to an earlier message.
+    /// Rewinds to an earlier message.
     fn rewind(&mut self, scope: RewindScope, message: usize) -> Vec<Effect> {
         let Some(said) = self.said.messages().get(message) else {
             return Vec::new();
@@ -699,7 +699,7 @@ impl App {
         self.picker = Some(Picker::new("rewind", "", items));
     }
 
-    /// Takes a key while a note waits for a confirmation; `None` if there is none.
+    /// Handles a key while a note waits for confirmation; `None` if there is none.
     fn press_in_note(&mut self, key: Key) -> Option<Vec<Effect>> {
         let note = self.note.take()?;
         match key.code {
@@ -824,7 +824,7 @@ impl App {
         rows.collect()
     }
 
-    /// Takes the end of a command of the user, or the reason why it did not run.
+    /// Handles the result of the user's command, or the reason why it did not run.
     pub fn note_user_command(&mut self, line: &str, ended: Result<UserCommandOutput, String>) {
         self.user_command = None;
         let ended = match ended {
@@ -852,7 +852,7 @@ impl App {
         self.hint = "the output goes with your next message".to_owned();
     }
 
-    /// Returns a message after the outputs of the commands that the user ran before it.
+    /// Returns a message, preceded by the outputs of the commands that the user ran before it.
     fn with_results(&mut self, text: String) -> String {
         // Taken, so that the same output does not go along twice.
         let results = std::mem::take(&mut self.command_results);
@@ -867,13 +867,13 @@ impl App {
         self.status.branch = branch;
     }
 
-    /// Pastes text into the draft, which was tried as something else.
+    /// Pastes text that turned out not to be an image's path into the draft.
     pub fn paste_text(&mut self, text: &str) {
         self.is_draft_focused = true;
         self.composer.paste(text);
     }
 
-    /// Takes a key while an approval is open; `None` if the key is for the draft.
+    /// Handles a key while an approval is open; `None` if the key is for the draft.
     fn press_in_decision(&mut self, key: Key, now: Duration) -> Option<Vec<Effect>> {
         let last_key = self.last_key;
         let open = self.decisions.front_mut()?;
@@ -1272,7 +1272,7 @@ impl App {
         self.transcript.push_note(text, Role::Plain);
     }
 
-    /// Records that a command was rejected by the session.
+    /// Records that the session rejected a command.
     pub fn note_rejection(&mut self, command: &Command, reason: &str) {
         self.transcript
             .push_note(&format!("sabir: {reason}"), Role::Warning);
@@ -1296,7 +1296,7 @@ impl App {
         }
     }
 
-    /// Takes an image that was loaded, or the reason why it was not.
+    /// Handles a loaded image, or the reason why it could not be loaded.
     pub fn note_image(
         &mut self,
         path: &str,
@@ -1333,7 +1333,7 @@ impl App {
         }
     }
 
-    /// Takes the state of a session at the beginning.
+    /// Applies the initial state of a session.
     pub fn handle_snapshot(&mut self, snapshot: &SessionSnapshot, now: Duration) {
         self.status.run_since = now;
         self.activity = match &snapshot.state {
@@ -1553,7 +1553,7 @@ impl App {
         });
     }
 
-    /// Returns what may be completed at the cursor: the place of the word, and the texts.
+    /// Returns the completions at the cursor: the place of the word, and the texts.
     fn find_completion(
         &mut self,
         effects: &mut Vec<Effect>,
@@ -1628,7 +1628,7 @@ impl App {
         Some((start, items.collect()))
     }
 
-    /// Takes a key while completions are shown; `None` if it means what it usually does.
+    /// Handles a key while completions are shown; `None` if the key has its usual meaning.
     fn press_in_completion(&mut self, key: Key) -> Option<Vec<Effect>> {
         let completion = self.completion.as_mut()?;
         let count = completion.items.len();
@@ -1668,7 +1668,7 @@ impl App {
         self.transcript.take_decided()
     }
 
-    /// Draws the viewport. A question counts as shown from then on.
+    /// Draws the viewport. From then on, the open question counts as shown.
     pub fn draw(&mut self, now: Duration) -> View {
         if now.saturating_sub(self.hint_since) > HINT_TIME {
             self.hint.clear();

@@ -32,7 +32,7 @@ pub enum SlashCommand {
     Checkpoints,
     /// Shows the todo list.
     Todos,
-    /// Shows the last answer as it came, beside what was understood.
+    /// Shows the last answer as it was received, beside its interpretation.
     Wire,
     /// Leaves.
     Quit,
@@ -44,7 +44,7 @@ pub enum SlashCommand {
     Modes,
     /// Lists the MCP servers.
     Servers,
-    /// Lists the earlier messages to go back to.
+    /// Lists the earlier messages, for a rewind.
     Rewind,
     /// Lists the subtasks that work.
     Subtasks,
@@ -56,7 +56,7 @@ pub enum SlashCommand {
     Note(String),
 }
 
-/// A line that looks like a command and is none. The text says why.
+/// A line that looks like a command but is not one. The text says why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{line}` was not sent: {problem}. /help lists the commands, and `/say TEXT` sends any text"
@@ -66,7 +66,7 @@ pub struct BadCommand {
     problem: String,
 }
 
-/// A command as it is offered and explained.
+/// The description of a command, for completion and help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandHelp {
     /// The word with its `/`.
@@ -197,7 +197,7 @@ pub fn is_own_command(line: &str) -> bool {
 /// Parses a line; `None` if it is a message.
 ///
 /// # Errors
-/// When the line looks like a command and is none.
+/// When the line looks like a command but is not one.
 pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
     let trimmed = line.trim();
     // Leading words of other programs do not become paid messages.

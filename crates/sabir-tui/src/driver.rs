@@ -53,7 +53,7 @@ const REPORT_FOCUS: &str = "\x1b[?1004h";
 const IGNORE_FOCUS: &str = "\x1b[?1004l";
 /// The time after which a changed draft is kept.
 const DRAFT_TIME: Duration = Duration::from_secs(1);
-/// The most events that are taken before the next frame.
+/// The maximum number of events that are taken before the next frame.
 const MAX_EVENTS: usize = 4000;
 
 /// The terminals of which a viewport asks too much: typewriters, and what a serial console usually claims to be.

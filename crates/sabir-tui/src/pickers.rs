@@ -10,7 +10,7 @@ use sabir_terminal::task_tree::age_text;
 
 use crate::picker::{PickedItem, PickerItem};
 
-/// The most tasks that are listed.
+/// The maximum number of tasks that are listed.
 const MAX_TASKS: usize = 1000;
 
 /// Lists the tasks of a folder that can be continued, the newest first.

@@ -485,7 +485,7 @@ impl App {
         }
         if !self.composer.is_empty() {
             self.composer.clear();
-            self.hint = "cleared; Ctrl-_ brings it back".to_owned();
+            self.hint = "cleared; Ctrl-_ restores it".to_owned();
             return Vec::new();
         }
         if leaving.is_some_and(|since| now.saturating_sub(since) <= LEAVE_TIME) {
@@ -530,7 +530,7 @@ impl App {
             return Vec::new();
         }
         self.escape_since = Some(now);
-        self.hint = "Esc again goes back to an earlier message".to_owned();
+        self.hint = "Esc again opens the list of earlier messages".to_owned();
         Vec::new()
     }
 
@@ -568,7 +568,7 @@ impl App {
             PickerKey::Handled | PickerKey::Closed => Vec::new(),
             PickerKey::Chosen(item) => self.choose(item),
             PickerKey::ChosenSecond(PickedItem::Task(task)) => {
-                self.hint = "your message begins a fork of this task; Esc leaves it".to_owned();
+                self.hint = "your message starts a fork of this task; Esc cancels".to_owned();
                 self.destination = Some(Destination::Fork {
                     task: task.clone(),
                     records: None,
@@ -590,10 +590,10 @@ impl App {
             PickedItem::Task(task) => {
                 // Its journal is locked by this session, so it could not be opened.
                 if self.task.as_ref() == Some(&task) {
-                    self.hint = "this is the task that you are in".to_owned();
+                    self.hint = "this is the current task".to_owned();
                     return Vec::new();
                 }
-                self.hint = "your message continues this task; Esc leaves it".to_owned();
+                self.hint = "your message continues this task; Esc cancels".to_owned();
                 self.destination = Some(Destination::Task(task.clone()));
                 vec![Effect::ShowTask(task)]
             }
@@ -612,7 +612,7 @@ impl App {
             },
             PickedItem::Rewind { scope, message } => self.rewind(scope, message),
             PickedItem::Subtask(task) => {
-                self.hint = "your message goes to this subtask; Esc leaves it".to_owned();
+                self.hint = "your message goes to this subtask; Esc cancels".to_owned();
                 self.destination = Some(Destination::Subtask(task));
                 Vec::new()
             }
@@ -639,7 +639,7 @@ impl App {
         });
         let text = said.text.clone();
         self.composer.replace(&text);
-        self.hint = "Enter sends it in place of the earlier one; Esc leaves this".to_owned();
+        self.hint = "Enter sends it instead of the earlier one; Esc cancels".to_owned();
         Vec::new()
     }
 
@@ -680,7 +680,7 @@ impl App {
             item: PickedItem::Rewind { scope, message },
         };
         // Said here, because going back sounds like losing what came after.
-        let kept = "the task as it is now stays, and can be resumed";
+        let kept = "the current task is kept, and can be resumed";
         let items = vec![
             item(
                 "conversation",
@@ -745,7 +745,7 @@ impl App {
                     self.composer.replace(text);
                     self.images = message.images;
                     self.hint =
-                        "the subtask has ended; your message is for its task now".to_owned();
+                        "the subtask has ended; your message goes to its parent now".to_owned();
                     return Some(Vec::new());
                 }
                 // A subtask has no queue that the user could see, so a message steers it at once.
@@ -849,7 +849,7 @@ impl App {
             ended.ending,
             ended.output.trim_end()
         ));
-        self.hint = "the output goes with your next message".to_owned();
+        self.hint = "the output is sent with your next message".to_owned();
     }
 
     /// Returns a message, preceded by the outputs of the commands that the user ran before it.
@@ -908,7 +908,7 @@ impl App {
             }
             DecisionKey::Handled => Some(Vec::new()),
             DecisionKey::Unseen => {
-                self.hint = "not all of it was shown yet: v shows more".to_owned();
+                self.hint = "some of it was not shown yet: v shows more".to_owned();
                 Some(Vec::new())
             }
             DecisionKey::Ignored if key.code == KeyCode::Escape => None,
@@ -959,7 +959,7 @@ impl App {
         if is_one_line && let Some(command) = parse_command(&text) {
             return match command {
                 Ok(SlashCommand::Note(_)) if self.activity == Activity::Composing => {
-                    self.hint = "this works once the task has begun".to_owned();
+                    self.hint = "this works once the task has started".to_owned();
                     Vec::new()
                 }
                 Ok(SlashCommand::Note(note)) => {
@@ -1136,7 +1136,7 @@ impl App {
                 | SlashCommand::Image { .. }
         );
         if needs_session && self.activity == Activity::Composing {
-            self.hint = "this works once the task has begun: say first what to do".to_owned();
+            self.hint = "this works once the task has started: send a message first".to_owned();
             return Vec::new();
         }
         match command {
@@ -1208,7 +1208,7 @@ impl App {
             SlashCommand::Run(line) => {
                 if self.user_command.is_some() {
                     self.composer.replace(&format!("!{line}"));
-                    self.hint = "another command runs; Esc stops it".to_owned();
+                    self.hint = "another command is running; Esc stops it".to_owned();
                     return Vec::new();
                 }
                 self.user_command = Some(line.clone());
@@ -1846,7 +1846,7 @@ impl App {
         }
         if !self.status.model.is_empty() {
             let shown = self.shown_status.iter();
-            parts.extend(shown.filter_map(|item| self.status.part(*item)));
+            parts.extend(shown.filter_map(|item| self.status.item_text(*item)));
         }
         if !self.images.is_empty() {
             parts.push(format!("{} image(s) attached", self.images.len()));
@@ -1919,7 +1919,7 @@ impl WorkingSubtask {
 
 impl Status {
     /// Returns a part of the status line; `None` if there is nothing to say.
-    fn part(&self, item: StatusItem) -> Option<String> {
+    fn item_text(&self, item: StatusItem) -> Option<String> {
         match item {
             StatusItem::Model => Some(one_line(&self.model)),
             StatusItem::Protocol => Some(one_line(&self.protocol)),

@@ -555,7 +555,7 @@ impl<'a> Driver<'a> {
                         self.app.note_printed(&text);
                     }
                     Err(error) => {
-                        let text = format!("sabir: AGENTS.md is left as it is: {error}");
+                        let text = format!("sabir: AGENTS.md was not changed: {error}");
                         self.app.note_printed(&text);
                     }
                 },
@@ -563,7 +563,7 @@ impl<'a> Driver<'a> {
                     let bytes = clipboard_bytes(&text);
                     screen::write_frame(&bytes, self.leaving_bytes());
                     self.app
-                        .note_printed("the answer was passed to the terminal's clipboard");
+                        .note_printed("the answer was copied to the terminal's clipboard");
                 }
                 Effect::AttachPasted(text) => {
                     let path = pasted_path(&text, self.settings.host.environment());

@@ -71,7 +71,7 @@ pub fn list_models(host: &Host, config: Option<&Path>) -> Vec<PickerItem> {
         Some(PickerItem {
             label: format!("{vendor}/{}", entry.pattern),
             note: format!("{context} context, {input} in, {output} out"),
-            preview: "prices are for a million tokens; Enter completes the name for /model"
+            preview: "prices are per million tokens; Enter completes the name for /model"
                 .to_owned(),
             item: PickedItem::Model(format!("{vendor}/{}", entry.pattern)),
         })

@@ -319,7 +319,7 @@ impl Report for EncodedRequest {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NeutralRequest {
-    #[serde(default = "unnamed")]
+    #[serde(default = "placeholder_model")]
     model: String,
     #[serde(default)]
     system: String,
@@ -341,7 +341,7 @@ struct NeutralRequest {
 }
 
 /// Returns the placeholder for a missing model name.
-fn unnamed() -> String {
+fn placeholder_model() -> String {
     "MODEL".to_owned()
 }
 

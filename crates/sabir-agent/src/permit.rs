@@ -58,6 +58,12 @@ impl Preconditions {
         self.0.insert(thing.into(), state.into());
     }
 
+    /// Iterates over the things with what identifies their state, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let things = self.0.iter();
+        things.map(|(thing, state)| (thing.as_str(), state.as_str()))
+    }
+
     /// Reports whether there are no preconditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -83,6 +83,9 @@ pub struct ContentEscaping {
 impl ContentEscaping {
     /// Escapes a text; `None` if that changes nothing.
     pub fn escape_text(self, text: &str) -> Option<String> {
+        if !may_need_escaping(text) {
+            return None;
+        }
         let shown = self.hidden_characters.then(|| show_hidden(text)).flatten();
         let broken = self
             .special_tokens
@@ -151,6 +154,18 @@ impl ContentEscaping {
     }
 
     fn escape_message(self, message: &Message) -> Option<Message> {
+        // Most messages stay as they are, and need no copy.
+        let is_touched = message.parts.iter().any(|part| match part {
+            MessagePart::Result(result) => may_need_escaping(&result.content),
+            MessagePart::Text { text } if message.role == Role::Assistant => {
+                may_need_escaping(text)
+            }
+            MessagePart::Call(call) => call.arguments.values().any(value_may_need_escaping),
+            _ => false,
+        });
+        if !is_touched {
+            return None;
+        }
         let mut any = false;
         let mut escaped = message.clone();
         let mut escape = |text: &mut String| {
@@ -172,6 +187,20 @@ impl ContentEscaping {
             }
         }
         any.then_some(escaped)
+    }
+}
+
+/// Returns true if a text has a character that begins a special token, or one that is not ASCII.
+fn may_need_escaping(text: &str) -> bool {
+    memchr::memchr3(b'<', b'[', b']', text.as_bytes()).is_some() || !text.is_ascii()
+}
+
+fn value_may_need_escaping(value: &Value) -> bool {
+    match value {
+        Value::String(text) => may_need_escaping(text),
+        Value::Array(items) => items.iter().any(value_may_need_escaping),
+        Value::Object(members) => members.values().any(value_may_need_escaping),
+        _ => false,
     }
 }
 

@@ -200,6 +200,11 @@ struct RenumberingSink<S> {
 impl<S: EventSink> PromptedSink<S> {
     /// Creates a sink that parses the dialects of `selection`.
     pub fn new(selection: DialectSelection<'_>, tools: &ToolSet, out: S) -> Self {
+        Self::with_reader(CallReader::new(selection, tools), out)
+    }
+
+    /// Creates a sink that parses with a reader that has read nothing yet.
+    pub fn with_reader(reader: CallReader, out: S) -> Self {
         let out = RenumberingSink {
             out,
             next: 0,
@@ -207,7 +212,6 @@ impl<S: EventSink> PromptedSink<S> {
             thoughts: Vec::new(),
             native: Vec::new(),
         };
-        let reader = CallReader::new(selection, tools);
         Self {
             thoughts: reader.reasoning_reader(),
             reader,

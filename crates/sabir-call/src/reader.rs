@@ -163,6 +163,13 @@ impl CallReader {
         Self::with_vocabulary(vocabulary, ReaderState::Prose).after_prefill(selection.prefill())
     }
 
+    /// Creates a reader for another text, which continues no prompt, with the same dialects and tools. Compiling those costs more
+    /// than reading a short text.
+    #[must_use]
+    pub fn for_next_text(&self) -> Self {
+        Self::with_vocabulary(Arc::clone(&self.vocabulary), ReaderState::Prose)
+    }
+
     /// Continues the thought that the end of the prompt opens, if it opens one.
     fn after_prefill(mut self, prefill: &str) -> Self {
         if prefill.is_empty() {

@@ -303,12 +303,13 @@ impl Journal {
     /// Checks that the file is still the one that this process wrote: under its name, of its length, and with the same last
     /// frame. The lock keeps out only those who ask for it.
     fn check_unchanged(&self) -> Result<(), WriteError> {
-        // A removed file takes bytes without an error, and they vanish with the last descriptor.
-        if !self.file.is_named().map_err(WriteError::Inspect)? {
-            return Err(WriteError::Removed);
-        }
+        // A removed file takes bytes without an error, and they vanish with the last descriptor. A path that leads to the file
+        // is a name of it.
         if !self.file.is_at(&self.path).map_err(WriteError::Inspect)? {
-            return Err(WriteError::Replaced);
+            return Err(match self.file.is_named().map_err(WriteError::Inspect)? {
+                true => WriteError::Replaced,
+                false => WriteError::Removed,
+            });
         }
         let found = self.file.byte_length().map_err(WriteError::Inspect)?;
         let (from_byte, expected) = &self.landmark;

@@ -7,6 +7,9 @@ pub enum McpError {
     /// The server's process could not be started.
     #[error("it could not be started: {0}")]
     Start(String),
+    /// The server must not be started.
+    #[error("it is not started: {0}")]
+    Refused(String),
     /// The server ended, or the connection to it.
     #[error("the connection ended: {0}")]
     Closed(String),

@@ -43,6 +43,8 @@ pub struct McpSettings {
     pub definitions: Arc<dyn DefinitionStore>,
     /// Receives notices for the user.
     pub notify: Arc<dyn Fn(McpNotice) + Send + Sync>,
+    /// Reports why a server must not be started, if so. Called before each start, also when a server that ended is started again. Blocks.
+    pub refuse_start: Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync>,
     /// Asks the user questions of servers; `None` where nobody can be asked.
     pub elicitor: Option<Arc<dyn UserElicitor>>,
     /// The tokens that definitions may take in a request before models have to look for tools.
@@ -578,7 +580,10 @@ async fn run_server(pool: Arc<ServerPool>, index: usize) {
 fn is_worth_retrying(reason: &McpError) -> bool {
     !matches!(
         reason,
-        McpError::Address { .. } | McpError::LoginRequired | McpError::Start(_)
+        McpError::Address { .. }
+            | McpError::LoginRequired
+            | McpError::Start(_)
+            | McpError::Refused(_)
     )
 }
 
@@ -589,6 +594,14 @@ async fn serve_until_end(
     spec: McpServerSpec,
 ) -> Option<McpError> {
     let settings = pool.settings.clone();
+    let refuse = Arc::clone(&settings.refuse_start);
+    let checked = spec.clone();
+    // Files may have changed since the last start.
+    match tokio::task::spawn_blocking(move || refuse(&checked)).await {
+        Ok(None) => {}
+        Ok(Some(reason)) => return Some(McpError::Refused(reason)),
+        Err(error) => return Some(McpError::Refused(error.to_string())),
+    }
     let clients = client_factory(&spec, &settings);
     let mut connected = match connect_server(spec.clone(), settings, clients).await {
         Ok(connected) => connected,

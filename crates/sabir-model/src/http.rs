@@ -21,6 +21,7 @@ use crate::catalogue::ModelCatalogue;
 use crate::network::NetworkTransport;
 use crate::provider::{Provider, is_loopback};
 use crate::provider_error::{RequestTarget, is_expired_state};
+use crate::reader_cache::ReaderCache;
 use crate::response_pipeline::ResponsePipeline;
 use crate::retry::{PatientRetry, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
 use crate::strip_images::strip_images;
@@ -111,6 +112,8 @@ pub struct HttpModel {
     reads: TextParsing,
     /// The encoded beginning of the history in the last request.
     body_cache: BodyCache,
+    /// The reader of the last response's text.
+    reader_cache: ReaderCache,
 }
 
 /// A failed attempt.
@@ -168,6 +171,7 @@ impl HttpModel {
             callers: CallerScope::default(),
             reads: TextParsing::default(),
             body_cache: BodyCache::default(),
+            reader_cache: ReaderCache::default(),
         }
     }
 
@@ -514,8 +518,10 @@ impl HttpModel {
             ));
         }
         let mut stamped = OriginSink::new(sink, asked.origin());
+        // Independent callers have nothing in common.
+        let readers = (self.callers == CallerScope::Task).then_some(&self.reader_cache);
         let mut reading = ResponseReader {
-            front: ResponsePipeline::new(request, self.reads, &mut stamped),
+            front: ResponsePipeline::new(request, self.reads, readers, &mut stamped),
             decoder: ResponseDecoder::new(self.provider.wire),
             output_bytes: 0,
         };

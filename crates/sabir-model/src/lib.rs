@@ -37,6 +37,7 @@ mod protocol;
 mod provider;
 mod provider_error;
 mod provider_row;
+mod reader_cache;
 mod recording;
 mod redact;
 mod replay;

@@ -11,6 +11,7 @@ use sabir_call::{
 };
 
 use crate::http::TextParsing;
+use crate::reader_cache::{ReaderCache, compile_reader};
 
 /// The event pipeline of one attempt.
 pub(crate) enum ResponsePipeline<'a> {
@@ -34,10 +35,12 @@ pub(crate) struct HoldUntilFirstDelta<'a> {
 }
 
 impl<'a> ResponsePipeline<'a> {
-    /// Makes the pipeline for a request, which must not be rendered for its protocol yet.
+    /// Makes the pipeline for a request, which must not be rendered for its protocol yet. `readers` has the reader of the last
+    /// request of the same task.
     pub(crate) fn new(
         request: &Request,
         reads: TextParsing,
+        readers: Option<&ReaderCache>,
         out: &'a mut (dyn EventSink + Send),
     ) -> Self {
         let opening = HoldUntilFirstDelta {
@@ -52,15 +55,11 @@ impl<'a> ResponsePipeline<'a> {
         if untouched || request.tools.is_empty() || request.tool_choice == ToolChoice::None {
             Self::Plain(opening)
         } else {
-            let selection = match request.protocol {
-                ToolProtocol::Native => request.dialects.all().for_native_calls(),
-                ToolProtocol::Prompted(_) => request.dialects.all(),
+            let reader = match readers {
+                Some(readers) => readers.reader_for(request),
+                None => compile_reader(request),
             };
-            Self::Reading(Box::new(PromptedSink::new(
-                selection,
-                &request.tools,
-                opening,
-            )))
+            Self::Reading(Box::new(PromptedSink::with_reader(reader, opening)))
         }
     }
 

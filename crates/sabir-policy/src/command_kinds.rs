@@ -74,6 +74,10 @@ impl CommandKind {
 
 /// Strips the words of a name from a command and returns the arguments.
 fn strip_name<'a>(name: &str, command: &'a [ShellWord]) -> Option<&'a [ShellWord]> {
+    // Nearly all names begin with another program, so that is compared first.
+    if !name.starts_with(command.first()?.known_text()?) {
+        return None;
+    }
     name.split(' ').try_fold(command, |command, part| {
         let (first, rest) = command.split_first()?;
         (first.known_text() == Some(part)).then_some(rest)
@@ -181,7 +185,8 @@ const KINDS: &[CommandKind] = &[
             ],
             TEST,
             Paths,
-        ),
+        )
+        .with_check(no_file_of_arguments),
     },
     CommandKind {
         name: "linters",
@@ -203,7 +208,8 @@ const KINDS: &[CommandKind] = &[
             ],
             LINT,
             Paths,
-        ),
+        )
+        .with_check(no_file_of_arguments),
     },
     CommandKind {
         name: "go",
@@ -291,10 +297,23 @@ fn named_remote(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     }
 }
 
+/// Rejects `@FILE`, from which pytest, `tsc` and mypy read options that their grammar leaves out.
+fn no_file_of_arguments(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    let names_arguments =
+        |word: &&ShellWord| word.known_text().is_some_and(|text| text.starts_with('@'));
+    match seen.operands.iter().find(|word| names_arguments(word)) {
+        Some(word) => Err(format!("{} may be a file with options", word.raw).into()),
+        None => Ok(()),
+    }
+}
+
 /// Rejects assignments such as `make CC=…`, which choose the programs that make runs, and targets whose name says that they
 /// reach beyond the folder.
 fn only_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
-    let assigns = |word: &&ShellWord| word.known_text().is_none_or(|text| text.contains('='));
+    let assigns = |word: &&ShellWord| {
+        word.known_text()
+            .is_none_or(|text| text.contains(['=', '$']))
+    };
     if let Some(word) = seen.operands.iter().find(|word| assigns(word)) {
         return Err(format!("{} may change what make runs", word.raw).into());
     }
@@ -304,32 +323,51 @@ fn only_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 /// Rejects targets whose name says that they publish, install or remove something elsewhere: `deploy`, `docker-push`.
 fn only_local_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     /// The words of such names.
-    const FAR: [&str; 20] = [
-        "deploy",
-        "deployment",
-        "publish",
-        "release",
+    const FAR: [&str; 22] = [
+        "apply",
+        "bootstrap",
+        "flash",
+        "helm",
         "install",
-        "uninstall",
+        "kubectl",
+        "login",
+        "migrate",
+        "notify",
+        "prod",
         "push",
-        "upload",
+        "rsync",
+        "scp",
+        "send",
         "ship",
-        "rollback",
+        "ssh",
+        "sync",
+        "teardown",
+        "terraform",
+        "tofu",
+        "uninstall",
+        "up",
+    ];
+    /// What makes a word one of them wherever it stands: `redeploy`, `releases`.
+    const FAR_PARTS: [&str; 11] = [
+        "deploy",
+        "destroy",
+        "production",
         "promote",
         "provision",
-        "destroy",
-        "apply",
-        "migrate",
-        "prod",
-        "production",
+        "publish",
+        "release",
+        "rollback",
+        "rollout",
         "staging",
-        "login",
-        "ssh",
+        "upload",
     ];
     let is_far = |text: Option<&str>| {
         text.is_none_or(|text| {
             text.split(|c: char| !c.is_ascii_alphanumeric())
-                .any(|part| FAR.contains(&part.to_ascii_lowercase().as_str()))
+                .map(str::to_ascii_lowercase)
+                .any(|part| {
+                    FAR.contains(&part.as_str()) || FAR_PARTS.iter().any(|far| part.contains(far))
+                })
         })
     };
     if let Some(word) = seen.operands.iter().find(|word| is_far(word.known_text())) {

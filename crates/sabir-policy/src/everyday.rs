@@ -99,25 +99,25 @@ impl EverydayCommand {
 pub(crate) fn find_everyday(
     words: &[ShellWord],
 ) -> Option<(&'static EverydayCommand, &[ShellWord])> {
+    let (first, arguments) = words.split_first()?;
+    let program = first.known_text()?;
+    // `/usr/bin/cargo` is cargo. Only the program may be given with its folder; `docker /bin/ps` is another command.
+    let program = program.rsplit('/').next().unwrap_or(program);
     let rows = ROWS
         .iter()
         .flat_map(|row| row.grammar.names.iter().map(move |name| (row, *name)));
     rows.filter_map(|(row, name)| {
-        let mut words = words.iter();
-        let mut count = 0;
-        for part in name.split(' ') {
-            let word = words.next()?.known_text()?;
-            // `/usr/bin/cargo` is cargo.
-            // Only the program may be given with its folder; `docker /bin/ps` is another command.
-            let word = if count == 0 {
-                word.rsplit('/').next().unwrap_or(word)
-            } else {
-                word
-            };
-            if word != part {
-                return None;
+        // Nearly all names begin with another program, so that is compared first.
+        let parts = name.strip_prefix(program)?;
+        let mut words = arguments.iter();
+        let mut count = 1;
+        if !parts.is_empty() {
+            for part in parts.strip_prefix(' ')?.split(' ') {
+                if words.next()?.known_text()? != part {
+                    return None;
+                }
+                count += 1;
             }
-            count += 1;
         }
         Some((count, row, words.as_slice()))
     })

@@ -28,10 +28,19 @@ pub(crate) fn find_program(name: &str) -> Option<&'static ProgramGrammar> {
 }
 
 /// Programs that others start by a bare name, apart from those that the tables know: pagers, editors, what decompresses, signs and
-/// connects, and what runs scripts.
-const HELPER_PROGRAMS: &str = "ash askpass bash brotli bun bunzip2 busybox code compress dash deno editor emacs env fish gpg gpg-agent \
-    gpg2 gpgsm gpgv gunzip ksh less lesspipe lz4 lzop man most nano node nodejs nvim pager perl php pinentry plink rbash ruby scp sh \
-    ssh ssh-add ssh-agent ssh-askpass sudo tclsh tsh unzip vi view vim xdg-open xz zcat zsh zstd";
+/// connects, what runs scripts, and what logs in to a cluster (`kubectl`).
+const HELPER_PROGRAMS: &str = "ash askpass aws-iam-authenticator aws-vault bash brotli bun bunzip2 busybox code compress dash deno doctl \
+    editor emacs env fish gke-gcloud-auth-plugin gpg gpg-agent gpg2 gpgsm gpgv gunzip java ksh kubelogin less lesspipe lz4 lzop man \
+    most nano node nodejs nvim oci op pager pass perl php pinentry plink rbash ruby scp sh ssh ssh-add ssh-agent ssh-askpass ssh-keygen \
+    sudo tclsh tsh unzip vi view vim xdg-open xz zcat zsh zstd";
+
+/// Programs that run `python3` of the search path, as scripts of that language may.
+const PYTHON_SCRIPTS: [&str; 6] = ["ansible", "aws", "az", "conda", "gcloud", "pre-commit"];
+
+/// Reports whether a program runs Python of the search path.
+pub(crate) fn starts_python(name: &str) -> bool {
+    PYTHON_SCRIPTS.contains(&name)
+}
 
 /// Returns true if a program of this name may lie in a folder of the workspace that `PATH` has, as those of an activated virtual
 /// environment do, and other commands still have their usual effect.
@@ -44,7 +53,7 @@ pub fn may_lie_in_workspace(name: &str) -> bool {
         return true;
     }
     let is_extension = [
-        "git-", "cargo-", "docker-", "gh-", "kubectl-", "npm-", "rustup-",
+        "git-", "cargo-", "docker-", "gh-", "kubectl-", "npm-", "pyenv-", "rbenv-", "rustup-",
     ]
     .iter()
     .any(|prefix| name.starts_with(prefix));
@@ -57,8 +66,8 @@ pub fn may_lie_in_workspace(name: &str) -> bool {
             .any(|helper| helper == name)
 }
 
-/// Returns true for Python, its installers, and its usual tests and linters. Others start them only by their full path, so one that
-/// lies in the workspace changes what its own name runs, and nothing else.
+/// Returns true for Python, its installers, and its usual tests and linters. Others start them only by their full path (but for
+/// `gcloud` and the like, which ask then), so one that lies in the workspace changes what its own name runs, and nothing else.
 #[must_use]
 pub fn is_python_tool(name: &str) -> bool {
     const TOOLS: [&str; 12] = [

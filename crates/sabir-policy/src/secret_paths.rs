@@ -10,6 +10,9 @@
 //! Names are compared without regard to case, because some file systems ignore it. A file that is committed on purpose
 //! (`.env.example`) is no secret. The table holds names only; known formats of keys are recognized by `sabir_call::redact`.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use SecretPath::{End, File, Folder, Start};
 
 /// One way to recognize a path that usually holds secrets. All texts are lower case.
@@ -132,27 +135,70 @@ const SAMPLE_FILES: [&str; 5] = [
 /// Names of files with public certificates, which end like those with private keys. Many packages bring one.
 const PUBLIC_CERTIFICATES: [&str; 4] = ["cacert.pem", "roots.pem", "chain.pem", "fullchain.pem"];
 
-impl SecretPath {
-    /// Reports whether a path, in lower case and by its components, is what the row means.
-    fn is_match(self, parts: &[&str]) -> bool {
-        let Some((name, _)) = parts.split_last() else {
-            return false;
-        };
-        match self {
-            File(path) => ends_with_path(parts, path),
-            // The folder may be the path itself or any of the folders above it.
-            Folder(path) => (1..=parts.len()).any(|end| {
-                parts
-                    .get(..end)
-                    .is_some_and(|front| ends_with_path(front, path))
-            }),
-            End(end) => name.len() > end.len() && name.ends_with(end),
-            Start(start, end) => {
-                name.len() > start.len() + end.len()
-                    && name.starts_with(start)
-                    && name.ends_with(end)
+/// The rows, ordered for the search. Every name in a folder is judged by them for each command.
+struct RowIndex {
+    /// The paths of files and folders, by their last components.
+    paths: HashMap<&'static str, Vec<NamedPath>>,
+    /// The beginnings and endings of names; an ending alone has an empty beginning.
+    affixes: Vec<NameAffixes>,
+}
+
+/// A row that names a file or a folder.
+struct NamedPath {
+    path: &'static str,
+    is_folder: bool,
+}
+
+/// A row about the beginning and the end of a name, between which it has something else.
+struct NameAffixes {
+    start: &'static str,
+    end: &'static str,
+}
+
+static INDEX: LazyLock<RowIndex> = LazyLock::new(RowIndex::of_rows);
+
+impl RowIndex {
+    fn of_rows() -> Self {
+        let mut paths: HashMap<_, Vec<_>> = HashMap::new();
+        let mut affixes = Vec::new();
+        for row in ROWS {
+            match *row {
+                File(path) | Folder(path) => {
+                    let last = path.rsplit('/').next().unwrap_or(path);
+                    let is_folder = matches!(row, Folder(_));
+                    paths
+                        .entry(last)
+                        .or_default()
+                        .push(NamedPath { path, is_folder });
+                }
+                End(end) => affixes.push(NameAffixes { start: "", end }),
+                Start(start, end) => affixes.push(NameAffixes { start, end }),
             }
         }
+        Self { paths, affixes }
+    }
+
+    /// Reports whether a row means a path, which is given in lower case and by its components. Only rows of folders mean a sample.
+    fn has_match(&self, parts: &[&str], is_sample: bool) -> bool {
+        let Some(name) = parts.last() else {
+            return false;
+        };
+        // A folder may be the path itself or any of the folders above it.
+        let has_path = (1..=parts.len()).any(|end| {
+            let front = parts.get(..end).unwrap_or_default();
+            let rows = front.last().and_then(|last| self.paths.get(last));
+            rows.into_iter().flatten().any(|row| {
+                let is_meant = row.is_folder || end == parts.len() && !is_sample;
+                is_meant && ends_with_path(front, row.path)
+            })
+        });
+        has_path
+            || !is_sample
+                && self.affixes.iter().any(|NameAffixes { start, end }| {
+                    name.len() > start.len() + end.len()
+                        && name.starts_with(start)
+                        && name.ends_with(end)
+                })
     }
 }
 
@@ -191,11 +237,8 @@ pub fn names_secret_file(path: &str) -> bool {
             || SAMPLE_FILES.contains(name)
             || PUBLIC_CERTIFICATES.contains(name)
     });
-    ROWS.iter().any(|row| {
-        // An example in a folder of secrets is still in that folder.
-        let row_is_folder = matches!(row, Folder(_));
-        (row_is_folder || !sample) && row.is_match(&parts)
-    })
+    // An example in a folder of secrets is still in that folder.
+    INDEX.has_match(&parts, sample)
 }
 
 /// Reports whether a path that usually holds secrets may end with this component.
@@ -319,6 +362,45 @@ mod tests {
         }
         for path in SETTINGS {
             assert!(names_secret_file(path), "{path}");
+        }
+    }
+
+    /// Reports whether a row means a path, without an index.
+    fn is_meant(row: SecretPath, parts: &[&str]) -> bool {
+        let name = parts.last().unwrap();
+        match row {
+            File(path) => ends_with_path(parts, path),
+            Folder(path) => (1..=parts.len()).any(|end| ends_with_path(&parts[..end], path)),
+            End(end) => name.len() > end.len() && name.ends_with(end),
+            Start(start, end) => {
+                name.len() > start.len() + end.len()
+                    && name.starts_with(start)
+                    && name.ends_with(end)
+            }
+        }
+    }
+
+    #[test]
+    fn the_index_finds_what_the_rows_mean() {
+        let words = ROWS.iter().flat_map(|row| match *row {
+            File(path) | Folder(path) => path.split('/').collect(),
+            End(end) => vec![end, "x.example"],
+            Start(start, end) => vec![start, end],
+        });
+        let words: std::collections::BTreeSet<&str> = words.chain(["", "x", "x.pem"]).collect();
+        for first in &words {
+            for second in &words {
+                let path = format!("{first}/{second}");
+                let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+                let is_sample = parts
+                    .last()
+                    .is_some_and(|name| SAMPLES.iter().any(|end| name.ends_with(end)));
+                let is_secret = |row: &SecretPath| {
+                    (matches!(row, Folder(_)) || !is_sample) && is_meant(*row, &parts)
+                };
+                let expected = !parts.is_empty() && ROWS.iter().any(is_secret);
+                assert_eq!(names_secret_file(&path), expected, "{path}");
+            }
         }
     }
 

@@ -259,6 +259,16 @@ impl CommandEvaluator<'_> {
             Some(format!(
                 "{name} is a program of the workspace: the search path has its folder"
             ))
+        } else if super::programs::starts_python(name)
+            && let Some(python) = self
+                .facts
+                .workspace_programs
+                .iter()
+                .find(|own| own.starts_with("python"))
+        {
+            Some(format!(
+                "{name} may start {python}, a program of the workspace"
+            ))
         } else {
             None
         }

@@ -5,8 +5,7 @@
 //! are read again if it changed. Rules of a folder below the workspace, and rules that are limited to some paths, join when a call
 //! reads or writes such a path. Rules cannot approve anything.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -22,13 +21,15 @@ use crate::notice::NoticeSink;
 use crate::setup::DEFAULT_MODE;
 
 use rule_collector::RuleCollector;
-use touched_paths::TouchedPaths;
+use touched_paths::{NewPaths, TouchedPaths};
+use watched_path::WatchedPath;
 
 mod imports;
 mod rule_collector;
 mod rule_file;
 mod sources;
 mod touched_paths;
+mod watched_path;
 
 pub use rule_file::{RuleFile, RuleOrigin, RuleState};
 
@@ -61,15 +62,21 @@ pub(crate) struct InstructionWatcher {
 #[derive(Debug)]
 struct WatchState {
     date: String,
-    files: Vec<(PathBuf, Option<FileStamp>)>,
-    /// True if a new path was touched since.
-    has_new_path: bool,
+    files: Vec<WatchedPath>,
+    /// True if there are rules that a touched path can still bring into the requests.
+    has_waiting_rules: bool,
+    /// The paths that were touched since.
+    new_paths: NewPaths,
     /// The listing from the beginning of the task. It is not refreshed: the task itself changes the files.
     listing: Vec<ContextFragment>,
 }
 
-/// The metadata that changes with a file: its inode, its size, and the seconds and nanoseconds of its last status change.
-type FileStamp = (u64, u64, i64, i64);
+/// The fragments of a context, with what decides when they are read again.
+struct ReadContext {
+    fragments: Vec<ContextFragment>,
+    files: Vec<WatchedPath>,
+    has_waiting_rules: bool,
+}
 
 /// What the context of a task depends on, besides the folder and the configuration.
 #[derive(Debug, Clone, Default)]
@@ -107,7 +114,11 @@ pub(crate) fn task_context(
     };
     // The only read that sends notices: repeated ones would say the same again.
     let touched = TouchedPaths::of_told_rules(needs.told_rules);
-    let (mut fragments, files) = wanted.read_stamped(&date, true, &touched);
+    let ReadContext {
+        mut fragments,
+        files,
+        has_waiting_rules,
+    } = wanted.read_context(&date, true, &touched);
     let listing = if place {
         workspace_listing(&wanted.workspace)
     } else {
@@ -119,7 +130,8 @@ pub(crate) fn task_context(
         last_state: Mutex::new(WatchState {
             date,
             files,
-            has_new_path: false,
+            has_waiting_rules,
+            new_paths: NewPaths::default(),
             listing,
         }),
         touched: Mutex::new(touched),
@@ -141,7 +153,10 @@ pub(crate) fn task_context(
 pub(crate) fn instruction_paths(workspace: &Arc<Workspace>, config: &Config) -> Vec<PathBuf> {
     rule_settings(workspace, config)
         .collect_rules(false, &TouchedPaths::default())
-        .paths
+        .watched
+        .into_iter()
+        .map(|watched| watched.path)
+        .collect()
 }
 
 /// Returns the files of rules that there are for a folder, in the order of the prompt, as a task finds them that begins now. Rules of
@@ -186,30 +201,23 @@ pub(crate) fn told_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> V
 }
 
 impl ContextSettings {
-    /// Returns the fragments, and the stamps of their files. The stamps are taken before the files are read, so a change in between
-    /// is noticed at the next check.
-    fn read_stamped(
-        &self,
-        date: &str,
-        tells: bool,
-        touched: &TouchedPaths,
-    ) -> (Vec<ContextFragment>, Vec<(PathBuf, Option<FileStamp>)>) {
-        // Reads once for the paths alone, because only the folders of rules and the imports show their files.
-        let mut paths = self.collect_rules(false, touched).paths;
-        if self.place {
-            // Watched like a file of rules: a checkout changes it.
-            paths.push(self.workspace.root().join(".git/HEAD"));
-        }
-        let files = paths
-            .into_iter()
-            .map(|path| (file_stamp(&path), path))
-            .map(|(stamp, path)| (path, stamp))
-            .collect();
-        let mut fragments = self.collect_rules(tells, touched).into_fragments();
+    /// Reads the fragments. Each file is looked at before it is read, so a change in between is noticed at the next check.
+    fn read_context(&self, date: &str, tells: bool, touched: &TouchedPaths) -> ReadContext {
+        let mut found = self.collect_rules(tells, touched);
+        let mut files = std::mem::take(&mut found.watched);
+        let mut waiting = found.rules.iter();
+        let has_waiting_rules = waiting.any(|rule| rule.state == RuleState::Waiting);
+        let mut fragments = found.into_fragments();
         fragments.extend(self.skills.clone());
         if self.place {
+            // Watched like a file of rules: a checkout changes it.
+            let head = WatchedPath::new(self.workspace.root().join(".git/HEAD"));
+            let branch = head
+                .is_present()
+                .then(|| current_branch(&self.workspace))
+                .flatten();
+            files.push(head);
             let shell = default_shell().display().to_string();
-            let branch = current_branch(&self.workspace);
             fragments.push(
                 EnvironmentFacts {
                     date,
@@ -219,7 +227,11 @@ impl ContextSettings {
                 .to_fragment(),
             );
         }
-        (fragments, files)
+        ReadContext {
+            fragments,
+            files,
+            has_waiting_rules,
+        }
     }
 
     /// Collects the rules, in the order of the prompt.
@@ -244,13 +256,10 @@ impl InstructionWatcher {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let same_day = seen.date == date || !self.settings.place;
-        if same_day
-            && !seen.has_new_path
-            && seen
-                .files
-                .iter()
-                .all(|(path, known)| file_stamp(path) == *known)
-        {
+        // A path in a known folder changes nothing, unless a rule waits for such a path.
+        let has_news =
+            seen.new_paths.has_folder || seen.new_paths.has_path && seen.has_waiting_rules;
+        if same_day && !has_news && !seen.files.iter().any(WatchedPath::has_changed) {
             return None;
         }
         let touched = self
@@ -258,9 +267,14 @@ impl InstructionWatcher {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let (mut fragments, files) = self.settings.read_stamped(&date, false, &touched);
+        let ReadContext {
+            mut fragments,
+            files,
+            has_waiting_rules,
+        } = self.settings.read_context(&date, false, &touched);
         seen.files = files;
-        seen.has_new_path = false;
+        seen.has_waiting_rules = has_waiting_rules;
+        seen.new_paths = NewPaths::default();
         seen.date = date;
         fragments.extend(seen.listing.iter().cloned());
         Some(fragments)
@@ -280,20 +294,17 @@ impl DriverObserver for InstructionWatcher {
         call: &'a ObservedCall,
     ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = touched.add_access(&call.access, &self.settings.workspace);
+        let new_paths = touched.add_access(&call.access, &self.settings.workspace);
         // Both locks are never held at once: `poll_on` takes them in the other order.
         drop(touched);
-        if is_new {
-            let state = self.last_state.lock();
-            state.unwrap_or_else(PoisonError::into_inner).has_new_path = true;
-        }
+        let mut state = self
+            .last_state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        state.new_paths = state.new_paths.or(new_paths);
+        drop(state);
         Box::pin(std::future::ready(Ok(())))
     }
-}
-
-fn file_stamp(path: &Path) -> Option<FileStamp> {
-    let known = std::fs::metadata(path).ok()?;
-    Some((known.ino(), known.size(), known.ctime(), known.ctime_nsec()))
 }
 
 /// Returns the listing of the top of the workspace, or nothing if it cannot be read.

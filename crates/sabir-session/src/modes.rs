@@ -35,10 +35,14 @@ pub(crate) const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".ro
 /// When there is no such mode. The message says so, and why a mode of the repository cannot be used.
 pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, SessionError> {
     let usual = Mode::canonical_name(name);
+    let is_named = |mode: &Mode| mode.name == name || mode.name == usual;
+    // The repository cannot define a mode of these names, so it is read only where it may have the mode.
+    let own = Mode::builtin_modes().into_iter().find(is_named);
+    if let Some(mode) = own.or_else(|| config.modes.iter().find(|mode| is_named(mode)).cloned()) {
+        return Ok(mode);
+    }
     let (all, faults) = all_modes(config, workspace);
-    let found = all
-        .iter()
-        .find(|mode| mode.name == name || mode.name == usual);
+    let found = all.iter().find(|mode| is_named(mode));
     found.cloned().ok_or_else(|| {
         let fault = faults
             .iter()
@@ -51,15 +55,16 @@ pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<M
 
 /// Returns all modes that can be used in a workspace, and the faults of those that its repository defines wrongly.
 pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<ModeFault>) {
+    // `/mode Plan` must not be another mode than `/mode plan`.
     let taken = |name: &str| {
         let own = || {
             config
                 .modes
                 .iter()
-                .any(|mode| mode.name == name)
+                .any(|mode| mode.name.eq_ignore_ascii_case(name))
                 .then_some("is that of a mode of your own")
         };
-        is_builtin(name)
+        is_builtin(&name.to_ascii_lowercase())
             .then_some("is that of a built-in mode")
             .or_else(own)
     };
@@ -268,6 +273,14 @@ pub fn is_offered(mode: Option<&Mode>, group: Option<ToolGroup>) -> bool {
 /// # Errors
 /// When a name under `ignore_files` or a pattern cannot be used.
 pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, SessionError> {
+    limit_to_mode(hidden_files(rules, config)?, rules.mode())
+}
+
+/// Returns the part of the limits that is the same in every mode: the hidden files.
+///
+/// # Errors
+/// When a name under `ignore_files` or a pattern cannot be used.
+pub(crate) fn hidden_files(rules: &PolicyRules, config: &Config) -> Result<Bounds, SessionError> {
     let names = config.rules.ignore_files.clone();
     let names = names.unwrap_or_else(|| IGNORE_FILES.map(str::to_owned).to_vec());
     if let Some(name) = names
@@ -284,12 +297,19 @@ pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, Session
         .denied_paths()
         .filter(|glob| *glob != "~" && !glob.starts_with("~/"))
         .map(str::to_owned);
-    let wrong = |error: sabir_workspace::BoundsError| SessionError::invalid(error.to_string());
-    let bounds = Bounds::new()
+    Bounds::new()
         .ignore_files(names)
         .hide_globs(hidden)
-        .map_err(wrong)?;
-    match rules.mode() {
+        .map_err(|error| SessionError::invalid(error.to_string()))
+}
+
+/// Adds the limit of a mode on the files that may be written.
+///
+/// # Errors
+/// When a pattern of the mode cannot be used.
+pub(crate) fn limit_to_mode(bounds: Bounds, mode: Option<&Mode>) -> Result<Bounds, SessionError> {
+    let wrong = |error: sabir_workspace::BoundsError| SessionError::invalid(error.to_string());
+    match mode {
         Some(mode) if !mode.has_group(ToolGroup::Edit) => Ok(bounds
             .read_only()
             .with_limit_reason(format!("the mode `{}` does not change files", mode.name))),

@@ -17,7 +17,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::conventions::folder_reader::{ConventionError, read_named_text, read_text_start};
+use crate::conventions::folder_reader::{
+    ConventionError, is_absent, read_named_text, read_text_start,
+};
 use crate::conventions::front_matter::FrontMatter;
 
 /// The name of the tool.
@@ -106,6 +108,10 @@ impl Skills {
     }
 
     fn add_folder(&mut self, workspace: &Workspace, folder: &WorkPath, place: &SkillPlace) {
+        // Most folders of skills do not exist, which one system call shows.
+        if is_absent(&workspace.root().join(folder.as_path())) {
+            return;
+        }
         let options = ListOptions {
             recursive: false,
             max_entries: MAX_SKILLS,

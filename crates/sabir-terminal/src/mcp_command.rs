@@ -283,8 +283,12 @@ fn server_text(found: &FoundServer) -> String {
         LaunchState::Untrusted => {
             format!("not trusted: `sabir mcp trust {}`", found.spec.name)
         }
-        LaunchState::Changed { before } => format!(
-            "changed since you trusted it, when it was `{before}`: `sabir mcp trust {}`",
+        LaunchState::Changed { .. } => format!(
+            "changed since you trusted it ({}): `sabir mcp trust {}`",
+            found
+                .launch
+                .describe_change(&found.spec.launch_line())
+                .unwrap_or_default(),
             found.spec.name
         ),
         LaunchState::Unusable { reason } => format!("cannot be started: {reason}"),
@@ -312,6 +316,10 @@ fn trust_repository(config: &Config, names: &[String], yes: bool) -> Result<bool
         // All of it, with the values: they come from the repository and decide what runs.
         let whole = serde_json::to_string(&found.spec.transport).unwrap_or_default();
         text.push_str(&format!("    {whole}\n"));
+        let files: Vec<&str> = found.files.keys().map(String::as_str).collect();
+        if !files.is_empty() {
+            text.push_str(&format!("    files that count: {}\n", files.join(", ")));
+        }
     }
     print::write_stdout(&print::sanitize_text(&text));
     let is_asked = open

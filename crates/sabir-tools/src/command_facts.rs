@@ -434,7 +434,18 @@ mod tests {
         let usual = "activate flask-of-ours pip3.11 pytest python3";
         assert_eq!(found().as_deref(), Some(usual));
         // `ls` is in the tables, `perl` runs scripts, git starts `git-x`, and the system has `ldd`.
-        for name in ["ls", "perl", "git-x", "less", "xargs", "cargo", "ldd"] {
+        // kubectl starts what logs in to a cluster, and mvn starts `java`.
+        for name in [
+            "ls",
+            "perl",
+            "git-x",
+            "less",
+            "xargs",
+            "cargo",
+            "ldd",
+            "kubelogin",
+            "java",
+        ] {
             fs::write(own.join(name), "").unwrap();
             assert_eq!(found(), None, "{name}");
             fs::remove_file(own.join(name)).unwrap();

@@ -7,7 +7,7 @@
 //! (`make` its Makefile). It is not bound to what those files read in turn: that would be the whole
 //! machine.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use sabir_agent::Preconditions;
@@ -184,6 +184,101 @@ pub(crate) fn command_preconditions(settings: &ToolSettings, command: &str) -> P
     preconditions
 }
 
+/// Returns the programs and scripts of a workspace that run when a program is started in it, as far as its words and the values of its
+/// variables tell: those that a word or a part of one names, and the files that a program is known to read unnamed. Each has a text
+/// that identifies its place and content. What they load in turn is not included, and neither are files of data, which change.
+#[must_use]
+pub fn launch_files(
+    workspace: &Workspace,
+    words: &[String],
+    variables: &[String],
+) -> BTreeMap<String, String> {
+    let mut collector = PreconditionCollector {
+        preconditions: Preconditions::default(),
+        examined: HashSet::new(),
+        workspace,
+        search_path: "",
+    };
+    let pieces = split_words(words);
+    for piece in pieces
+        .iter()
+        .filter(|piece| !has_extension(piece, DATA_EXTENSIONS))
+    {
+        collector.add_file(".", piece);
+        collector.add_installed_package(piece);
+        let name = piece.rsplit('/').next().unwrap_or_default();
+        // Others run a package or a module by its name, whatever the manifest of the folder says.
+        if RUN_MANIFESTS.contains(&name) {
+            collector.add_default_files(".", name);
+        }
+    }
+    for pair in pieces.windows(2) {
+        if let [before, piece] = pair {
+            if *before == "-m" {
+                collector.add_python_module(".", piece);
+            }
+            // Elsewhere `.` is an argument, as the folder that a server may see.
+            if piece.trim_matches(['.', '/']) != "" || is_interpreter(before) {
+                collector.add_folder_entry_points(".", piece);
+            }
+        }
+    }
+    for piece in split_words(variables) {
+        if has_extension(piece, CODE_EXTENSIONS) {
+            collector.add_file(".", piece);
+        }
+    }
+    let things = collector.preconditions.iter();
+    things
+        .map(|(thing, state)| (thing.trim_matches('`').to_owned(), state.to_owned()))
+        .collect()
+}
+
+/// The programs that start what a file of the folder says, among those of [`PROGRAM_FILES`].
+const RUN_MANIFESTS: &[&str] = &[
+    "bun", "bundle", "cargo", "deno", "gmake", "go", "just", "make", "npm", "nox", "pnpm", "rake",
+    "tox", "uv", "yarn",
+];
+
+/// The extensions of files that programs write and that nothing runs.
+const DATA_EXTENSIONS: &[&str] = &[
+    "csv", "db", "db3", "duckdb", "jsonl", "log", "md", "ndjson", "parquet", "pid", "sock",
+    "sqlite", "sqlite3", "tsv", "txt",
+];
+
+/// The extensions of files that run.
+const CODE_EXTENSIONS: &[&str] = &[
+    "bash", "cjs", "class", "cts", "dll", "dylib", "exe", "fish", "jar", "js", "jsx", "lua", "mjs",
+    "mts", "node", "php", "pl", "py", "pyc", "rb", "sh", "so", "ts", "tsx", "wasm", "zsh",
+];
+
+fn has_extension(name: &str, extensions: &[&str]) -> bool {
+    let extension = Path::new(name).extension();
+    extension.is_some_and(|found| {
+        extensions
+            .iter()
+            .any(|known| found.eq_ignore_ascii_case(known))
+    })
+}
+
+/// Reports whether a program runs the folder that it is given.
+fn is_interpreter(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    matches!(name, "bun" | "deno" | "node" | "nodejs" | "ts-node" | "tsx")
+        || name.starts_with("python")
+}
+
+/// Returns words and their parts: a word may be a line of a shell, or an option with a value.
+fn split_words(words: &[String]) -> Vec<&str> {
+    let parts = |c: char| c.is_whitespace() || "'\"`$(){}[];|&<>=,\\".contains(c);
+    let pieces = words.iter().flat_map(|word| {
+        let is_whole = !word.contains(parts);
+        let whole = (!is_whole).then_some(word.as_str());
+        whole.into_iter().chain(word.split(parts))
+    });
+    pieces.filter(|piece| !piece.is_empty()).collect()
+}
+
 /// Identifies a folder by device and inode: another folder may have been put in its place.
 fn folder_identity(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
@@ -230,12 +325,7 @@ impl PreconditionCollector<'_> {
             self.add_file(folder, program);
             // `/usr/bin/make` reads the same files as `make`.
             let name = program.rsplit('/').next().unwrap_or_default();
-            let followed = PROGRAM_FILES
-                .iter()
-                .filter(|(programs, _)| programs.contains(&name));
-            followed
-                .flat_map(|(_, files)| *files)
-                .for_each(|file| self.add_file(folder, file));
+            self.add_default_files(folder, name);
         }
         // An operand may be anything; those that name no file are skipped.
         command
@@ -252,6 +342,28 @@ impl PreconditionCollector<'_> {
             _ => None,
         });
         modules.for_each(|module| self.add_python_module(folder, module));
+    }
+
+    /// Adds the files that a program reads without being told.
+    fn add_default_files(&mut self, folder: &str, program: &str) {
+        let followed = PROGRAM_FILES
+            .iter()
+            .filter(|(programs, _)| programs.contains(&program));
+        followed
+            .flat_map(|(_, files)| *files)
+            .for_each(|file| self.add_file(folder, file));
+    }
+
+    /// Adds the files that `npx NAME` runs if the package is installed in the folder.
+    fn add_installed_package(&mut self, name: &str) {
+        // `@scope/name@version`.
+        let name = match name.rsplit_once('@') {
+            Some((name, _)) if !name.is_empty() => name,
+            _ => name,
+        };
+        let program = name.rsplit('/').next().unwrap_or_default();
+        self.add_file(".", &format!("node_modules/.bin/{program}"));
+        self.add_folder_entry_points(".", &format!("node_modules/{name}"));
     }
 
     /// Adds the files that `python -m NAME` runs, if they are in the folder: the packages around the
@@ -398,4 +510,76 @@ fn file_version(workspace: &Workspace, path: &str) -> Result<String, WorkspaceEr
     // No content is wanted, but its first 64 MiB are hashed for the version all the same.
     let found = workspace.read_file(&real, 0)?;
     Ok(format!("{real}: {:?}", found.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(words: &str, variables: &str, expected: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in [
+            "serve.sh",
+            "tools/serve",
+            "tools/index.js",
+            "hook.js",
+            "data.db",
+            "memory.json",
+            "pkg/__init__.py",
+            "pkg/server.py",
+            "package.json",
+            "pyproject.toml",
+            "Makefile",
+            "node_modules/.bin/own",
+            "node_modules/@a/own/package.json",
+        ] {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "{}").unwrap();
+        }
+        let workspace = Workspace::open(&root).unwrap();
+        let split = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+        let words = words.replace("ROOT", root.to_str().unwrap());
+        let found = launch_files(&workspace, &split(&words), &split(variables));
+        let names: Vec<_> = found.keys().map(String::as_str).collect();
+        let shown = names.join(" ").replace(root.to_str().unwrap(), "ROOT");
+        assert_eq!(shown, expected, "{words}");
+    }
+
+    #[test]
+    fn what_a_program_starts_with_is_found() {
+        check("./serve.sh", "", "./serve.sh");
+        check("ROOT/serve.sh", "", "ROOT/serve.sh");
+        check("sh|-c|exec ./serve.sh --x", "", "./serve.sh");
+        check("sh|tools/serve|--db=data.db", "", "tools/serve");
+        check("node|tools", "", "tools/index.js");
+        check("node|.", "", "./package.json");
+        check("node|x|.", "", "");
+        check("node|--import=./hook.js|x", "", "./hook.js");
+        check("x", "--require ./hook.js|memory.json", "./hook.js");
+        check("python3|-m|pkg.server", "", "pkg/__init__.py pkg/server.py");
+        check("npm|run|serve", "", "package.json");
+        check("make|serve", "", "Makefile");
+        check(
+            "npx|-y|@a/own@1.2|.",
+            "",
+            "node_modules/.bin/own node_modules/@a/own/package.json",
+        );
+    }
+
+    #[test]
+    fn a_changed_file_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let workspace = Workspace::open(&root).unwrap();
+        let words = ["sh".to_owned(), "a".to_owned()];
+        let found = |text: &str| {
+            std::fs::write(root.join("a"), text).unwrap();
+            launch_files(&workspace, &words, &[])
+        };
+        assert_eq!(found("one"), found("one"));
+        assert_ne!(found("one"), found("two"));
+    }
 }

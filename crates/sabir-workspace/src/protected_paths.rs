@@ -22,6 +22,8 @@ const PROTECTED: &[(&str, &str)] = &[
     (".gitattributes", GIT),
     (".gitconfig", GIT),
     (".hg/hgrc", OTHER_VCS),
+    (".jj/repo/config*", OTHER_VCS),
+    (".pijul/config", OTHER_VCS),
     (".husky", GIT),
     (".vscode", EDITOR),
     (".idea", EDITOR),
@@ -32,7 +34,14 @@ const PROTECTED: &[(&str, &str)] = &[
     (".nvimrc", EDITOR),
     (".vimrc", EDITOR),
     (".nvim.lua", EDITOR),
-    (".dir-locals.el", EDITOR),
+    (".dir-locals*", EDITOR),
+    (".helix", EDITOR),
+    (".lvimrc", EDITOR),
+    (".local.vimrc", EDITOR),
+    (".nova", EDITOR),
+    (".ycm_extra_conf.py", EDITOR),
+    (".gitpod*", EDITOR),
+    (".idx", EDITOR),
     (".devcontainer", EDITOR),
     (".devcontainer.json", EDITOR),
     (".envrc", SHELL),
@@ -45,9 +54,22 @@ const PROTECTED: &[(&str, &str)] = &[
     (".zshrc", SHELL),
     (".zshenv", SHELL),
     (".zprofile", SHELL),
+    (".zlogin", SHELL),
+    (".zlogout", SHELL),
+    (".bash_aliases", SHELL),
+    (".autoenv*", SHELL),
     (".ripgreprc", SHELL),
     (".gdbinit", SHELL),
     (".lldbinit", SHELL),
+    (".pdbrc", SHELL),
+    (".irbrc", SHELL),
+    (".pryrc", SHELL),
+    (".rprofile", SHELL),
+    (".renviron", SHELL),
+    (".octaverc", SHELL),
+    (".ghci", SHELL),
+    (".ocamlinit", SHELL),
+    (".iex.exs", SHELL),
     ("rust-toolchain", TOOLCHAIN),
     ("rust-toolchain.toml", TOOLCHAIN),
     (".tool-versions", TOOLCHAIN),
@@ -56,11 +78,16 @@ const PROTECTED: &[(&str, &str)] = &[
     ("mise.local.toml", TOOLCHAIN),
     (".rtx.toml", TOOLCHAIN),
     (".sdkmanrc", TOOLCHAIN),
+    (".config/mise*", TOOLCHAIN),
+    (".bazelrc", TOOLCHAIN),
+    (".bazelversion", TOOLCHAIN),
+    ("global.json", TOOLCHAIN),
     (".npmrc", PACKAGES),
     (".yarnrc*", PACKAGES),
     (".yarn", PACKAGES),
-    (".pnpmfile.cjs", PACKAGES),
-    (".pnp.cjs", PACKAGES),
+    (".pnpmfile*", PACKAGES),
+    (".pnp.*", PACKAGES),
+    (".mvn", PACKAGES),
     ("bunfig.toml", PACKAGES),
     (".cargo/config*", PACKAGES),
     (".cargo/credentials*", PACKAGES),
@@ -103,6 +130,12 @@ const PROTECTED: &[(&str, &str)] = &[
     (".aider*", AGENT),
     (".continue*", AGENT),
     (".amp", AGENT),
+    (".amazonq", AGENT),
+    (".factory", AGENT),
+    (".grok", AGENT),
+    (".warp", AGENT),
+    ("warp.md", AGENT),
+    (".rules", AGENT),
     (".kiro", AGENT),
     (".kilocode*", AGENT),
     (".goosehints", AGENT),
@@ -163,13 +196,21 @@ fn matches_component(name: &str, wanted: &str) -> bool {
     }
 }
 
-/// Returns true for a folder that is not protected itself but has protected names directly in it,
-/// such as `.github`.
-pub(crate) fn holds_protected_names(folder: &str) -> bool {
-    let folded = fold_name(folder);
+/// Returns true for a folder, relative to the workspace, that is not protected itself but has
+/// protected names in it, such as `.github`.
+pub(crate) fn holds_protected_names(folder: &Path) -> bool {
+    let names: Vec<String> = folder
+        .components()
+        .map(|part| fold_name(&part.as_os_str().to_string_lossy()))
+        .collect();
     PROTECTED.iter().any(|(row, _)| {
-        row.split_once('/')
-            .is_some_and(|(parent, _)| parent == folded)
+        let mut wanted = row.split('/');
+        let begins = names.iter().all(|name| {
+            wanted
+                .next()
+                .is_some_and(|part| matches_component(name, part))
+        });
+        begins && wanted.next().is_some()
     })
 }
 
@@ -229,6 +270,12 @@ mod tests {
         check("lefthook-local.yml", Some(CI));
         check(".hg/hgrc", Some(OTHER_VCS));
         check(".hg/store", None);
+        check(".jj/repo/config.toml", Some(OTHER_VCS));
+        check(".jj/repo/store", None);
+        check(".mvn/extensions.xml", Some(PACKAGES));
+        check(".pnpmfile.mjs", Some(PACKAGES));
+        check(".helix/languages.toml", Some(EDITOR));
+        check("sub/.Rprofile", Some(SHELL));
         check(".cargo/config.toml", Some(PACKAGES));
         check(".cargo/config", Some(PACKAGES));
         check(".github/workflows/ci.yml", Some(CI));

@@ -77,6 +77,7 @@ mod plan;
 pub(crate) mod process_cgroup;
 mod protected_entries;
 mod registry_hosts;
+mod removed_folders;
 mod resource_limits;
 mod seatbelt;
 #[cfg(target_os = "macos")]

@@ -78,6 +78,8 @@ const MANY_PROCESSES: usize = 512;
 /// The interval at which ended orphans are reaped while the command runs.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
+/// The first pause where an end is expected at once.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
 
 /// Runs the supervisor; `args` are the arguments after [`ARGUMENT`], as [`crate::ShellCommand`]
 /// wrote them.
@@ -525,8 +527,11 @@ impl ChildProcesses {
     fn wait_until(&mut self, time: Duration, enough: impl Fn() -> bool) {
         let start = Instant::now();
         self.reap_ended();
+        // Most commands leave nothing but the first process of their namespace, which ends at once.
+        let mut pause = FIRST_PAUSE;
         while self.alive && start.elapsed() < time && !enough() {
-            sleep(PAUSE);
+            sleep(pause);
+            pause = pause.saturating_mul(2).min(PAUSE);
             self.reap_ended();
         }
     }

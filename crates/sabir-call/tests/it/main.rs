@@ -11,6 +11,7 @@
 
 mod chunks;
 mod contract;
+mod define;
 mod elements;
 mod free;
 mod missing_tags;

@@ -11,3 +11,4 @@
 mod cassettes;
 mod faults;
 mod http;
+mod local;

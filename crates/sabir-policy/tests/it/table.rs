@@ -231,6 +231,13 @@ fn kinds_are_narrow() {
     check(&[("approve", "kind=make")], "make test", Allow);
     check(&[("approve", "kind=make")], "make CC=./evil", Ask);
     check(&[("approve", "kind=make")], "make -f evil.mk", Ask);
+    for target in ["redeploy", "releases", "k8s-rollout", "up", "'x$(id)'"] {
+        check(&[("approve", "kind=make")], &format!("make {target}"), Ask);
+    }
+    check(&[("approve", "kind=make")], "make upgrade-check", Allow);
+    check(&[("approve", "kind=tests")], "pytest tests/a.py", Allow);
+    check(&[("approve", "kind=tests")], "pytest @/tmp/x", Ask);
+    check(&[("approve", "kind=linters")], "tsc @options", Ask);
     assert_eq!(
         judge(
             &PolicyRules::default(),

@@ -1,6 +1,7 @@
 //! Reads the text files of a convention through a workspace, and refuses what no repository may bring into a request.
 
-use std::path::Component;
+use std::io::ErrorKind;
+use std::path::{Component, Path};
 
 use sabir_policy::names_secret_file;
 use sabir_workspace::{EntryKind, ListOptions, StopFlag, WorkPath, Workspace, WorkspaceError};
@@ -42,6 +43,12 @@ pub(crate) struct TextStart {
     pub(crate) text: String,
     /// The size of the whole file in bytes.
     pub(crate) size: u64,
+}
+
+/// Returns true if there is nothing at a path, not even a link. Does not judge whether the path may be read.
+pub(crate) fn is_absent(path: &Path) -> bool {
+    let found = path.symlink_metadata().map_err(|error| error.kind());
+    matches!(found, Err(ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
 /// Reads the beginning of a text file.
@@ -95,7 +102,7 @@ fn check_name(path: &WorkPath) -> Result<(), ConventionError> {
 }
 
 /// Returns the files below a folder whose names have one of the extensions, in the order of their paths, at most `max_files`. Links
-/// are left out.
+/// are left out. A folder that does not exist has none.
 ///
 /// # Errors
 /// When the folder cannot be listed.
@@ -105,6 +112,10 @@ pub(crate) fn list_text_files(
     extensions: &[&str],
     max_files: usize,
 ) -> Result<Vec<WorkPath>, ConventionError> {
+    // Most folders of a convention do not exist, which one system call shows.
+    if is_absent(&workspace.root().join(folder.as_path())) {
+        return Ok(Vec::new());
+    }
     let options = ListOptions {
         recursive: true,
         max_entries: MAX_ENTRIES,

@@ -14,8 +14,9 @@ use super::sources::{
     RuleStyle, WORKSPACE_SOURCES, mode_sources,
 };
 use super::touched_paths::TouchedPaths;
+use super::watched_path::WatchedPath;
 use crate::conventions::folder_reader::{
-    ConventionError, TextStart, list_text_files, read_named_text, read_text_start,
+    ConventionError, TextStart, is_absent, list_text_files, read_named_text, read_text_start,
 };
 use crate::conventions::front_matter::FrontMatter;
 use crate::conventions::path_condition::PathCondition;
@@ -48,7 +49,7 @@ pub(super) struct RuleCollector<'a> {
     /// The lines about the rules that the model reads when they apply.
     offers: String,
     /// All paths that were looked for, also those that do not exist.
-    pub(super) paths: Vec<PathBuf>,
+    pub(super) watched: Vec<WatchedPath>,
     /// All files that were found.
     pub(super) rules: Vec<RuleFile>,
 }
@@ -105,7 +106,7 @@ impl<'a> RuleCollector<'a> {
             seen: BTreeSet::new(),
             imported_files: 0,
             offers: String::new(),
-            paths: Vec::new(),
+            watched: Vec::new(),
             rules: Vec::new(),
         }
     }
@@ -134,9 +135,8 @@ impl<'a> RuleCollector<'a> {
             .config_file(None)
             .map(|file| file.with_file_name("AGENTS.md"));
         if let Some(path) = own {
-            self.paths.push(path.clone());
             // The user's own file is usually missing, which is no problem.
-            if path.is_file() {
+            if self.watch_path(path.clone()) && path.is_file() {
                 self.add_user_file(&path, RuleStyle::Importing);
                 return;
             }
@@ -146,7 +146,9 @@ impl<'a> RuleCollector<'a> {
         };
         for source in HOME_SOURCES {
             let path = home.join(source.path);
-            self.paths.push(path.clone());
+            if !self.watch_path(path.clone()) {
+                continue;
+            }
             if path.is_dir() {
                 self.add_user_folder(&path, source.style);
             } else if path.is_file() {
@@ -305,15 +307,9 @@ impl<'a> RuleCollector<'a> {
 
     /// Adds the files that count in every folder.
     fn add_folder_sources(&mut self, place: RulePlace<'_>, folder: &Path) {
-        // A replacement that cannot be read still replaces: otherwise a broken link would bring back what it was to replace.
-        let exists = |name: &str| {
-            let path = place
-                .workspace
-                .parse_path(&folder.join(name).to_string_lossy());
-            path.is_ok_and(|path| place.workspace.exists(&path).unwrap_or(true))
-        };
+        let is_replaced = self.has_override(place, folder);
         for name in FOLDER_SOURCES {
-            let name = if name == "AGENTS.md" && exists(OVERRIDE) {
+            let name = if name == "AGENTS.md" && is_replaced {
                 OVERRIDE
             } else {
                 name
@@ -321,25 +317,43 @@ impl<'a> RuleCollector<'a> {
             let path = folder.join(name);
             self.add_entry(place, &path.to_string_lossy(), RuleStyle::Importing);
         }
-        self.paths
-            .push(place.workspace.root().join(folder).join(OVERRIDE));
+    }
+
+    /// Returns true if a folder has a file that replaces its `AGENTS.md`.
+    fn has_override(&mut self, place: RulePlace<'_>, folder: &Path) -> bool {
+        let path = folder.join(OVERRIDE);
+        if !self.watch_path(place.workspace.root().join(&path)) {
+            return false;
+        }
+        // A replacement that cannot be read still replaces: otherwise a broken link would bring back what it was to replace.
+        let path = place.workspace.parse_path(&path.to_string_lossy());
+        path.is_ok_and(|path| place.workspace.exists(&path).unwrap_or(true))
+    }
+
+    /// Watches a path, and returns true if there is anything, be it a link that leads nowhere.
+    ///
+    /// Most places of rules are empty, and looking for them through the workspace costs twenty system calls each.
+    fn watch_path(&mut self, path: PathBuf) -> bool {
+        let watched = WatchedPath::new(path);
+        let exists = watched.is_present() || !is_absent(&watched.path);
+        self.watched.push(watched);
+        exists
     }
 
     fn add_source(&mut self, place: RulePlace<'_>, source: RuleSource) {
         let mut path = source.path;
-        if path == "AGENTS.md" {
-            let replacement = place.workspace.parse_path(OVERRIDE);
-            self.paths.push(place.workspace.root().join(OVERRIDE));
-            if replacement.is_ok_and(|path| place.workspace.exists(&path).unwrap_or(true)) {
-                path = OVERRIDE;
-            }
+        if path == "AGENTS.md" && self.has_override(place, Path::new("")) {
+            path = OVERRIDE;
         }
         self.add_entry(place, path, source.style);
     }
 
     /// Adds a file, or the files of a folder.
     fn add_entry(&mut self, place: RulePlace<'_>, name: &str, style: RuleStyle) {
-        self.paths.push(place.workspace.root().join(name));
+        // Watched also if it is missing, so that the file is read when it appears.
+        if !self.watch_path(place.workspace.root().join(name)) {
+            return;
+        }
         let found = place
             .workspace
             .parse_path(name)
@@ -347,7 +361,7 @@ impl<'a> RuleCollector<'a> {
         match found {
             Ok((EntryKind::Folder, path)) => self.add_folder(place, &path, style),
             Ok((_, path)) => self.add_file(place, &path, style),
-            // Its path was noted above, so that the file is read when it appears.
+            // It went away meanwhile.
             Err(WorkspaceError::Missing { .. } | WorkspaceError::NotAFolder { .. }) => {}
             Err(error) => self.refuse(
                 &FoundRule {
@@ -370,7 +384,7 @@ impl<'a> RuleCollector<'a> {
         match files {
             Ok(files) => {
                 for path in &files {
-                    self.paths.push(place.workspace.root().join(path.as_path()));
+                    self.watch_path(place.workspace.root().join(path.as_path()));
                     self.add_file(place, path, style);
                 }
             }
@@ -441,6 +455,8 @@ impl<'a> RuleCollector<'a> {
                 name: place.display_name(&target),
                 ..found
             };
+            // Before the file is read, as everywhere.
+            let watched = WatchedPath::new(real.clone());
             let read = read_named_text(place.workspace, &target, InstructionFile::MAX_BYTES);
             let read = match read {
                 Ok(read) => read,
@@ -451,7 +467,7 @@ impl<'a> RuleCollector<'a> {
                             ConventionError::Workspace(WorkspaceError::NotAFile { .. })
                         );
                     if mention.is_whole_line || !is_unsure {
-                        self.paths.push(real);
+                        self.watched.push(watched);
                         self.refuse(&found, 0, &error.to_string());
                     }
                     continue;
@@ -463,7 +479,7 @@ impl<'a> RuleCollector<'a> {
             }
             // Counted for all files together, since each import may name more.
             self.imported_files += 1;
-            self.paths.push(real.clone());
+            self.watched.push(watched);
             self.seen.insert(real);
             if self.add_text(&found, &read) {
                 self.add_imports(place, &target, &found.name, &read.text, depth + 1);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use sabir_policy::Access;
-use sabir_workspace::{EntryKind, Workspace};
+use sabir_workspace::{EntryKind, WorkPath, Workspace};
 
 use super::sources::FOREIGN_FOLDERS;
 
@@ -23,6 +23,25 @@ pub(super) struct TouchedPaths {
     told: BTreeSet<String>,
 }
 
+/// The kinds of paths that were touched for the first time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NewPaths {
+    /// True if there was a path.
+    pub(super) has_path: bool,
+    /// True if there was a folder below the workspace, whose rules may join.
+    pub(super) has_folder: bool,
+}
+
+impl NewPaths {
+    /// Combines what was touched at two times.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            has_path: self.has_path || other.has_path,
+            has_folder: self.has_folder || other.has_folder,
+        }
+    }
+}
+
 impl TouchedPaths {
     /// Creates the paths of a task that was told of these rules.
     pub(super) fn of_told_rules(told: &[String]) -> Self {
@@ -36,8 +55,8 @@ impl TouchedPaths {
         touched
     }
 
-    /// Adds the paths of an access; returns true if there was a new one.
-    pub(super) fn add_access(&mut self, access: &Access, workspace: &Workspace) -> bool {
+    /// Adds the paths of an access; returns which of them are new.
+    pub(super) fn add_access(&mut self, access: &Access, workspace: &Workspace) -> NewPaths {
         match access {
             Access::Read {
                 path,
@@ -45,30 +64,37 @@ impl TouchedPaths {
             }
             | Access::Write { path, .. } => {
                 let Ok(path) = workspace.parse_path(path) else {
-                    return false;
+                    return NewPaths::default();
                 };
-                let found = workspace.metadata(&path);
-                let is_folder = found.is_ok_and(|found| found.kind == EntryKind::Folder);
-                self.add_path(&path.to_string(), is_folder)
+                self.add_path(&path, workspace)
             }
-            // Not `any`, which would stop at the first new one.
-            Access::Several(all) => all
-                .iter()
-                .fold(false, |new, one| self.add_access(one, workspace) | new),
-            _ => false,
+            Access::Several(all) => all.iter().fold(NewPaths::default(), |new, one| {
+                new.or(self.add_access(one, workspace))
+            }),
+            _ => NewPaths::default(),
         }
     }
 
-    fn add_path(&mut self, path: &str, is_folder: bool) -> bool {
+    fn add_path(&mut self, path: &WorkPath, workspace: &Workspace) -> NewPaths {
+        let name = path.to_string();
         // A full list lets no more rules join, and forgets none.
-        if self.paths.len() >= MAX_PATHS || !self.paths.insert(path.to_owned()) {
-            return false;
+        if self.paths.len() >= MAX_PATHS || !self.paths.insert(name.clone()) {
+            return NewPaths::default();
         }
-        self.add_folders(path);
+        let known = self.folders.len();
+        self.add_folders(&name);
+        // Most paths are files, which one system call shows. Only the workspace knows whether a folder may be seen.
+        let is_folder = workspace.root().join(path.as_path()).is_dir()
+            && workspace
+                .metadata(path)
+                .is_ok_and(|found| found.kind == EntryKind::Folder);
         if is_folder {
-            self.add_folder(path);
+            self.add_folder(&name);
         }
-        true
+        NewPaths {
+            has_path: true,
+            has_folder: self.folders.len() > known,
+        }
     }
 
     fn add_folders(&mut self, path: &str) {
@@ -122,9 +148,19 @@ mod tests {
             };
             touched.add_access(&Access::Several(vec![access]), &workspace)
         };
-        assert!(read("a/b/c.rs", false) && !read("a/b/c.rs", false));
-        assert!(read("node_modules/x/y.js", false) && read("top.rs", false) && read("d", false));
-        assert!(!read("/etc/passwd", true) && !read("../x", false));
+        let old = NewPaths::default();
+        let new = |has_folder| NewPaths {
+            has_path: true,
+            has_folder,
+        };
+        assert_eq!(read("a/b/c.rs", false), new(true));
+        assert_eq!(read("a/b/c.rs", false), old);
+        assert_eq!(read("a/b/d.rs", false), new(false));
+        assert_eq!(read("node_modules/x/y.js", false), new(false));
+        assert_eq!(read("top.rs", false), new(false));
+        assert_eq!(read("d", false), new(true));
+        assert_eq!(read("/etc/passwd", true), old);
+        assert_eq!(read("../x", false), old);
         let folders: Vec<_> = touched.folders().collect();
         assert_eq!(folders, ["a", "a/b", "d"]);
         let told = TouchedPaths::of_told_rules(&["a/AGENTS.md".to_owned(), "/x/y.md".to_owned()]);

@@ -40,6 +40,7 @@ pub fn server_settings(config: &Config, workspace: Arc<Workspace>) -> McpSetting
         http_client: Arc::new(build_client),
         definitions: Arc::new(ForgetfulDefinitionStore),
         notify: Arc::new(drop),
+        refuse_start: Arc::new(|_| None),
         elicitor: None,
         definition_tokens: config.mcp_keys().definition_budget(),
     }
@@ -195,7 +196,7 @@ pub fn trust_servers(
     change_store(&config.environment, |store| {
         let trusted = store.trusted.entry(root.to_owned()).or_default();
         for found in &chosen {
-            trusted.insert(found.spec.name.clone(), TrustedServer::of_spec(&found.spec));
+            trusted.insert(found.spec.name.clone(), TrustedServer::of_server(found));
         }
     })?;
     Ok(chosen.iter().map(|found| found.spec.name.clone()).collect())

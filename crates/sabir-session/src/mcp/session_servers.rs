@@ -1,6 +1,6 @@
 //! Starts the servers of a session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sabir_mcp::{McpServerSpec, McpServers, McpSettings, UserElicitor};
 
 use super::definitions::SessionDefinitions;
 use super::elicitation::HubElicitor;
-use super::sources::{LaunchState, ServerList, expand_spec, find_servers};
+use super::sources::{LaunchState, ServerList, ServerSource, expand_spec, find_servers};
 use crate::config::Config;
 use crate::error::SessionError;
 use crate::hub::EventHub;
@@ -42,6 +42,7 @@ pub(crate) fn start_servers(
     }
     let mut scopes = BTreeMap::new();
     let mut specs = Vec::new();
+    let mut of_repository = BTreeSet::new();
     for found in list.servers {
         if found.launch != LaunchState::Allowed {
             continue;
@@ -49,6 +50,9 @@ pub(crate) fn start_servers(
         // `find_servers` has tried it.
         if let Ok(expanded) = expand_spec(&found.spec, config, root) {
             scopes.insert(expanded.name.clone(), found.source.scope(root));
+            if matches!(found.source, ServerSource::Project(_)) {
+                of_repository.insert(expanded.name.clone());
+            }
             specs.push(expanded);
         }
     }
@@ -63,11 +67,36 @@ pub(crate) fn start_servers(
             config.notices.clone(),
             scopes,
         );
-        let settings = session_settings(spec, config, setup, hub, definitions);
+        let settings = McpSettings {
+            refuse_start: refuse_changed_servers(config, root, of_repository),
+            ..session_settings(spec, config, setup, hub, definitions)
+        };
         Arc::new(McpServers::start(specs, settings))
     });
     servers.attach_registry(&setup.registry);
     hub.set_servers(Some(servers));
+}
+
+/// Returns a check of the servers of a repository, which refuses one that has changed since it was trusted. A command of the task may
+/// have changed it, and a server that ends is started again, outside of the sandbox.
+fn refuse_changed_servers(
+    config: &Arc<Config>,
+    root: &Path,
+    of_repository: BTreeSet<String>,
+) -> Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync> {
+    let config = Arc::clone(config);
+    let root = root.to_owned();
+    Arc::new(move |spec| {
+        if !of_repository.contains(&spec.name) {
+            return None;
+        }
+        let list = find_servers(&[], &config, &root);
+        match startable_server(&list, &spec.name, &config, &root) {
+            Ok(now) if now == *spec => None,
+            Ok(_) => Some("the repository has changed it".to_owned()),
+            Err(error) => Some(error.to_string()),
+        }
+    })
 }
 
 fn session_settings(
@@ -114,11 +143,14 @@ fn notify_of_list(list: &ServerList, config: &Config) {
     for found in &list.servers {
         let name = &found.spec.name;
         let text = match &found.launch {
-            LaunchState::Changed { before } => format!(
-                "the MCP server {name} is not started: the repository has changed it since you trusted it, from `{before}` to `{}`; \
-                 `sabir mcp trust {name}` trusts it again",
-                found.spec.launch_line()
-            ),
+            LaunchState::Changed { .. } => {
+                let now = found.spec.launch_line();
+                let change = found.launch.describe_change(&now).unwrap_or_default();
+                format!(
+                    "the MCP server {name}, `{now}`, is not started: the repository has changed it since you trusted it ({change}); \
+                     `sabir mcp trust {name}` trusts it again"
+                )
+            }
             LaunchState::Unusable { reason } => {
                 format!("the MCP server {name} is not started: {reason}")
             }

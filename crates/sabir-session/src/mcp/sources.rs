@@ -1,12 +1,16 @@
 //! Finds the servers of a session, and decides which of them may be started.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sabir_mcp::{McpServerSpec, UnsetVariable, parse_server_file};
+use sabir_mcp::{McpServerSpec, McpTransport, UnsetVariable, parse_server_file};
+use sabir_tools::launch_files;
+use sabir_workspace::Workspace;
 use serde::Serialize;
 
 use super::store::{McpStore, TrustedServer, read_store};
 use crate::config::{self, Config};
+use crate::conventions::folder_reader::read_text_start;
 
 /// The files of a repository that define servers, in the order of precedence.
 const PROJECT_FILES: [&str; 4] = [
@@ -15,6 +19,9 @@ const PROJECT_FILES: [&str; 4] = [
     ".vscode/mcp.json",
     ".roo/mcp.json",
 ];
+
+/// The most bytes of such a file.
+const MAX_PROJECT_BYTES: usize = 1 << 20;
 
 /// The place that a server was configured in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -42,6 +49,8 @@ pub enum LaunchState {
     Changed {
         /// The server that was trusted, in words.
         before: String,
+        /// The files of the repository which it starts or reads, and which differ.
+        files: Vec<String>,
     },
     /// It cannot be started.
     Unusable {
@@ -59,6 +68,9 @@ pub struct FoundServer {
     pub source: ServerSource,
     /// The permission to start it.
     pub launch: LaunchState,
+    /// The files of the repository that a server of it starts or reads at the start, as far as its words tell, each with what
+    /// identifies its content. Empty for a server of the user's.
+    pub files: BTreeMap<String, String>,
 }
 
 /// The configured servers.
@@ -93,35 +105,54 @@ impl ServerList {
             spec,
             source,
             launch,
+            files: BTreeMap::new(),
         });
     }
 
-    /// Reads a file of servers. A file that does not exist has none.
-    fn push_file(
-        &mut self,
-        path: &Path,
-        source: &ServerSource,
-        launch: impl Fn(&McpServerSpec) -> LaunchState,
-    ) {
+    /// Reads a file of the user's. A file that does not exist has no servers.
+    fn push_user_file(&mut self, path: &Path, source: &ServerSource) {
         if !path.exists() {
             return;
         }
-        let shown = source.describe();
-        let text = match config::read_text(path) {
-            Ok(text) => text,
-            Err(error) => return self.problems.push(format!("{shown}: {error}")),
+        match config::read_text(path) {
+            Ok(text) => self.push_text(&text, source),
+            Err(error) => self.push_problem(source, &error),
+        }
+    }
+
+    /// Reads a file of the repository, as its other conventions are read: it may be a link to elsewhere, a pipe without an end, or very
+    /// large.
+    fn push_project_file(&mut self, workspace: &Workspace, file: &str, source: &ServerSource) {
+        let path = match workspace.parse_path(file) {
+            Ok(path) => path,
+            Err(error) => return self.push_problem(source, &error),
         };
-        match parse_server_file(&text) {
+        match read_text_start(workspace, &path, MAX_PROJECT_BYTES) {
+            Ok(start) if start.size > MAX_PROJECT_BYTES as u64 => {
+                self.push_problem(source, &"it is too large");
+            }
+            Ok(start) => self.push_text(&start.text, source),
+            Err(error) if error.is_missing() => {}
+            Err(error) => self.push_problem(source, &error),
+        }
+    }
+
+    fn push_problem(&mut self, source: &ServerSource, problem: &dyn std::fmt::Display) {
+        self.problems
+            .push(format!("{}: {problem}", source.describe()));
+    }
+
+    fn push_text(&mut self, text: &str, source: &ServerSource) {
+        match parse_server_file(text) {
             Ok(parsed) => {
-                let problems = parsed.problems.into_iter();
-                self.problems
-                    .extend(problems.map(|problem| format!("{shown}: {problem}")));
+                for problem in parsed.problems {
+                    self.push_problem(source, &problem);
+                }
                 for spec in parsed.servers {
-                    let launch = launch(&spec);
-                    self.push(spec, source.clone(), launch);
+                    self.push(spec, source.clone(), LaunchState::Allowed);
                 }
             }
-            Err(error) => self.problems.push(format!("{shown}: {error}")),
+            Err(error) => self.push_problem(source, &error),
         }
     }
 }
@@ -167,7 +198,7 @@ pub fn find_servers(session: &[McpServerSpec], config: &Config, root: &Path) -> 
                 .push(format!("{} does not exist", path.display()));
         }
         let source = ServerSource::Import(path.clone());
-        list.push_file(&path, &source, |_| LaunchState::Allowed);
+        list.push_user_file(&path, &source);
     }
     if keys.reads_project_files() {
         let store = read_store(&config.environment);
@@ -176,10 +207,9 @@ pub fn find_servers(session: &[McpServerSpec], config: &Config, root: &Path) -> 
                 .push(format!("{error}; no server of a repository is trusted"));
         }
         let store = store.unwrap_or_default();
-        for file in PROJECT_FILES {
-            let path = root.join(file);
-            let source = ServerSource::Project(path.clone());
-            list.push_file(&path, &source, |spec| project_launch(&store, root, spec));
+        match Workspace::open(root) {
+            Ok(workspace) => push_project_files(&mut list, &workspace, &store, config),
+            Err(error) => list.problems.push(error.to_string()),
         }
     }
     for server in &mut list.servers {
@@ -194,15 +224,74 @@ pub fn find_servers(session: &[McpServerSpec], config: &Config, root: &Path) -> 
     list
 }
 
+/// Adds the servers of a repository, with the permission to start each.
+fn push_project_files(
+    list: &mut ServerList,
+    workspace: &Workspace,
+    store: &McpStore,
+    config: &Config,
+) {
+    let root = workspace.root();
+    for file in PROJECT_FILES {
+        let source = ServerSource::Project(root.join(file));
+        list.push_project_file(workspace, file, &source);
+    }
+    // After all were read: of several servers with one name, only the first starts anything.
+    for server in &mut list.servers {
+        if matches!(server.source, ServerSource::Project(_)) {
+            server.files = started_files(&server.spec, config, workspace);
+            server.launch = project_launch(store, root, server);
+        }
+    }
+}
+
 /// Returns the permission to start a server of a repository.
-fn project_launch(store: &McpStore, root: &Path, spec: &McpServerSpec) -> LaunchState {
-    let trusted = store.trusted.get(root).and_then(|all| all.get(&spec.name));
+fn project_launch(store: &McpStore, root: &Path, server: &FoundServer) -> LaunchState {
+    let name = &server.spec.name;
+    let trusted = store.trusted.get(root).and_then(|all| all.get(name));
+    let now = TrustedServer::of_server(server);
     match trusted {
         None => LaunchState::Untrusted,
-        Some(trusted) if *trusted == TrustedServer::of_spec(spec) => LaunchState::Allowed,
+        Some(trusted) if *trusted == now => LaunchState::Allowed,
         Some(trusted) => LaunchState::Changed {
             before: trusted.launch.clone(),
+            files: trusted.changed_files(&now),
         },
+    }
+}
+
+/// Returns the files of the repository that a server of it starts or reads at the start.
+fn started_files(
+    spec: &McpServerSpec,
+    config: &Config,
+    workspace: &Workspace,
+) -> BTreeMap<String, String> {
+    // A variable that is not set makes the server unusable; its other words are looked at all the same.
+    let expanded = expand_spec(spec, config, workspace.root());
+    let spec = expanded.as_ref().unwrap_or(spec);
+    let McpTransport::Stdio { command, args, env } = &spec.transport else {
+        return BTreeMap::new();
+    };
+    let words: Vec<String> = std::iter::once(command).chain(args).cloned().collect();
+    let variables: Vec<String> = env.values().cloned().collect();
+    launch_files(workspace, &words, &variables)
+}
+
+impl LaunchState {
+    /// Describes what has changed about a server, which is started by `now`, since it was trusted; `None` if nothing has.
+    pub fn describe_change(&self, now: &str) -> Option<String> {
+        let Self::Changed { before, files } = self else {
+            return None;
+        };
+        let files = files.join(", ");
+        Some(match (before == now, files.is_empty()) {
+            (true, false) => format!("it starts or reads {files}, which differs"),
+            (true, true) => "the values of its variables differ".to_owned(),
+            (false, true) => format!("it was `{before}`"),
+            (false, false) => {
+                format!("it was `{before}`, and {files} differs")
+            }
+        })
     }
 }
 

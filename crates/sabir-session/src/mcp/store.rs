@@ -1,11 +1,12 @@
 //! Keeps what the user has trusted and approved about servers: a file beside the tasks, never in a repository.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use sabir_mcp::{ApprovedDefinition, McpServerSpec};
+use sabir_mcp::ApprovedDefinition;
 use serde::{Deserialize, Serialize};
 
+use super::sources::FoundServer;
 use crate::config;
 use crate::environment::Environment;
 use crate::error::SessionError;
@@ -29,14 +30,25 @@ pub(super) struct TrustedServer {
     pub(super) sha256: String,
     /// The same in words, to show what has changed.
     pub(super) launch: String,
+    /// The files of the repository that are started or read at the start, each with what identifies its content.
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
 }
 
 impl TrustedServer {
-    pub(super) fn of_spec(spec: &McpServerSpec) -> Self {
+    pub(super) fn of_server(found: &FoundServer) -> Self {
         Self {
-            sha256: spec.launch_digest(),
-            launch: spec.launch_line(),
+            sha256: found.spec.launch_digest(),
+            launch: found.spec.launch_line(),
+            files: found.files.clone(),
         }
+    }
+
+    /// Returns the names of the files that differ, or that only one of the two has.
+    pub(super) fn changed_files(&self, now: &Self) -> Vec<String> {
+        let names: BTreeSet<&String> = self.files.keys().chain(now.files.keys()).collect();
+        let differs = |name: &&String| self.files.get(*name) != now.files.get(*name);
+        names.into_iter().filter(differs).cloned().collect()
     }
 }
 

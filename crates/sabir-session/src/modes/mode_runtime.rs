@@ -217,6 +217,8 @@ impl TaskSetup {
         taped: bool,
     ) -> Result<Self, SessionError> {
         let mut runtimes = Vec::new();
+        // Its patterns are compiled once: they are the same in every mode.
+        let hidden = super::hidden_files(&self.rules, config)?;
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
             let (mut model, mut note) = resolve_mode_model(&mode.name, begun, config, options)?;
             // A mode on the task's own server needs no client of its own.
@@ -245,10 +247,7 @@ impl TaskSetup {
                 mode,
             };
             // Computed now for every mode, so that a switch in the middle of a turn cannot fail.
-            let bounds = super::bounds_of(
-                &self.rules.clone().with_mode(mode_config.mode.clone()),
-                config,
-            )?;
+            let bounds = super::limit_to_mode(hidden.clone(), Some(&mode_config.mode))?;
             let name = model.name.clone();
             let provider = model.reached.provider.name.clone();
             let image_support = ImageSupport::for_model(&model);
@@ -281,6 +280,8 @@ impl TaskSetup {
         told: &BTreeMap<String, RecordedMode>,
     ) -> Result<Self, SessionError> {
         let mut runtimes = Vec::new();
+        // Its patterns are compiled once: they are the same in every mode.
+        let hidden = super::hidden_files(&self.rules, config)?;
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
             let usual = || RecordedMode {
                 model: model.to_owned(),
@@ -292,7 +293,7 @@ impl TaskSetup {
                 prices,
                 window,
             } = told.get(&mode.name).cloned().unwrap_or_else(usual);
-            let bounds = super::bounds_of(&self.rules.clone().with_mode(mode.clone()), config)?;
+            let bounds = super::limit_to_mode(hidden.clone(), Some(&mode))?;
             let name = model.clone();
             let tools = self.offered_tools(&mode)?;
             let mode_config = ModeConfig {

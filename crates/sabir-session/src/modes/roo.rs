@@ -13,6 +13,8 @@ use sabir_workspace::{Workspace, WorkspaceError};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::conventions::folder_reader::is_absent;
+
 /// The name of the file, in the folder that a task works in.
 const NAME: &str = ".roomodes";
 /// The size beyond which the file is refused; real ones have a few KiB.
@@ -187,6 +189,9 @@ impl std::fmt::Display for ModeFault {
 /// Reads the file through the workspace, so that a link out of it is refused; `None` without a file.
 fn read_mode_file(workspace: &Workspace) -> Result<Option<String>, RooModeError> {
     let path = workspace.parse_path(NAME)?;
+    if is_absent(&workspace.root().join(NAME)) {
+        return Ok(None);
+    }
     let content = match workspace.read_file(&path, MAX_BYTES) {
         Ok(content) => content,
         Err(WorkspaceError::Missing { .. }) => return Ok(None),

@@ -22,6 +22,7 @@ use super::launch::run_launcher;
 use super::masks::WorkspaceMasks;
 use super::plan::TempDirLifetime;
 use super::process_cgroup::ProcessCgroup;
+use super::removed_folders::RemovedFolders;
 #[cfg(target_os = "macos")]
 use super::seatbelt_launch::run_launcher;
 use super::{
@@ -346,6 +347,8 @@ fn read_answer(pipe: OwnedFd) -> io::Result<i32> {
 
 /// Removes a folder with all its content, whatever modes a command has set there.
 pub(crate) fn remove_folder(folder: &Path) {
+    let mut removed = RemovedFolders::default();
+    hold_folders(folder, &mut removed);
     if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
         return;
     }
@@ -361,4 +364,24 @@ pub(crate) fn remove_folder(folder: &Path) {
     }
     // Anything that remains belongs to another user, and there is nobody to report it to.
     let _ = fs::remove_dir_all(folder);
+}
+
+/// Keeps a folder and those in it open, up to a number, so that removing them waits for none of them.
+fn hold_folders(folder: &Path, removed: &mut RemovedFolders) {
+    const MAX_HELD: usize = 64;
+    let mut folders = vec![folder.to_path_buf()];
+    let mut held = 0;
+    while let Some(folder) = folders.pop()
+        && held < MAX_HELD
+    {
+        removed.hold_folder(&folder);
+        held += 1;
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        folders.extend(
+            entries
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path())
+                .take(MAX_HELD),
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Finds out which of many paths exist, with few system calls.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// The number of paths in a folder from which on listing it takes less time than asking for each.
@@ -14,31 +14,62 @@ const MAX_ENTRIES: usize = 1000;
 /// A folder that many of them lie in, such as the home folder with its hundreds of possible secrets,
 /// is listed once instead.
 pub(super) fn existing_paths(paths: &[PathBuf]) -> Vec<&PathBuf> {
-    let mut counts: HashMap<&Path, usize> = HashMap::new();
+    let mut folders = FolderListings::default();
     for parent in paths.iter().filter_map(|path| path.parent()) {
-        *counts.entry(parent).or_default() += 1;
+        *folders.counts.entry(parent.as_os_str()).or_default() += 1;
     }
-    let listed: HashMap<&Path, HashSet<OsString>> = counts
-        .into_iter()
-        .filter(|(_, count)| *count >= MANY_PATHS)
-        .filter_map(|(folder, _)| Some((folder, entry_names(folder)?)))
-        .collect();
-    let may_exist = |path: &Path| {
-        let mut below = path;
-        while let Some(folder) = below.parent() {
-            if let (Some(names), Some(name)) = (listed.get(folder), below.file_name())
-                && !names.contains(&name.to_ascii_lowercase())
-            {
-                return false;
-            }
-            below = folder;
-        }
-        true
-    };
     paths
         .iter()
-        .filter(|path| may_exist(path) && path.symlink_metadata().is_ok())
+        .filter(|path| folders.may_hold(path) && path.symlink_metadata().is_ok())
         .collect()
+}
+
+/// The folders of many paths, each looked at once. The keys are texts, because a path takes long to
+/// hash.
+#[derive(Default)]
+struct FolderListings<'p> {
+    /// The number of paths in each folder.
+    counts: HashMap<&'p OsStr, usize>,
+    known: HashMap<&'p OsStr, KnownFolder>,
+}
+
+/// The knowledge about a folder.
+enum KnownFolder {
+    /// It does not exist.
+    Missing,
+    /// It has these names, in lower case.
+    Listed(HashSet<OsString>),
+    /// It was not listed.
+    Unknown,
+}
+
+impl<'p> FolderListings<'p> {
+    /// Returns false if the path is certain not to exist.
+    fn may_hold(&mut self, path: &'p Path) -> bool {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return true;
+        };
+        if !self.known.contains_key(folder.as_os_str()) {
+            let found = self.look_at(folder);
+            self.known.insert(folder.as_os_str(), found);
+        }
+        match self.known.get(folder.as_os_str()) {
+            Some(KnownFolder::Missing) => false,
+            Some(KnownFolder::Listed(names)) => names.contains(&name.to_ascii_lowercase()),
+            Some(KnownFolder::Unknown) | None => true,
+        }
+    }
+
+    fn look_at(&mut self, folder: &'p Path) -> KnownFolder {
+        if !self.may_hold(folder) {
+            return KnownFolder::Missing;
+        }
+        let count = self.counts.get(folder.as_os_str()).copied();
+        if count.unwrap_or_default() < MANY_PATHS {
+            return KnownFolder::Unknown;
+        }
+        entry_names(folder).map_or(KnownFolder::Unknown, KnownFolder::Listed)
+    }
 }
 
 /// Returns the names in a folder in lower case, since a file system may ignore case; `None` if they

@@ -32,6 +32,7 @@ use rustix::process::umask;
 use super::ProtectedPaths;
 use super::git_guard::{GUARDED, GuardKind, GuardedPath, find_git_guards};
 use super::protected_entries::{EntryShape, list_protected_entries};
+use super::removed_folders::RemovedFolders;
 use crate::platform;
 
 /// The protected names that a command cannot create at the top of the workspace, and the kind of
@@ -154,7 +155,12 @@ impl Drop for WorkspaceMasks {
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
-        self.masks.iter().for_each(|path| remove_mask(path));
+        let mut removed = RemovedFolders::default();
+        for path in &self.masks {
+            remove_mask(path, &mut removed);
+        }
+        // Others may place masks while the folders are freed.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -287,7 +293,7 @@ fn create_mask_file(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// Removes a mask. If another program has put content there, it stays, as if that program had created it.
-fn remove_mask(path: &Path) {
+fn remove_mask(path: &Path, removed: &mut RemovedFolders) {
     let Ok(found) = fs::symlink_metadata(path) else {
         return;
     };
@@ -295,7 +301,7 @@ fn remove_mask(path: &Path) {
         return;
     }
     let gone = if found.is_dir() {
-        fs::remove_dir(path)
+        removed.remove_folder(path)
     } else {
         fs::remove_file(path)
     };

@@ -1,5 +1,4 @@
-//! Lists the protected names that are at the top of a workspace, and directly in folders such as
-//! `.github`.
+//! Lists the protected names that are at the top of a workspace, and in folders such as `.github`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,26 +30,30 @@ pub(super) enum EntryShape {
 /// that cannot be read has none.
 pub(super) fn list_protected_entries(top: &Path) -> Vec<ProtectedEntry> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(top).into_iter().flatten().flatten() {
-        let name = PathBuf::from(entry.file_name());
+    list_below(top, Path::new(""), &mut found);
+    found
+}
+
+fn list_below(top: &Path, folder: &Path, found: &mut Vec<ProtectedEntry>) {
+    for entry in fs::read_dir(top.join(folder))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let path = folder.join(entry.file_name());
         let Ok(kind) = entry.file_type() else {
             continue;
         };
-        if kind.is_dir() && name.as_os_str() == GIT {
+        if kind.is_dir() && path.as_os_str() == GIT {
             continue;
         }
-        if find_protection_reason(&name).is_some() {
-            add_entry(top, name, &mut found);
-        } else if kind.is_dir() && name.to_str().is_some_and(holds_protected_names) {
-            for entry in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-                let inner = name.join(entry.file_name());
-                if find_protection_reason(&inner).is_some() {
-                    add_entry(top, inner, &mut found);
-                }
-            }
+        if find_protection_reason(&path).is_some() {
+            add_entry(top, path, found);
+        } else if kind.is_dir() && holds_protected_names(&path) {
+            // Ends with the components of the longest protected name.
+            list_below(top, &path, found);
         }
     }
-    found
 }
 
 fn add_entry(top: &Path, path: PathBuf, found: &mut Vec<ProtectedEntry>) {

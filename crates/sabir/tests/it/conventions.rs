@@ -540,4 +540,17 @@ fn agents_are_modes_that_only_restrict() {
     let provider = world.plays(NATIVE, &[done()]);
     assert_eq!(code(&world.run(&provider, NATIVE, &["Go."])), 0);
     assert!(!request(&provider, 0).contains("NOT THE MODE"));
+    // Nor does another letter case make a mode beside a built-in one.
+    put(
+        &world,
+        ".claude/agents/p.md",
+        "---\nname: Plan\ntools: Bash, Write\n---\nNOT THE PLAN",
+    );
+    let listed = world.sabir().arg("modes").output().unwrap();
+    assert!(!stdout(&listed).contains("Plan"), "{}", stdout(&listed));
+    assert!(
+        stderr(&listed).contains(".claude/agents/p.md: the name is that of a built-in mode"),
+        "{}",
+        stderr(&listed)
+    );
 }

@@ -591,6 +591,88 @@ fn a_repositorys_server_starts_only_as_it_was_trusted() {
     );
 }
 
+/// Trust covers the files that the entry names: a command of the task, or a `git pull`, could otherwise choose what is run outside of
+/// the sandbox when the server is started again.
+#[test]
+fn what_a_repositorys_server_runs_cannot_be_replaced() {
+    let world = World::new();
+    let file = |name: &str| world.work.path().join(name);
+    let program = std::env::current_exe().unwrap();
+    let honest = format!(
+        "exec {} mcp::scripted_server --exact --ignored --nocapture\n",
+        program.display()
+    );
+    std::fs::create_dir(file("tools")).unwrap();
+    world.write("tools/serve.sh", &honest);
+    let script = format!("started={}", file("started").display());
+    let entry = json!({"command": "/bin/sh", "args": ["tools/serve.sh"], "env": {SCRIPT: script}});
+    world.write(
+        ".mcp.json",
+        &json!({"mcpServers": {"s": entry}}).to_string(),
+    );
+    let sabir = |arguments: &[&str]| world.sabir().args(arguments).output().unwrap();
+    let trust = sabir(&["mcp", "trust", "--yes"]);
+    assert_eq!(code(&trust), 0, "{}", stderr(&trust));
+    let shown = stdout(&trust);
+    assert!(
+        shown.contains("files that count: tools/serve.sh"),
+        "{shown}"
+    );
+    // The command waits for the server, replaces its script, and ends it.
+    let attack = "while [ ! -s started ]; do sleep 0.1; done; echo 'touch PWNED' > tools/serve.sh; kill -9 $(cat started); sleep 4";
+    let turns = [
+        turn("", vec![("execute_command", json!({"command": attack}))]),
+        finish(),
+    ];
+    let provider = world.plays(NATIVE, &turns);
+    let arguments = ["--approve", "commands", "--sandbox", "off", "do it"];
+    let output = world.run(&provider, NATIVE, &arguments);
+    assert!(file("started").exists(), "{}", stderr(&output));
+    assert!(!file("PWNED").exists(), "{}", stderr(&output));
+    // Nor does the next task start it, or a test of it.
+    let provider = world.plays(NATIVE, &[finish()]);
+    let said = stderr(&world.run(&provider, NATIVE, &["do it"]));
+    assert!(
+        said.contains("it starts or reads tools/serve.sh, which differs"),
+        "{said}"
+    );
+    let tested = sabir(&["mcp", "test", "s"]);
+    assert_ne!(code(&tested), 0);
+    assert!(!file("PWNED").exists());
+    // The positive control: once the user trusts it, it runs.
+    sabir(&["mcp", "trust", "--yes"]);
+    sabir(&["mcp", "test", "s"]);
+    assert!(file("PWNED").exists());
+}
+
+/// A link to a device without an end, a pipe that nobody writes, and a link to elsewhere: none is read, and nothing waits.
+#[test]
+fn a_repositorys_list_of_servers_is_read_with_care() {
+    let world = World::new();
+    let file = world.work.path().join(".mcp.json");
+    let elsewhere = world.home.path().join("servers.json");
+    let entry = json!({"mcpServers": {"s": server_entry("")}});
+    std::fs::write(&elsewhere, entry.to_string()).unwrap();
+    for target in ["/dev/zero", elsewhere.to_str().unwrap(), "pipe", "large"] {
+        let _ = std::fs::remove_file(&file);
+        match target {
+            "pipe" => {
+                let made = Command::new("mkfifo").arg(&file).status().unwrap();
+                assert!(made.success());
+            }
+            "large" => std::fs::write(&file, " ".repeat(2 << 20)).unwrap(),
+            target => std::os::unix::fs::symlink(target, &file).unwrap(),
+        }
+        let list = world.sabir().args(["mcp", "list"]).output().unwrap();
+        let said = stdout(&list);
+        assert!(said.contains("problem: "), "{target}: {said}");
+        assert!(!said.contains("not trusted"), "{target}: {said}");
+        let provider = world.plays(NATIVE, &[finish()]);
+        let output = world.run(&provider, NATIVE, &["do it"]);
+        assert_eq!(code(&output), 0, "{target}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn nothing_is_left_after_a_kill() {
     let world = World::new();

@@ -141,6 +141,16 @@ fn an_activated_environment_in_the_folder_hides_no_program() {
             "{line}: {found}"
         );
     }
+    // So do those that start one of them, behind whatever they are.
+    for line in [
+        "find . -name README.md -exec pytest {} +",
+        "timeout 5 python3 --version",
+        "env -i pip list",
+        "gcloud --version",
+    ] {
+        let found = verdict(line);
+        assert!(found.starts_with("\"ask\""), "{line}: {found}");
+    }
     std::fs::write(programs.join("cat"), "#!/bin/sh\n").unwrap();
     assert!(verdict("ls").contains("search path"), "{}", verdict("ls"));
 }

@@ -276,7 +276,7 @@ const VERDICTS: &[Verdict] = &[
         "ask",
     ),
     Verdict(
-        "public certificates such as `cacert.pem` are not asked about",
+        "Public certificates such as `cacert.pem` are not asked about",
         &[],
         "cat cacert.pem",
         "allow",
@@ -546,6 +546,174 @@ const HELD: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// A claim about a verdict in a folder with one more entry, and no sandbox: a quotation of docs/policy.md, the entry (`a -> b` for
+/// a link, `a/` for a folder), the options, a line, and the verdict.
+const WITH_ENTRY: &[(&str, &str, &[&str], &str, &str)] = &[
+    (
+        "`--shell zsh` or `sh`",
+        "x",
+        &["--shell", "sh"],
+        "[[ -f a.txt ]]",
+        "ask",
+    ),
+    (
+        "`--mode NAME`\nwithin a mode",
+        "x",
+        &["--mode", "ask"],
+        "ls",
+        "deny",
+    ),
+    ("Writing asks", "x", &[], "touch a.txt", "ask"),
+    (
+        "seen from the workspace, absolute, or from `~/`",
+        "x",
+        &["--deny", "path=~/.aws/"],
+        "cat ~/.aws/x",
+        "deny",
+    ),
+    (
+        "seen from the workspace, absolute, or from `~/`",
+        "x",
+        &["--deny", "path=/srv/x"],
+        "cat /srv/x/y",
+        "deny",
+    ),
+    (
+        "writing outside of the workspace and of the temporary folders",
+        "x",
+        &["--approve", "all"],
+        "echo x > /tmp/x",
+        "allow",
+    ),
+    (
+        "Reading such a file asks, also where a command does not name it: by a pattern (`cat .e*`)",
+        ".env",
+        &[],
+        "cat .e*",
+        "ask",
+    ),
+    (
+        "by a folder (`grep -r KEY .`)",
+        ".env",
+        &[],
+        "grep -r KEY .",
+        "ask",
+    ),
+    (
+        "by a folder (`grep -r KEY .`)",
+        "x",
+        &[],
+        "grep -r KEY .",
+        "allow",
+    ),
+    (
+        "by\na pipe (`find . | xargs cat`)",
+        ".env",
+        &[],
+        "find . | xargs cat",
+        "ask",
+    ),
+    (
+        "`rg` skips hidden and ignored files, so a `.env`\ndoes not make it ask",
+        ".env",
+        &[],
+        "rg KEY",
+        "allow",
+    ),
+    (
+        "unless `--hidden`, `-u` or a glob brings it back",
+        ".env",
+        &[],
+        "rg --hidden KEY",
+        "ask",
+    ),
+    (
+        "unless `--hidden`, `-u` or a glob brings it back",
+        ".env",
+        &[],
+        "rg -g .env KEY",
+        "ask",
+    ),
+    (
+        "and commands that do not name it; a command that does still asks",
+        ".env",
+        &["--allow", "path=.env"],
+        "cat .env",
+        "ask",
+    ),
+    (
+        "it runs unasked only if no name in the workspace can be split",
+        "x",
+        &[],
+        "find . | xargs cat",
+        "allow",
+    ),
+    (
+        "it runs unasked only if no name in the workspace can be split",
+        "a b",
+        &[],
+        "find . | xargs cat",
+        "ask",
+    ),
+    (
+        "The same holds for `while read`",
+        "a b",
+        &[],
+        "find . -type f | while read f; do cat \"$f\"; done",
+        "ask",
+    ),
+    (
+        "They ask where a file of the repository chooses which program answers",
+        "rust-toolchain.toml",
+        &[],
+        "cargo --version",
+        "ask",
+    ),
+    (
+        "They ask where a file of the repository chooses which program answers",
+        ".mvn/",
+        &[],
+        "mvn --version",
+        "ask",
+    ),
+    (
+        "a\nlink that leads out of the workspace is asked about",
+        "l -> /etc/passwd",
+        &[],
+        "cat l",
+        "ask",
+    ),
+    (
+        "also by a pattern",
+        "l -> /etc/passwd",
+        &[],
+        "cat l*",
+        "ask",
+    ),
+    (
+        "as soon as any link of the workspace leads out\nof it",
+        "l -> /etc/passwd",
+        &[],
+        "grep -R x .",
+        "ask",
+    ),
+    (
+        "what is installed for everybody (`/usr`, `/opt`)",
+        "l -> /usr/bin",
+        &[],
+        "grep -R x .",
+        "allow",
+    ),
+    (
+        "backquotes\nwithout a backslash in them",
+        "x",
+        &[],
+        "echo `echo \\`ls\\``",
+        "ask",
+    ),
+    ("that make no option", "x", &[], "ls -{a,l}", "ask"),
+];
+
 fn page(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs")
@@ -609,6 +777,40 @@ fn the_page_on_rules_tells_the_truth() {
             .unwrap();
         if code(&output) != 2 {
             wrong.push(format!("{rule} is accepted"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_page_on_rules_tells_the_truth_about_files() {
+    let text = page("policy.md");
+    let mut wrong = Vec::new();
+    for (quotation, entry, flags, line, expected) in WITH_ENTRY {
+        check_quotation("policy.md", &text, quotation);
+        let world = World::new();
+        world.configure("sandbox = \"off\"\n");
+        repository(&world);
+        let path = |name: &str| world.work.path().join(name);
+        match (entry.split_once(" -> "), entry.strip_suffix('/')) {
+            (Some((name, target)), _) => std::os::unix::fs::symlink(target, path(name)).unwrap(),
+            (None, Some(folder)) => fs::create_dir(path(folder)).unwrap(),
+            (None, None) => fs::write(path(entry), "KEY=x\n").unwrap(),
+        }
+        let explain = ["policy", "explain", "--output", "json"];
+        let output = world
+            .sabir()
+            .args(explain)
+            .args(*flags)
+            .args(["--", line])
+            .output()
+            .unwrap();
+        let found: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap_or_default();
+        if found["verdict"] != *expected {
+            wrong.push(format!(
+                "{quotation}: {entry}: {flags:?} {line}: {found} {}",
+                stderr(&output)
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

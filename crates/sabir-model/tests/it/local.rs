@@ -1,10 +1,4 @@
 //! Tests the search for model servers on this machine, with scripted servers on free ports.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that panics is doing its work"
-)]
 
 use std::time::{Duration, Instant};
 

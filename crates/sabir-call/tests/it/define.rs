@@ -1,13 +1,4 @@
-//! Tests of dialects defined by tables, in a process of their own: definitions stay, and other
-//! tests count dialects.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that fails by panicking is doing its work"
-)]
+//! Tests dialects that are defined by tables.
 
 use proptest::prelude::*;
 use sabir_call::dialect::{DefineError, DialectSelection, DialectSet, DialectTable};

@@ -62,7 +62,7 @@ impl TreeReader<'_> {
         Ok(found)
     }
 
-    /// Adds the differences below a folder; `None` is a folder that does not exist. The time
+    /// Adds the differences below a folder; `None` means that the folder does not exist. The time
     /// depends on the changed folders, not on the size of the workspace.
     fn diff_trees(
         &self,

@@ -45,7 +45,7 @@ pub enum CheckpointError {
         /// The greatest number that exists.
         last: u32,
     },
-    /// The checkpoint was there, and was removed to keep the store small.
+    /// The checkpoint was removed to keep the store small.
     #[error(
         "the checkpoints of the task {task} up to call {through} were removed to keep the store under its cap"
     )]

@@ -1,6 +1,6 @@
 //! Keeps the content of workspace files before a tool call changes them, and restores it.
 //!
-//! A [`CheckpointStore`] lives in a folder of its own, outside of the workspace. It only reads the
+//! A [`CheckpointStore`] lives in a folder of its own, outside the workspace. It only reads the
 //! workspace until a restore. It neither needs nor touches version control: the files of a
 //! repository, nested repositories and submodules included, are files like others.
 //!
@@ -139,26 +139,26 @@ pub enum SnapshotScope {
     All,
 }
 
-/// The knowledge about which files a call wrote, for calls around which the whole workspace is
-/// compared. The scope of any other call says it already.
+/// What is known about the files that a call wrote, if the whole workspace is compared before and after it. For other calls, the
+/// scope says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallWrites {
     /// All changes are the call's.
     All,
-    /// Nothing tells its changes from those of others.
+    /// Its changes cannot be distinguished from those of others.
     Unknown,
     /// It was watched.
     Observed(ObservedWrites),
 }
 
-/// The maker of a change, as far as it is known.
+/// The author of a change, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChangeMaker {
     /// The call of the checkpoint.
     Call,
-    /// Somebody else, while the call ran.
+    /// Somebody else, during the call.
     Others,
-    /// Nobody can tell.
+    /// It is unknown.
     Unknown,
 }
 
@@ -265,7 +265,7 @@ impl Checkpoint {
         self.after.is_some()
     }
 
-    /// Returns true if both calls ran at one moment, as far as the log still shows it.
+    /// Returns true if both calls ran at the same time, as far as the log still shows it.
     fn overlaps(&self, other: &Self) -> bool {
         other.id <= self.newest_at_seal && self.id <= other.newest_at_seal
     }
@@ -276,7 +276,7 @@ impl Checkpoint {
         !self.whole || self.others.is_some()
     }
 
-    /// Returns the maker of the change of a path between the two states.
+    /// Returns the author of a path's change between the two states.
     fn maker_of(&self, path: &Path) -> ChangeMaker {
         match &self.others {
             _ if !self.whole => ChangeMaker::Call,
@@ -356,8 +356,7 @@ impl CheckpointStore {
         Ok(sealed)
     }
 
-    /// Records which changes of a call around which the whole workspace was compared are those of
-    /// others.
+    /// Records, for a call with a comparison of the whole workspace, which changes are those of others.
     fn attribute_changes(
         &self,
         work: &mut LockedStore<'_>,

@@ -52,7 +52,7 @@ pub(super) enum LogRecord {
     LastId {
         id: u64,
     },
-    /// It is known of a sealed checkpoint which of its changes are those of others.
+    /// A sealed checkpoint records which of its changes were made by others.
     Attributed {
         id: u64,
         others: BTreeSet<PathBuf>,

@@ -53,8 +53,7 @@ pub struct RestoreItem {
     pub target: Option<TreeNode>,
     /// The reason for leaving the path alone, if there is one.
     pub conflict: Option<RestoreConflict>,
-    /// True if the path changed while a call ran that is not known to have written it: somebody
-    /// else may have changed it.
+    /// True if the path changed during a call that is not known to have written it: somebody else may have changed it.
     pub is_unattributed: bool,
 }
 

@@ -18,7 +18,7 @@ use super::object::ObjectId;
 
 /// The first bytes of the cache file; another version is discarded like a damaged file.
 const HEAD: &[u8; 8] = b"SABIRST1";
-/// The time, in milliseconds, that a file must have been left alone to be cached.
+/// The time, in milliseconds, for which a file must have been unchanged before it is cached.
 const QUIET_MS: i128 = 2000;
 
 /// The metadata that shows whether a file changed.

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn small() {
+    fn short_texts_are_aligned() {
         check("a b c", "a x c", &[(0, 0), (2, 2)]);
         check(
             "a b c d e",
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn noise() {
+    fn only_trailing_whitespace_is_ignored() {
         let found = ["a  ", "\"q\"", "c"];
         let wanted = ["a", "\"q\"", "c"];
         assert_eq!(
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn large() {
+    fn long_texts_are_aligned() {
         let old: Vec<usize> = (0..5000).collect();
         let new: Vec<usize> = (0..5000)
             .map(|number| {

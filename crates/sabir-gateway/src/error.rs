@@ -35,7 +35,7 @@ pub(crate) enum Refusal {
     /// The body exceeds this limit in bytes: 413.
     #[error("the body is larger than {0} bytes, which is the most that this gateway takes")]
     TooLarge(usize),
-    /// The body was not complete after so many seconds: 408. The connection is closed.
+    /// The body was not complete after this many seconds: 408. The connection is closed.
     #[error("the body of the request came too slowly: it was not there after {0} seconds")]
     TooSlow(u64),
     /// The body is compressed: 415. A small compressed body could unpack to any size.

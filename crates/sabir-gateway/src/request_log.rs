@@ -1,4 +1,4 @@
-//! Turns the events of requests into log lines, and hands them to a writer on a thread of its own.
+//! Turns the events of requests into log lines, and hands them to a writer on a separate thread.
 //!
 //! The access log has no contents and no secrets. Explanations show texts of models and clients. A separate thread writes, since
 //! standard error may block when nobody reads it, and a request must never wait for the log. Lines that cannot be written in time

@@ -94,7 +94,7 @@ pub trait DiskFile: Send {
     /// The error of the system.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// Writes all of the bytes. After an error any part of them may have been written.
+    /// Writes all bytes. After an error, any part of them may have been written.
     ///
     /// # Errors
     /// The error of the system.
@@ -106,7 +106,7 @@ pub trait DiskFile: Send {
     /// The error of the system.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Syncs the bytes, so that they survive a power cut. After an error it is unknown which of them do.
+    /// Syncs the bytes, so that they survive a power cut. After an error, it is unknown which bytes do.
     ///
     /// # Errors
     /// The error of the system.
@@ -224,9 +224,8 @@ impl DiskFile for File {
     }
 }
 
-/// A sequential reader over a file, with a position of its own.
-/// It needs no position in the file itself, so several readers of one file do not disturb each
-/// other.
+/// A sequential reader over a file, with its own position. It needs no position in the file itself, so several readers of one
+/// file do not disturb each other.
 pub(crate) struct DiskFileReader<'a> {
     file: &'a dyn DiskFile,
     at: u64,

@@ -92,7 +92,7 @@ impl FormatVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameChain {
     pub(crate) version: FormatVersion,
-    /// The checksum of the last frame; before the first one that of the first line.
+    /// The checksum of the last frame; before the first frame, the checksum of the first line.
     last_checksum: u32,
 }
 
@@ -111,7 +111,7 @@ impl FrameChain {
     }
 
     /// Returns the chain after a frame with this head.
-    pub(crate) fn after(self, head: FrameHeader) -> Self {
+    pub(crate) fn advanced_by(self, head: FrameHeader) -> Self {
         Self {
             last_checksum: head.checksum,
             ..self
@@ -128,7 +128,7 @@ impl FrameChain {
         let linked =
             read_frame(input, payload, self.version)?.filter(|head| head.link == self.link());
         if let Some(head) = linked {
-            *self = self.after(head);
+            *self = self.advanced_by(head);
         }
         Ok(linked)
     }
@@ -375,7 +375,7 @@ mod tests {
             assert!(!zeros.is_possible() && !zeros.matches_payload(b""));
             // With links, the same record after a different frame gives different bytes.
             let mut second = Vec::new();
-            encode_frame(&mut second, chain.after(head), 7, &record).unwrap();
+            encode_frame(&mut second, chain.advanced_by(head), 7, &record).unwrap();
             assert_eq!(second == buffer, version == FormatVersion::Unchained);
             let mut payload = Vec::new();
             let mut reader = chain;

@@ -279,7 +279,7 @@ impl Journal {
         let bytes = self.buffer.get(..self.chain.version.head_bytes());
         self.landmark = (self.valid_bytes, bytes.unwrap_or_default().to_vec());
         self.valid_bytes += self.buffer.len() as u64;
-        self.chain = self.chain.after(head);
+        self.chain = self.chain.advanced_by(head);
     }
 
     /// Writes the last frame once more, unchanged.

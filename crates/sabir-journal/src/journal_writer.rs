@@ -68,7 +68,7 @@ fn write_entries(part: &Path, entries: &[JournalEntry]) -> Result<(), JournalErr
         };
         let head =
             frame::encode_frame(&mut frame, chain, entry.at, &entry.record).map_err(unfit)?;
-        chain = chain.after(head);
+        chain = chain.advanced_by(head);
         output.write_all(&frame).map_err(fail)?;
     }
     output.flush().map_err(fail)?;

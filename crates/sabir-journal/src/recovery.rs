@@ -78,7 +78,7 @@ pub(crate) struct JournalScan {
 pub(crate) enum HeaderLine {
     /// The first line of a journal of that version.
     Whole(FormatVersion),
-    /// The file ends before the line is complete, after so many bytes.
+    /// The file ends before the line is complete, after this many bytes.
     Torn(u64),
 }
 

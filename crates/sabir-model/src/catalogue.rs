@@ -127,8 +127,8 @@ impl ModelCatalogue {
         }
     }
 
-    /// Returns the prices of a model at a provider: those of the user's entry; zero on a server on
-    /// this machine; the vendor's at the vendor's own address. Any other price is unknown.
+    /// Returns the prices of a model at a provider: the prices in the user's entry; zero on a server on this machine; the
+    /// vendor's at the vendor's own address. Any other price is unknown.
     pub fn resolve_prices(&self, provider: &Provider, model: &str) -> TokenPrices {
         let has_price = |entry: &ModelEntry| {
             entry.prices.is_some() && matches_pattern(&entry.pattern, &provider.name, model)

@@ -23,8 +23,7 @@ pub enum Law {
     /// Allowed means: by the rules of the plan, by an approval of this very call, or by one that
     /// the user extended to more calls.
     Allowed,
-    /// Only the user answers for the user.
-    /// A message that was queued before the question is no answer to it, whatever it says.
+    /// Only the user answers for the user. A message that was queued before the question never answers it.
     UserAnswers,
     /// A call is on record before it runs.
     /// Without the record a resumed task would not know that the call may have happened.

@@ -142,7 +142,7 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
         if let Some(ModelReplyPart::Call { cut: last, .. }) = parts.last_mut()
             && state.rng.below(2) == 0
         {
-            // The connection ended inside of the call, or right after it.
+            // The connection ended inside the call, or right after it.
             *last = true;
         }
         let kinds = [ModelErrorKind::Unavailable, ModelErrorKind::Format];

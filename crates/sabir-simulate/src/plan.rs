@@ -48,7 +48,7 @@ pub(crate) struct TaskPlan {
     pub(crate) disk_trouble: bool,
     /// The number of tool runs out of a thousand that do not simply succeed.
     pub(crate) tool_trouble: u64,
-    /// The most processes.
+    /// The maximum number of processes.
     ///
     /// A task that is not completed by the last one is left as it is; no law says that it must
     /// complete.
@@ -66,7 +66,7 @@ pub(crate) struct UserHabits {
     ///
     /// Those are denials, texts, rules for more calls, leaving, and silence.
     pub(crate) moody: u64,
-    /// The most events between two unasked messages; 0 means never.
+    /// The maximum number of events between two unasked messages; 0 means never.
     pub(crate) talks: u64,
     /// True if answers are sent through the command channel instead of being returned to the question.
     pub(crate) by_channel: bool,

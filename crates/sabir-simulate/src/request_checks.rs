@@ -49,8 +49,7 @@ pub(crate) struct RequestTracker {
 /// A request that was sent.
 #[derive(Debug, Clone)]
 struct SentRequest {
-    /// The instructions, unless they may have changed since.
-    /// `None` after a compaction, which builds the system prompt anew.
+    /// The instructions, unless they may have changed since. `None` after a compaction, which rebuilds the system prompt.
     system: Option<String>,
     /// The messages as they were sent. The history is shared, so this is no copy.
     messages: History,

@@ -68,8 +68,7 @@ pub enum Sabotage {
     /// A message arrives as an approval of the open question.
     /// A message that waits in the queue becomes the answer to the question that is open.
     HearWordsAsYes,
-    /// The message that the user went away does not arrive.
-    /// The machine continues as if somebody could be asked.
+    /// The message that the user went away does not arrive. The machine continues as if a user could be asked.
     SwallowLeaving,
     /// A message is recorded that the machine never received.
     /// It goes into the journal after an answer that completes, so that the completion leaves it

@@ -22,7 +22,7 @@ use crate::task_tree::TaskTree;
 use crate::user_script::UserScript;
 use crate::witness::Witness;
 
-/// The most events of a task; one with more of them counts as endless.
+/// The maximum number of events of a task; a task with more counts as endless.
 const MAX_EVENTS: u64 = 30_000;
 
 /// A handle to the shared state.

@@ -55,7 +55,7 @@ struct ProcessState {
     opened: BTreeSet<TaskId>,
     /// The running subtasks, each with its parent.
     at_work: BTreeMap<TaskId, TaskId>,
-    /// The most turns that all tasks together may make.
+    /// The maximum number of turns that all tasks together may make.
     most: Option<u32>,
 }
 

@@ -62,7 +62,7 @@ impl SimulationState {
         (self.plan.user.talks > 0).then(|| from + 1 + self.rng.below(self.plan.user.talks))
     }
 
-    /// Sends something from the user, whatever the task is doing.
+    /// Sends something from the user at any moment of the task.
     pub(crate) fn speak_unasked(&mut self, event: u64) {
         self.user_script.at = self.draw_next_talk(event);
         if self.witness.user.gone {

@@ -132,7 +132,7 @@ pub(crate) struct UserActions {
     pub(crate) cancelled: bool,
     /// True if they left at a question.
     pub(crate) left: bool,
-    /// True if they went away, so that nobody can be asked.
+    /// True if the user has left, so that nobody can be asked.
     pub(crate) gone: bool,
 }
 
@@ -397,8 +397,8 @@ impl Witness {
     /// Checks a completed task: the completion must be a call of the last turn, no call of that turn may have failed before it, and the
     /// conditions of the task must be met.
     ///
-    /// This is the law of honest ends, and that of conditions. It looks at the calls and results on
-    /// record, at the check's own tool, and at the messages that no request has contained yet.
+    /// Checks the law of honest ends and the law of conditions. It looks at the calls and results on record, at the check's own
+    /// tool, and at the messages that no request has contained yet.
     fn note_completion(&self) -> Result<(), Violation> {
         let done = |id: &&CallId| {
             let call = self.calls.get(*id);

@@ -3,7 +3,7 @@
 //! A short argument follows its name on the line of the call. An argument with several lines, or a
 //! long one, becomes a block under that line, which grows as the text arrives. A block shows up to
 //! 40 lines and ends with the number of lines left out. The beginning of a marker of an edit
-//! (`====`, `------- SEA`) is not shown before its line goes on or ends.
+//! (`====`, `------- SEA`) is not shown before its line continues or ends.
 
 use sabir_session::partial_marker_len;
 

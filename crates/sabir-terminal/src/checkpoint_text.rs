@@ -231,7 +231,7 @@ pub fn diff_text(diff: &TaskDiff) -> String {
     own.map(|change| change.diff.as_str()).collect()
 }
 
-/// Names what became of a path.
+/// Describes what happened to a path.
 fn change_name(change: &PathChange) -> &'static str {
     match (&change.before, &change.after) {
         (None, _) => "new",

@@ -19,10 +19,10 @@ pub struct CommandWords {
     pub value_options: Vec<String>,
 }
 
-/// The flags in front of words that make a headless task of them.
+/// The flags before the words of a headless task.
 const PRINT_FLAGS: [&str; 2] = ["-p", "--print"];
 
-/// Words that other programs have as commands, with what does that here.
+/// Commands of other programs, with a hint about the equivalent here.
 const HINTS: [(&str, &str); 14] = [
     (
         "login",
@@ -74,8 +74,8 @@ impl CommandWords {
         }
     }
 
-    /// Moves the options in front of a subcommand behind it, where the parser knows them, and makes
-    /// `run` of a leading `-p`. Other command lines stay as they are.
+    /// Moves the options before a subcommand to a place after it, where the parser knows them, and makes `run` of a leading `-p`.
+    /// Other command lines stay as they are.
     pub fn reorder_arguments(&self, arguments: Vec<OsString>) -> Vec<OsString> {
         let mut rest = join_network(arguments).into_iter();
         let program: Vec<_> = rest.next().into_iter().collect();
@@ -117,7 +117,7 @@ impl CommandWords {
         [program, command, leading, rest.collect()].concat()
     }
 
-    /// Explains that a single word is no command; `None` if it can be a task.
+    /// Explains that a single word is not a command; `None` if it can be a task.
     pub fn explain_unknown_command(&self, words: &[String]) -> Option<String> {
         let [word] = words else { return None };
         if word.is_empty() || word.contains(char::is_whitespace) {
@@ -170,7 +170,7 @@ fn is_print_flag(word: &OsString) -> bool {
     PRINT_FLAGS.iter().any(|flag| *word == **flag)
 }
 
-/// Returns true for an option: `-` alone and `--` are none.
+/// Returns true for an option; `-` alone and `--` are not options.
 fn is_option(word: &OsString) -> bool {
     let bytes = word.as_encoded_bytes();
     bytes.starts_with(b"-") && bytes != b"-" && bytes != b"--"
@@ -225,7 +225,7 @@ pub fn command_help(
     Ok(command.render_long_help().to_string())
 }
 
-/// A word that nothing is known about.
+/// An unknown command or topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no help on `{word}`: {hint}")]
 pub struct UnknownTopic {
@@ -262,7 +262,7 @@ fn render_command_groups(commands: &[(String, String)]) -> String {
     text.trim_end().to_owned()
 }
 
-/// The groups of commands, in the order of a user's way through them.
+/// The groups of commands, in the order in which a user needs them.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Tasks",

@@ -8,10 +8,10 @@ use sabir_session::config::values::{ConfigValue, ValueSource};
 
 use crate::print::count_noun;
 
-/// The width of a line where the terminal does not say more, and the widest that is used: long lines are hard to read.
+/// The default and maximum width of a line, since long lines are hard to read.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=100;
 
-/// Renders the mistakes of a configuration file, one a line, or that there are none.
+/// Renders the mistakes in a configuration file, one per line, or a message that there are none.
 pub fn check_text(check: &ConfigCheck) -> String {
     let path = check.path.as_deref().unwrap_or("no home folder");
     if !check.found {
@@ -31,7 +31,7 @@ pub fn check_text(check: &ConfigCheck) -> String {
     format!("{lines}{count}\n")
 }
 
-/// Renders the files that are read, in their order.
+/// Renders the files that are read, in order.
 pub fn files_text(files: &[ReadFile]) -> String {
     let width = files
         .iter()
@@ -50,7 +50,7 @@ pub fn files_text(files: &[ReadFile]) -> String {
     files.iter().enumerate().map(line).collect()
 }
 
-/// Renders values with the places that they come from, as TOML with comments.
+/// Renders values with their origins, as TOML with comments.
 pub fn values_text(values: &[ConfigValue]) -> String {
     let line = |value: &ConfigValue| {
         let source = match &value.source {
@@ -132,7 +132,7 @@ fn key_text(key: &ConfigKey, width: usize) -> String {
     name + &wrap_words(&facts, width, "      ") + &wrap_words(key.meaning, width, "      ")
 }
 
-/// Breaks a text into indented lines of at most that width, at blanks.
+/// Wraps a text into indented lines of at most this width.
 fn wrap_words(text: &str, width: usize, indent: &str) -> String {
     let mut lines = String::new();
     let mut line = indent.to_owned();

@@ -115,7 +115,7 @@ pub struct ControlReader {
     count: usize,
 }
 
-/// A reason why no task was begun.
+/// A reason why no task was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoFirstMessage {
     /// The program cancelled.
@@ -145,7 +145,7 @@ enum LineRefusal {
     NeedsApproval,
     #[error("it is longer than 16 MiB")]
     TooLong,
-    /// The line is no JSON, or no control line.
+    /// The line is not JSON, or not a control line.
     #[error("{0}")]
     Syntax(String),
     /// A picture or the name of a mode cannot be used.

@@ -77,7 +77,7 @@ fn shown_character(c: char) -> String {
 }
 
 impl DraftRows {
-    /// Keeps the rows around the cursor, at most so many, and says how many were left out.
+    /// Keeps the rows around the cursor, at most this many, and says how many were left out.
     pub(crate) fn limit_rows(mut self, most: usize) -> Self {
         let most = most.max(3);
         let total = self.rows.len();

@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// The deltas and outputs that are printed, those of the same text joined.
+    /// The deltas and outputs to print, with pieces of the same text joined.
     fn shown(events: &[TaskEvent<'_>]) -> Vec<String> {
         let mut lines = EventLines::default();
         let mut all = Vec::<(Option<StreamedText>, String)>::new();

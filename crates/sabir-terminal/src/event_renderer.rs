@@ -26,7 +26,7 @@ use crate::{context_text, print};
 /// The context usage from which it is reported, in percent.
 const MIN_REPORTED_PERCENT: u64 = 60;
 
-/// The most lines of a failed call's reason that are shown.
+/// The maximum number of lines of a failed call's reason that are shown.
 const MAX_REASON_LINES: usize = 8;
 
 /// Shows progress on standard error. Secrets are redacted, because that output often ends up in the
@@ -58,7 +58,7 @@ impl ProgressFrontEnd {
         Arc::clone(&self.is_result_shown)
     }
 
-    /// Follows the text of the last answer up to the end of the task.
+    /// Tracks the text of the last answer up to the end of the task.
     fn follow_answer(&mut self, event: TaskEvent<'_>) {
         match event {
             TaskEvent::Moment(TransientEvent::Delta(Event::Text { text })) => {
@@ -99,17 +99,17 @@ pub struct EventRenderer {
     output_filter: OutputFilter,
     /// The context usage when it was last reported, in percent.
     context_percent: u64,
-    /// True if the end of the task is shown by somebody else, with its message.
+    /// True if another part shows the end of the task, with its message.
     leaves_out_end: bool,
     /// The failure that may turn out to be the end of the task.
     last_failure: Option<String>,
-    /// Marks the lines of models and programs where questions are asked beside them.
+    /// Marks the lines of models and programs if questions are asked on the same screen.
     margin: Option<Margin>,
     /// Breaks lines before the terminal does, where lines have a margin.
     rows: RowWrapper,
 }
 
-/// A future of the user's reply.
+/// A future that resolves to the user's reply.
 type PendingReply<'a> = Pin<Box<dyn Future<Output = UserReply> + Send + 'a>>;
 
 impl FrontEnd for ProgressFrontEnd {
@@ -404,7 +404,7 @@ impl EventRenderer {
         self.own_line(&text)
     }
 
-    /// Returns the text so that it starts on a line of its own.
+    /// Returns the text so that it starts on a new line.
     fn own_line(&self, text: &str) -> String {
         if self.in_line {
             format!("\n{text}")

@@ -241,7 +241,7 @@ impl<'a> PersonFrontEnd<'a> {
             .any(|update| matches!(update, SessionUpdate::Event(event) if closes(event, request)))
     }
 
-    /// Shows the time until the next attempt, where the terminal can draw it anew each second.
+    /// Shows the time until the next attempt, if the terminal can redraw it each second.
     fn show_countdown(&mut self) {
         let left = self
             .next_attempt
@@ -368,10 +368,10 @@ impl<'a> PersonFrontEnd<'a> {
     }
 }
 
-/// The shortest pause that is counted down.
+/// The shortest pause with a countdown.
 const MIN_COUNTDOWN: Duration = Duration::from_secs(2);
 
-/// Waits a moment, if something is counted down.
+/// Waits a moment if a countdown is shown.
 async fn next_second(next_attempt: Option<Instant>) {
     match next_attempt {
         // A little less than a second, so that no number is skipped.
@@ -440,7 +440,7 @@ fn closes(event: &SessionEvent, request: &RequestId) -> bool {
     matches!(&event.kind, SessionEventKind::RequestClosed { request: closed, .. } if closed == request)
 }
 
-/// The most calls and files that a summary lists; JSON has all of them.
+/// The maximum number of calls and files in a summary; JSON lists them all.
 const MAX_LISTED: usize = 10;
 
 /// Prints the calls that were denied or failed in a run, and the files that it changed.
@@ -492,7 +492,7 @@ pub fn print_end(end: &TaskEnd) {
 pub struct SessionEndText<'a> {
     /// The name of the task.
     pub task: &'a str,
-    /// True if nobody could be asked: the result and a summary are printed.
+    /// True if no user could be asked: the result and a summary are printed.
     pub is_unattended: bool,
     /// True if a recording was replayed, which cannot be continued.
     pub is_replay: bool,

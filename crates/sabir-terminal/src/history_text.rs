@@ -6,7 +6,7 @@ use sabir_session::{JournalEntry, short_name};
 
 use crate::print;
 
-/// The most lines of a message that are shown.
+/// The maximum number of lines of a message that are shown.
 const MAX_LINES: usize = 12;
 
 /// Renders what the user said last and what the model answered. The text is foreign.

@@ -19,7 +19,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 /// The longest escape sequence that is understood; a longer one is dropped.
 const MAX_SEQUENCE: usize = 32;
 
-/// A thing that the user did, besides editing.
+/// An action of the user other than editing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditorEvent {
     /// The user completed a message. The draft is empty now.
@@ -28,14 +28,14 @@ pub enum EditorEvent {
     Interrupted,
     /// Ctrl-D without a draft.
     Ended,
-    /// A paste that was begun before [`LineEditor::take_draft`] is complete.
+    /// A paste that began before [`LineEditor::take_draft`] is complete.
     EarlyPaste(String),
 }
 
 /// The line breaks at the end of a read, which complete a message if nothing follows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Following {
-    /// More input is there already.
+    /// More input is already available.
     More,
     /// The input is idle.
     Nothing,
@@ -121,7 +121,7 @@ impl LineEditor {
         }
     }
 
-    /// Takes bytes from the terminal. `following` tells whether more bytes can be read at once.
+    /// Handles bytes from the terminal. `following` says whether more bytes can be read at once.
     pub fn feed(&mut self, bytes: &[u8], following: Following) -> Vec<EditorEvent> {
         let mut events = Vec::new();
         let mut rest = bytes;
@@ -166,7 +166,7 @@ impl LineEditor {
         }
     }
 
-    /// Completes the message, or breaks the line where the break was pasted or is wanted.
+    /// Completes the message, or breaks the line if the break was pasted or is wanted.
     fn break_line(&mut self, is_last: bool, events: &mut Vec<EditorEvent>) {
         if !is_last || self.in_burst {
             self.in_burst = true;
@@ -318,7 +318,7 @@ impl LineEditor {
         }
     }
 
-    /// Exchanges the character at the cursor with the one before it.
+    /// Swaps the character at the cursor with the one before it.
     fn swap_characters(&mut self) {
         if self.cursor == self.text.len() {
             self.cursor = self.place().previous_character();
@@ -394,7 +394,7 @@ impl LineEditor {
         }
     }
 
-    /// Shows the next older message that contains what was typed.
+    /// Shows the next older message that contains the typed text.
     fn search_history(&mut self) {
         let wanted = self.searched.clone().unwrap_or_else(|| self.text.clone());
         let end = match &self.shown_entry {

@@ -12,15 +12,15 @@ use crate::sanitizer::Sanitizer;
 pub(crate) const MARGIN: &str = "│ ";
 /// The width of the margin, in columns.
 const MARGIN_COLUMNS: usize = 2;
-/// The beginning of a row that continues a line of ours.
+/// The beginning of a row that continues one of our own lines.
 const CONTINUED: &str = "  ";
 /// The width of a tab at most, and of a character beyond ASCII.
 const TAB_COLUMNS: usize = 8;
 const WIDE_COLUMNS: usize = 2;
-/// The width of a terminal that does not tell its own, and the least that is assumed.
+/// The default width of a terminal, and the minimum width.
 const MIN_COLUMNS: usize = 20;
 
-/// Writes foreign text that comes in pieces.
+/// Writes foreign text that arrives in pieces.
 ///
 /// The text is cleaned first: cleaning makes lines of carriage returns, and words of invisible characters.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Margin {
 }
 
 impl Margin {
-    /// Returns a piece of text with margins. `in_line` tells whether what was written last ended inside of a line.
+    /// Returns a piece of text with margins. `in_line` is true if the last written text ended inside a line.
     pub(crate) fn add_piece(&mut self, text: &str, in_line: bool) -> String {
         self.add_to_width(text, in_line, terminal_columns())
     }
@@ -69,8 +69,8 @@ impl Margin {
     }
 }
 
-/// Breaks lines of clean text before the terminal does, so that none goes on in the first column: lines of ours, too, since they
-/// quote names and reasons.
+/// Breaks lines of clean text before the terminal does, so that none continues in the first column: our own lines, too, since
+/// they quote names and reasons.
 #[derive(Debug, Default)]
 pub(crate) struct RowWrapper {
     /// The column in which the next character goes.
@@ -78,7 +78,7 @@ pub(crate) struct RowWrapper {
 }
 
 impl RowWrapper {
-    /// Returns a piece of text with further line feeds. `in_line` tells whether what was written last ended inside of a line.
+    /// Returns a piece of text with further line feeds. `in_line` is true if the last written text ended inside a line.
     pub(crate) fn wrap_piece(&mut self, text: &str, in_line: bool) -> String {
         self.wrap_to_width(text, in_line, terminal_columns())
     }
@@ -115,7 +115,7 @@ pub(crate) fn wrap_rows(text: &str) -> String {
     RowWrapper::default().wrap_piece(text, false)
 }
 
-/// Returns the most columns that a character may take.
+/// Returns the maximum number of columns of a character.
 fn width_of(c: char) -> usize {
     match c {
         '\t' => TAB_COLUMNS,

@@ -29,7 +29,7 @@ pub struct McpArguments {
 
 #[derive(Debug, Subcommand)]
 enum McpCommand {
-    /// List the MCP servers of this folder, with what is started and from where.
+    /// List the MCP servers of this folder, with their commands and their origins.
     List {
         /// Print JSON.
         #[arg(long)]
@@ -42,7 +42,8 @@ enum McpCommand {
         /// The address, or the program with its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         target: Vec<String>,
-        /// A variable of the program's environment; `${NAME}` takes the value of yours. May be given several times.
+        /// A variable for the program's environment; `${NAME}` stands for the value in your environment. May be given several
+        /// times.
         #[arg(long, value_name = "NAME=VALUE")]
         env: Vec<String>,
         /// A header of each request to the address. May be given several times.
@@ -54,7 +55,8 @@ enum McpCommand {
         /// The name.
         name: String,
     },
-    /// Trust servers of this repository as they are now: all, or those of these names. A server that changes needs it again.
+    /// Trust servers of this repository in their present state: all, or those with these names. A server that changes must be
+    /// trusted again.
     Trust {
         /// The names.
         names: Vec<String>,
@@ -85,13 +87,13 @@ enum McpCommand {
         /// The folder to work in.
         #[arg(long, short = 'C')]
         folder: Option<PathBuf>,
-        /// What the other agent may do unasked, as for `sabir run`. By default it may only read.
+        /// Allow the other agent these actions without asking, as for `sabir run`. By default it may only read.
         #[arg(long, value_name = "RULE")]
         approve: Vec<String>,
-        /// Allow what fits this pattern. May be given several times.
+        /// Allow calls that match this pattern. May be given several times.
         #[arg(long, value_name = "PATTERN")]
         allow: Vec<String>,
-        /// Deny what fits this pattern. May be given several times.
+        /// Deny calls that match this pattern. May be given several times.
         #[arg(long, value_name = "PATTERN")]
         deny: Vec<String>,
     },
@@ -273,7 +275,7 @@ fn list_servers(config: &Config, as_json: bool) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Describes a server in two lines or three.
+/// Describes a server in two or three lines.
 fn server_text(found: &FoundServer) -> String {
     let state = match &found.launch {
         _ if found.spec.disabled => "disabled".to_owned(),

@@ -13,7 +13,7 @@ use sabir_toolbox::lint::{LintOptions, lint_text};
 use sabir_toolbox::parse::{ParseOptions, parse_text, parse_tools, select_dialect};
 use serde_json::{Map, Value, json};
 
-/// The most bytes of a text that is read.
+/// The maximum number of bytes of a text that is read.
 const MAX_INPUT_BYTES: usize = 4 << 20;
 
 /// The functions of the toolbox that are served.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::print;
 
-/// The most bytes that are read (4 MiB): more fits no context window.
+/// The maximum number of bytes that are read (4 MiB), since more fits into no context window.
 const MAX_BYTES: usize = 4 << 20;
 /// The wait for the first byte of a pipe, in seconds: a shell starts all parts of a pipeline at once.
 const PIPE_SECONDS: i64 = 3;
@@ -84,7 +84,7 @@ fn is_offered(input: &impl AsFd) -> io::Result<bool> {
     Ok(is_ready)
 }
 
-/// Waits until a read would return, at most so long.
+/// Waits until a read would return, at most this long.
 fn wait_for_input(input: &impl AsFd, seconds: i64) -> io::Result<bool> {
     let time = Timespec {
         tv_sec: seconds,

@@ -79,7 +79,7 @@ pub fn is_output_lost() -> bool {
     OUTPUT_LOST.load(Ordering::Relaxed)
 }
 
-/// Returns the width of the terminal that standard output is; `None` if it is none.
+/// Returns the width of the terminal on standard output; `None` if it is not a terminal.
 pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)

@@ -42,7 +42,7 @@ pub type ExitBySignal = fn(i32);
 pub(crate) enum InterruptKey {
     /// A byte that the line editor reads.
     Byte,
-    /// A signal, while nobody reads.
+    /// A signal that arrives while nothing is read.
     Signal,
 }
 
@@ -53,14 +53,14 @@ pub(crate) enum OutputStream {
     Stderr,
 }
 
-/// Something that happened to the terminal of an interface.
+/// An event of the terminal that an interface draws on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalChange {
-    /// The size may be another one.
+    /// The size may have changed.
     Resized,
-    /// The process was stopped and continues: nothing of the interface is on the screen.
+    /// The process was suspended and continues, and nothing of the interface is on the screen.
     Resumed,
-    /// Something else printed this text.
+    /// Another part of the program printed this text.
     Printed(String),
 }
 
@@ -84,11 +84,11 @@ struct Screen {
     is_watched: bool,
     /// True once a session reacts to the signals that end it.
     has_session: bool,
-    /// The column where the output ended.
+    /// The column at which the output ended.
     column: usize,
-    /// The prompt that the output ends with, whose line the draft continues.
+    /// The prompt at the end of the output, whose line the draft continues.
     prompt: Option<String>,
-    /// A line above the draft that tells what is waited for; empty for none.
+    /// A line above the draft that says what Sabir waits for; empty for none.
     status: String,
     draft: String,
     cursor: usize,
@@ -102,7 +102,7 @@ struct DrawnDraft {
     cursor_row: usize,
     /// The last row.
     last_row: usize,
-    /// True if it begins on a line of its own, below output that did not end its line.
+    /// True if it begins on a new line, below output without a line end.
     is_below: bool,
 }
 
@@ -198,8 +198,8 @@ pub fn leave_signals_to_session() {
     lock_screen().has_session = true;
 }
 
-/// Restores the terminal, if it was changed. Gives up after half a second if another thread is stuck in
-/// writing to it, because a program that is to end must end.
+/// Restores the terminal, if it was changed. Gives up after half a second if another thread is stuck in writing to it, because a
+/// program that should end must end.
 pub fn restore() {
     for _ in 0..50 {
         match SCREEN.try_lock() {
@@ -210,7 +210,7 @@ pub fn restore() {
     }
 }
 
-/// Restores the terminal where the thread that panicked may hold the lock.
+/// Restores the terminal after a panic in a thread that may hold the lock.
 pub(crate) fn restore_after_panic() {
     match SCREEN.try_lock() {
         Ok(mut screen) => screen.leave_raw_mode(),
@@ -239,7 +239,7 @@ pub(crate) fn has_status() -> bool {
     lock_screen().saved.is_some()
 }
 
-/// Shows a line of plain text above the draft, until another one or an empty one takes its place.
+/// Shows a line of plain text above the draft, until another or an empty line replaces it.
 pub(crate) fn show_status(text: &str) {
     let mut screen = lock_screen();
     let mut out = screen.erase_draft();

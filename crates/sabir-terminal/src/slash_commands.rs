@@ -1,5 +1,4 @@
-//! Lines that are meant for Sabir and not for the model: the list of slash commands, and what is said to
-//! lines that look like one.
+//! Lists the slash commands, which are for Sabir instead of the model, and the replies to lines that look like one.
 //!
 //! A line that another program would take as a command (`exit`, `?`, `!ls`, `@file`, `/unknown`) must not
 //! become a paid message by accident. `/say TEXT` sends any text as it is.
@@ -7,7 +6,7 @@
 use sabir_session::call::nearest_candidate;
 use sabir_session::custom_commands::{CustomCommand, CustomCommands};
 
-/// The prefix of a message that is sent as it is, whatever it looks like.
+/// The prefix of a message that is sent unchanged, even if it looks like a command.
 pub const SAY_COMMAND: &str = "/say ";
 
 /// The commands with their descriptions.

@@ -39,8 +39,7 @@ use crate::slash_commands::{SAY_COMMAND, is_leave_word, is_own_command, local_re
 /// program that writes without end from blocking the question.
 const MAX_EARLY_BYTES: usize = 1 << 20;
 
-/// The time in which more input must come for a line break to count as pasted: 5 ms, in nanoseconds.
-/// Nobody types that fast.
+/// The time in which more input must come for a line break to count as pasted: 5 ms, in nanoseconds. No person types that fast.
 const BURST_NANOSECONDS: i64 = 5_000_000;
 
 /// The pause after `poll` failed, which happens when the kernel has no memory for it. The input is still there, so waiting is tried

@@ -27,14 +27,14 @@ const STEPS: [&str; 6] = [
 #[derive(Debug, Default)]
 pub struct TourFrontEnd {
     progress: ProgressFrontEnd,
-    /// The number of steps that were begun.
+    /// The number of started steps.
     steps: usize,
     /// True once the user wants no more pauses.
     is_hurried: bool,
 }
 
 impl TourFrontEnd {
-    /// Says what the next step shows, and waits for Enter.
+    /// Explains the next step, and waits for Enter.
     fn begin_step(&mut self) {
         let step = STEPS.get(self.steps).copied();
         self.steps += 1;

@@ -20,7 +20,7 @@ pub enum WelcomeChoice {
     Tour,
     /// Leave without a model.
     Leave,
-    /// There is nobody to ask.
+    /// No user can be asked.
     Unasked,
 }
 

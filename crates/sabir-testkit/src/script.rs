@@ -31,7 +31,7 @@ pub struct ProviderReply {
     pub stop: Option<StopReason>,
     /// The token counts of the response.
     pub usage: Usage,
-    /// The most bytes of one delta; 0 means undivided.
+    /// The maximum number of bytes of one delta; 0 means undivided.
     pub delta: usize,
     /// The split of the body's bytes on the network.
     pub chunks: ChunkSplit,

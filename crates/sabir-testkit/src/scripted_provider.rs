@@ -16,9 +16,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::script::{ProviderReply, ReplyScript, ScriptedFault};
 
-/// The most bytes of a request's head.
+/// The maximum number of bytes of a request's head.
 const MAX_HEAD: usize = 64 << 10;
-/// The most bytes of a request's body. Requests with images are large.
+/// The maximum number of bytes of a request's body. Requests with images are large.
 const MAX_BODY: usize = 64 << 20;
 
 /// A provider that follows a script. Dropping it ends it.

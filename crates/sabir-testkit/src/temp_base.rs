@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Panics
 ///
-/// If each of them is in a repository.
+/// If all of them are in repositories.
 #[must_use]
 #[expect(
     clippy::expect_used,

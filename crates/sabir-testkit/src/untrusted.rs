@@ -1,5 +1,5 @@
-//! Serves TLS with a certificate of an authority that nobody knows, for tests that clients reject it unless they are told to
-//! trust that authority.
+//! Serves TLS with a certificate of an unknown authority, for tests that clients reject it unless they are configured to trust
+//! that authority.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -134,7 +134,7 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
 /// An offset is where the path, the macro or the keyword begins.
 fn find_uses(code: &str, item: &RestrictedItem, owner: &str) -> Vec<(usize, String)> {
     let name = item.name;
-    // A match inside of a longer identifier does not count.
+    // A match inside a longer identifier does not count.
     let begins_word = |at: usize| {
         code.get(..at)
             .is_some_and(|head| !head.ends_with(|c: char| c.is_alphanumeric() || c == '_'))

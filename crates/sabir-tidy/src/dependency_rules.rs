@@ -279,7 +279,7 @@ fn parse_packages(text: &str) -> Vec<(&str, Vec<&str>)> {
 mod tests {
     use crate::{SourceTree, check_tree};
 
-    fn said(files: &[(&str, &str)]) -> Vec<String> {
+    fn report_violations(files: &[(&str, &str)]) -> Vec<String> {
         let mut tree = SourceTree::default();
         for (path, text) in files {
             tree.add_file(*path, *text);
@@ -290,9 +290,15 @@ mod tests {
     #[test]
     fn only_allowed_dependencies_pass() {
         let ok = "[dependencies]\nsabir-call.workspace = true\nserde = \"1\"\n[dev-dependencies]\nsabir-testkit.workspace = true\n";
-        assert_eq!(said(&[("crates/sabir-check/Cargo.toml", ok)]), [""; 0]);
+        assert_eq!(
+            report_violations(&[("crates/sabir-check/Cargo.toml", ok)]),
+            [""; 0]
+        );
         let below = "[dev-dependencies]\nsabir-policy.workspace = true\n";
-        assert_eq!(said(&[("crates/sabir-journal/Cargo.toml", below)]), [""; 0]);
+        assert_eq!(
+            report_violations(&[("crates/sabir-journal/Cargo.toml", below)]),
+            [""; 0]
+        );
         for bad in [
             "[dependencies]\n\nsabir-agent.workspace = true\n",
             "[dependencies]\n\nsabir-agent = { path = \"../sabir-agent\" }\n",
@@ -300,14 +306,14 @@ mod tests {
             "\n\n[dependencies.sabir-agent]\nworkspace = true\n",
             "[dev-dependencies]\n\nsabir-agent.workspace = true\n",
         ] {
-            let said = said(&[("crates/sabir-check/Cargo.toml", bad)]);
+            let said = report_violations(&[("crates/sabir-check/Cargo.toml", bad)]);
             assert_eq!(said.len(), 1, "{bad}");
             assert!(said[0].starts_with(
                 "crates/sabir-check/Cargo.toml:3: `sabir-check` must not depend on `sabir-agent`"
             ));
         }
         let said_of = |owner: &str, bad: &str| {
-            said(&[(&format!("crates/{owner}/Cargo.toml"), bad)]).join("\n")
+            report_violations(&[(&format!("crates/{owner}/Cargo.toml"), bad)]).join("\n")
         };
         assert!(
             said_of("sabir", "[dependencies]\nsabir-testkit.workspace = true\n")
@@ -331,7 +337,7 @@ mod tests {
             })
             .collect();
         let manifest = |text: &str| {
-            said(&[
+            report_violations(&[
                 ("crates/sabir-call/Cargo.toml", text),
                 ("Cargo.lock", &many),
             ])

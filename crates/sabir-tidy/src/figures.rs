@@ -340,7 +340,7 @@ impl LinePatterns {
             type_definition: compile(r"\b(?:struct|enum|trait) ([A-Z][A-Za-z0-9]*)"),
             tuple_parameter: compile(r"[(,]\s*\(\w+(?:, \w+)+\): \("),
             tuple_let: compile(r"^let (mut )?\([a-z_, ]+\) = \("),
-            // One level of generics inside of the success type, which may span lines.
+            // One level of generics inside the success type, which may span lines.
             string_error: compile(r"Result<[^<>]*(?:<[^<>]*>)?[^<>]*, String>"),
         }
     }

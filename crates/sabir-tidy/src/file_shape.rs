@@ -80,7 +80,7 @@ fn check_names(file: &SourceFile, found: &mut Vec<Violation>) {
 mod tests {
     use crate::{SourceTree, check_tree};
 
-    fn said(path: &str, text: &str) -> String {
+    fn report_violations(path: &str, text: &str) -> String {
         let mut tree = SourceTree::default();
         tree.add_file(path, text);
         check_tree(&tree).iter().map(ToString::to_string).collect()
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn every_file_has_a_doc() {
         let path = "crates/sabir-call/src/x.rs";
-        assert_eq!(said(path, "\n#![allow(x)]\n//! Doc.\n"), "");
+        assert_eq!(report_violations(path, "\n#![allow(x)]\n//! Doc.\n"), "");
         for bad in [
             "",
             "fn f() {}\n//! late\n",
@@ -97,7 +97,8 @@ mod tests {
             "/// an item's\nfn f() {}\n",
         ] {
             assert!(
-                said(path, bad).starts_with("crates/sabir-call/src/x.rs:1: no module doc"),
+                report_violations(path, bad)
+                    .starts_with("crates/sabir-call/src/x.rs:1: no module doc"),
                 "{bad}"
             );
         }
@@ -110,11 +111,16 @@ mod tests {
             "crates/sabir-call/src/utils/a.rs",
             "crates/sabir-call/src/types.rs",
         ] {
-            assert!(said(path, "//! Doc.\n").contains("says nothing"), "{path}");
+            assert!(
+                report_violations(path, "//! Doc.\n").contains("says nothing"),
+                "{path}"
+            );
         }
-        assert!(said("crates/sabir-call/src/a/mod.rs", "//! Doc.\n").contains("no mod.rs"));
         assert!(
-            said(
+            report_violations("crates/sabir-call/src/a/mod.rs", "//! Doc.\n").contains("no mod.rs")
+        );
+        assert!(
+            report_violations(
                 "crates/sabir-call/src/a.rs",
                 "//! Doc.\n\nmod helpers {\n}\n"
             )

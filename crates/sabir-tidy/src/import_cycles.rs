@@ -64,7 +64,7 @@ pub(crate) fn largest_import_cycle(source_folder: &str, sources: &[(&str, &str)]
     files
 }
 
-/// Returns the module of a file. `None` for a file outside of the source folder and for the root of another binary.
+/// Returns the module of a file. `None` for a file outside the source folder and for the root of another binary.
 fn module_of(source_folder: &str, path: &str) -> Option<ModulePath> {
     let relative = path
         .strip_prefix(source_folder)?
@@ -163,7 +163,7 @@ fn expand_use_tree(
     });
 }
 
-/// Splits the inside of a group at its commas; inner groups stay whole.
+/// Splits the inside a group at its commas; inner groups stay whole.
 fn split_group(group: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let items = group.split(move |c: char| {
@@ -236,7 +236,7 @@ fn resolve_import(
         target.extend(names.as_slice().iter().cloned());
         return resolve_import(&module, &target, modules, reexports_left - 1);
     }
-    // The names that are left are items inside of the module's file.
+    // The names that are left are items inside the module's file.
     modules.contains_key(&module).then_some(module)
 }
 

@@ -178,7 +178,7 @@ fn process_start_lines(file: &SourceFile) -> Vec<usize> {
     let mut lines = code.lines().take(last).enumerate().peekable();
     let mut starts = Vec::new();
     while let Some((index, line)) = lines.next() {
-        // The formatter puts the number of a long system call on a line of its own.
+        // The formatter puts the number of a long system call on its own line.
         let next = lines.peek().map_or("", |(_, next)| next.trim_start());
         let found = match line.trim_end().ends_with("syscall(") {
             true => count(&format!("{}{next}", line.trim_end())),
@@ -212,7 +212,7 @@ mod tests {
     const FILE: &str = "crates/sabir-workspace/src/x.rs";
 
     #[track_caller]
-    fn said(code: &str, table: &str, expected: &str) {
+    fn check_report(code: &str, table: &str, expected: &str) {
         let mut tree = SourceTree::default();
         tree.add_file(FILE, format!("//! Doc.\n{code}\n"));
         tree.add_file("docs/processes.md", table);
@@ -236,24 +236,24 @@ mod tests {
         let row = format!("| `{FILE}` | true | probe | nothing | nobody | yes |\n");
         let start = "fn f() { Command::new(\"x\"); }";
         let new = format!("{FILE}:2 1 processes are started here; ");
-        said(start, "", &new);
-        said(start, &row, "");
-        said(
+        check_report(start, "", &new);
+        check_report(start, &row, "");
+        check_report(
             "",
             &row,
             &format!("{FILE}:1 0 processes are started here; "),
         );
-        said(
+        check_report(
             start,
             "| `crates/a.rs` | true | probe | nothing | nobody | yes |\n",
             &format!("{new}docs/processes.md:1 crates/a.rs is not there; "),
         );
-        said(
+        check_report(
             start,
             &row.replace("nobody", ""),
             "docs/processes.md:1 a row has 6 fields; ",
         );
-        said(
+        check_report(
             &format!("{start}\n{start}"),
             &row,
             &format!("{FILE}:3 2 processes are started here; "),
@@ -266,14 +266,14 @@ mod tests {
             "libc::posix_spawnp(x)",
             "libc::execvp(x)",
         ] {
-            said(other, "", &new);
+            check_report(other, "", &new);
         }
-        said(
+        check_report(
             "// Command::new\nlet x = \"Command::new\"; MyCommand::new()",
             "",
             "",
         );
-        said(
+        check_report(
             "#[cfg(test)]\nmod tests {\n    fn f() { Command::new(\"x\"); }\n}",
             "",
             "",

@@ -44,7 +44,7 @@ pub enum ToolboxError {
         /// The reason.
         error: serde_json::Error,
     },
-    /// A text that should hold tools is JSON, but holds no list of them.
+    /// A text that should contain tools is JSON, but contains no list of tools.
     #[error(
         "{source_name}: a list of tools was expected, but this is {found} without one: write an array of \
          {{name, description, parameters}}, or the `tools` of OpenAI, Anthropic, Gemini, Bedrock or MCP"
@@ -117,7 +117,7 @@ pub enum ToolboxError {
     Output(#[from] io::Error),
 }
 
-/// A name that is not that of a dialect. The message lists the known ones.
+/// An unknown name of a dialect. The message lists the known ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{name}` is no dialect: {hint}use {also}{list}",

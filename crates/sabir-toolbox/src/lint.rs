@@ -16,7 +16,7 @@ use crate::tool_list::ToolList;
 /// The settings of a lint.
 #[derive(Debug, Clone)]
 pub struct LintOptions<'d> {
-    /// The dialects that are known, those of the user included.
+    /// The known dialects, including the user's.
     pub dialects: &'d DialectSet,
     /// The dialect that the tools are taught in; `None` checks for all of them, and for the wires.
     pub dialect: Option<&'d Dialect>,

@@ -29,7 +29,7 @@ pub struct ModeSummary {
     pub write: Vec<String>,
     /// Additional instructions for the model.
     pub instructions: String,
-    /// The model that the mode uses, if it has one of its own.
+    /// The mode's own model, if it has one.
     pub model: Option<String>,
     /// The patterns of [`write`](Self::write) as a phrase.
     #[serde(skip)]

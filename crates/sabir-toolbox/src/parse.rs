@@ -25,7 +25,7 @@ use crate::wire::BodyReport;
 /// The settings for parsing a text.
 #[derive(Debug, Clone)]
 pub struct ParseOptions<'d> {
-    /// The dialects that are known, those of the user included.
+    /// The known dialects, including the user's.
     pub dialects: &'d DialectSet,
     /// The dialect to listen for; `None` listens for all.
     pub dialect: Option<&'d Dialect>,

@@ -23,7 +23,7 @@ pub trait Report: Serialize {
     /// Writes the report for people, exactly as the library found the text in it.
     ///
     /// The writer is flushed between pieces that must not affect each other, so that one which cleans text for a terminal can
-    /// begin anew there: an escape sequence that one piece leaves open must not hide the next.
+    /// start over there: an escape sequence that one piece leaves open must not hide the next.
     ///
     /// # Errors
     /// The error of the writer.

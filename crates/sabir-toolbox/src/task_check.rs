@@ -26,7 +26,7 @@ pub struct TaskJournal {
 pub struct TaskFamily(Vec<TaskJournal>);
 
 impl TaskFamily {
-    /// Collects the subtasks of a task. `read_journal` reads the journal of one of them, or returns `None` if it has none.
+    /// Collects the subtasks of a task. `read_journal` reads the journal of a subtask, or returns `None` if it has none.
     pub fn collect(
         task: TaskJournal,
         mut read_journal: impl FnMut(&TaskId) -> Option<TaskJournal>,

@@ -20,7 +20,7 @@ use crate::report::Report;
 /// Finds a wire by its name.
 ///
 /// # Errors
-/// No wire has the name; the message lists all of them.
+/// No wire has this name; the message lists all wires.
 pub fn find_wire(name: &str) -> Result<Wire, ToolboxError> {
     Wire::from_name(name).ok_or_else(|| ToolboxError::UnknownWire(name.to_owned()))
 }
@@ -91,7 +91,7 @@ fn wire_of_object(value: &Value) -> Option<Wire> {
 pub struct DecodeOptions<'d> {
     /// The wire of the body.
     pub wire: Wire,
-    /// The dialects that are known, those of the user included.
+    /// The known dialects, including the user's.
     pub dialects: &'d DialectSet,
     /// The tools that calls are checked against; `None` accepts the calls of the body as they are.
     pub tools: Option<ToolSet>,
@@ -156,7 +156,7 @@ pub struct DecodedBody {
 }
 
 impl DecodedBody {
-    /// Returns the report of `wire decode`: that of `parse`, with the facts of the body.
+    /// Returns the report of `wire decode`: the report of `parse`, with facts about the body.
     pub fn report(&self) -> ParseReport<'_> {
         self.parsed.report_with_body(Some(&self.facts))
     }
@@ -319,7 +319,7 @@ impl Report for EncodedRequest {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NeutralRequest {
-    #[serde(default = "unnamed")]
+    #[serde(default = "placeholder_model")]
     model: String,
     #[serde(default)]
     system: String,
@@ -341,11 +341,11 @@ struct NeutralRequest {
 }
 
 /// Returns the placeholder for a missing model name.
-fn unnamed() -> String {
+fn placeholder_model() -> String {
     "MODEL".to_owned()
 }
 
-/// Reads a request: neutral, or that of a client of the wire `from`. `source_name` appears in errors.
+/// Reads a neutral request, or a client's request of the wire `from`. `source_name` appears in errors.
 ///
 /// # Errors
 /// The input is no such request.

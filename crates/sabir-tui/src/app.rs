@@ -29,21 +29,21 @@ use crate::theme::{Role, Theme};
 use crate::transcript::{Transcript, call_subject};
 use crate::view::{DraftRows, TerminalSize, View, lay_out_draft};
 
-/// The time in which a second Ctrl-C leaves.
+/// The time within which a second Ctrl-C leaves.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// The time for which a message about a key is shown.
 const HINT_TIME: Duration = Duration::from_secs(4);
-/// The most rows of a list of completions.
+/// The maximum number of rows in a list of completions.
 const MAX_COMPLETIONS: usize = 6;
 
-/// The things that an interface must know before it begins.
+/// Everything that an interface needs before it starts.
 #[derive(Debug, Clone)]
 pub struct AppSettings {
     /// The styles.
     pub theme: Theme,
     /// Earlier messages, the oldest first.
     pub history: Vec<String>,
-    /// A draft that an interrupted session left.
+    /// A draft left behind by an interrupted session.
     pub draft: String,
     /// The names of the modes.
     pub modes: Vec<String>,
@@ -53,7 +53,7 @@ pub struct AppSettings {
     pub status: Vec<StatusItem>,
     /// The keys that edit a message.
     pub keys: EditingKeys,
-    /// False while another message than the first of a new task is asked for, when no other task can be chosen.
+    /// True if the next message starts a new task, so that another task can be chosen instead.
     pub can_switch: bool,
 }
 
@@ -84,7 +84,7 @@ pub enum Effect {
     CompareFolder(Option<usize>),
     /// List the checkpoints, and pass the text to [`App::note_printed`].
     ListCheckpoints,
-    /// Call the user, who is elsewhere and is waited for. The text says why.
+    /// Notify the user, who is elsewhere but needed. The text says why.
     CallUser(&'static str),
     /// List the tasks of the folder, and pass the list to [`App::open_picker`].
     ListTasks,
@@ -94,28 +94,28 @@ pub enum Effect {
     ListServers,
     /// Print the last exchange of a task.
     ShowTask(TaskId),
-    /// Tell what going back to these records would change, and pass it to [`App::open_rewind_choice`].
+    /// Find out what rewinding to these records would change, and pass it to [`App::open_rewind_choice`].
     PreviewRewind {
         /// The number of the message.
         message: usize,
-        /// The number of records that stay.
+        /// The number of records to keep.
         records: usize,
     },
-    /// Make the files what they were after so many records.
+    /// Restore the files to their state after this many records.
     RestoreFiles(usize),
-    /// End this session, and begin another.
+    /// End this session and begin another one.
     Switch(Box<NextSession>),
     /// Submit a command to a subtask.
     SubmitTo(TaskId, Command),
-    /// Run a command of the user, and pass its end to [`App::note_user_command`].
+    /// Run the user's command, and pass its result to [`App::note_user_command`].
     RunUserCommand(String),
-    /// Stop the command of the user.
+    /// Stop the user's command.
     StopUserCommand,
     /// Attach the image that a pasted path names, or else pass the text to [`App::paste_text`].
     AttachPasted(String),
     /// Add a note to the instructions of the folder.
     KeepNote(String),
-    /// Copy a text to the clipboard, by the terminal.
+    /// Copy a text to the terminal's clipboard.
     Copy(String),
     /// Leave.
     Leave,
@@ -148,13 +148,13 @@ pub enum Activity {
 pub struct App {
     theme: Theme,
     composer: Composer,
-    /// The reason of a refusal that is being typed, with its question.
+    /// The reason for a refusal that is being typed, with its question.
     reason: Option<(RequestId, Composer)>,
     transcript: Transcript,
     decisions: VecDeque<OpenDecision>,
     /// True if keys go to the draft although an approval is open.
     is_draft_focused: bool,
-    /// True if the user has moved the focus to the open approval, which needs no quiet moment then.
+    /// True if the user has moved the focus to the open approval, so that no pause in typing is needed.
     has_chosen_decision: bool,
     queue: VecDeque<UserMessage>,
     images: Vec<Image>,
@@ -168,7 +168,7 @@ pub struct App {
     hint: String,
     /// The moment of the key that the hint is about.
     hint_since: Duration,
-    /// A pause before the provider is asked again.
+    /// The pause before the next request to the provider.
     pause: String,
     modes: Vec<String>,
     /// The commands that the folder and the user define.
@@ -192,22 +192,22 @@ pub struct App {
     destination: Option<Destination>,
     /// The moment of an Escape that had nothing to stop.
     escape_since: Option<Duration>,
-    /// A note that is kept if it is confirmed.
+    /// A note that is added if the user confirms it.
     note: Option<String>,
-    /// The command of the user that runs.
+    /// The user's running command.
     user_command: Option<String>,
-    /// The commands of the user and their outputs, which go with the next message.
+    /// The user's commands and their outputs, which are sent with the next message.
     command_results: String,
-    /// The subtasks that work, in the order in which they began.
+    /// The running subtasks, in the order in which they started.
     subtasks: Vec<WorkingSubtask>,
 }
 
-/// The destination of the next message, if it is not the task that is shown.
+/// The destination of the next message, if it is not the shown task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Destination {
     /// Another task, which continues.
     Task(TaskId),
-    /// A fork of a task, with so many of its records.
+    /// A fork of a task, with this many of its records.
     Fork {
         task: TaskId,
         records: Option<usize>,
@@ -221,9 +221,9 @@ enum Destination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WorkingSubtask {
     label: SubtaskLabel,
-    /// The beginning of what it was asked to do.
+    /// The beginning of its message.
     prompt: String,
-    /// The last thing that it did.
+    /// Its latest action.
     last: String,
 }
 
@@ -238,7 +238,7 @@ struct Status {
     /// The sandbox of commands, in a word or two.
     sandbox: &'static str,
     branch: Option<String>,
-    /// The moment at which the present run began.
+    /// The start of the current run.
     run_since: Duration,
 }
 
@@ -253,7 +253,7 @@ struct Completion {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CompletionItem {
-    /// The text that takes the place of the word.
+    /// The text that replaces the word.
     text: String,
     /// A description.
     note: String,
@@ -308,7 +308,7 @@ impl App {
         }
     }
 
-    /// Calls the user if they are elsewhere.
+    /// Notifies the user if they are elsewhere.
     fn call_user(&self, why: &'static str) -> Vec<Effect> {
         if self.has_focus {
             Vec::new()
@@ -344,7 +344,7 @@ impl App {
         self.transcript.set_width(size.columns.max(MIN_WIDTH));
     }
 
-    /// Takes an input of the terminal.
+    /// Handles an input from the terminal.
     pub fn handle_input(&mut self, input: TerminalInput, now: Duration) -> Vec<Effect> {
         let effects = match input {
             TerminalInput::Key(key) => self.handle_key(key, now),
@@ -432,7 +432,7 @@ impl App {
         Vec::new()
     }
 
-    /// Takes a key that means the same wherever the cursor is; `None` for any other.
+    /// Handles a key whose meaning does not depend on the focus; `None` for any other key.
     fn press_global(&mut self, key: Key, now: Duration) -> Option<Vec<Effect>> {
         let is_searching = self.composer.search().is_some();
         match key.code {
@@ -485,7 +485,7 @@ impl App {
         }
         if !self.composer.is_empty() {
             self.composer.clear();
-            self.hint = "cleared; Ctrl-_ brings it back".to_owned();
+            self.hint = "cleared; Ctrl-_ restores it".to_owned();
             return Vec::new();
         }
         if leaving.is_some_and(|since| now.saturating_sub(since) <= LEAVE_TIME) {
@@ -530,7 +530,7 @@ impl App {
             return Vec::new();
         }
         self.escape_since = Some(now);
-        self.hint = "Esc again goes back to an earlier message".to_owned();
+        self.hint = "Esc again opens the list of earlier messages".to_owned();
         Vec::new()
     }
 
@@ -557,7 +557,7 @@ impl App {
         Vec::new()
     }
 
-    /// Takes a key while a list is open; `None` if there is none.
+    /// Handles a key while a list is open; `None` if there is none.
     fn press_in_picker(&mut self, key: Key) -> Option<Vec<Effect>> {
         let picker = self.picker.as_mut()?;
         let pressed = picker.press(key);
@@ -568,7 +568,7 @@ impl App {
             PickerKey::Handled | PickerKey::Closed => Vec::new(),
             PickerKey::Chosen(item) => self.choose(item),
             PickerKey::ChosenSecond(PickedItem::Task(task)) => {
-                self.hint = "your message begins a fork of this task; Esc leaves it".to_owned();
+                self.hint = "your message starts a fork of this task; Esc cancels".to_owned();
                 self.destination = Some(Destination::Fork {
                     task: task.clone(),
                     records: None,
@@ -584,16 +584,16 @@ impl App {
         })
     }
 
-    /// Does what a row of a list stands for.
+    /// Executes the action of a row in a list.
     fn choose(&mut self, item: PickedItem) -> Vec<Effect> {
         match item {
             PickedItem::Task(task) => {
                 // Its journal is locked by this session, so it could not be opened.
                 if self.task.as_ref() == Some(&task) {
-                    self.hint = "this is the task that you are in".to_owned();
+                    self.hint = "this is the current task".to_owned();
                     return Vec::new();
                 }
-                self.hint = "your message continues this task; Esc leaves it".to_owned();
+                self.hint = "your message continues this task; Esc cancels".to_owned();
                 self.destination = Some(Destination::Task(task.clone()));
                 vec![Effect::ShowTask(task)]
             }
@@ -612,7 +612,7 @@ impl App {
             },
             PickedItem::Rewind { scope, message } => self.rewind(scope, message),
             PickedItem::Subtask(task) => {
-                self.hint = "your message goes to this subtask; Esc leaves it".to_owned();
+                self.hint = "your message goes to this subtask; Esc cancels".to_owned();
                 self.destination = Some(Destination::Subtask(task));
                 Vec::new()
             }
@@ -620,7 +620,7 @@ impl App {
         }
     }
 
-    /// Goes back to an earlier message.
+    /// Rewinds to an earlier message.
     fn rewind(&mut self, scope: RewindScope, message: usize) -> Vec<Effect> {
         let Some(said) = self.said.messages().get(message) else {
             return Vec::new();
@@ -639,7 +639,7 @@ impl App {
         });
         let text = said.text.clone();
         self.composer.replace(&text);
-        self.hint = "Enter sends it in place of the earlier one; Esc leaves this".to_owned();
+        self.hint = "Enter sends it instead of the earlier one; Esc cancels".to_owned();
         Vec::new()
     }
 
@@ -680,7 +680,7 @@ impl App {
             item: PickedItem::Rewind { scope, message },
         };
         // Said here, because going back sounds like losing what came after.
-        let kept = "the task as it is now stays, and can be resumed";
+        let kept = "the current task is kept, and can be resumed";
         let items = vec![
             item(
                 "conversation",
@@ -699,7 +699,7 @@ impl App {
         self.picker = Some(Picker::new("rewind", "", items));
     }
 
-    /// Takes a key while a note waits for a confirmation; `None` if there is none.
+    /// Handles a key while a note waits for confirmation; `None` if there is none.
     fn press_in_note(&mut self, key: Key) -> Option<Vec<Effect>> {
         let note = self.note.take()?;
         match key.code {
@@ -745,7 +745,7 @@ impl App {
                     self.composer.replace(text);
                     self.images = message.images;
                     self.hint =
-                        "the subtask has ended; your message is for its task now".to_owned();
+                        "the subtask has ended; your message goes to its parent now".to_owned();
                     return Some(Vec::new());
                 }
                 // A subtask has no queue that the user could see, so a message steers it at once.
@@ -824,7 +824,7 @@ impl App {
         rows.collect()
     }
 
-    /// Takes the end of a command of the user, or the reason why it did not run.
+    /// Handles the result of the user's command, or the reason why it did not run.
     pub fn note_user_command(&mut self, line: &str, ended: Result<UserCommandOutput, String>) {
         self.user_command = None;
         let ended = match ended {
@@ -849,10 +849,10 @@ impl App {
             ended.ending,
             ended.output.trim_end()
         ));
-        self.hint = "the output goes with your next message".to_owned();
+        self.hint = "the output is sent with your next message".to_owned();
     }
 
-    /// Returns a message after the outputs of the commands that the user ran before it.
+    /// Returns a message, preceded by the outputs of the commands that the user ran before it.
     fn with_results(&mut self, text: String) -> String {
         // Taken, so that the same output does not go along twice.
         let results = std::mem::take(&mut self.command_results);
@@ -867,13 +867,13 @@ impl App {
         self.status.branch = branch;
     }
 
-    /// Pastes text into the draft, which was tried as something else.
+    /// Pastes text that turned out not to be an image's path into the draft.
     pub fn paste_text(&mut self, text: &str) {
         self.is_draft_focused = true;
         self.composer.paste(text);
     }
 
-    /// Takes a key while an approval is open; `None` if the key is for the draft.
+    /// Handles a key while an approval is open; `None` if the key is for the draft.
     fn press_in_decision(&mut self, key: Key, now: Duration) -> Option<Vec<Effect>> {
         let last_key = self.last_key;
         let open = self.decisions.front_mut()?;
@@ -908,7 +908,7 @@ impl App {
             }
             DecisionKey::Handled => Some(Vec::new()),
             DecisionKey::Unseen => {
-                self.hint = "not all of it was shown yet: v shows more".to_owned();
+                self.hint = "some of it was not shown yet: v shows more".to_owned();
                 Some(Vec::new())
             }
             DecisionKey::Ignored if key.code == KeyCode::Escape => None,
@@ -959,7 +959,7 @@ impl App {
         if is_one_line && let Some(command) = parse_command(&text) {
             return match command {
                 Ok(SlashCommand::Note(_)) if self.activity == Activity::Composing => {
-                    self.hint = "this works once the task has begun".to_owned();
+                    self.hint = "this works once the task has started".to_owned();
                     Vec::new()
                 }
                 Ok(SlashCommand::Note(note)) => {
@@ -1136,7 +1136,7 @@ impl App {
                 | SlashCommand::Image { .. }
         );
         if needs_session && self.activity == Activity::Composing {
-            self.hint = "this works once the task has begun: say first what to do".to_owned();
+            self.hint = "this works once the task has started: send a message first".to_owned();
             return Vec::new();
         }
         match command {
@@ -1208,7 +1208,7 @@ impl App {
             SlashCommand::Run(line) => {
                 if self.user_command.is_some() {
                     self.composer.replace(&format!("!{line}"));
-                    self.hint = "another command runs; Esc stops it".to_owned();
+                    self.hint = "another command is running; Esc stops it".to_owned();
                     return Vec::new();
                 }
                 self.user_command = Some(line.clone());
@@ -1272,7 +1272,7 @@ impl App {
         self.transcript.push_note(text, Role::Plain);
     }
 
-    /// Records that a command was rejected by the session.
+    /// Records that the session rejected a command.
     pub fn note_rejection(&mut self, command: &Command, reason: &str) {
         self.transcript
             .push_note(&format!("sabir: {reason}"), Role::Warning);
@@ -1296,7 +1296,7 @@ impl App {
         }
     }
 
-    /// Takes an image that was loaded, or the reason why it was not.
+    /// Handles a loaded image, or the reason why it could not be loaded.
     pub fn note_image(
         &mut self,
         path: &str,
@@ -1333,7 +1333,7 @@ impl App {
         }
     }
 
-    /// Takes the state of a session at the beginning.
+    /// Applies the initial state of a session.
     pub fn handle_snapshot(&mut self, snapshot: &SessionSnapshot, now: Duration) {
         self.status.run_since = now;
         self.activity = match &snapshot.state {
@@ -1553,7 +1553,7 @@ impl App {
         });
     }
 
-    /// Returns what may be completed at the cursor: the place of the word, and the texts.
+    /// Returns the completions at the cursor: the place of the word, and the texts.
     fn find_completion(
         &mut self,
         effects: &mut Vec<Effect>,
@@ -1628,7 +1628,7 @@ impl App {
         Some((start, items.collect()))
     }
 
-    /// Takes a key while completions are shown; `None` if it means what it usually does.
+    /// Handles a key while completions are shown; `None` if the key has its usual meaning.
     fn press_in_completion(&mut self, key: Key) -> Option<Vec<Effect>> {
         let completion = self.completion.as_mut()?;
         let count = completion.items.len();
@@ -1668,7 +1668,7 @@ impl App {
         self.transcript.take_decided()
     }
 
-    /// Draws the viewport. A question counts as shown from then on.
+    /// Draws the viewport. From then on, the open question counts as shown.
     pub fn draw(&mut self, now: Duration) -> View {
         if now.saturating_sub(self.hint_since) > HINT_TIME {
             self.hint.clear();
@@ -1846,7 +1846,7 @@ impl App {
         }
         if !self.status.model.is_empty() {
             let shown = self.shown_status.iter();
-            parts.extend(shown.filter_map(|item| self.status.part(*item)));
+            parts.extend(shown.filter_map(|item| self.status.item_text(*item)));
         }
         if !self.images.is_empty() {
             parts.push(format!("{} image(s) attached", self.images.len()));
@@ -1919,7 +1919,7 @@ impl WorkingSubtask {
 
 impl Status {
     /// Returns a part of the status line; `None` if there is nothing to say.
-    fn part(&self, item: StatusItem) -> Option<String> {
+    fn item_text(&self, item: StatusItem) -> Option<String> {
         match item {
             StatusItem::Model => Some(one_line(&self.model)),
             StatusItem::Protocol => Some(one_line(&self.protocol)),

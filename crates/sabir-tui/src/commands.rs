@@ -32,7 +32,7 @@ pub enum SlashCommand {
     Checkpoints,
     /// Shows the todo list.
     Todos,
-    /// Shows the last answer as it came, beside what was understood.
+    /// Shows the last answer as it was received, beside its interpretation.
     Wire,
     /// Leaves.
     Quit,
@@ -44,7 +44,7 @@ pub enum SlashCommand {
     Modes,
     /// Lists the MCP servers.
     Servers,
-    /// Lists the earlier messages to go back to.
+    /// Lists the earlier messages, for a rewind.
     Rewind,
     /// Lists the subtasks that work.
     Subtasks,
@@ -56,7 +56,7 @@ pub enum SlashCommand {
     Note(String),
 }
 
-/// A line that looks like a command and is none. The text says why.
+/// A line that looks like a command but is not one. The text says why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{line}` was not sent: {problem}. /help lists the commands, and `/say TEXT` sends any text"
@@ -66,7 +66,7 @@ pub struct BadCommand {
     problem: String,
 }
 
-/// A command as it is offered and explained.
+/// The description of a command, for completion and help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandHelp {
     /// The word with its `/`.
@@ -119,12 +119,12 @@ pub const COMMANDS: [CommandHelp; 19] = [
         "interrupt the model with a message (Ctrl-S)",
     ),
     help("/quit", "", "leave"),
-    help("/rewind", "", "go back to an earlier message (Esc twice)"),
+    help("/rewind", "", "rewind to an earlier message (Esc twice)"),
     help("/say", "TEXT", "send a text that looks like a command"),
     help(
         "/subtasks",
         "",
-        "list the subtasks that work: speak to one, stop one",
+        "list the running subtasks, to message or stop one",
     ),
     help(
         "/tasks",
@@ -136,7 +136,7 @@ pub const COMMANDS: [CommandHelp; 19] = [
     help(
         "/wire",
         "",
-        "show the last answer as it came, beside what was understood",
+        "show the last answer as received, with its interpretation",
     ),
 ];
 
@@ -156,7 +156,7 @@ pub const KEYS: [(&str, &str); 23] = [
     ("Ctrl-D", "leave, without a draft"),
     (
         "Up, Down",
-        "move; at the edge walk through the history, or edit the queue",
+        "move; at the edge, go through the history or edit the queue",
     ),
     ("Ctrl-R", "search the history"),
     ("Ctrl-_, Alt-_", "undo, redo"),
@@ -171,7 +171,7 @@ pub const KEYS: [(&str, &str); 23] = [
     ("Alt-O", "unfold the paste before the cursor"),
     (
         "Ctrl-O",
-        "show the output or the reasoning that was folded last",
+        "show the most recently folded output or reasoning",
     ),
     ("Ctrl-G", "edit the draft in $EDITOR"),
     ("Tab", "complete; move between the question and the draft"),
@@ -179,12 +179,12 @@ pub const KEYS: [(&str, &str); 23] = [
     ("@NAME", "name a file of the workspace"),
     (
         "!COMMAND",
-        "run a command of yours; its output goes with your next message",
+        "run your own command; its output is sent with your next message",
     ),
-    ("# NOTE", "remember a note in AGENTS.md"),
+    ("# NOTE", "add a note to AGENTS.md"),
     (
         "Esc Esc",
-        "go back to an earlier message: conversation, files or both",
+        "rewind to an earlier message: conversation, files or both",
     ),
 ];
 
@@ -197,7 +197,7 @@ pub fn is_own_command(line: &str) -> bool {
 /// Parses a line; `None` if it is a message.
 ///
 /// # Errors
-/// When the line looks like a command and is none.
+/// When the line looks like a command but is not one.
 pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
     let trimmed = line.trim();
     // Leading words of other programs do not become paid messages.
@@ -230,10 +230,7 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
     let rest = rest.trim();
     let takes_text = matches!(word, "/now" | "/say" | "/image");
     if takes_text && rest.is_empty() {
-        return Some(Err(bad(
-            trimmed,
-            &format!("`{word}` needs something after it"),
-        )));
+        return Some(Err(bad(trimmed, &format!("`{word}` needs an argument"))));
     }
     let command = match word {
         "/now" => SlashCommand::Now(rest.to_owned()),
@@ -254,7 +251,7 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
             _ => return Some(Err(bad(trimmed, "`/undo` takes a number"))),
         },
         _ if !rest.is_empty() && COMMANDS.iter().any(|known| known.name == word) => {
-            return Some(Err(bad(trimmed, &format!("nothing comes after `{word}`"))));
+            return Some(Err(bad(trimmed, &format!("`{word}` takes no argument"))));
         }
         "/help" => SlashCommand::Help,
         "/context" => SlashCommand::Context,

@@ -17,11 +17,11 @@ use crate::vi_keys::{ViCommand, ViMotion, ViParser};
 const FIRST_FOLD: u32 = 0xF_0000;
 /// The number of characters that mark folded pastes.
 const FOLD_COUNT: u32 = 0x1000;
-/// A paste of at least so many lines is folded.
+/// The minimum number of lines of a folded paste.
 const MIN_FOLDED_LINES: usize = 8;
-/// A paste of at least so many bytes is folded.
+/// The minimum number of bytes of a folded paste.
 const MIN_FOLDED_BYTES: usize = 1000;
-/// The most steps that can be undone.
+/// The maximum number of steps that can be undone.
 const MAX_UNDO: usize = 200;
 
 /// The effect of a key on the composer.
@@ -44,7 +44,7 @@ pub struct Composer {
     killed: String,
     undo: Vec<Snapshot>,
     redo: Vec<Snapshot>,
-    /// True while typed characters join the last step of undo.
+    /// True while typed characters extend the last undo step.
     is_typing: bool,
     history: Vec<String>,
     shown_entry: Option<ShownEntry>,
@@ -105,7 +105,7 @@ impl Composer {
         }
     }
 
-    /// Chooses the keys. Those of vi begin with inserting.
+    /// Sets the keys. With vi's keys, the composer starts in insert mode.
     pub fn with_keys(self, keys: EditingKeys) -> Self {
         Self {
             has_vi_keys: keys == EditingKeys::Vi,
@@ -118,7 +118,7 @@ impl Composer {
         self.vi_command.is_some()
     }
 
-    /// Goes to the command mode of vi, where Escape was pressed. Returns false if Escape is for something else.
+    /// Enters vi's command mode after Escape. Returns false if Escape has another purpose.
     pub fn leave_insertion(&mut self) -> bool {
         // Without a draft Escape is for the task, as with the keys of Emacs.
         if !self.has_vi_keys || self.vi_command.is_some() || self.is_empty() {
@@ -169,7 +169,7 @@ impl Composer {
         })
     }
 
-    /// Takes the message, and leaves an empty draft. The history gets the message.
+    /// Returns the message, adds it to the history, and leaves an empty draft.
     pub fn take_message(&mut self) -> String {
         let message = self.message();
         self.remember(&message);
@@ -177,7 +177,7 @@ impl Composer {
         message
     }
 
-    /// Empties the draft, which stays in the history and can be brought back with undo.
+    /// Clears the draft, which stays in the history and can be restored with undo.
     pub fn clear(&mut self) {
         let message = self.message();
         self.remember(&message);
@@ -187,7 +187,7 @@ impl Composer {
         self.leave_modes();
     }
 
-    /// Replaces the draft, as an editor or a completion does. Undo brings the old one back.
+    /// Replaces the draft, as an editor or a completion does. Undo restores the old one.
     pub fn replace(&mut self, text: &str) {
         self.begin_step();
         self.text.clear();
@@ -298,7 +298,7 @@ impl Composer {
         }
     }
 
-    /// Deletes to where a motion leads.
+    /// Deletes up to the target of a motion.
     fn kill_motion(&mut self, motion: ViMotion) {
         if motion == ViMotion::WholeLine {
             self.cursor = self.place().line_start();
@@ -307,7 +307,7 @@ impl Composer {
         self.kill_to(self.vi_place(motion));
     }
 
-    /// Returns the place where a motion leads.
+    /// Returns the target of a motion.
     fn vi_place(&self, motion: ViMotion) -> usize {
         match motion {
             ViMotion::Left => self
@@ -405,7 +405,7 @@ impl Composer {
         KeyEffect::Handled
     }
 
-    /// Takes a key during a search; `None` if the search is over and the key means what it usually does.
+    /// Handles a key during a search; `None` if the search is over and the key has its usual meaning.
     fn press_in_search(&mut self, key: Key) -> Option<KeyEffect> {
         match key.code {
             KeyCode::Char('r') if key.control => self.search_older(),
@@ -474,7 +474,7 @@ impl Composer {
         }
     }
 
-    /// Makes the found message the draft. Undo brings the old draft back.
+    /// Makes the found message the draft. Undo restores the old draft.
     fn accept_search(&mut self) {
         if let Some(search) = self.search.take()
             && search.draft.text != self.text
@@ -523,7 +523,7 @@ impl Composer {
         }
     }
 
-    /// Inserts text whose fold marks are those of this draft.
+    /// Inserts text whose fold marks belong to this draft.
     fn insert_own(&mut self, text: &str) {
         self.text.insert_str(self.cursor, text);
         self.cursor += text.len();
@@ -613,7 +613,7 @@ impl Composer {
         }
     }
 
-    /// Begins a change that undo takes back as one.
+    /// Begins a change that is undone as one step.
     fn begin_step(&mut self) {
         self.keep_entry_as_step();
         let snapshot = self.snapshot();
@@ -657,7 +657,7 @@ impl Composer {
         self.align_cursor();
     }
 
-    /// Makes the shown entry of the history the draft, because it is edited. Undo brings the old draft back.
+    /// Makes the shown history entry the draft, because it is edited. Undo restores the old draft.
     fn keep_entry_as_step(&mut self) {
         if let Some(shown) = self.shown_entry.take() {
             self.push_undo(shown.draft);
@@ -727,7 +727,7 @@ impl Composer {
         self.shown_entry = Some(ShownEntry { index, draft });
     }
 
-    /// Ends the walk through the history and returns the draft from before it.
+    /// Leaves the history and returns the draft from before.
     fn leave_entry(&mut self) -> Snapshot {
         match self.shown_entry.take() {
             Some(shown) => shown.draft,

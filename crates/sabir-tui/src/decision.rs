@@ -17,7 +17,7 @@ use crate::lines::{HistoryLine, fit_line, one_line, span, wrap_words};
 use crate::theme::{Role, Theme};
 use crate::transcript::diff_role;
 
-/// The time without a key, after the question was drawn, from which keys answer it.
+/// The time without a key, after the question was drawn, before keys can answer it.
 pub const QUIET_TIME: Duration = Duration::from_millis(300);
 /// The number of blanks in a row that are counted instead of shown in the subject of a question.
 const LONG_RUN: usize = 16;

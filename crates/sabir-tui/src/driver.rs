@@ -53,7 +53,7 @@ const REPORT_FOCUS: &str = "\x1b[?1004h";
 const IGNORE_FOCUS: &str = "\x1b[?1004l";
 /// The time after which a changed draft is kept.
 const DRAFT_TIME: Duration = Duration::from_secs(1);
-/// The most events that are taken before the next frame.
+/// The maximum number of events that are taken before the next frame.
 const MAX_EVENTS: usize = 4000;
 
 /// The terminals of which a viewport asks too much: typewriters, and what a serial console usually claims to be.
@@ -555,7 +555,7 @@ impl<'a> Driver<'a> {
                         self.app.note_printed(&text);
                     }
                     Err(error) => {
-                        let text = format!("sabir: AGENTS.md is left as it is: {error}");
+                        let text = format!("sabir: AGENTS.md was not changed: {error}");
                         self.app.note_printed(&text);
                     }
                 },
@@ -563,7 +563,7 @@ impl<'a> Driver<'a> {
                     let bytes = clipboard_bytes(&text);
                     screen::write_frame(&bytes, self.leaving_bytes());
                     self.app
-                        .note_printed("the answer was passed to the terminal's clipboard");
+                        .note_printed("the answer was copied to the terminal's clipboard");
                 }
                 Effect::AttachPasted(text) => {
                     let path = pasted_path(&text, self.settings.host.environment());

@@ -19,7 +19,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::lines::{HistoryLine, line_width, text_width, write_line, write_style, write_text};
 use crate::view::{TerminalSize, View};
 
-/// The most lines of the history that are kept to print the screen again.
+/// The maximum number of lines of the history that are kept to print the screen again.
 const MAX_RECENT: usize = 500;
 /// Begins an update that the terminal shows as one.
 const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";

@@ -51,7 +51,7 @@ pub struct Key {
     pub control: bool,
     /// True with Alt.
     pub alt: bool,
-    /// True with Shift, where the terminal tells it apart.
+    /// True with Shift, if the terminal reports it.
     pub shift: bool,
 }
 
@@ -98,7 +98,7 @@ pub enum TerminalInput {
     Key(Key),
     /// A text was pasted, with its line breaks as line feeds.
     Paste(String),
-    /// The terminal got (true) or lost the focus.
+    /// The terminal gained (true) or lost the focus.
     Focus(bool),
 }
 
@@ -144,7 +144,7 @@ impl KeyDecoder {
         self.paste.is_none() && self.pending.first() == Some(&0x1b)
     }
 
-    /// Decodes what is pending, because no more bytes came: an Escape key, or a sequence that was cut.
+    /// Decodes the pending bytes because no more have arrived: an Escape key, or a truncated sequence.
     pub fn finish_escape(&mut self) -> Option<TerminalInput> {
         if !self.has_open_escape() {
             return None;
@@ -271,7 +271,7 @@ fn decode_byte(byte: u8) -> Key {
     }
 }
 
-/// Decodes a control sequence; `None` for one that is no key.
+/// Decodes a control sequence; `None` if it is not a key.
 fn decode_control_sequence(parameters: &[u8], end: u8) -> Option<Key> {
     let text = std::str::from_utf8(parameters).ok()?;
     let mut numbers = text

@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// The columns of a tab.
 const TAB: &str = "    ";
-/// The narrowest width that is drawn for.
+/// The minimum width of the drawing.
 pub const MIN_WIDTH: usize = 8;
 
 /// The way in which a line that is too long continues.
@@ -25,7 +25,7 @@ pub enum Wrapping {
     Terminal,
 }
 
-/// A line above the viewport, whose width is not decided.
+/// A line above the viewport, for any width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryLine {
     /// The styled text.
@@ -65,7 +65,7 @@ impl HistoryLine {
     }
 }
 
-/// Returns a styled piece of text that is fit for a line: cleaned, without line feeds and tabs.
+/// Returns a styled piece of text for a line: cleaned, without line feeds and tabs.
 pub fn span(text: &str, style: Style) -> Span<'static> {
     Span::styled(one_line(text), style)
 }
@@ -79,13 +79,13 @@ pub fn one_line(text: &str) -> String {
     sanitize_text(text).replace('\n', " ⏎ ").replace('\t', TAB)
 }
 
-/// Returns the columns of a text: those of its characters, as most terminals count. A few draw an emoji that is made of several in
-/// the columns of one; there a row is shorter than it was counted.
+/// Returns the number of columns of a text: the sum over its characters, as in most terminals. A few draw a composed emoji in the
+/// columns of one character; there a row is shorter than counted.
 pub fn text_width(text: &str) -> usize {
     text.chars().filter_map(UnicodeWidthChar::width).sum()
 }
 
-/// Returns the beginning of a text that fits into so many columns, with an ellipsis if something is left out.
+/// Returns the beginning of a text that fits into this many columns, with an ellipsis if something is left out.
 pub fn fit_text(text: &str, columns: usize) -> String {
     if text_width(text) <= columns {
         return text.to_owned();
@@ -105,7 +105,7 @@ pub fn fit_text(text: &str, columns: usize) -> String {
     fitting
 }
 
-/// Cuts a line at so many columns.
+/// Truncates a line after this many columns.
 pub fn fit_line(line: Line<'static>, columns: usize) -> Line<'static> {
     if line_width(&line) <= columns {
         return line;
@@ -133,7 +133,7 @@ pub fn line_width(line: &Line<'_>) -> usize {
         .sum()
 }
 
-/// Wraps a line between words; what is longer than a row breaks anywhere.
+/// Wraps a line between words; a word longer than a row breaks anywhere.
 pub fn wrap_words(line: &Line<'static>, width: usize, hanging: usize) -> Vec<Line<'static>> {
     let width = width.max(MIN_WIDTH);
     let hanging = if hanging + MIN_WIDTH > width {
@@ -204,7 +204,7 @@ struct WordWrapper {
     used: usize,
     width: usize,
     hanging: usize,
-    /// True if the row holds nothing but its indentation.
+    /// True if the row contains only its indentation.
     is_row_empty: bool,
 }
 

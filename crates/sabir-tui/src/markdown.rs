@@ -12,23 +12,23 @@ use crate::highlight::CodeHighlighter;
 use crate::lines::{HistoryLine, line_width, span, text_width};
 use crate::theme::{Role, Theme};
 
-/// The size at which a block is cut, in bytes.
+/// The size at which a block is split, in bytes.
 const MAX_OPEN: usize = 16 << 10;
 
 /// A stream of Markdown.
 #[derive(Debug)]
 pub struct MarkdownStream {
     theme: Theme,
-    /// The text that is not decided.
+    /// The text that may still change.
     open: String,
     fence: Option<OpenFence>,
-    /// True if something was handed out, so that the next block needs a distance.
+    /// True if lines were returned, so that the next block needs an empty line before it.
     has_output: bool,
-    /// True if the last block that was handed out was an item of a list that may continue.
+    /// True if the last returned block was an item of a list that may continue.
     is_in_list: bool,
 }
 
-/// A code block that has begun.
+/// An unfinished code block.
 #[derive(Debug)]
 struct OpenFence {
     mark: char,
@@ -59,7 +59,7 @@ impl MarkdownStream {
         self.open.trim().is_empty()
     }
 
-    /// Returns the lines that are decided now.
+    /// Returns the lines that can no longer change.
     pub fn take_decided(&mut self, width: usize) -> Vec<HistoryLine> {
         let mut lines = Vec::new();
         loop {
@@ -75,7 +75,7 @@ impl MarkdownStream {
         }
     }
 
-    /// Returns the lines of everything that is left, and begins anew.
+    /// Returns the remaining lines, and starts over.
     pub fn finish(&mut self, width: usize) -> Vec<HistoryLine> {
         let mut lines = self.take_decided(width);
         let rest = std::mem::take(&mut self.open);
@@ -92,7 +92,7 @@ impl MarkdownStream {
         lines
     }
 
-    /// Returns the lines of the text that is not decided, as they look now.
+    /// Returns the current lines of the text that may still change.
     pub fn open_lines(&self, width: usize) -> Vec<HistoryLine> {
         let mut lines = Vec::new();
         if let Some(fence) = &self.fence {
@@ -540,7 +540,7 @@ impl BlockRenderer {
         }
     }
 
-    /// Begins a block at the top or in a container, with a distance from the block before.
+    /// Begins a block at the top level or in a container, separated from the previous block.
     fn begin_block(&mut self) {
         self.end_line();
         self.ends_with_list = false;

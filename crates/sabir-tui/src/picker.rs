@@ -8,12 +8,12 @@ use crate::keys::{Key, KeyCode};
 use crate::lines::{fit_line, fit_text, one_line, span, text_width};
 use crate::theme::{Role, Theme};
 
-/// The most rows of a preview.
+/// The maximum number of rows in a preview.
 const MAX_PREVIEW: usize = 6;
-/// The most rows that a filter keeps.
+/// The maximum number of rows after filtering.
 const MAX_MATCHES: usize = 500;
 
-/// The thing that a row of a list stands for.
+/// The action of a row in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PickedItem {
     /// A task to continue, or to fork.
@@ -24,20 +24,20 @@ pub enum PickedItem {
     Mode(String),
     /// An earlier message to go back to, by its number among [`crate::rewind::SaidMessage`]s.
     Message(usize),
-    /// A way to go back to a message.
+    /// A way to rewind to a message.
     Rewind {
-        /// The things that change.
+        /// The parts that are rewound.
         scope: RewindScope,
         /// The number of the message.
         message: usize,
     },
     /// A subtask that works.
     Subtask(TaskId),
-    /// Something to look at only.
+    /// No action: the row is only for reading.
     Note,
 }
 
-/// The things that going back to an earlier message changes.
+/// The parts that a rewind changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewindScope {
     /// The conversation; files stay as they are.
@@ -55,9 +55,9 @@ pub struct PickerItem {
     pub label: String,
     /// A remark after it.
     pub note: String,
-    /// The text that is shown while the row is chosen.
+    /// The text that is shown while the row is selected.
     pub preview: String,
-    /// The thing that it stands for.
+    /// The action of the row.
     pub item: PickedItem,
 }
 
@@ -66,11 +66,11 @@ pub struct PickerItem {
 pub enum PickerKey {
     /// The key was used.
     Handled,
-    /// The list was left.
+    /// The list was closed.
     Closed,
-    /// This was chosen.
+    /// This row was chosen.
     Chosen(PickedItem),
-    /// This was chosen with the second key, which forks a task or stops a subtask.
+    /// This row was chosen with the second key, which forks a task or stops a subtask.
     ChosenSecond(PickedItem),
 }
 
@@ -151,7 +151,7 @@ impl Picker {
         self.filter();
     }
 
-    /// Finds the rows that match what is typed.
+    /// Finds the rows that match the typed text.
     fn filter(&mut self) {
         // Another filter makes other rows, so the old place means nothing.
         self.chosen = 0;

@@ -10,7 +10,7 @@ use sabir_terminal::task_tree::age_text;
 
 use crate::picker::{PickedItem, PickerItem};
 
-/// The most tasks that are listed.
+/// The maximum number of tasks that are listed.
 const MAX_TASKS: usize = 1000;
 
 /// Lists the tasks of a folder that can be continued, the newest first.
@@ -71,7 +71,7 @@ pub fn list_models(host: &Host, config: Option<&Path>) -> Vec<PickerItem> {
         Some(PickerItem {
             label: format!("{vendor}/{}", entry.pattern),
             note: format!("{context} context, {input} in, {output} out"),
-            preview: "prices are for a million tokens; Enter completes the name for /model"
+            preview: "prices are per million tokens; Enter completes the name for /model"
                 .to_owned(),
             item: PickedItem::Model(format!("{vendor}/{}", entry.pattern)),
         })

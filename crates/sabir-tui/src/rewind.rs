@@ -13,7 +13,7 @@ pub struct SaidMessage {
     pub text: String,
 }
 
-/// The messages of the user in a task, to go back to.
+/// The user's messages in a task, for a rewind.
 #[derive(Debug, Default)]
 pub struct SaidMessages {
     messages: Vec<SaidMessage>,
@@ -49,7 +49,7 @@ impl SaidMessages {
     }
 }
 
-/// The next session, after the user left one for it.
+/// The session that the user has switched to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextSession {
     /// A new task.
@@ -65,16 +65,16 @@ pub enum NextSession {
     Forked {
         /// The other task.
         task: TaskId,
-        /// The number of its records; `None` for all. With 0 it begins anew.
+        /// The number of its records; `None` for all, and 0 for none.
         records: Option<usize>,
-        /// True if files become what they were after these records.
+        /// True if files are restored to their state after these records.
         restores_files: bool,
         /// The message that it continues with.
         message: UserMessage,
     },
 }
 
-/// Opens the next session. `spec` is that of the session before, whose settings hold where a task has none of its own.
+/// Opens the next session. `spec` is the spec of the previous session, whose settings apply if a task has none.
 ///
 /// # Errors
 /// When there is no such task, its files cannot be restored, or it cannot be continued.
@@ -113,7 +113,7 @@ pub async fn open_next_session(
     }
 }
 
-/// Makes the files of a task what they were after its first records. Returns the number of restored paths.
+/// Restores the files of a task to their state after its first records. Returns the number of restored paths.
 ///
 /// # Errors
 /// When a path has changed since, or cannot be written; then nothing was changed.

@@ -5,12 +5,12 @@
 
 use ratatui_core::style::{Color, Modifier, Style};
 
-/// The purpose of a piece of text, from which its style follows.
+/// The role of a piece of text, which determines its style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Ordinary text.
     Plain,
-    /// Text beside the matter: hints, counts, reasoning.
+    /// Secondary text: hints, counts, reasoning.
     Dim,
     /// The marks of the interface itself.
     Accent,
@@ -51,7 +51,7 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// Creates a theme; `has_colors` is false where the user wants none (`NO_COLOR`).
+    /// Creates a theme; `has_colors` is false if the user wants none (`NO_COLOR`).
     pub const fn new(has_colors: bool) -> Self {
         Self { has_colors }
     }

@@ -36,17 +36,17 @@ use crate::markdown::MarkdownStream;
 use crate::theme::{Role, Theme};
 use crate::wire_view::WireRecord;
 
-/// The most bytes of a running output or a streaming argument that are kept for the screen.
+/// The maximum number of bytes of a running output or a streaming argument that are kept for the screen.
 const MAX_TAIL: usize = 8 << 10;
-/// The most lines of a finished output that are shown unfolded.
+/// The maximum number of lines of a finished output that are shown unfolded.
 const MAX_OUTPUT_LINES: usize = 5;
-/// The most lines of a failed call's reason that are shown.
+/// The maximum number of lines of a failed call's reason that are shown.
 const MAX_REASON_LINES: usize = 8;
-/// The most lines of a call or an output that are live.
+/// The maximum number of lines of a call or an output that are live.
 const LIVE_LINES: usize = 6;
-/// The most bytes that are kept of a folded text.
+/// The maximum number of bytes that are kept of a folded text.
 const MAX_FOLDED: usize = 256 << 10;
-/// The time from which a duration is shown.
+/// The minimum duration that is shown.
 const MIN_SHOWN_TIME: Duration = Duration::from_secs(1);
 
 /// The lines of a session.
@@ -69,9 +69,9 @@ pub struct Transcript {
     outputs: OutputFilter,
     nested: HashMap<TaskId, SubtaskRenderer>,
     todos: Vec<TodoItem>,
-    /// The last answer as it came.
+    /// The last answer as it was received.
     wire: WireRecord,
-    /// The text that was folded last, which a key shows.
+    /// The most recently folded text, which a key shows.
     folded: Option<String>,
     /// True if the result of the open completion was shown while it streamed.
     has_streamed_result: bool,
@@ -180,7 +180,7 @@ impl Transcript {
         }
     }
 
-    /// Sets the width for what is decided from now on.
+    /// Sets the width for lines that are finished from now on.
     pub fn set_width(&mut self, width: usize) {
         self.width = width;
     }
@@ -218,7 +218,7 @@ impl Transcript {
         self.ends_with_gap = false;
     }
 
-    /// Shows the last answer as it came, beside what was understood.
+    /// Shows the last answer as it was received, beside its interpretation.
     pub fn push_wire(&mut self) {
         self.end_text();
         self.push_gap();
@@ -255,7 +255,7 @@ impl Transcript {
         self.push_gap();
     }
 
-    /// Shows the text that was folded last. Returns false if there is none.
+    /// Shows the most recently folded text. Returns false if there is none.
     pub fn unfold_last(&mut self) -> bool {
         let Some(text) = self.folded.take() else {
             return false;
@@ -316,7 +316,7 @@ impl Transcript {
         }
     }
 
-    /// Returns the live lines for a screen of this width, at most so many.
+    /// Returns the live lines for a screen of this width, at most this many.
     pub fn live_lines(&self, now: Duration, max_rows: usize) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         for line in self.text.open_lines(self.width) {
@@ -742,7 +742,7 @@ impl Transcript {
         }
     }
 
-    /// Shows the result of a completion, unless it was shown while it streamed.
+    /// Shows the result of a completion, unless it was already shown while it streamed.
     pub fn push_completion(&mut self, result: &str) {
         self.answer = result.to_owned();
         if !std::mem::take(&mut self.has_streamed_result) {
@@ -776,7 +776,7 @@ impl Transcript {
         }
     }
 
-    /// Decides all text that is open.
+    /// Finishes all open text.
     fn end_text(&mut self) {
         let lines = self.text.finish(self.width);
         self.push_text_lines(lines);
@@ -800,7 +800,7 @@ impl Transcript {
         }
     }
 
-    /// Decides everything that is live, because the turn is over.
+    /// Finishes everything that is live, because the turn is over.
     fn end_live(&mut self) {
         self.end_text();
         self.thought = None;

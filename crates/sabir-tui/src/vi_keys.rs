@@ -34,11 +34,11 @@ pub enum ViMotion {
 pub enum ViCommand {
     /// Move.
     Move(ViMotion),
-    /// Delete to there.
+    /// Delete up to the target.
     Delete(ViMotion),
-    /// Delete to there, and insert.
+    /// Delete up to the target, and insert.
     Change(ViMotion),
-    /// Keep the text up to there, for `p`.
+    /// Copy the text up to the target, for `p`.
     Yank(ViMotion),
     /// Insert before the cursor, after a motion (`i`, `I`, `a`, `A`).
     Insert(Option<ViMotion>),
@@ -50,7 +50,7 @@ pub enum ViCommand {
     Undo,
 }
 
-/// The keys of a command that is not whole yet.
+/// The keys of an incomplete command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ViParser {
     /// `d`, `c`, `y` or `g`.
@@ -58,7 +58,7 @@ pub struct ViParser {
 }
 
 impl ViParser {
-    /// Takes a key; `None` while the command is not whole, or the key means nothing.
+    /// Handles a key; `None` while the command is incomplete, or if the key has no meaning.
     pub fn press(&mut self, c: char) -> Option<ViCommand> {
         let pending = self.pending.take();
         if pending.is_none() && matches!(c, 'd' | 'c' | 'y' | 'g') {

@@ -37,7 +37,7 @@ pub struct DraftRows {
     pub cursor_column: usize,
 }
 
-/// Lays a draft out after a prompt, in at most so many rows around the cursor.
+/// Lays out a draft after a prompt, in at most this many rows around the cursor.
 pub fn lay_out_draft(
     composer: &Composer,
     prompt: Span<'static>,

@@ -12,12 +12,12 @@ use sabir_terminal::print::count_noun;
 use crate::lines::{HistoryLine, one_line, span};
 use crate::theme::{Role, Theme};
 
-/// The most bytes of an answer that are kept.
+/// The maximum number of bytes of an answer that are kept.
 const MAX_SOURCE: usize = 256 << 10;
-/// The most marks and notes that are kept.
+/// The maximum number of marks and notes that are kept.
 const MAX_NOTES: usize = 2000;
 
-/// The last answer, as it came.
+/// The last answer as it was received.
 #[derive(Debug, Default)]
 pub struct WireRecord {
     source: String,
@@ -29,7 +29,7 @@ pub struct WireRecord {
     thought_bytes: usize,
 }
 
-/// Something that was understood at a place of the source.
+/// An interpretation of a place in the source.
 #[derive(Debug)]
 struct WireNote {
     at: usize,
@@ -43,7 +43,7 @@ impl WireRecord {
         *self = Self::default();
     }
 
-    /// Takes a piece of the answer.
+    /// Adds a piece of the answer.
     pub fn note_delta(&mut self, delta: &StreamEvent) {
         match delta {
             StreamEvent::Source { text } => {
@@ -102,7 +102,7 @@ impl WireRecord {
         }
     }
 
-    /// Takes the checks of the finished answer.
+    /// Applies the checks of the finished answer.
     pub fn note_checks(&mut self, answered: &AssistantTurn) {
         for check in &answered.checks {
             for repair in &check.repairs {

@@ -10,8 +10,8 @@ use crate::native_tools::{self, NamespacedTool};
 
 /// A decoded request from a client.
 ///
-/// The wire that it came from is not part of it: the request goes on to any provider, and the
-/// response comes back in the form that `preferences` asks for.
+/// It does not contain its original wire: the request can be sent to any provider, and the response
+/// comes back in the form that `preferences` asks for.
 #[derive(Debug, Clone)]
 pub struct DecodedRequest {
     /// The request in the common form.

@@ -18,10 +18,10 @@
 use sabir_call::json::{ArgumentScanner, ScanOutcome};
 use sabir_call::{Event, EventSink, Fault, FaultKind, Span, StopReason, Truncation};
 
-/// The most calls of one response; further ones are dropped with a fault.
+/// The maximum number of calls of one response; further ones are dropped with a fault.
 pub(crate) const MAX_CALLS: usize = 512;
 
-/// The most bytes of arguments that are held while the name is missing.
+/// The maximum number of bytes of arguments that are held while the name is missing.
 const MAX_HELD: usize = 1 << 20;
 
 /// One call.
@@ -56,7 +56,7 @@ pub(crate) struct NativeCall {
     damaged: bool,
 }
 
-/// The most bytes of a name that comes in pieces.
+/// The maximum number of bytes of a name that comes in pieces.
 const MAX_NAME: usize = 1024;
 
 /// The stage of a call.

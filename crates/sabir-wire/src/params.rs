@@ -48,7 +48,7 @@ pub(crate) type ParamPaths = [(RequestParam, &'static str)];
 pub(crate) struct WireCapabilities {
     /// The parameters that are one value.
     pub(crate) param_paths: &'static ParamPaths,
-    /// Returns true if a parameter that has a path must be left out of this request all the same.
+    /// Returns true if a parameter must be left out of this request although it has a path.
     pub(crate) is_param_refused: fn(&Request, &WireOptions, RequestParam) -> bool,
     /// The other features that the wire does not support.
     pub(crate) unsupported: &'static [UnsupportedFeature],

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::client_request::RequestError;
 
-/// The most characters of a provider's message that are kept.
+/// The maximum number of characters of a provider's message that are kept.
 pub const MAX_MESSAGE_CHARS: usize = 600;
 
 /// An error that a provider reported.

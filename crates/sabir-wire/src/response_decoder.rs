@@ -353,7 +353,7 @@ fn take_value(decoder: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn
 
 /// Reports an event that could not be read.
 ///
-/// The stream goes on after it: one odd event is no reason to lose the rest of a response.
+/// The stream continues after it: one odd event is no reason to lose the rest of a response.
 pub(crate) fn note_unreadable(
     decoder: &mut dyn WireDecoder,
     message: &str,

@@ -27,7 +27,7 @@
 use std::borrow::Cow;
 use std::mem;
 
-/// The most bytes of one event's data, or of one line: 16 MiB. Anything longer becomes
+/// The maximum number of bytes of one event's data, or of one line: 16 MiB. Anything longer becomes
 /// [`SseEvent::TooLong`].
 pub const MAX_EVENT: usize = 16 << 20;
 

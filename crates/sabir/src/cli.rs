@@ -59,7 +59,7 @@ pub(crate) struct Cli {
         help_heading = "Global options"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// A TOML file with dialects of your own, which can be used like built-in ones. May be given several times. See `sabir help
+    /// A TOML file with your own dialects, which can be used like built-in ones. May be given several times. See `sabir help
     /// dialects`.
     #[arg(
         long,
@@ -77,10 +77,10 @@ pub(crate) struct Cli {
         help_heading = "Global options"
     )]
     pub(crate) interface: Option<InterfaceChoice>,
-    /// Do the task without asking anybody and print the result: the same as `sabir run`.
+    /// Do the task without asking questions and print the result, like `sabir run`.
     #[arg(long, short)]
     pub(crate) print: bool,
-    /// Continue the newest task of this folder, with these words if there are any.
+    /// Continue the newest task of this folder, with the words as a new message.
     #[arg(long = "continue", short = 'c')]
     pub(crate) continues: bool,
     #[command(subcommand)]
@@ -89,43 +89,43 @@ pub(crate) struct Cli {
     pub(crate) task: TaskOptions,
     #[command(flatten)]
     pub(crate) pictures: PictureOptions,
-    /// The task; without it, Sabir asks for one. The task is interactive: you are asked before anything is changed. Messages typed while
-    /// it works are queued; `/now MESSAGE` interrupts. `/image FILE` adds an image to your next message, `/mode NAME` switches the mode,
-    /// `/context` shows what fills the context, `/compact` compacts it, and `/quit` leaves when it is your turn.
+    /// The task; without it, Sabir asks for one. The task is interactive: Sabir asks before it changes anything. Messages typed while
+    /// it works are queued; `/now MESSAGE` interrupts. `/image FILE` adds an image to your next message, `/mode NAME` switches the
+    /// mode, `/context` shows what fills the context, `/compact` compacts it, and `/quit` leaves when it is your turn.
     pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Do a task without asking anybody.
+    /// Do a task without asking questions.
     Run(RunArguments),
     /// Continue a task. A completed one needs a new message.
     Resume(ResumeArguments),
-    /// Begin a new task with the first records of another, which does not change. See `sabir help journal`.
+    /// Start a new task from the first records of another one, which does not change. See `sabir help journal`.
     Fork(ForkArguments),
     /// Show the history of a task.
     Log(LogArguments),
     /// Show what fills a task's context, compact it, or undo a compaction. See docs/context.md.
     Context(ContextArguments),
-    /// List the tasks, the newest first.
+    /// List the tasks, newest first.
     Tasks(TasksArguments),
-    /// Write a task as Markdown, JSON or HTML, without secrets.
+    /// Write a task as Markdown, JSON or HTML, with secrets redacted.
     Export(ExportArguments),
-    /// Import a task of another program (Cline, Roo Code, Claude Code), to read, check and fork it.
+    /// Import a task from another program (Cline, Roo Code, Claude Code), to read, check and fork it.
     Import(ImportArguments),
     /// List the checkpoints of a task, by default of the newest one of this folder: the calls that can be undone.
     Checkpoints(HistoryArguments),
-    /// Show what a task changed, as a diff: all of it, or its last N changing calls.
+    /// Show what a task changed, as a diff: everything, or its last N changing calls.
     Diff(HistoryArguments),
-    /// Undo what your last message led to, or the last N changing calls. Shows first what would happen.
+    /// Undo the changes since your last message, or the last N changing calls. First shows what would happen.
     Undo(UndoArguments),
-    /// Restore files to their state before a call of a task. Shows first what would happen.
+    /// Restore files to their state before a call of a task. First shows what would happen.
     Restore(RestoreArguments),
-    /// Write a commented configuration, with a model that can be used here. An existing one stays.
+    /// Write a commented configuration, with a model that can be used here. Never changes an existing one.
     Init,
-    /// Try it: a scripted model drives the real tools in a scratch folder. Needs no key and no network.
+    /// Try Sabir: a scripted model drives the real tools in a scratch folder. Needs no key and no network.
     Tour {
-        /// The scratch folder; it must not exist yet. By default one is created among the temporary files, and kept.
+        /// The scratch folder; it must not exist yet. By default a new one in the temporary folder, which is kept.
         #[arg(long)]
         folder: Option<PathBuf>,
     },
@@ -133,7 +133,7 @@ pub(crate) enum Command {
     Parse(ParseArguments),
     /// Like `parse`, but print only errors, as diagnostics, and the feedback that the model would get.
     Check(JudgeArguments),
-    /// Like `parse`, but print how the text was understood: every marker, its meaning, how certain it is, and why.
+    /// Like `parse`, but print how the text was understood: every marker, its meaning, its certainty, and the reason.
     Explain(CheckArguments),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
     Prompt(PromptArguments),
@@ -145,9 +145,9 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
         output: OutputFormat,
     },
-    /// List the providers with the variables of their keys, the servers on this machine, and the known models.
+    /// List the providers with their key variables, the servers on this machine, and the known models.
     Models(ModelsArguments),
-    /// Check the setup. With a model, find out what it can do by asking it.
+    /// Check the setup. With a model, test what it can do by asking it.
     Doctor(DoctorArguments),
     /// Check, show and change the configuration. See `sabir help config`.
     Config(ConfigArguments),
@@ -159,63 +159,60 @@ pub(crate) enum Command {
     /// writes one line on standard error for each request. SIGHUP reloads the configuration. See
     /// `sabir help gateway`.
     Gateway(GatewayArguments),
-    /// Run a command of yours in the sandbox, to try it.
+    /// Run a command in the sandbox, to try it.
     ///
-    /// The command can write in the folder and in a private temporary folder, and has no network
-    /// and no privileges. Level 1 (Landlock and a filter of system calls, Linux 6.2) does that; it
-    /// puts `.git/hooks` and similar files in the folder back when the command has ended, and does
-    /// not protect the modes and times of files elsewhere. Level 2 adds namespaces: secrets, other processes and the rest of /tmp and
-    /// /dev cannot be seen. There is no standard input. The exit code is the command's.
+    /// The command can write in the folder and in a private temporary folder, and has no network and no privileges. Level 1 uses
+    /// Landlock and a system call filter (Linux 6.2); it restores `.git/hooks` and similar files in the folder when the command has
+    /// ended, and does not protect the modes and times of files elsewhere. Level 2 adds namespaces, which hide secrets, other
+    /// processes and the rest of /tmp and /dev. There is no standard input. The exit code is the command's.
     Sandbox(SandboxArguments),
-    /// Try each wall of the sandbox on this machine, and say which hold.
+    /// Test each wall of the sandbox on this machine, and report which ones hold.
     ///
-    /// Each attempt is made without a sandbox as well, where it has to succeed; otherwise the wall
-    /// is `untested`. `put back` means that the change was undone when the command had ended. The
-    /// exit code is 1 if a wall is open.
+    /// Each attempt is also made without a sandbox, where it must succeed; otherwise the wall is `untested`. `put back` means that
+    /// the change was undone when the command had ended. The exit code is 1 if a wall is open.
     Security(SecurityArguments),
-    /// Find mistakes in tool definitions: names that collide, schemas that a format cannot express, descriptions that are missing.
+    /// Find mistakes in tool definitions: colliding names, schemas that a format cannot express, missing descriptions.
     Lint(LintArguments),
     /// List, add, remove, trust and test MCP servers, and serve Sabir's tools as one. See `sabir help mcp`.
     Mcp(McpArguments),
-    /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to replace,
-    /// or a whole file. Prints the changes. See `sabir help edits`.
+    /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
+    /// replace, or a whole file. Prints the changes. See `sabir help edits`.
     Edit(EditArguments),
-    /// Explain and try the rules: what may be done without asking.
+    /// Explain and try the rules, which decide what runs without asking.
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
     },
     /// List the modes: named sets of tools and instructions, for `--mode`.
     Modes(ModesArguments),
-    /// Show what a repository's own configuration makes git run, and trust it as it is.
+    /// Show what a repository's own configuration makes git run, and trust its present state.
     ///
-    /// Until then every git command there must be approved. Trust also lets builds run unasked in the
-    /// sandbox at level 2, without network. The trust is for a hash of everything
-    /// that is shown; when any of it changes, git asks again. A repository inside another needs its
-    /// own trust.
+    /// Until then, every git command there needs an approval. Trust also lets builds run without asking in the sandbox at level 2,
+    /// without network. It applies to a hash of everything that is shown; if any of it changes, git commands need approvals again. A
+    /// nested repository needs its own trust.
     Trust(TrustArguments),
     /// Work with provider APIs.
     Wire {
         #[command(subcommand)]
         command: WireCommand,
     },
-    /// Print the script that makes a shell complete commands and options: `source <(sabir completions bash)`.
+    /// Print a script with shell completions for commands and options: `source <(sabir completions bash)`.
     Completions {
         /// The shell.
         shell: Shell,
     },
-    /// Print the man page of `sabir`, or write it and those of all commands into a folder.
+    /// Print the man page of `sabir`, or write it and the pages of all commands into a folder.
     Man {
         /// The folder, such as `~/.local/share/man/man1`.
         folder: Option<PathBuf>,
     },
-    /// Explain a command or a topic. Topics are the first steps (`help guide`), messages and their fixes (`help troubleshooting`), all
-    /// keys of the configuration (`help config`), a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
-    /// (`help dialects`), the findings of `lint` (`help lints`), how edits are applied (`help edits`), checkpoints and undo (`help
-    /// checkpoints`), journals (`help journal`), recordings (`help recording`), rules and approvals (`help policy`, `help approval`),
-    /// modes (`help modes`), hidden files (`help ignore`), secrets (`help secrets`), the sandbox (`help sandbox`), tasks without a
-    /// terminal (`help headless`, `help events`), subtasks (`help subtasks`), MCP servers (`help mcp`), telemetry (`help telemetry`), provider APIs (`help wires`,
-    /// `help translation`), and the gateway (`help gateway`).
+    /// Explain a command or a topic. Topics are the first steps (`help guide`), messages and their fixes (`help troubleshooting`),
+    /// all keys of the configuration (`help config`), a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define
+    /// dialects (`help dialects`), the findings of `lint` (`help lints`), how edits are applied (`help edits`), checkpoints and undo
+    /// (`help checkpoints`), journals (`help journal`), recordings (`help recording`), rules and approvals (`help policy`, `help
+    /// approval`), modes (`help modes`), hidden files (`help ignore`), secrets (`help secrets`), the sandbox (`help sandbox`), tasks
+    /// without a terminal (`help headless`, `help events`), subtasks (`help subtasks`), MCP servers (`help mcp`), telemetry (`help
+    /// telemetry`), provider APIs (`help wires`, `help translation`), and the gateway (`help gateway`).
     Help {
         /// A command, `dialect NAME`, `tool NAME`, `tools`, `lints`, or one of the topics above.
         topic: Vec<String>,
@@ -239,23 +236,24 @@ pub(crate) struct TaskOptions {
     /// The protocol for calls: `native`, or a dialect to prompt in. By default the journal decides, then the catalogue.
     #[arg(long)]
     pub(crate) protocol: Option<String>,
-    /// Calls that a model writes as text although it was offered native calls: `off` leaves them text, `ask` asks about each (it is
-    /// denied where nobody can be asked), `on` treats them like native calls. By default the configuration decides, then `ask`.
+    /// The treatment of calls that a model writes as text although it has native calls: `off` leaves them as text, `ask` asks about
+    /// each (or denies it if nobody can be asked), and `on` treats them like native calls. By default the configuration decides, then
+    /// `ask`.
     #[arg(long, value_name = "off|ask|on")]
     pub(crate) recovery: Option<TextRecovery>,
-    /// How many calls a message of the model may hold: `1`, or `many`, which is the default. With `1`, further calls of a message are not
-    /// run. By default the configuration decides.
+    /// The number of calls that a message of the model may contain: `1`, or `many`. With `1`, further calls in a message are not run.
+    /// By default the configuration decides, then `many`.
     #[arg(long, value_name = "1|many")]
     pub(crate) calls_per_message: Option<ParallelCalls>,
-    /// The tool for changing files that the model is offered: `replace_in_file`, `edit_file` or `apply_patch`. By default the journal
+    /// The edit tool that the model is offered: `replace_in_file`, `edit_file` or `apply_patch`. By default the journal
     /// decides, then the catalogue.
     #[arg(long, value_name = "TOOL")]
     pub(crate) edit_tool: Option<String>,
     /// The folder to work in.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
-    /// The sandbox of commands: `off`, `1`, `2`, or `best` for the best that this machine has, which is the default. See `sabir help
-    /// sandbox`. If the level is not available, no command runs.
+    /// The sandbox level of commands: `off`, `1`, `2`, or `best` for the highest that this machine supports, which is the default.
+    /// See `sabir help sandbox`. If the level is not available, no command runs.
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sandbox: Option<String>,
     #[command(flatten)]
@@ -263,16 +261,16 @@ pub(crate) struct TaskOptions {
     /// The mode: a set of tools and instructions. `sabir modes` lists them. A resumed task keeps its own.
     #[arg(long, value_name = "NAME")]
     pub(crate) mode: Option<String>,
-    /// Give commands the network, or package registries alone: `--network registries`. Without it, commands that need the network must be
-    /// approved.
+    /// Give commands network access, or access to package registries only: `--network registries`. Without it, commands that need the
+    /// network must be approved.
     #[arg(long, value_name = "registries", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) network: Option<NetworkChoice>,
     #[command(flatten)]
     pub(crate) ends: EndFlags,
-    /// Take no checkpoints: what the task changes cannot be undone.
+    /// Take no checkpoints, so that the changes of the task cannot be undone.
     #[arg(long)]
     pub(crate) no_checkpoints: bool,
-    /// Let the model hand parts of the work to subtasks, which work at the same time, each with its own journal. See `sabir help
+    /// Let the model delegate parts of the work to subtasks, which run concurrently, each with its own journal. See `sabir help
     /// subtasks`.
     #[arg(long)]
     pub(crate) subtasks: bool,
@@ -329,8 +327,8 @@ pub(crate) struct RecordingOptions {
     /// Record the provider's requests and responses in a new file, without keys. See `sabir help recording`.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Replay a recording instead of asking a provider: no network, no key, the same task events. The tools really run, and must be
-    /// approved as when it was recorded. A request that differs from the recorded one ends the task.
+    /// Replay a recording instead of asking a provider: without a network or a key, with the same task events. The tools really run,
+    /// and need the same approvals as during the recording. A request that differs from the recorded one ends the task.
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     pub(crate) replay: Option<PathBuf>,
 }
@@ -338,7 +336,7 @@ pub(crate) struct RecordingOptions {
 /// Options for images in a message.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PictureOptions {
-    /// Show the model this image with the message: PNG, JPEG, GIF or WebP. May be given several times.
+    /// Attach this image to the message: PNG, JPEG, GIF or WebP. May be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
 }
@@ -347,8 +345,8 @@ pub(crate) struct PictureOptions {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Recording and control")]
 pub(crate) struct ControlOptions {
-    /// Read control lines from standard input, one JSON object each: messages, approvals, answers, a cancel. Needs `--output events`,
-    /// where questions appear. See `sabir help headless`.
+    /// Read control lines from standard input, one JSON object each: messages, approvals, answers, a cancellation. Needs `--output
+    /// events`, which prints the questions. See `sabir help headless`.
     #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) control: bool,
 }
@@ -357,8 +355,8 @@ pub(crate) struct ControlOptions {
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) task: TaskOptions,
-    /// The output format. `text`: progress on standard error, the result on standard output. `json`: one object at the end. `events`: one
-    /// object a line as things happen.
+    /// The output format. `text`: progress on standard error, the result on standard output. `json`: one object at the end. `events`:
+    /// one object per line, as things happen.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
     #[command(flatten)]
@@ -370,8 +368,8 @@ pub(crate) struct RunArguments {
     /// Continue the newest task of this folder, with these words.
     #[arg(long = "continue", short = 'c')]
     pub(crate) continues: bool,
-    /// The task. `-` or a pipe is standard input, which follows the words. A replay knows the task, and with `--control` the first
-    /// message may contain it.
+    /// The task. With `-` or a pipe, standard input is appended to the words. Not needed with `--replay`, or with `--control`, where
+    /// the first message may be the task.
     pub(crate) words: Vec<String>,
 }
 
@@ -416,17 +414,17 @@ pub(crate) struct CheckArguments {
 /// Options for the calls that are recognised in a text, and those that the gates pass.
 #[derive(Debug, Args)]
 pub(crate) struct ListeningOptions {
-    /// The dialect to recognise, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
+    /// The dialect to recognize, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
-    /// Switch a repair off, besides those of `repairs_off` in the configuration: the name of a rule, or `all`. May be given several
+    /// Turn off a repair, besides those of `repairs_off` in the configuration: the name of a rule, or `all`. May be given several
     /// times.
     #[arg(long, value_name = "RULE")]
     pub(crate) no_repair: Vec<String>,
-    /// Allow one call a message instead of several; the calls after the first are rejected.
+    /// Allow only one call per message; the calls after the first are rejected.
     #[arg(long)]
     pub(crate) one: bool,
-    /// The end of the prompt that the text continues, such as `<think>`: a thought that it opens goes on in the text.
+    /// The end of the prompt before the text, such as `<think>`: a thought that it opens continues in the text.
     #[arg(
         long,
         value_name = "TEXT",
@@ -441,11 +439,11 @@ pub(crate) struct ListeningOptions {
 /// Options for reading standard input.
 #[derive(Debug, Args)]
 pub(crate) struct ReadingOptions {
-    /// A JSON array of `{name, description, parameters}`, or the tools of an OpenAI, Anthropic, Gemini, Bedrock or MCP request or result.
-    /// By default the built-in tools, and for `wire decode` any tool.
+    /// A JSON array of `{name, description, parameters}`, or the tools of an OpenAI, Anthropic, Gemini, Bedrock or MCP request or
+    /// result. By default the built-in tools, and for `wire decode` any tool.
     #[arg(long)]
     pub(crate) tools: Option<PathBuf>,
-    /// Feed the input in pieces of this many bytes; 0: whole. The result is the same.
+    /// Feed the input in pieces of this many bytes; 0 feeds it whole. The result is the same.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub(crate) chunk: usize,
 }
@@ -461,7 +459,7 @@ pub(crate) struct PromptArguments {
     /// A JSON array of connected MCP servers: `{name, instructions, tools, resources}`.
     #[arg(long)]
     pub(crate) servers: Option<PathBuf>,
-    /// Teach one call a message instead of several.
+    /// Teach one call per message instead of several.
     #[arg(long)]
     pub(crate) one: bool,
     /// The output format.
@@ -489,8 +487,8 @@ pub(crate) struct DoctorArguments {
     /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// The model to ask, as in --model, or the address of a server with one model. It is asked about five short questions, at its usual
-    /// price.
+    /// The model to test, as in --model, or the address of a server with one model. It is asked about five short questions, at its
+    /// usual price.
     pub(crate) model: Option<String>,
 }
 
@@ -502,7 +500,7 @@ pub(crate) struct LintArguments {
     /// Lint the tools of the MCP server with this command line or address.
     #[arg(long, value_name = "COMMAND|URL", conflicts_with = "tools")]
     pub(crate) mcp: Option<String>,
-    /// Check only for this dialect, and for no wire.
+    /// Check only for this dialect, not for wires.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
     /// Treat findings of this level as errors.
@@ -522,7 +520,7 @@ pub(crate) enum DenyLevel {
 
 #[derive(Debug, Args)]
 pub(crate) struct DecodeArguments {
-    /// The wire; recognised by default. `sabir help wires` lists them.
+    /// The wire; by default it is recognized by the content. `sabir help wires` lists them.
     #[arg(long)]
     pub(crate) wire: Option<String>,
     #[command(flatten)]
@@ -555,7 +553,7 @@ pub(crate) struct EncodeArguments {
     /// OpenAI Chat: the message field for sending thoughts back, such as `reasoning_content`.
     #[arg(long, value_name = "FIELD")]
     pub(crate) thought_field: Option<String>,
-    /// The output format. `text`: the body, with the path and the headers on standard error. `json`: one object with all of it.
+    /// The output format. `text`: the body, with the path and the headers on standard error. `json`: one object with everything.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
 }

@@ -24,7 +24,7 @@ fn check(original: &str, body: &str, expected: &str) {
 
 /// Checks how a patch is parsed, one word per file: `+path=content`, `-path`, `path`, `path>moved`.
 #[track_caller]
-fn reads(text: &str, expected: &str) {
+fn check_parse(text: &str, expected: &str) {
     let found = match Patch::parse(text) {
         Ok(patch) => patch
             .files
@@ -47,29 +47,29 @@ fn reads(text: &str, expected: &str) {
 const ADD: &str = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
 
 #[test]
-fn sections() {
+fn sections_are_parsed() {
     let text = "*** Begin Patch\n*** Add File: p/add.py\n+abc\n+\n+def\n*** Delete File: p/del.py\n*** Update File: p/up.py\n\
                 *** Move to: p/up2.py\n@@ def f():\n-    pass\n+    return 123\n*** Update File: b c\n@@\n+x\n*** End Patch";
-    reads(
+    check_parse(
         text,
         "+p/add.py=\"abc\\n\\ndef\\n\" -p/del.py p/up.py>p/up2.py b c",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** End Patch",
         "a>b",
     );
-    reads("*** Begin Patch\n*** Add File: a\n*** End Patch", "+a=\"\"");
-    reads(
+    check_parse("*** Begin Patch\n*** Add File: a\n*** End Patch", "+a=\"\"");
+    check_parse(
         "*** Begin Patch\n*** Add File: a\n+x\n\n*** Delete File: b\n\n*** End Patch",
         "+a=\"x\\n\" -b",
     );
 }
 
 #[test]
-fn wrappings() {
+fn text_around_a_patch_is_skipped() {
     let expected = "+a=\"x\\n\"";
-    reads(ADD, expected);
-    reads(&ADD.replace('\n', "\r\n"), expected);
+    check_parse(ADD, expected);
+    check_parse(&ADD.replace('\n', "\r\n"), expected);
     for text in [
         format!("<<EOF\n{ADD}\nEOF\n"),
         format!("<<'EOF'\n{ADD}\nEOF\n"),
@@ -78,101 +78,101 @@ fn wrappings() {
         format!("```\n{ADD}\n```\nDone."),
         "*** Begin Patch \n  *** Add File: a\n+x\n *** End Patch".to_owned(),
     ] {
-        reads(&text, expected);
+        check_parse(&text, expected);
     }
-    reads(
+    check_parse(
         &format!("{ADD}\n{}", ADD.replace(": a", ": b")),
         "+a=\"x\\n\" +b=\"x\\n\"",
     );
 }
 
 #[test]
-fn malformed() {
-    reads("bad", "NoBlocks@1 []");
-    reads("*** Begin Patch\n*** End Patch", "NoBlocks@1 []");
-    reads("*** Begin Patch\nbad\n*** End Patch", "UnexpectedLine@2 []");
-    reads(
+fn malformed_patches_are_refused() {
+    check_parse("bad", "NoBlocks@1 []");
+    check_parse("*** Begin Patch\n*** End Patch", "NoBlocks@1 []");
+    check_parse("*** Begin Patch\nbad\n*** End Patch", "UnexpectedLine@2 []");
+    check_parse(
         "*** Begin Patch\n*** Frobnicate File: foo\n*** End Patch",
         "UnexpectedLine@2 []",
     );
-    reads("*** Begin Patch\n*** Add File: a\n+x", "Unclosed@3 []");
-    reads(
+    check_parse("*** Begin Patch\n*** Add File: a\n+x", "Unclosed@3 []");
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n@@\n-x\n+y",
         "Unclosed@5 []",
     );
-    reads(
+    check_parse(
         "<<EOF\n*** Begin Patch\n*** Update File: a\nEOF\n",
         "EmptySection@3 [], UnexpectedLine@4 [], Unclosed@4 []",
     );
-    reads(
+    check_parse(
         "*** Update File: a\n@@\n-x\n+y\n*** End Patch",
         "StrayMarker@1 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n*** End Patch",
         "EmptySection@2 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n@@\n*** End Patch",
         "EmptySection@3 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n@@\n x\n*** End Patch",
         "NoEffect@3 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Add File: a\nx\n*** End Patch",
         "UnexpectedLine@3 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Add File: a\n+x\n\n+y\n*** End Patch",
         "UnexpectedLine@5 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Delete File: a\n-x\n*** End Patch",
         "UnexpectedLine@3 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Delete File:\n*** End Patch",
         "EmptySection@2 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n@@\n-x\n*** Move to: b\n*** End Patch",
         "StrayMarker@5 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n@@\nx\n*** End Patch",
         "EmptySection@3 [], UnexpectedLine@4 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Update File: a\n@@\n*** End of File\n-x\n*** End Patch",
         "UnexpectedLine@4 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Delete File: a\n*** Add File: ./a\n+x\n*** End Patch",
         "PathTwice@3 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Delete File: a\n*** Update File: b\n*** Move to: a\n*** End Patch",
         "PathTwice@3 []",
     );
-    reads(
+    check_parse(
         "*** Begin Patch\n*** Begin Patch\n*** Delete File: a\n*** End Patch",
         "StrayMarker@2 []",
     );
 }
 
 #[test]
-fn too_many_contexts() {
+fn too_many_contexts_are_refused() {
     let text = format!(
         "*** Begin Patch\n*** Update File: f\n{}-a\n+b\n*** End Patch\n",
         "@@ a\n".repeat(102)
     );
-    reads(&text, "UnexpectedLine@103 [], UnexpectedLine@104 []");
+    check_parse(&text, "UnexpectedLine@103 [], UnexpectedLine@104 []");
 }
 
 #[test]
-fn updates() {
+fn hunks_are_applied() {
     check(
         "foo\nbar\nbaz\nqux\n",
         "@@\n foo\n-bar\n+BAR\n@@\n baz\n-qux\n+QUX\n",
@@ -211,7 +211,7 @@ fn updates() {
 }
 
 #[test]
-fn contexts() {
+fn context_lines_find_the_place() {
     let two = "fn a\nx=10\ny=2\nfn b\nx=10\ny=20\n";
     check(
         two,
@@ -266,7 +266,7 @@ fn contexts() {
 }
 
 #[test]
-fn ends() {
+fn end_of_file_is_found() {
     let text = "start\nmarker\nmiddle\nmarker\nend\n";
     check(
         text,
@@ -290,7 +290,7 @@ fn ends() {
 }
 
 #[test]
-fn additions() {
+fn lines_are_added() {
     check(
         "foo\nbar\n",
         "@@\n+quux\n*** End of File\n",

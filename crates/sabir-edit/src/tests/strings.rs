@@ -22,7 +22,7 @@ fn check(original: &str, old: &str, new: &str, expected: &str) {
 }
 
 #[test]
-fn exact() {
+fn exact_text_is_replaced() {
     check("hello world", "world", "moon", "hello moon");
     check("price is $100", "$100", "$&$1$'", "price is $&$1$'");
     check("a\nb\nc\n", "b\n", "", "a\nc\n");
@@ -47,7 +47,7 @@ fn exact() {
 }
 
 #[test]
-fn counts() {
+fn the_number_of_places_is_checked() {
     check_count("foo bar foo", ("foo", "x"), None, "x bar x");
     check_count("foo bar foo", ("foo", "x"), Some(2), "x bar x");
     check_count("foo bar foo", ("foo", "x"), Some(3), "WrongCount@1 [1, 1]");
@@ -57,7 +57,7 @@ fn counts() {
 }
 
 #[test]
-fn line_numbers() {
+fn line_numbers_are_removed() {
     check("a\nb\nc\n", "2 | b\n", "2 | x\n", "a\nx\nc\n");
     check("a\nb\nc\n", "2 | b", "2 | x\n3 | y", "a\nx\ny\nc\n");
     check(
@@ -117,7 +117,7 @@ fn line_endings() {
 }
 
 #[test]
-fn normal_forms() {
+fn unicode_normal_forms_match() {
     check(
         "say “hi” – now\n",
         "\"hi\" -",
@@ -166,7 +166,7 @@ fn shifted_indentation() {
 }
 
 #[test]
-fn whole() {
+fn a_whole_text_is_replaced() {
     let content = |old: &str, new: &str| {
         apply_whole(old, new)
             .map(|edited| edited.content)

@@ -96,7 +96,7 @@ pub(crate) enum CallDisposition {
 pub(crate) enum CallEnd {
     /// The model is still writing it.
     Open,
-    /// It was closed properly. Its arguments may be wrong all the same.
+    /// It was closed properly, but its arguments may still be wrong.
     Closed,
     /// It was never closed, and must not run.
     Cut(Truncation),

@@ -259,7 +259,7 @@ fn emit_text(text: Option<&str>, say: &mut impl FnMut(&str)) {
 mod tests {
     use super::*;
 
-    fn said<'t>(cut: bool, pieces: impl IntoIterator<Item = &'t str>) -> (String, u32) {
+    fn filter_pieces<'t>(cut: bool, pieces: impl IntoIterator<Item = &'t str>) -> (String, u32) {
         let (mut words, mut text) = (MarkupFilter::new(["read_file"].into_iter()), String::new());
         for piece in pieces {
             words.push(piece, &mut |said| text.push_str(said));
@@ -269,20 +269,24 @@ mod tests {
     }
 
     fn check(text: &str, expected: &str, dropped: u32) {
-        ended(false, text, expected, dropped);
+        check_end(false, text, expected, dropped);
     }
 
-    fn ended(cut: bool, text: &str, expected: &str, dropped: u32) {
+    fn check_end(cut: bool, text: &str, expected: &str, dropped: u32) {
         let expected = (expected.to_owned(), dropped);
-        assert_eq!(said(cut, [text]), expected, "{text:?}");
+        assert_eq!(filter_pieces(cut, [text]), expected, "{text:?}");
         assert_eq!(
-            said(cut, text.split_inclusive(|_| true)),
+            filter_pieces(cut, text.split_inclusive(|_| true)),
             expected,
             "{text:?} by characters"
         );
         for (at, _) in text.char_indices() {
             let (head, tail) = text.split_at(at);
-            assert_eq!(said(cut, [head, tail]), expected, "{text:?} split at {at}");
+            assert_eq!(
+                filter_pieces(cut, [head, tail]),
+                expected,
+                "{text:?} split at {at}"
+            );
         }
     }
 
@@ -292,9 +296,9 @@ mod tests {
         check("hi <tool_call>\n", "hi ", 1);
         check("hi <read_file>", "hi ", 1);
         for cut in ["hi <tool_ca", "hi <read_fi", "hi [TOOL_CA", "hi <fun"] {
-            ended(true, cut, "hi ", 1);
+            check_end(true, cut, "hi ", 1);
         }
-        ended(true, "hi <fu", "hi <fu", 0);
+        check_end(true, "hi <fu", "hi <fu", 0);
         check("a<|tool_call_end|> b<|im_end|>", "a b", 2);
         check("a</tool_call>", "a", 1);
         check("a <｜tool▁ca", "a ", 1);

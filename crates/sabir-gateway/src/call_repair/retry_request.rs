@@ -13,7 +13,7 @@ use sabir_check::{FeedbackContext, RepeatTracker, render_feedback};
 
 use super::attempt::{Attempt, CallProblem};
 
-/// The result of a call without a mistake of its own.
+/// The result of a call that is itself valid.
 const NOT_RUN_TEXT: &str = "This call was not run, because another call of the message could not be used. Make it again if it is needed.";
 
 /// Builds the next request, and returns it with the feedback in it.

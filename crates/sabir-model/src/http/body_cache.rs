@@ -177,7 +177,7 @@ impl CachedPrefix {
         Ok(())
     }
 
-    /// Serializes the body of the newest messages, with the cached text in front of them.
+    /// Serializes the body of the newest messages, after the cached text.
     fn splice_body(&self, key: &str, rest: &Value) -> Vec<u8> {
         let mut body = vec![b'{'];
         for (name, value) in rest.as_object().unwrap_or(&Map::new()) {

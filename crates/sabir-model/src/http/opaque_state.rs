@@ -1,4 +1,4 @@
-//! Removes opaque provider state that must not be sent: that of other models, and that which the
+//! Removes opaque provider state that must not be sent: state of other models, and state that the
 //! provider no longer accepts.
 
 use std::borrow::Cow;

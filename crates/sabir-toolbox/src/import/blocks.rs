@@ -1,5 +1,5 @@
-//! Parses the content of messages: blocks of the Anthropic API, and those of later Roo Code
-//! versions, which have other names.
+//! Parses the content of messages: blocks of the Anthropic API, and of later Roo Code versions,
+//! which have other names.
 
 use sabir_call::{Image, OpaqueState};
 use serde_json::{Map, Value};

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use crate::delta_template::escape_json;
 use crate::lenient::LenientText;
 
-/// The most bytes of member names that are remembered for one call, to find duplicates.
+/// The maximum number of bytes of member names that are remembered for one call, to find duplicates.
 const MAX_NAMES: usize = 1 << 20;
 
 /// One piece of the arguments.

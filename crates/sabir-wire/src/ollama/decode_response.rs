@@ -45,7 +45,7 @@ struct ResponseLine<'a> {
     /// In the last line: output tokens.
     #[serde(default)]
     eval_count: LenientCount,
-    /// An error as a string, in a line of its own.
+    /// An error as a string, on its own line.
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }

@@ -32,7 +32,7 @@ pub(crate) struct OpenAiChatEncoder {
     has_calls: bool,
     /// True if a call with a text input was truncated.
     freeform_truncated: bool,
-    /// The merged counts, written in a chunk of their own if the client wants them.
+    /// The merged counts, written in a separate chunk if the client wants them.
     usage: Option<Usage>,
     /// The stop reason with the provider's word, written after all deltas.
     stop: Option<(StopReason, String)>,

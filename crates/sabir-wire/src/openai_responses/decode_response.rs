@@ -519,7 +519,7 @@ impl OpenAiResponsesDecoder {
         emit_text(thought, words, out);
     }
 
-    /// Adds a piece of arguments, or the whole of them.
+    /// Adds a piece of arguments, or all of them.
     fn decode_arguments(
         &mut self,
         kind: &'static str,

@@ -42,7 +42,7 @@ pub(super) struct EventEnvelope<'a> {
     /// In the `done` event of a part: all of it.
     #[serde(borrow, default)]
     pub(super) part: LenientObject<ItemPart<'a>>,
-    /// In the `done` event of arguments: all of them.
+    /// In the `done` event of arguments: the whole arguments.
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
     /// In the `done` event of a custom tool's input: all of it.

@@ -22,14 +22,14 @@ pub(crate) enum ConfigCommand {
         /// The file, instead of yours or that of `--config`.
         file: Option<PathBuf>,
     },
-    /// List the files that a task in this folder reads for its settings, in their order.
+    /// List the files from which a task in this folder reads its settings, in order.
     Path,
-    /// Print a value and where it comes from: the file with its line, a variable, or the default.
+    /// Print a value and its origin: the file with the line, a variable, or the default.
     Get {
         /// A key with its tables, such as `subtasks.at_once`, or a table; by default all that are set.
         key: Option<String>,
     },
-    /// Set a value. Comments are kept; a value that cannot be used is refused.
+    /// Set a value. Comments are kept; an invalid value is refused.
     Set {
         /// Write your own file, even if `--config` names another.
         #[arg(long)]

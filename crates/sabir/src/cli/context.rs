@@ -6,10 +6,10 @@ use super::ReportFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct ContextArguments {
-    /// Show also what a compaction now would leave out, and what the model would read instead.
+    /// Also show what a compaction would leave out now, and what the model would read instead.
     #[arg(long, conflicts_with_all = ["compact", "undo"])]
     pub(crate) preview: bool,
-    /// Compact the context now. The model is asked for a summary, once.
+    /// Compact the context now, with one summary by the model.
     #[arg(long, conflicts_with = "undo")]
     pub(crate) compact: bool,
     /// With --compact: use one line for each call instead of asking the model.

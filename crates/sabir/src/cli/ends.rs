@@ -10,21 +10,21 @@ use crate::exit::CommandError;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Limits and completion")]
 pub(crate) struct EndFlags {
-    /// End the task after this many turns, counted from its start or its resume.
+    /// End the task after this many turns, counted since it was started or resumed.
     #[arg(long)]
     pub(crate) max_turns: Option<u32>,
-    /// End the task when it has used this many tokens, read and written, counted from its start or
-    /// its resume: `200000`, `500k`, `2M`. The turn that reaches the limit is finished.
+    /// End the task when it has read and written this many tokens since it was started or resumed: `200000`, `500k`, `2M`. The turn
+    /// that reaches the limit is finished.
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<String>,
-    /// End the task when it has cost this many US dollars, counted from its start or its resume:
+    /// End the task when it has cost this many US dollars since it was started or resumed:
     /// `5`, `0.25`. The turn that reaches the limit is finished. The model's prices must be known.
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,
     /// End the task after this time: `90`, `90s`, `15m`, `2h`.
     #[arg(long, value_name = "TIME")]
     pub(crate) max_time: Option<String>,
-    /// Send a request that failed before its answer began again up to this many times (4).
+    /// Retry a request that failed before its answer began up to this many times (4).
     #[arg(long, value_name = "COUNT")]
     pub(crate) retries: Option<u32>,
     /// End the task after this many retries without a complete answer between them (60).
@@ -38,12 +38,11 @@ pub(crate) struct EndFlags {
     /// Complete the task only if all todos of the model are done.
     #[arg(long)]
     pub(crate) require_todos: bool,
-    /// Complete the task although calls were denied and nothing was done in their place. Without it
-    /// such a task ends with exit code 5.
+    /// Complete the task even if calls were denied and nothing replaced them. Otherwise such a task ends with exit code 5.
     #[arg(long)]
     pub(crate) allow_denied: bool,
-    /// The form of the result where nobody is asked: `call`, or `answer`, which also takes a plain
-    /// answer of a model that has changed nothing. By default `answer` with native calls.
+    /// The form of the result if nobody is asked: `call`, or `answer`, which also accepts a plain answer from a model that has
+    /// changed nothing. By default `answer` with native calls.
     #[arg(long, value_name = "call|answer")]
     pub(crate) completion: Option<ResultForm>,
 }

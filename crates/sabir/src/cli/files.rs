@@ -15,10 +15,10 @@ pub(crate) struct HistoryArguments {
     /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// The task's name, or the beginning of it; by default the newest task of this folder. A number
-    /// of up to three digits alone is N.
+    /// The task's name, or the beginning of it; by default the newest task of this folder. A single number of up to three digits is
+    /// N.
     pub(crate) task: Option<String>,
-    /// The number of its last changing calls.
+    /// The number of the last changing calls.
     pub(crate) count: Option<usize>,
 }
 
@@ -55,8 +55,7 @@ pub(crate) struct ConsentFlags {
     /// Do it without asking.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Overwrite files that were changed since by others. Their present content is kept in the
-    /// checkpoint that is taken first.
+    /// Overwrite files that others have changed since. Their current content is kept in the checkpoint that is taken first.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -66,7 +65,7 @@ pub(crate) struct EditArguments {
     /// The file. For a patch, it may be the folder that its paths are relative to. A missing file
     /// is created if the edit creates one.
     pub(crate) file: PathBuf,
-    /// The format of the edit. By default it is recognised by the text, except for whole files.
+    /// The format of the edit. By default it is recognized by the text, except for whole files.
     #[arg(long, value_enum)]
     pub(crate) format: Option<EditFormat>,
     /// Write nothing.

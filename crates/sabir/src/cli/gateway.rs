@@ -25,8 +25,7 @@ pub(crate) struct GatewayArguments {
     /// decides.
     #[arg(long, requires = "models")]
     pub(crate) protocol: Option<String>,
-    /// The treatment of invalid calls: `pass`, `heal`, or `retry N`, which tells the model and asks
-    /// again, at most N times.
+    /// The treatment of invalid calls: `pass`, `heal`, or `retry N`, which sends the model feedback and asks again, at most N times.
     #[arg(long, value_name = "WAY", requires = "models", default_value_t)]
     pub(crate) mend: RepairMode,
     /// Use the first model for any other name too.
@@ -44,14 +43,13 @@ pub(crate) struct GatewayArguments {
     /// printed.
     #[arg(long, conflicts_with = "no_token")]
     pub(crate) token: Option<String>,
-    /// Serve everybody who reaches the address, which must be one of this machine.
+    /// Require no token. Only for an address of this machine.
     #[arg(long)]
     pub(crate) no_token: bool,
-    /// Show on standard error what is taught, left out, understood, repaired and asked again.
+    /// Show on standard error what the gateway teaches, leaves out, understands, repairs and asks again.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// The format of the request log on standard error. By default that of `log` in the
-    /// configuration, else text.
+    /// The format of the request log on standard error. By default `log` in the configuration decides, then text.
     #[arg(long, value_enum)]
     pub(crate) log: Option<LogFormat>,
     /// Print only the address, and no settings for clients.

@@ -8,13 +8,13 @@ use super::{CheckArguments, OutputFormat, TaskOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArguments {
-    /// The output format. `events` prints the records as they are, one a line.
+    /// The output format. `events` prints the records unchanged, one per line.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
     /// Print only these records: `3..7`, `3..`, `..7` or `5`.
     #[arg(long, value_name = "RANGE")]
     pub(crate) records: Option<String>,
-    /// Keep printing new records, as long as a process works on the task.
+    /// Keep printing new records while a process works on the task.
     #[arg(long)]
     pub(crate) follow: bool,
     /// The task: the beginning or the end of its id, `@N` as `sabir tasks` counts, or words of its
@@ -27,7 +27,7 @@ pub(crate) struct TasksArguments {
     /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
-    /// Show subtasks below the tasks that began them. By default they are only counted.
+    /// Show subtasks below their parents. By default they are only counted.
     #[arg(long)]
     pub(crate) all: bool,
     /// List the tasks of all folders. By default those of this folder, or of the nearest one above it
@@ -94,7 +94,7 @@ pub(crate) struct ImportArguments {
 pub(crate) struct JudgeArguments {
     #[command(flatten)]
     pub(crate) check: CheckArguments,
-    /// Print the mistakes in the calls of this task instead: its name, or the beginning of it.
+    /// Print the faults of the calls in this task instead: its name, or the beginning of it.
     #[arg(long, value_name = "TASK", conflicts_with_all = ["dialect", "no_repair", "one", "tools", "chunk"])]
     pub(crate) task: Option<String>,
 }

@@ -9,11 +9,10 @@ use super::ReportFormat;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Judge a command line as if a model had asked for it in this folder, and explain the verdict
-    /// part by part. Nothing is run; the exit code is 0 whatever the verdict.
+    /// Judge a command line as if a model had requested it in this folder, and explain the verdict part by part. Nothing is run; the
+    /// exit code is 0 for every verdict.
     Explain(PolicyExplainArguments),
-    /// Judge the calls of a task again, in its folder as it is now: shows what other rules would
-    /// have asked about or denied.
+    /// Judge the calls of a task again, in its folder as it is now, and show what other rules would have asked about or denied.
     Simulate(SimulateArguments),
 }
 
@@ -21,9 +20,9 @@ pub(crate) enum PolicyCommand {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Rules")]
 pub(crate) struct RuleFlags {
-    /// Allow these actions without asking, besides reading: `reads`, `edits`, `commands`, `all`,
-    /// `network`, `registries`, `none`, `command=LINE` for one exact command line, `kind=NAME` for a kind of
-    /// command as it is proposed, `host=NAME`, or `mcp=SERVER/TOOL`. May be given several times.
+    /// Allow these actions without asking, besides reading: `reads`, `edits`, `commands`, `all`, `network`, `registries`, `none`,
+    /// `command=LINE` for one exact command line, `kind=NAME` for a kind of command as `policy explain` proposes it, `host=NAME`, or
+    /// `mcp=SERVER/TOOL`. May be given several times.
     #[arg(long, value_name = "POLICY")]
     pub(crate) approve: Vec<String>,
     /// Allow calls that match this pattern: `cargo test **`. `*` is one word, `**` at the end any
@@ -31,10 +30,10 @@ pub(crate) struct RuleFlags {
     /// several times, as may the others.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) allow: Vec<String>,
-    /// Ask about calls that match this pattern, whatever allows them.
+    /// Ask about calls that match this pattern, even if they are allowed elsewhere.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) ask: Vec<String>,
-    /// Deny calls that match this pattern, whatever allows them.
+    /// Deny calls that match this pattern, even if they are allowed elsewhere.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) deny: Vec<String>,
 }
@@ -63,7 +62,7 @@ pub(crate) struct RuleOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModesArguments {
-    /// The folder whose modes are listed as well.
+    /// A folder whose own modes are listed too.
     #[arg(short = 'C', long)]
     pub(crate) folder: Option<PathBuf>,
     /// The output format.
@@ -118,11 +117,11 @@ pub(crate) struct SimulateArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxArguments {
-    /// The level: `1`, `2`, `best` for the best that this machine has, or `off`.
+    /// The level: `1`, `2`, `best` for the highest that this machine supports, or `off`.
     #[arg(long, default_value = "best")]
     pub(crate) level: String,
-    /// Allow the network: TCP and UDP, but no unix sockets of other programs; or package
-    /// registries alone: `--network registries`.
+    /// Allow the network: TCP and UDP, but not the Unix sockets of other programs; or only package registries: `--network
+    /// registries`.
     #[arg(long, value_name = "registries", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) network: Option<NetworkChoice>,
     /// Another folder that may be written; it must exist. May be given several times.
@@ -131,8 +130,7 @@ pub(crate) struct SandboxArguments {
     /// The folder to work in.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
-    /// Run nothing, and print the sandbox as the profile of another system. It was never tested
-    /// there.
+    /// Run nothing, and print the sandbox as a profile for another system, where it has never been tested.
     #[arg(long, value_enum)]
     pub(crate) profile: Option<SandboxProfile>,
     /// The command: one word is a line for the shell, several are a program and its arguments.
@@ -142,8 +140,7 @@ pub(crate) struct SandboxArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct SecurityArguments {
-    /// `1`, `2`, or `best` for the best that this machine has; by default that of the
-    /// configuration.
+    /// `1`, `2`, or `best` for the highest that this machine supports; by default the level in the configuration.
     #[arg(long)]
     pub(crate) level: Option<String>,
     /// How to print it.

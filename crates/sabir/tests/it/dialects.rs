@@ -596,7 +596,7 @@ fn unknown_names_suggest_the_nearest() {
         (vec![], "Toolbox"),
         (vec!["parse"], "--chunk"),
         (vec!["wire", "decode"], "--wire"),
-        (vec!["dialects"], "## A dialect of your own"),
+        (vec!["dialects"], "## Your own dialects"),
         (vec!["lints"], "reserved_name"),
         (vec!["dialect"], "hermes"),
     ] {

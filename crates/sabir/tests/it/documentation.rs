@@ -224,7 +224,7 @@ fn the_messages_of_troubleshooting_are_real() {
             "Calls were denied",
             stderr(&world.run(&denied, WAYS[1], &["hi"])),
         ),
-        ("A word is no command", run(&["statsu"])),
+        ("Not a command", run(&["statsu"])),
         ("Nothing to undo", run(&["undo"])),
         (
             "The cost is not known",

@@ -45,12 +45,12 @@ use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
 use crate::sandbox::process_cgroup::ProcessCgroup;
 use crate::sandbox::{self, WithheldPath, wall_check};
 
+#[cfg(target_os = "linux")]
+mod other_writers;
 pub(crate) mod process_table;
 pub(crate) mod process_tree;
 mod reaper;
 mod registry_proxy;
-#[cfg(target_os = "linux")]
-mod other_writers;
 #[cfg(target_os = "linux")]
 mod write_watch;
 

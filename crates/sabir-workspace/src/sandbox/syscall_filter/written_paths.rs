@@ -106,7 +106,12 @@ pub(crate) fn open_flags(call: i64, arguments: &[u64; 6]) -> Option<u32> {
 /// Returns true if a call makes an entry that did not exist.
 pub(crate) fn is_new_entry(call: i64) -> bool {
     #[cfg(target_arch = "x86_64")]
-    const OLDER: &[i64] = &[libc::SYS_mkdir, libc::SYS_mknod, libc::SYS_link, libc::SYS_symlink];
+    const OLDER: &[i64] = &[
+        libc::SYS_mkdir,
+        libc::SYS_mknod,
+        libc::SYS_link,
+        libc::SYS_symlink,
+    ];
     #[cfg(not(target_arch = "x86_64"))]
     const OLDER: &[i64] = &[];
     const NEWER: &[i64] = &[

@@ -52,7 +52,7 @@ pub use names::{NameTable, shown_tool_name};
 pub use schema::normalize_schema;
 pub use serve::{ServedFuture, ServedResult, ServedTool, serve_tools};
 pub use servers::{
-    McpNotice, McpServers, McpSettings, ServerState, ServerStatus, call_server_tool,
+    McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck, call_server_tool,
     list_server_tools,
 };
 pub use spec::{McpServerSpec, McpTransport, ToolSelection};

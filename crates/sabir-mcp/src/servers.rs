@@ -28,6 +28,9 @@ use crate::spec::McpServerSpec;
 /// Bytes of a definition for each token, on average.
 const BYTES_PER_TOKEN: usize = 4;
 
+/// Returns the reason why a server must not be started, if there is one.
+pub type StartCheck = Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync>;
+
 /// Everything that servers need from their surroundings.
 #[derive(Clone)]
 pub struct McpSettings {
@@ -44,7 +47,7 @@ pub struct McpSettings {
     /// Receives notices for the user.
     pub notify: Arc<dyn Fn(McpNotice) + Send + Sync>,
     /// Reports why a server must not be started, if so. Called before each start, also when a server that ended is started again. Blocks.
-    pub refuse_start: Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync>,
+    pub refuse_start: StartCheck,
     /// Asks the user questions of servers; `None` where nobody can be asked.
     pub elicitor: Option<Arc<dyn UserElicitor>>,
     /// The tokens that definitions may take in a request before models have to look for tools.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use sabir_mcp::{McpServerSpec, McpServers, McpSettings, UserElicitor};
+use sabir_mcp::{McpServerSpec, McpServers, McpSettings, StartCheck, UserElicitor};
 
 use super::definitions::SessionDefinitions;
 use super::elicitation::HubElicitor;
@@ -83,7 +83,7 @@ fn refuse_changed_servers(
     config: &Arc<Config>,
     root: &Path,
     of_repository: BTreeSet<String>,
-) -> Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync> {
+) -> StartCheck {
     let config = Arc::clone(config);
     let root = root.to_owned();
     Arc::new(move |spec| {

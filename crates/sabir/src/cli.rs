@@ -520,6 +520,9 @@ pub(crate) struct LintArguments {
     /// Treat findings of this level as errors.
     #[arg(long, value_enum)]
     pub(crate) deny: Option<DenyLevel>,
+    /// Print the findings as SARIF 2.1.0, for code scanning.
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) sarif: bool,
     /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,

@@ -12,6 +12,7 @@
 )]
 
 mod acp;
+mod action;
 mod again;
 mod approval;
 mod attacks;

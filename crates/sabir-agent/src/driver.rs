@@ -770,6 +770,17 @@ async fn run_call(
     if let Some(words) = permit.violation_message(&prepared.preconditions()) {
         return ToolOutput::failed(words);
     }
+    let watchers = observers
+        .iter()
+        .filter(|observer| observer.wants_previews());
+    let watchers: Vec<_> = watchers.collect();
+    if !watchers.is_empty()
+        && let Some(preview) = prepared.preview()
+    {
+        for watcher in watchers {
+            watcher.on_preview(&observed, &preview);
+        }
+    }
     let mut begun = observers.len();
     let mut obstacle = None;
     for (at, observer) in observers.iter().enumerate() {

@@ -45,6 +45,15 @@ pub trait DriverObserver: Send + Sync {
     /// Follows an event that is shown and not kept, right before the front end shows it.
     fn on_event(&self, _: &TransientEvent<'_>) {}
 
+    /// Returns true if [`on_preview`](Self::on_preview) is to be called. Previews read files, so they are made only for observers that
+    /// want them.
+    fn wants_previews(&self) -> bool {
+        false
+    }
+
+    /// Follows the change of files that a tool is about to make, as a diff. A call without a preview is left out.
+    fn on_preview(&self, _: &ObservedCall, _: &str) {}
+
     /// Does what must happen before a tool runs. The call is approved and its preconditions hold;
     /// they are compared again after the observers, since these may take a while.
     ///

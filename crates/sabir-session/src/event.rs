@@ -63,6 +63,14 @@ pub enum SessionEventKind {
         /// The piece.
         text: String,
     },
+    /// The change of files that a call is about to make. Published only if the spec asks for
+    /// [`previews`](crate::SessionSpec::previews).
+    Preview {
+        /// The call.
+        call: CallId,
+        /// The change, as a diff.
+        text: String,
+    },
     /// The provider is asked again later, or something else comes first.
     Waiting(WaitingEvent),
     /// A question to the user. [`Command::Answer`](crate::Command::Answer) with this request answers it.
@@ -479,6 +487,11 @@ impl Serialize for SessionEvent {
                     CompactionTiming::Later => "later",
                 };
                 map.serialize_entry("status", status)?;
+            }
+            SessionEventKind::Preview { call, text } => {
+                map.serialize_entry("kind", "preview")?;
+                map.serialize_entry("call", call)?;
+                map.serialize_entry("text", text)?;
             }
             SessionEventKind::Notice(notice) => {
                 map.serialize_entry("kind", "notice")?;

@@ -3,6 +3,8 @@
 //! `sabir-gateway` knows nothing of files, providers and keys; this module turns them into its tables. The same module reads the
 //! configuration again while the gateway serves ([`ReloadableGateway`]).
 
+use std::io::Read;
+
 use sabir_gateway::{GatewaySettings, RepairMode};
 use sabir_model::Secret;
 
@@ -26,6 +28,17 @@ pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:4747";
 
 /// The environment variable that holds the token, unless the configuration names another.
 pub(crate) const TOKEN_VARIABLE: &str = "SABIR_GATEWAY_TOKEN";
+
+/// Returns cryptographically secure random bytes from `/dev/urandom`.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], SessionError> {
+    let mut bytes = [0; N];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| SessionError::internal(format!("/dev/urandom cannot be read: {error}")))?;
+    Ok(bytes)
+}
 
 /// The options of a gateway, besides the configuration. Options that are not given leave the choice to the configuration.
 #[derive(Debug, Clone, Default)]

@@ -71,10 +71,24 @@ impl Host {
         spec: SessionSpec,
         first: UserMessage,
     ) -> Result<Session, SessionError> {
+        self.start_as(self.new_task_id(), spec, first).await
+    }
+
+    /// Starts a new task as [`Host::start`] does, with an id from [`Host::new_task_id`] that was given out before. A replay has an id of
+    /// its own.
+    ///
+    /// # Errors
+    /// When the spec or the configuration cannot be used, the journal cannot be made, or a task has this id.
+    pub async fn start_as(
+        &self,
+        id: TaskId,
+        spec: SessionSpec,
+        first: UserMessage,
+    ) -> Result<Session, SessionError> {
         let hub = EventHub::new();
         let loaded = match spec.record.clone() {
             RecordMode::Replay(file) => loading::replay_new(self, &spec, &file, first, &hub)?,
-            _ => loading::create_session(self, &spec, first, &hub)?,
+            _ => loading::create_session(self, id, &spec, first, &hub)?,
         };
         wait_for_servers(&hub).await?;
         Ok(self.spawn_session(loaded, hub))
@@ -283,6 +297,16 @@ impl Host {
             .collect())
     }
 
+    /// Reads the records of a task, also while it works.
+    ///
+    /// # Errors
+    /// When there is no such task, or its journal cannot be read.
+    pub fn read_records(&self, task: &TaskId) -> Result<Vec<Record>, SessionError> {
+        let (entries, _) = sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
+            .map_err(|error| SessionError::invalid(error.to_string()))?;
+        Ok(entries.into_iter().map(|entry| entry.record).collect())
+    }
+
     /// Finds the task of that name, or the newest one of the current folder: see [`TaskLookup`].
     ///
     /// # Errors
@@ -313,9 +337,7 @@ impl Host {
                 &config.resolve_model(spec.model.as_deref().or_else(own))?,
             ));
         };
-        let (entries, _) = sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
-            .map_err(|error| SessionError::invalid(error.to_string()))?;
-        let records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
+        let records = self.read_records(task)?;
         let start = loading::first_start(task, &records)?;
         let spec = setup::with_kept_mode(&records, spec);
         let mode = setup::initial_mode(&spec, &config);

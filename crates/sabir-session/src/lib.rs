@@ -96,6 +96,7 @@ mod interface_choice;
 mod key_command;
 mod loading;
 mod notice;
+mod preview_publisher;
 mod recording;
 mod relocated_tool;
 mod repairs;
@@ -103,6 +104,7 @@ mod run_summary;
 mod sandbox_probe;
 mod seen_files;
 mod session;
+mod session_choices;
 mod setup;
 mod spec;
 mod subtasks;
@@ -120,6 +122,7 @@ pub use sabir_agent::{SummaryAuthor, UserMessage};
 pub use sabir_edit::partial_marker_len;
 pub use sabir_mcp::{McpServerSpec, McpTransport, ServerStatus};
 pub use sabir_policy::names_secrets;
+pub use sabir_wire::format_timestamp;
 pub use sabir_workspace::{
     EditorError, edit_text, find_branch, is_in_process_group, is_session_leader, supervise,
 };
@@ -138,6 +141,7 @@ pub use notice::{Notice, NoticeSink, NoticeTopic};
 pub use repairs::without_rules as repairs_without;
 pub use run_summary::{RunSummary, SummarizedCall};
 pub use session::{Session, SessionHandle, SessionOutcome};
+pub use session_choices::{ModeChoice, ModelChoice, SessionChoices, task_title};
 pub use setup::{TaskEnd, TaskSetup, built_in_tools, temporary_jobs};
 pub use spec::{
     CompletionSpec, Interactivity, LimitSpec, NetworkChoice, RecordMode, ResultForm, RetryLimits,
@@ -145,5 +149,5 @@ pub use spec::{
 };
 pub use task_list::{JournalEntry, JournalListing, TaskList};
 pub use task_lookup::{TaskLookup, short_name};
-pub use task_runtime::build_task_runtime;
+pub use task_runtime::{build_server_runtime, build_task_runtime};
 pub use user_command::{UserCommandError, UserCommandOutput, UserCommandRunner};

@@ -147,9 +147,10 @@ fn plain_resources(
     }
 }
 
-/// Creates a new task.
+/// Creates a new task with this id, which no task has.
 pub(crate) fn create_session(
     host: &Host,
+    id: TaskId,
     spec: &SessionSpec,
     first: UserMessage,
     hub: &EventHub,
@@ -171,8 +172,6 @@ pub(crate) fn create_session(
     let named_edit_tool = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
     let edit_tool = locked::resolve_edit_tool(named_edit_tool, &chosen)?;
     let journals = host.environment().tasks_folder()?;
-    // The id comes first, because outputs of commands are kept under it.
-    let id = host.new_task_id();
     let cancel = CancelToken::default();
     let now = modes::shared_mode(&mode);
     let subtasks = SubtaskRequest {

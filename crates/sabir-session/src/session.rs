@@ -22,6 +22,7 @@ use crate::loading::LoadedSession;
 use crate::modes::ModeSwitcher;
 use crate::notice::NoticeTopic;
 use crate::pictures::CurrentImageSupport;
+use crate::preview_publisher::PreviewPublisher;
 use crate::recording::{RecordingState, ReplayFrontEnd};
 use crate::sandbox_probe::SandboxProbe;
 use crate::setup::TaskEnd;
@@ -499,6 +500,7 @@ impl SessionWorker {
             config,
             words,
             images,
+            spec,
             ..
         } = &mut self.loaded;
         let task_id = opened.task.start_record().task.clone();
@@ -529,6 +531,12 @@ impl SessionWorker {
         observers.push(Arc::new(modes));
         observers.extend(recording.output_observer());
         observers.extend(setup.common_observers());
+        if spec.previews {
+            observers.push(Arc::new(PreviewPublisher {
+                hub: self.hub.clone(),
+                subtask: None,
+            }));
+        }
         let ledger = self.hub.ledger();
         ledger.begin_run();
         observers.push(ledger.follow_task(setup.resources.checkpointer.as_ref()));
@@ -656,6 +664,9 @@ impl SessionWorker {
         end: &TaskEnd,
     ) -> bool {
         let mut spec = self.loaded.spec.clone();
+        // The mode may have been switched since the spec was made, while the task worked.
+        let mode = self.loaded.opened.task.mode_history().current_mode();
+        spec.mode = Some(mode.to_owned());
         change(&mut spec);
         let task = self.loaded.opened.task.start_record().task.clone();
         // The open store holds the lock of the journal, so it must be dropped before the journal is opened again.

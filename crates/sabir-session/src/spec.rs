@@ -56,6 +56,9 @@ pub struct SessionSpec {
     pub no_checkpoints: bool,
     /// The recording or replay of provider traffic.
     pub record: RecordMode,
+    /// Publishes the change of files that each call is about to make: see
+    /// [`Preview`](crate::SessionEventKind::Preview).
+    pub previews: bool,
     /// The kind of user that answers questions.
     pub interactivity: Interactivity,
 }

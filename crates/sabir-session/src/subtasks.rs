@@ -26,6 +26,7 @@ use crate::hub::EventHub;
 use crate::locked;
 use crate::modes::{self, CurrentMode};
 use crate::notice::NoticeTopic;
+use crate::preview_publisher::PreviewPublisher;
 use crate::setup::{self, NewTaskPlan, OpenedTask, TaskSetup, ToolResources};
 use crate::spec::{CompletionSpec, LimitSpec, SessionSpec};
 
@@ -440,6 +441,12 @@ impl SessionSubtaskSpawner {
             .front_end(&id, Some(label.clone()), answer_limit);
         let hub = self.context.hub.clone();
         let label = Arc::new(label);
+        if self.context.spec.previews {
+            observers.push(Arc::new(PreviewPublisher {
+                hub: hub.clone(),
+                subtask: Some(Arc::clone(&label)),
+            }));
+        }
         let model = chosen.build_model(move |model| {
             let hub = hub.clone();
             let label = Arc::clone(&label);

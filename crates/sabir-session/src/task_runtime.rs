@@ -26,3 +26,14 @@ pub fn build_task_runtime() -> Result<Runtime, SessionError> {
         .build()
         .map_err(|error| SessionError::internal(format!("the runtime cannot be started: {error}")))
 }
+
+/// Builds a multi-threaded runtime for a server.
+///
+/// # Errors
+/// When the system refuses what the runtime needs.
+pub fn build_server_runtime() -> Result<Runtime, SessionError> {
+    Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| SessionError::internal(format!("the runtime cannot be started: {error}")))
+}

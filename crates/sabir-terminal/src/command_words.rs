@@ -293,7 +293,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "help",
         ],
     ),
-    ("Gateway", &["gateway"]),
+    ("Gateway and editors", &["gateway", "acp"]),
     (
         "Toolbox, for texts and tool definitions",
         &[

@@ -85,3 +85,22 @@ async fn any(signals: &mut [Signal]) -> usize {
     })
     .await
 }
+
+/// Returns a future that resolves when the process receives SIGINT or SIGTERM, for programs that serve others. A second signal ends the
+/// process through `exit`. Must be called within a tokio runtime.
+///
+/// # Errors
+/// When signals cannot be received.
+pub fn shutdown_signal(exit: ExitBySignal) -> io::Result<impl Future<Output = ()> + Send> {
+    let mut signals = vec![
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    ];
+    Ok(async move {
+        any(&mut signals).await;
+        tokio::spawn(async move {
+            any(&mut signals).await;
+            exit(SignalKind::interrupt().as_raw_value());
+        });
+    })
+}

@@ -66,7 +66,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
     // The toolbox for the text helpers that both render with.
     ("sabir-terminal", &["sabir-session", "sabir-toolbox"]),
     ("sabir-tui", &["sabir-session", "sabir-terminal"]),
-    ("sabir-acp", &["sabir-session"]),
+    // The terminal for its sanitizer and its exact texts of what is asked about.
+    ("sabir-acp", &["sabir-session", "sabir-terminal"]),
     (
         "sabir-gateway",
         &["sabir-model", "sabir-wire", "sabir-check", "sabir-call"],
@@ -114,7 +115,8 @@ const MAX_LOCKED_PACKAGES: (&str, usize) = ("sabir-call", 20);
 
 /// Packages that the lock file lists for features that only other crates enable, since the workspace has one lock file. Run
 /// `cargo tree -p sabir-call -e normal` to see that the crate is built without them.
-const IGNORED_PACKAGES: [&str; 1] = ["allocator-api2"];
+/// `autocfg` belongs to an old `indexmap` beside ours, which a dependency of `sabir-acp` can use.
+const IGNORED_PACKAGES: [&str; 2] = ["allocator-api2", "autocfg"];
 
 /// Checks every manifest and the size of the lock file.
 pub(crate) fn check_dependencies(tree: &SourceTree, found: &mut Vec<Violation>) {

@@ -3,7 +3,8 @@
 use sabir_check::lint::LINTS;
 
 /// The names and texts of the documents.
-const DOCUMENTS: [(&str, &str); 24] = [
+const DOCUMENTS: [(&str, &str); 25] = [
+    ("acp", include_str!("../../../docs/acp.md")),
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     (

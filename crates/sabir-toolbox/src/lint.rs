@@ -13,6 +13,8 @@ use crate::report::{Report, write_json_line};
 use crate::text::count_noun;
 use crate::tool_list::ToolList;
 
+mod sarif;
+
 /// The settings of a lint.
 #[derive(Debug, Clone)]
 pub struct LintOptions<'d> {

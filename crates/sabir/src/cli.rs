@@ -159,6 +159,8 @@ pub(crate) enum Command {
     /// writes one line on standard error for each request. SIGHUP reloads the configuration. See
     /// `sabir help gateway`.
     Gateway(GatewayArguments),
+    /// Serve editors and other programs by the Agent Client Protocol, over standard input and output. See `sabir help acp`.
+    Acp(AcpArguments),
     /// Run a command in the sandbox, to try it.
     ///
     /// The command can write in the folder and in a private temporary folder, and has no network and no privileges. Level 1 uses
@@ -211,8 +213,8 @@ pub(crate) enum Command {
     /// dialects (`help dialects`), the findings of `lint` (`help lints`), how edits are applied (`help edits`), checkpoints and undo
     /// (`help checkpoints`), journals (`help journal`), recordings (`help recording`), rules and approvals (`help policy`, `help
     /// approval`), modes (`help modes`), hidden files (`help ignore`), secrets (`help secrets`), the sandbox (`help sandbox`), tasks
-    /// without a terminal (`help headless`, `help events`), subtasks (`help subtasks`), MCP servers (`help mcp`), telemetry (`help
-    /// telemetry`), provider APIs (`help wires`, `help translation`), and the gateway (`help gateway`).
+    /// without a terminal (`help headless`, `help events`), editors (`help acp`), subtasks (`help subtasks`), MCP servers (`help mcp`), telemetry
+    /// (`help telemetry`), provider APIs (`help wires`, `help translation`), and the gateway (`help gateway`).
     Help {
         /// A command, `dialect NAME`, `tool NAME`, `tools`, `lints`, or one of the topics above.
         topic: Vec<String>,
@@ -318,6 +320,16 @@ impl TaskOptions {
             ..SessionSpec::default()
         })
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcpArguments {
+    /// The options of every session; the client chooses the folder, and may choose mode and model.
+    #[command(flatten)]
+    pub(crate) task: TaskOptions,
+    /// Write a configuration for the keys and servers of this machine, as `sabir init` does, and end.
+    #[arg(long)]
+    pub(crate) setup: bool,
 }
 
 /// Options for recordings of headless tasks.
@@ -506,6 +518,9 @@ pub(crate) struct LintArguments {
     /// Treat findings of this level as errors.
     #[arg(long, value_enum)]
     pub(crate) deny: Option<DenyLevel>,
+    /// Print the findings as SARIF 2.1.0, for code scanning.
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) sarif: bool,
     /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod acp;
 pub(crate) mod check_task;
 pub(crate) mod checkpoint_history;
 pub(crate) mod config;

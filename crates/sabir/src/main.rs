@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 use cli::{Cli, Command, PolicyCommand, WireCommand};
 use commands::{
-    check_task, checkpoint_history, config, context, dialects, doctor, edit, explain, export, fork,
-    gateway, help, import, init, journal, lint, mcp, models, modes, parse, policy, prompt, run,
-    sandbox, security, tasks, tour, trust, undo, wire,
+    acp, check_task, checkpoint_history, config, context, dialects, doctor, edit, explain, export,
+    fork, gateway, help, import, init, journal, lint, mcp, models, modes, parse, policy, prompt,
+    run, sandbox, security, tasks, tour, trust, undo, wire,
 };
 use exit::{CommandError, ExitStatus};
 use output::print;
@@ -100,6 +100,7 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         }
         Some(Command::Man { folder }) => help::run_man(folder.as_deref()),
         Some(Command::Gateway(arguments)) => gateway::run_gateway(arguments),
+        Some(Command::Acp(arguments)) => acp::run_acp(arguments),
         Some(Command::Edit(arguments)) => edit::run_edit(arguments),
         Some(Command::Sandbox(arguments)) => sandbox::run_sandbox(arguments),
         Some(Command::Security(arguments)) => security::run_security(arguments),

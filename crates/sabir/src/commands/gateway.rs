@@ -4,22 +4,21 @@
 //! by the session layer. Prints the address and the settings for clients to standard output once,
 //! and a log line for each request to standard error.
 
-use std::io::Read;
-
 use rustix::process::{Resource, getrlimit, setrlimit};
-use sabir_session::SessionError;
+use sabir_session::build_server_runtime;
 use sabir_session::gateway_setup::{
     Gateway, ReloadableGateway, RequestLog, ServeError, SharedLogOptions, build_routes,
-    format_token,
+    format_token, random_bytes,
 };
 use sabir_terminal::gateway_text;
+use sabir_terminal::interrupts::shutdown_signal;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::GatewayArguments;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings;
+use crate::surroundings::{self, EXIT};
 
 /// Runs `sabir gateway`.
 pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, CommandError> {
@@ -40,18 +39,13 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
     let gateway = Gateway::new(routes, settings, log);
     let reloadable = ReloadableGateway::new(spec, &config, &gateway, &options, &token);
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            CommandError::internal(format!("the runtime cannot be started: {error}"))
-        })?;
+    let runtime = build_server_runtime()?;
     let served = runtime.block_on(async {
         let unusable =
             |error| CommandError::usage(format!("the gateway cannot listen on {listen}: {error}"));
         let listener = TcpListener::bind(&listen).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
-        let end = shutdown_signal()?;
+        let end = shutdown_signal(EXIT).map_err(unheard)?;
         reload_on_signal(reloadable)?;
         if token.secret().is_some() || address.ip().is_loopback() {
             print::write_stdout(&gateway_text::startup_text(
@@ -84,36 +78,13 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
     served.map(|()| ExitStatus::Completed)
 }
 
-fn signal_stream(kind: SignalKind) -> Result<Signal, CommandError> {
-    signal(kind)
-        .map_err(|error| CommandError::internal(format!("signals cannot be received: {error}")))
-}
-
-/// Returns a future that resolves when the process receives SIGINT or SIGTERM. A second signal
-/// exits at once.
-fn shutdown_signal() -> Result<impl Future<Output = ()> + Send, CommandError> {
-    let mut interrupt = signal_stream(SignalKind::interrupt())?;
-    let mut terminate = signal_stream(SignalKind::terminate())?;
-    Ok(async move {
-        stop_requested(&mut interrupt, &mut terminate).await;
-        tokio::spawn(async move {
-            stop_requested(&mut interrupt, &mut terminate).await;
-            std::process::exit(i32::from(ExitStatus::Interrupted.code()));
-        });
-    })
-}
-
-/// Waits for SIGINT or SIGTERM.
-async fn stop_requested(interrupt: &mut Signal, terminate: &mut Signal) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+fn unheard(error: std::io::Error) -> CommandError {
+    CommandError::internal(format!("signals cannot be received: {error}"))
 }
 
 /// Reloads the configuration whenever the process receives SIGHUP.
 fn reload_on_signal(gateway: ReloadableGateway) -> Result<(), CommandError> {
-    let mut signals = signal_stream(SignalKind::hangup())?;
+    let mut signals = signal(SignalKind::hangup()).map_err(unheard)?;
     tokio::spawn(async move {
         while signals.recv().await.is_some() {
             let gateway = gateway.clone();
@@ -142,12 +113,4 @@ fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     _ = setrlimit(Resource::Nofile, limit);
-}
-
-/// Returns cryptographically secure random bytes from `/dev/urandom`.
-fn random_bytes<const N: usize>() -> Result<[u8; N], SessionError> {
-    let mut bytes = [0; N];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| SessionError::internal(format!("/dev/urandom cannot be read: {error}")))?;
-    Ok(bytes)
 }

@@ -9,6 +9,7 @@ use sabir_toolbox::parse::select_dialect;
 
 use crate::cli::{DenyLevel, LintArguments};
 use crate::exit::{CommandError, ExitStatus};
+use crate::output::print;
 use crate::report_output::print_report;
 use crate::surroundings;
 
@@ -24,7 +25,11 @@ pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandE
         source_name,
     };
     let report = lint_text(&text, &options)?;
-    print_report(&report, arguments.output)?;
+    if arguments.sarif {
+        print::print_json(&report.to_sarif(&text));
+    } else {
+        print_report(&report, arguments.output)?;
+    }
     Ok(if report.is_refused {
         ExitStatus::NotUnderstood
     } else {

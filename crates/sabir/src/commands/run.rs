@@ -283,57 +283,44 @@ fn attend(
     if let Some(next) = next {
         return switch_session(spec, next);
     }
-    let report = EndReport {
+    let text = front_end::SessionEndText {
         task: task.as_str(),
-        output,
+        is_unattended: output.is_some(),
         is_replay,
         is_end_shown,
     };
-    Ok(report.print(&outcome))
+    Ok(print_end(text, output, &outcome))
 }
 
-/// Prints the end of a session.
-struct EndReport<'a> {
-    task: &'a str,
+/// Prints the end of a session and returns the exit status.
+fn print_end(
+    text: front_end::SessionEndText<'_>,
     output: Option<OutputFormat>,
-    is_replay: bool,
-    /// True if the end was already shown while the session was still open, or the result of a headless task was.
-    is_end_shown: bool,
-}
-
-impl EndReport<'_> {
-    /// Prints the end of a session and returns the exit status.
-    fn print(&self, session: &SessionOutcome) -> ExitStatus {
-        let SessionOutcome {
-            end,
-            recording_error,
-        } = session;
-        let is_completed = end.outcome == TaskOutcome::Completed;
-        let complaint = recording_error.clone().map(CommandError::from);
-        let exit = match &complaint {
-            // A task that completed but could not be recorded is a failure of the command.
-            Some(failure) if is_completed => failure.exit,
-            _ => ExitStatus::from(end.outcome),
-        };
-        match self.output {
-            Some(OutputFormat::Json) => {
-                print::print_redacted_json(&front_end::end_json(self.task, end, exit.code()));
-            }
-            Some(OutputFormat::Events) => {}
-            None | Some(OutputFormat::Text) => front_end::SessionEndText {
-                task: self.task,
-                is_unattended: self.output.is_some(),
-                is_replay: self.is_replay,
-                is_end_shown: self.is_end_shown,
-            }
-            .print(end),
+    session: &SessionOutcome,
+) -> ExitStatus {
+    let SessionOutcome {
+        end,
+        recording_error,
+    } = session;
+    let is_completed = end.outcome == TaskOutcome::Completed;
+    let complaint = recording_error.clone().map(CommandError::from);
+    let exit = match &complaint {
+        // A task that completed but could not be recorded is a failure of the command.
+        Some(failure) if is_completed => failure.exit,
+        _ => ExitStatus::from(end.outcome),
+    };
+    match output {
+        Some(OutputFormat::Json) => {
+            print::print_redacted_json(&front_end::end_json(text.task, end, exit.code()));
         }
-        if let Some(failure) = complaint {
-            print::write_stderr(&print::sanitize_text(&format!(
-                "sabir: {}\n",
-                failure.message
-            )));
-        }
-        exit
+        Some(OutputFormat::Events) => {}
+        None | Some(OutputFormat::Text) => text.print(end),
     }
+    if let Some(failure) = complaint {
+        print::write_stderr(&print::sanitize_text(&format!(
+            "sabir: {}\n",
+            failure.message
+        )));
+    }
+    exit
 }

@@ -11,6 +11,8 @@
     reason = "a test that fails by panicking is doing its work, and a long one prints its figures"
 )]
 
+mod acp;
+mod action;
 mod again;
 mod approval;
 mod attacks;

@@ -293,7 +293,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "help",
         ],
     ),
-    ("Gateway and editors", &["gateway", "acp"]),
+    ("Gateway", &["gateway"]),
+    ("Editors", &["acp"]),
     (
         "Toolbox, for texts and tool definitions",
         &[

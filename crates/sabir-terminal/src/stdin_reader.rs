@@ -300,16 +300,19 @@ fn edit_first_line(
     }
 }
 
-/// Reads a line that the terminal does not show, such as a key. Returns `None` if the user leaves. `exit` ends the process by a signal,
-/// after the terminal was restored.
+/// Asks for a line that the terminal does not show, such as a key. Returns `None` if the user leaves. `exit` ends the process by a
+/// signal, after the terminal was restored.
 ///
 /// # Errors
 /// When the input cannot be read.
 pub(crate) fn read_hidden_line(
+    prompt: &str,
     input: &impl AsFd,
     exit: ExitBySignal,
 ) -> io::Result<Option<String>> {
     screen::begin_editing(InterruptKey::Byte, exit)?;
+    // Only now: a user, or a program that pastes, may answer as soon as the prompt is there, and the terminal would show it.
+    print::write_stderr(prompt);
     let line = edit_hidden_line(input, exit);
     screen::restore();
     line

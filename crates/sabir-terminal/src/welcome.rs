@@ -167,8 +167,7 @@ fn ask_key(exit: ExitBySignal) -> io::Result<Entered> {
             "`{provider}` is none of these; others are set up in config.toml: `sabir init` writes it"
         ))));
     };
-    print::write_stderr("Key (it is not shown): ");
-    let key = read_hidden_line(&io::stdin(), exit);
+    let key = read_hidden_line("Key (it is not shown): ", &io::stdin(), exit);
     print::write_stderr("\n");
     let key = key?.unwrap_or_default().trim().to_owned();
     if key.is_empty() {

@@ -1,5 +1,7 @@
 //! Renders the programs that a repository makes git run, for a user who decides whether to trust it.
 
+use std::path::Path;
+
 use sabir_session::trust::{TrustFile, TrustReview, TrustState};
 use serde_json::{Value, json};
 
@@ -77,4 +79,18 @@ pub fn trusted_text(file: &TrustFile) -> String {
 
 fn shorten_hash(hash: &str) -> &str {
     hash.get(..SHOWN_HASH_CHARS).unwrap_or_default()
+}
+
+/// Says on standard error that a repository is trusted now.
+pub fn report_trust(top: &Path) {
+    report(&format!("{} is trusted as it is now", top.display()));
+}
+
+/// Says on standard error that a repository is not trusted any more.
+pub fn report_revoked(top: &Path) {
+    report(&format!("{} is no longer trusted", top.display()));
+}
+
+fn report(text: &str) {
+    print::write_stderr(&print::sanitize_text(&format!("sabir: {text}\n")));
 }

@@ -3,7 +3,7 @@
 use sabir_check::lint::LINTS;
 
 /// The names and texts of the documents.
-const DOCUMENTS: [(&str, &str); 24] = [
+const DOCUMENTS: [(&str, &str); 25] = [
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     (
@@ -19,6 +19,7 @@ const DOCUMENTS: [(&str, &str); 24] = [
     ("headless", include_str!("../../../docs/headless.md")),
     ("ignore", include_str!("../../../docs/ignore.md")),
     ("journal", include_str!("../../../docs/journal.md")),
+    ("hooks", include_str!("../../../docs/hooks.md")),
     ("mcp", include_str!("../../../docs/mcp.md")),
     ("modes", include_str!("../../../docs/modes.md")),
     ("policy", include_str!("../../../docs/policy.md")),

@@ -52,6 +52,7 @@ mod prose;
 mod python;
 mod region;
 mod scan;
+mod surroundings;
 mod tag;
 mod tag_form;
 mod thought;
@@ -77,6 +78,7 @@ use pending_open::PendingOpen;
 use prose::ProseTracker;
 use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use scan::TriggerMatch;
+use surroundings::CallSurroundings;
 use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
@@ -117,6 +119,10 @@ pub struct CallReader {
     wrapped: Option<Box<str>>,
     /// The thought that encloses a call in special tokens.
     inside: Option<Box<ThoughtBlock>>,
+    /// The words before the calls that end at this place.
+    surroundings: Option<CallSurroundings>,
+    /// True in a message that is addressed to the user, in which calls are only shown.
+    is_addressed_to_user: bool,
 }
 
 /// The state of the reader: the construct at the current position.
@@ -187,6 +193,15 @@ impl CallReader {
         self
     }
 
+    /// Leaves the thought that the prompt opened, if no text has come yet.
+    pub(crate) fn drop_prefill(&mut self) {
+        let is_prompted =
+            matches!(&self.state, ReaderState::Thought(thought) if thought.is_prompted());
+        if is_prompted && !self.begun {
+            self.state = ReaderState::Prose;
+        }
+    }
+
     /// Creates a reader that begins in this state. The vocabulary is shared, since compiling the
     /// dialects costs more than reading a short message.
     fn with_vocabulary(vocabulary: Arc<Vocabulary>, state: ReaderState) -> Self {
@@ -203,6 +218,8 @@ impl CallReader {
             diagnostics: ReaderDiagnostics::default(),
             wrapped: None,
             inside: None,
+            surroundings: None,
+            is_addressed_to_user: false,
         }
     }
 
@@ -379,7 +396,7 @@ impl CallReader {
         while at < window.text.len() {
             let step = match &self.state {
                 ReaderState::Prose => self.read_prose(window, at, out),
-                ReaderState::Gap => self.read_gap(window, at),
+                ReaderState::Gap => self.read_gap(window, at, out),
                 ReaderState::Thought(thought) => {
                     // Copied, because the state may be replaced while the thought is read.
                     let thought = **thought;
@@ -414,9 +431,12 @@ impl CallReader {
         let mut said = from;
         let look = loop {
             // Nearly all prose is skipped here, at a table look-up for each byte.
-            at += self
-                .prose
-                .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            // The first byte may belong to a header whose beginning is in the prompt.
+            if self.prose.bytes_read() > 0 || !self.vocabulary.markers.has_headless() {
+                at += self
+                    .prose
+                    .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            }
             let rest = window.text_from(at);
             if rest.is_empty() {
                 self.emit_prose(window.text_from(said), out);
@@ -458,6 +478,7 @@ impl CallReader {
                 (ReaderState::Thought(Box::new(thought)), len)
             }
             TriggerMatch::Open(opening, len) => {
+                self.note_surroundings(&opening);
                 self.held.clear();
                 self.held.push_str(window.text_between(at, at + len));
                 (ReaderState::Opening(Box::new(opening)), len)
@@ -501,6 +522,7 @@ impl CallReader {
 
     /// Begins a message, whose first line counts as the start of a line whatever precedes it.
     fn begin_message(&mut self) {
+        self.is_addressed_to_user = false;
         self.blank.clear();
         self.prose.begin_message();
     }
@@ -514,20 +536,33 @@ impl CallReader {
     }
 
     /// Reads white space after a call, which is not text if another call or nothing follows.
-    fn read_gap(&mut self, window: TextWindow<'_>, from: usize) -> ReaderStep {
-        let rest = window.text_from(from);
-        let taken = take_whitespace(rest, &mut self.blank);
-        if taken < rest.len() {
-            self.state = ReaderState::Prose;
-            self.prose.resume_line();
-            // The end of the white space is enough to know the line state. All of it may already
-            // have been read after another
-            // thought.
-            let end = self.blank.len().saturating_sub(BLANK_END);
-            self.prose
-                .read_text(self.blank.get(end..).unwrap_or_default());
+    fn read_gap(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let taken = take_whitespace(window.text_from(from), &mut self.blank);
+        let at = from + taken;
+        let rest = window.text_from(at);
+        if rest.is_empty() {
+            return ReaderStep::To(at);
         }
-        ReaderStep::To(from + taken)
+        let blank = std::mem::take(&mut self.blank);
+        let is_judged = self.judge_surroundings(rest, &blank, window.last, self.offset + at, out);
+        self.blank = blank;
+        if !is_judged {
+            return ReaderStep::Wait(at);
+        }
+        self.state = ReaderState::Prose;
+        self.prose.resume_line();
+        // The end of the white space is enough to know the line state. All of it may already
+        // have been read after another
+        // thought.
+        let end = self.blank.len().saturating_sub(BLANK_END);
+        self.prose
+            .read_text(self.blank.get(end..).unwrap_or_default());
+        ReaderStep::To(at)
     }
 
     /// Emits prose, preceded by white space that turned out to belong to it.
@@ -535,6 +570,7 @@ impl CallReader {
         if text.is_empty() {
             return;
         }
+        self.surroundings = None;
         if !self.blank.is_empty() {
             out.push_event(Event::Text { text: &self.blank });
             self.blank.clear();

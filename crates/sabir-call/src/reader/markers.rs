@@ -12,7 +12,14 @@ use super::triggers::{FirstLetters, TriggerTable};
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 
 /// The beginnings of a harmony call whose prompt ends inside the message header.
-const HARMONY_BEGINS: [&str; 3] = [" to=", "to=", "commentary to="];
+const HARMONY_BEGINS: [&str; 6] = [
+    " to=",
+    "to=",
+    "commentary to=",
+    "analysis<|message|>",
+    "commentary<|message|>",
+    "final<|message|>",
+];
 
 /// The tokens with which chat templates end a turn, or begin the next one. Servers leave them in the
 /// text; at its end, or next to calls, they are no part of it.
@@ -107,8 +114,8 @@ impl MarkerTable {
     ) {
         for (text, kind) in dialect_markers(dialect, listened, chosen) {
             text.bytes().take(1).for_each(|byte| match kind {
-                // Headless headers are ordinary words, so they count at the start of a line only.
-                MarkerKind::Headless => triggers.add_at_line_start(byte),
+                // The reader looks for headless headers at the start of the text only.
+                MarkerKind::Headless => {}
                 MarkerKind::Gemma(_, true) if !chosen => triggers.add_at_line_start(byte),
                 _ => triggers.add_byte(byte),
             });
@@ -147,6 +154,12 @@ impl MarkerTable {
                 listened: true,
             });
         }
+    }
+
+    /// Returns true if a text may begin inside the header of a message.
+    pub(crate) fn has_headless(&self) -> bool {
+        let is_headless = |marker: &MarkerEntry| marker.kind == MarkerKind::Headless;
+        self.all.iter().any(is_headless)
     }
 
     /// Returns true if a token only ends a turn.
@@ -304,6 +317,11 @@ fn dialect_markers(
     chosen: bool,
 ) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
+    // They begin with ordinary words, which mean nothing in a dialect that is not read.
+    let headless = || {
+        let begins = HARMONY_BEGINS.iter().filter(|_| listened);
+        begins.map(|text| (*text, MarkerKind::Headless))
+    };
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
     match *dialect.grammar {
         Grammar::Tagged(tagged) => {
@@ -313,6 +331,10 @@ fn dialect_markers(
                     .iter()
                     .flat_map(|(open, close)| [section(open), section(close)]),
             );
+            if tagged.channels {
+                let headers = HARMONY_OPENS.map(|text| (text, MarkerKind::Channel));
+                markers.extend(headers.into_iter().chain(headless()));
+            }
         }
         Grammar::Json(table) => {
             markers.extend(
@@ -343,6 +365,7 @@ fn dialect_markers(
                 head: None,
                 close: table.close,
                 stop: false,
+                named_by_key: false,
             };
             markers.extend(
                 [MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)),
@@ -357,9 +380,7 @@ fn dialect_markers(
         }
         Grammar::Harmony => {
             markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel)));
-            if chosen {
-                markers.extend(HARMONY_BEGINS.map(|text| (text, MarkerKind::Headless)));
-            }
+            markers.extend(headless());
         }
     }
     if listened {
@@ -401,6 +422,11 @@ fn end_markers(grammar: &Grammar) -> Vec<(&'static str, MarkerKind)> {
         ],
         Grammar::Tagged(_) | Grammar::Harmony => Vec::new(),
     }
+}
+
+/// Returns true if a marker is the beginning of a message whose prompt ends inside its header.
+pub(crate) fn is_headless(marker: &str) -> bool {
+    HARMONY_BEGINS.contains(&marker)
 }
 
 /// Returns true if a marker consists of special tokens.

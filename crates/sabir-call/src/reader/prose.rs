@@ -38,6 +38,8 @@ pub(crate) struct ProseTracker {
     quote: bool,
     /// The last four bytes, newest last: enough to see a quotation mark and the text before it.
     last: [u8; 4],
+    /// The last byte that is not white space.
+    solid_byte: u8,
     /// The number of bytes read so far; saturates at 4 GiB.
     read: u32,
     /// The value of `read` after the last byte that was not white space.
@@ -88,6 +90,7 @@ impl Default for ProseTracker {
             fresh: false,
             quote: false,
             last: [b'\n'; 4],
+            solid_byte: b'\n',
             read: 0,
             solid: 0,
             resumed: 0,
@@ -189,6 +192,17 @@ impl ProseTracker {
         last
     }
 
+    /// Returns the last byte before this place that is not white space.
+    pub(crate) fn last_solid_byte(&self) -> u8 {
+        self.solid_byte
+    }
+
+    /// Returns true if a sentence goes on at this place: a word or a comma precedes it on the line.
+    pub(crate) fn is_in_sentence(&self) -> bool {
+        let is_word = self.solid_byte.is_ascii_alphanumeric() || !self.solid_byte.is_ascii();
+        !self.is_start() && (is_word || self.solid_byte == b',')
+    }
+
     /// Reads up to the next trigger in `text` or to its end. Returns the number of bytes read.
     pub(crate) fn skip_to_trigger(&mut self, text: &str, triggers: &TriggerTable) -> usize {
         let bytes = text.as_bytes();
@@ -287,6 +301,7 @@ impl ProseTracker {
         self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
         if let Some(solid) = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace()) {
             self.solid = self.read.saturating_add(to_u32(solid + 1));
+            self.solid_byte = leapt.get(solid).copied().unwrap_or_default();
         }
         self.read = self.read.saturating_add(to_u32(stop));
         from + stop
@@ -314,6 +329,7 @@ impl ProseTracker {
         self.read = self.read.saturating_add(1);
         if !byte.is_ascii_whitespace() {
             self.solid = self.read;
+            self.solid_byte = byte;
         }
         if byte == b'\n' {
             return self.end_line();

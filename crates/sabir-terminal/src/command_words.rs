@@ -321,7 +321,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "help",
         ],
     ),
-    ("Gateway and editors", &["gateway", "acp"]),
+    ("Gateway", &["gateway"]),
+    ("Editors", &["acp"]),
     (
         "Toolbox, for texts and tool definitions",
         &[

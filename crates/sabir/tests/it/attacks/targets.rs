@@ -143,7 +143,7 @@ fn git_shows_no_secret_that_it_keeps() {
     }
 }
 
-/// Git takes what stands behind the name of a setting for its value, also where it looks like an option that only reads.
+/// Git reads the words behind the name of a setting as its value, even if they look like an option that only reads.
 #[test]
 fn no_option_becomes_the_value_of_a_setting() {
     const SETTERS: [&str; 4] = [

@@ -57,6 +57,11 @@ impl CommandQueue {
         self.lock_commands().pop_front()
     }
 
+    /// Reports whether no command waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock_commands().is_empty()
+    }
+
     /// Waits for the oldest command and takes it. Only one task may wait at a time. Dropping the future loses nothing.
     pub async fn receive(&self) -> UserCommand {
         loop {

@@ -271,35 +271,46 @@ impl ModelExaminer {
     }
 }
 
-/// Returns the model of a server that serves exactly one, as `URL#NAME`.
-pub(crate) async fn find_only_model(url: &str) -> Result<String, SessionError> {
+/// Returns the only model of a server, as `URL#NAME`.
+async fn find_only_model(url: &str) -> Result<String, SessionError> {
+    let names = list_models_at(url).await?;
+    match names.as_slice() {
+        [name] => Ok(format!("{url}#{name}")),
+        several => {
+            let named: Vec<_> = several.iter().take(MAX_NAMED_MODELS).cloned().collect();
+            Err(SessionError::invalid(format!(
+                "{url} serves several models: name one, as {url}#NAME: {}",
+                named.join(", ")
+            )))
+        }
+    }
+}
+
+/// Returns the names of the models that a server lists, at least one.
+///
+/// # Errors
+/// When there is no such list.
+pub(crate) async fn list_models_at(url: &str) -> Result<Vec<String>, SessionError> {
     let target = ProbeTarget {
         provider: "server".to_owned(),
         base_url: url.to_owned(),
     };
     let servers = probe_servers(&[target], REMOTE_TIMEOUT).await;
-    let models = servers
-        .into_iter()
-        .next()
-        .map(|server| server.models)
-        .unwrap_or_default();
-    match models.as_slice() {
-        [model] => Ok(format!("{url}#{}", model.id)),
-        [] => Err(SessionError::invalid(format!(
-            "{url} lists no models: name one, as {url}#NAME"
-        ))),
-        several => {
-            let names: Vec<_> = several
-                .iter()
-                .take(MAX_NAMED_MODELS)
-                .map(|model| model.id.as_str())
-                .collect();
-            Err(SessionError::invalid(format!(
-                "{url} serves several models: name one, as {url}#NAME: {}",
-                names.join(", ")
-            )))
-        }
+    let Some(server) = servers.into_iter().next() else {
+        return Err(SessionError::invalid(format!(
+            "no list of models comes from {url}: check that the server runs and that the address is right, or name the model too, as {url}#NAME"
+        )));
+    };
+    if server.models.is_empty() {
+        let why = match server.locked {
+            true => "lists its models only with a key",
+            false => "lists no models",
+        };
+        return Err(SessionError::invalid(format!(
+            "{url} {why}: name one, as {url}#NAME"
+        )));
     }
+    Ok(server.models.into_iter().map(|model| model.id).collect())
 }
 
 /// Returns the operating system, kernel release and architecture.

@@ -147,20 +147,21 @@ fn instruction_files(config: &Config, folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Returns the model of a server, as `URL#NAME`. Without a name the server must serve exactly one.
+/// Returns the models of a server, as `URL#NAME`; of an address with a name, that one. There is at least one.
 ///
 /// # Errors
-/// When the server does not answer, or serves several models.
-pub async fn model_at(url: &str) -> Result<String, SessionError> {
+/// When it is no address, or no list of models comes from there.
+pub async fn models_at(url: &str) -> Result<Vec<String>, SessionError> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err(SessionError::invalid(format!(
             "`{url}` is no address: it begins with http:// or https://"
         )));
     }
     if url.contains('#') {
-        return Ok(url.to_owned());
+        return Ok(vec![url.to_owned()]);
     }
-    doctor::find_only_model(url).await
+    let names = doctor::list_models_at(url).await?;
+    Ok(names.iter().map(|name| format!("{url}#{name}")).collect())
 }
 
 /// Checks that there is no configuration file yet. One that cannot be used is refused with the mistake in it too.
@@ -177,7 +178,7 @@ pub fn check_no_config(host: &Host, named: Option<&Path>) -> Result<(), SessionE
     }
     let exists = exists_already(&path);
     Err(SessionError::invalid(match host.load_config(named) {
-        Ok(_) => exists,
+        Ok(_) => format!("{exists}; `sabir config set KEY VALUE` changes one key"),
         Err(error) => format!("{exists}; it cannot be used as it is: {error}"),
     }))
 }

@@ -67,6 +67,13 @@ struct OpenRequest {
     answer: Option<oneshot::Sender<UserReply>>,
 }
 
+/// The request for a message of a task that waits for nothing else.
+pub(crate) struct LonePrompt {
+    pub(crate) request: RequestId,
+    /// True if the model has answered; false if something went wrong, and the user must say how to continue.
+    pub(crate) follows_answer: bool,
+}
+
 /// The queue of commands for a working task.
 struct TaskInbox {
     task: TaskId,
@@ -345,6 +352,24 @@ impl EventHub {
             .inboxes
             .iter()
             .for_each(|inbox| inbox.commands.push(UserCommand::Disconnect));
+    }
+
+    /// Returns the request for a message that a task waits for, if it waits for nothing else and no command is on its way to it.
+    pub(crate) fn lone_prompt(&self, task: &TaskId) -> Option<LonePrompt> {
+        let state = self.lock_state();
+        let has_commands = state
+            .inboxes
+            .iter()
+            .any(|inbox| inbox.task == *task && !inbox.commands.is_empty());
+        let is_prompt = |open: &&OpenRequest| open.id.task == *task && open.answer.is_some();
+        let open = state.requests.iter().find(is_prompt)?;
+        let UserQuestion::Next { reason } = &open.question else {
+            return None;
+        };
+        (!has_commands).then(|| LonePrompt {
+            request: open.id.clone(),
+            follows_answer: reason.is_empty(),
+        })
     }
 
     /// Answers an open question.

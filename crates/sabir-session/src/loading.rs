@@ -30,6 +30,7 @@ use crate::seen_files;
 use crate::setup::{self, NewTaskPlan, OpenedTask, TaskSetup, ToolResources};
 use crate::spec::{RecordMode, SessionSpec};
 use crate::subtasks::{self, SubtaskContext, publish_retry};
+use crate::task_lookup::short_name;
 use crate::telemetry;
 
 /// Everything that a session drives.
@@ -420,7 +421,8 @@ fn replay_records(
     };
     replayed.map_err(|error| match error {
         ReplayError::Completed => SessionError::invalid(format!(
-            "{id}: the task is completed; say what to do next: `sabir resume {id} WORDS` continues it, `sabir fork {id} WORDS` starts a new task from it"
+            "{id}: the task is completed; say what to do next: `sabir resume {name} WORDS` continues it, `sabir fork {name} WORDS` starts a new task from it",
+            name = short_name(id)
         )),
         error => SessionError::invalid(format!("{id}: {error}")),
     })

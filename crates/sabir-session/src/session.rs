@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sabir_agent::{
     CancelToken, CompactionTiming, FrontEnd, Record, StoreError, SummaryAuthor, TaskDriver,
-    TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand, UserMessage,
+    TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand, UserMessage, UserReply,
 };
 use sabir_call::Event;
 use sabir_mcp::ServerStatus;
@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::command::{Command, Decision, Rejected};
 use crate::custom_commands::CustomCommands;
+use crate::ends::completion_conditions;
 use crate::error::SessionError;
 use crate::event::{SessionEventKind, SessionState, WaitingEvent};
 use crate::host::Host;
@@ -91,6 +92,8 @@ struct ControlState {
     is_ended: bool,
     /// True if the session ends after the current run.
     closes: bool,
+    /// True if the user ended the run when the model had answered.
+    ends_after_answer: bool,
     /// Counts the runs of the task, from 0.
     run: u64,
     /// Stops the compaction that an idle session was asked for, until it is finished.
@@ -298,7 +301,10 @@ impl SessionHandle {
                 self.control.send_idle(IdleCommand::SetModel(model))
             }
             Command::Undo { calls } if idle => self.control.send_idle(IdleCommand::Undo(calls)),
-            Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
+            Command::SetModel { model } => {
+                self.end_prompt_for(IdleCommand::SetModel(model), &mut state)
+            }
+            Command::Undo { calls } => self.end_prompt_for(IdleCommand::Undo(calls), &mut state),
             Command::Compact if idle => {
                 if state.compaction.is_some() {
                     return Err(Rejected::Busy);
@@ -314,12 +320,33 @@ impl SessionHandle {
                 if idle {
                     return self.control.send_idle(IdleCommand::End);
                 }
-                self.hub.0.send_command(&self.task, UserCommand::Cancel)
+                // A task that only waits for a message does nothing that could be cancelled.
+                match self.end_prompt(&mut state) {
+                    Err(Rejected::Busy) => self.hub.0.send_command(&self.task, UserCommand::Cancel),
+                    ended => ended,
+                }
             }
             // A message may wait behind the compaction. Its run has not begun, so it is not the work that the user sees.
             Command::Interrupt if state.stop_compaction() || idle => Ok(()),
             command => self.deliver_command(&self.task, command, &mut state),
         }
+    }
+
+    /// Ends the session as a signal does: a task that only waits for a message is cancelled too, since no user has left it.
+    ///
+    /// # Errors
+    /// When the session is over.
+    pub fn cancel(&self) -> Result<(), Rejected> {
+        let mut state = self.control.lock_state();
+        if state.is_ended {
+            return Err(Rejected::Ended);
+        }
+        state.closes = true;
+        state.stop_compaction();
+        if state.is_idle {
+            return self.control.send_idle(IdleCommand::End);
+        }
+        self.hub.0.send_command(&self.task, UserCommand::Cancel)
     }
 
     /// Refuses images that the present model of the task cannot read.
@@ -373,6 +400,23 @@ impl SessionHandle {
         }
     }
 
+    /// Ends a run that only waits for a message; rejected if it does anything else.
+    fn end_prompt(&self, state: &mut ControlState) -> Result<(), Rejected> {
+        let prompt = self.hub.0.lone_prompt(&self.task).ok_or(Rejected::Busy)?;
+        state.ends_after_answer = prompt.follows_answer;
+        self.hub.0.answer_request(&prompt.request, UserReply::Leave)
+    }
+
+    /// Carries out a command of an idle session where the run only waits for a message: the user sees no difference between the two.
+    fn end_prompt_for(
+        &self,
+        command: IdleCommand,
+        state: &mut ControlState,
+    ) -> Result<(), Rejected> {
+        self.end_prompt(state)?;
+        self.control.send_idle(command)
+    }
+
     /// Passes a command on to a working task. The caller holds the lock of the state, so that the run cannot end in between.
     fn deliver_command(
         &self,
@@ -389,6 +433,8 @@ impl SessionHandle {
                 // To leave a question is to leave the session, unless a subtask asked it.
                 if decision == Decision::Leave && request.task == self.task {
                     state.closes = true;
+                    let prompt = hub.lone_prompt(&self.task);
+                    state.ends_after_answer = prompt.is_some_and(|prompt| prompt.follows_answer);
                 }
                 hub.answer_request(&request, decision.into())
             }
@@ -435,17 +481,22 @@ impl SessionWorker {
     async fn run_session(mut self) -> SessionOutcome {
         loop {
             let mut end = self.drive_run().await;
-            // Without a working store or configuration, another run would fail in the same way. A recording holds one run.
+            // Without a working store, another run would fail in the same way; a wrong key or model can be corrected. A recording holds one run.
             let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
                 && self.loaded.spec.record == RecordMode::Off
-                && !matches!(
-                    end.outcome,
-                    TaskOutcome::StoreFailed | TaskOutcome::Misconfigured
-                );
+                && end.outcome != TaskOutcome::StoreFailed;
+            let LoadedSession { spec, config, .. } = &self.loaded;
+            // A check that the user demands has not succeeded, whatever the answer says.
+            let has_check = completion_conditions(&spec.completion, &config.limits)
+                .check
+                .is_some();
             let unread = {
                 // Messages are put into the inbox under this lock, so none can come between the last look and the idle state.
                 let mut state = self.control.lock_state();
                 let unread = self.take_unread_messages();
+                let ends_after_answer = std::mem::take(&mut state.ends_after_answer);
+                end.follows_answer =
+                    ends_after_answer && end.outcome == TaskOutcome::Unfinished && !has_check;
                 if !stays_open || state.closes {
                     state.is_ended = true;
                 } else if unread.is_some() {
@@ -583,6 +634,7 @@ impl SessionWorker {
             totals: opened.task.totals(),
             summary: ledger.summarize(),
             tools: opened.task.task_usage().tools,
+            follows_answer: false,
         }
     }
 
@@ -593,6 +645,10 @@ impl SessionWorker {
         while let Some(command) = self.commands.recv().await {
             match command {
                 IdleCommand::Continue(message) => {
+                    // The user may have corrected the configuration meanwhile.
+                    if end.outcome == TaskOutcome::Misconfigured && !self.reload(|_| {}) {
+                        return false;
+                    }
                     self.continue_with(message);
                     return true;
                 }
@@ -602,8 +658,16 @@ impl SessionWorker {
                     }
                 }
                 IdleCommand::SetModel(model) => {
+                    let wanted = Some(model.clone());
                     if !self.reload_with(|spec| spec.model = Some(model), end) {
                         return false;
+                    }
+                    // The old model stays if the new one cannot be used, and then the reason was sent.
+                    if let Some(model) = &self.loaded.spec.model
+                        && self.loaded.spec.model == wanted
+                    {
+                        let text = format!("the model is now {model}");
+                        self.loaded.config.notices.send(NoticeTopic::Mode, text);
                     }
                 }
                 IdleCommand::Undo(calls) => self.undo_calls(calls).await,
@@ -656,13 +720,22 @@ impl SessionWorker {
         says_something.then_some(unread)
     }
 
-    /// Loads the task again with a changed spec. Returns false if it could be loaded neither with the new spec nor as before; nothing may run without a
-    /// journal.
+    /// Loads the task again with a changed spec, and stays idle. Returns false as [`Self::reload`] does.
     fn reload_with(
         &mut self,
         change: impl FnOnce(&mut crate::spec::SessionSpec),
         end: &TaskEnd,
     ) -> bool {
+        let is_loaded = self.reload(change);
+        if is_loaded {
+            self.hub.set_state(SessionState::Idle(end.clone()));
+        }
+        is_loaded
+    }
+
+    /// Loads the task again with a changed spec. Returns false if it could be loaded neither with the new spec nor as before; nothing may run without a
+    /// journal.
+    fn reload(&mut self, change: impl FnOnce(&mut crate::spec::SessionSpec)) -> bool {
         let mut spec = self.loaded.spec.clone();
         // The mode may have been switched since the spec was made, while the task worked.
         let mode = self.loaded.opened.task.mode_history().current_mode();
@@ -698,7 +771,6 @@ impl SessionWorker {
                 }
             }
         }
-        self.hub.set_state(SessionState::Idle(end.clone()));
         true
     }
 

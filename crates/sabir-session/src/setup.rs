@@ -183,6 +183,18 @@ pub struct TaskEnd {
     pub summary: RunSummary,
     /// The use of each tool in the whole life of the task.
     pub tools: ToolUsageTable,
+    /// True if the user ended the run when the model had answered and waited for a message: nothing was completed, and nothing failed.
+    pub follows_answer: bool,
+}
+
+impl TaskEnd {
+    /// Returns the outcome for the exit code of a session. A user who leaves after an answer has failed nothing.
+    pub fn session_outcome(&self) -> TaskOutcome {
+        match self.outcome {
+            TaskOutcome::Unfinished if self.follows_answer => TaskOutcome::Completed,
+            outcome => outcome,
+        }
+    }
 }
 
 /// Returns the built-in tools as models see them, independent of a folder.

@@ -113,10 +113,15 @@ impl TaskLookup {
             } else {
                 "no task"
             };
-            SessionError::invalid(format!(
-                "there is {wanted} in this folder ({}); `sabir tasks --everywhere` lists all",
-                self.folder.display()
-            ))
+            let folder = self.folder.display();
+            let all = "`sabir tasks --everywhere` lists all";
+            // Every task of the folder is completed, if it has any here.
+            SessionError::invalid(match self.folder_tasks().next() {
+                Some(_) => format!(
+                    "there is {wanted} in this folder ({folder}): the newest is completed, and `sabir -c WORDS` continues it; {all}"
+                ),
+                None => format!("there is {wanted} in this folder ({folder}); {all}"),
+            })
         })
     }
 

@@ -69,7 +69,7 @@ impl TrustReview {
             GitConfig::Repository(programs) => programs,
             GitConfig::NoRepository => {
                 return Err(SessionError::invalid(format!(
-                    "{shown} is in no repository"
+                    "{shown} is in no git repository: there is nothing to trust"
                 )));
             }
             GitConfig::Unknown(why) => {

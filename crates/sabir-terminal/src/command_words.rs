@@ -19,6 +19,9 @@ pub struct CommandWords {
     pub value_options: Vec<String>,
 }
 
+/// The width of the list of commands, which is that of a usual terminal.
+const HELP_WIDTH: usize = 80;
+
 /// The flags before the words of a headless task.
 const PRINT_FLAGS: [&str; 2] = ["-p", "--print"];
 
@@ -187,8 +190,14 @@ pub fn group_commands(command: Command) -> Command {
         )
     };
     let groups = render_command_groups(&command.get_subcommands().map(about).collect::<Vec<_>>());
+    // Those of every command come behind those of a task.
+    let command = ["config", "dialects", "interface"]
+        .into_iter()
+        .fold(command, |command, name| {
+            command.mut_arg(name, |option| option.display_order(900))
+        });
     command.help_template(format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}\n\n{{options}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}\n\nTask:\n{{positionals}}\n\nOptions:\n{{options}}"
     ))
 }
 
@@ -242,7 +251,11 @@ fn render_command_groups(commands: &[(String, String)]) -> String {
         .map(|(name, _)| name.len())
         .max()
         .unwrap_or(0);
-    let line = |(name, does): &(String, String)| format!("  {name:<width$}  {does}\n");
+    let line = |(name, does): &(String, String)| {
+        let does =
+            wrap_words(does, HELP_WIDTH - width - 4).join(&format!("\n{:1$}", "", width + 4));
+        format!("  {name:<width$}  {does}\n")
+    };
     let mut text = String::new();
     let mut grouped: Vec<&str> = Vec::new();
     for (title, names) in GROUPS {
@@ -260,6 +273,21 @@ fn render_command_groups(commands: &[(String, String)]) -> String {
             .map(line),
     );
     text.trim_end().to_owned()
+}
+
+/// Breaks a text into lines of at most this many characters, between words.
+fn wrap_words(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The groups of commands, in the order in which a user needs them.

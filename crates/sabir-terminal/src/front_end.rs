@@ -311,8 +311,13 @@ impl<'a> PersonFrontEnd<'a> {
 
     /// Shows the end of the task and asks for the next message.
     fn await_message(&mut self, end: &TaskEnd) {
-        print_end(end);
-        self.has_shown_end = true;
+        // A session that was changed while it was idle is idle again.
+        if !std::mem::replace(&mut self.has_shown_end, true) {
+            print_end(end);
+            if end.outcome == TaskOutcome::Misconfigured {
+                print::write_stderr(CORRECTION_HINT);
+            }
+        }
         let question = UserQuestion::Next {
             reason: String::new(),
         };
@@ -367,6 +372,9 @@ impl<'a> PersonFrontEnd<'a> {
         submit(&self.session, heard);
     }
 }
+
+/// The next step after a wrong key or model.
+const CORRECTION_HINT: &str = "Correct it, and your next message tries again. For another model: /quit, then `sabir -c -m MODEL`.\n";
 
 /// The shortest pause with a countdown.
 const MIN_COUNTDOWN: Duration = Duration::from_secs(2);
@@ -482,7 +490,8 @@ pub fn print_end(end: &TaskEnd) {
             tool_usage_text(&end.tools)
         )));
     }
-    if end.outcome != TaskOutcome::Completed {
+    // Who leaves after an answer need not be told.
+    if end.session_outcome() != TaskOutcome::Completed {
         print::write_stderr(&print::sanitize_text(&format!("sabir: {}\n", end.message)));
     }
 }

@@ -1,6 +1,8 @@
 //! Renders the last exchange of a task, for a user who resumes it.
 
-use sabir_session::agent::{MessageAuthor, Record, control};
+use std::path::PathBuf;
+
+use sabir_session::agent::{MessageAuthor, Record, TaskOutcome, control};
 use sabir_session::call::{MessagePart, redact};
 use sabir_session::{JournalEntry, short_name};
 
@@ -8,6 +10,39 @@ use crate::print;
 
 /// The maximum number of lines of a message that are shown.
 const MAX_LINES: usize = 12;
+
+/// The point at which a task stood when it was left.
+#[derive(Debug)]
+pub struct LastExchange {
+    /// The last message and its answer, for the user. The text is foreign.
+    pub text: String,
+    /// The folder of the task.
+    pub folder: PathBuf,
+    /// True if the task was completed, so that it needs a message to continue.
+    pub is_completed: bool,
+}
+
+impl LastExchange {
+    /// Finds it in the records of a task.
+    pub fn of_entries(entries: &[JournalEntry]) -> Self {
+        let folder = match entries.first().map(|entry| &entry.record) {
+            Some(Record::Started(start)) => PathBuf::from(&start.workspace),
+            _ => PathBuf::from("."),
+        };
+        let is_completed = matches!(
+            entries.last().map(|entry| &entry.record),
+            Some(Record::Ended {
+                outcome: TaskOutcome::Completed,
+                ..
+            })
+        );
+        Self {
+            text: last_exchange_text(entries),
+            folder,
+            is_completed,
+        }
+    }
+}
 
 /// Renders what the user said last and what the model answered. The text is foreign.
 pub fn last_exchange_text(entries: &[JournalEntry]) -> String {

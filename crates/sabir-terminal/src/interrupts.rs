@@ -57,13 +57,12 @@ pub fn listen_for_signals(
             }
             interrupted_run = Some(run);
             let only_interrupts = stays_open && received == 0 && !session.is_idle();
-            let command = if only_interrupts {
-                Command::Interrupt
-            } else {
-                Command::End
-            };
             // Rejected only if the session is over, when no command is needed.
-            _ = session.submit(command);
+            _ = if only_interrupts {
+                session.submit(Command::Interrupt)
+            } else {
+                session.cancel()
+            };
         }
     };
     std::thread::Builder::new()

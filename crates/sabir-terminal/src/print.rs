@@ -118,7 +118,7 @@ pub fn write_stderr_bytes(bytes: &[u8]) {
 }
 
 /// Renders a time in words: `7 s`, `2 min`, `2 min 5 s`.
-pub(crate) fn duration_text(time: Duration) -> String {
+pub fn duration_text(time: Duration) -> String {
     // Rounded up, so that a countdown ends with 1.
     let seconds = time.as_millis().div_ceil(1000);
     match (seconds / 60, seconds % 60) {

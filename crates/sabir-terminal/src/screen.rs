@@ -201,7 +201,12 @@ pub fn leave_signals_to_session() {
 /// Restores the terminal, if it was changed. Gives up after half a second if another thread is stuck in writing to it, because a
 /// program that should end must end.
 pub fn restore() {
-    for _ in 0..50 {
+    restore_within(50);
+}
+
+/// Restores the terminal, and tries it so many times, 10 ms apart.
+fn restore_within(attempts: usize) {
+    for _ in 0..attempts {
         match SCREEN.try_lock() {
             Ok(mut screen) => return screen.leave_raw_mode(),
             Err(TryLockError::Poisoned(screen)) => return screen.into_inner().leave_raw_mode(),
@@ -212,11 +217,8 @@ pub fn restore() {
 
 /// Restores the terminal after a panic in a thread that may hold the lock.
 pub(crate) fn restore_after_panic() {
-    match SCREEN.try_lock() {
-        Ok(mut screen) => screen.leave_raw_mode(),
-        Err(TryLockError::Poisoned(screen)) => screen.into_inner().leave_raw_mode(),
-        Err(TryLockError::WouldBlock) => {}
-    }
+    // Another thread lets the lock go in a moment; the one that panicked never does.
+    restore_within(20);
 }
 
 /// Writes to standard error without the lock, which the thread that panicked may hold.

@@ -25,9 +25,10 @@ use rustix::termios::{QueueSelector, isatty, tcflush};
 use sabir_session::agent::{CommandQueue, MessageDelivery, UserCommand, UserMessage};
 use sabir_session::call::Image;
 use sabir_session::custom_commands::CustomCommands;
+use sabir_session::draft_store::DraftStore;
 use sabir_session::input_history::InputHistory;
-use sabir_session::modes;
 use sabir_session::pictures::{self, CurrentImageSupport};
+use sabir_session::{Environment, modes};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::line_editor::{EditorEvent, Following, LineEditor};
@@ -101,24 +102,29 @@ struct LineBuffer {
     set_aside: String,
 }
 
-/// The editing of lines at a terminal: the history, and the way out when a signal ends the process.
+/// The byte of Ctrl-C in raw mode.
+const INTERRUPT_KEY: u8 = 3;
+
+/// The editing of lines at a terminal: the history, the drafts of sessions that are gone, and the way out when a signal ends the process.
 #[derive(Debug, Clone)]
 pub struct LineEditing {
     history: InputHistory,
+    drafts: DraftStore,
     exit: ExitBySignal,
 }
 
 impl LineEditing {
-    /// Returns the editing of lines for a terminal of this type (`$TERM`); `None` where the input or
-    /// standard error is no terminal, or a dumb one. `exit` ends the process by a signal.
-    pub fn for_terminal(
-        kind: Option<&str>,
-        history: InputHistory,
-        exit: ExitBySignal,
-    ) -> Option<Self> {
+    /// Returns the editing of lines in this environment; `None` where the input or standard error is no terminal, or a dumb one
+    /// (`$TERM`). `exit` ends the process by a signal.
+    pub fn for_terminal(environment: &Environment, exit: ExitBySignal) -> Option<Self> {
+        let kind = environment.variable("TERM");
         let can_edit = kind.is_some_and(|kind| !matches!(kind, "" | "dumb" | "unknown"));
         let is_terminal = isatty(io::stdin()) && isatty(io::stderr());
-        (can_edit && is_terminal).then_some(Self { history, exit })
+        (can_edit && is_terminal).then(|| Self {
+            history: InputHistory::in_environment(environment),
+            drafts: DraftStore::in_environment(environment),
+            exit,
+        })
     }
 
     /// Returns an editor, with the terminal in raw mode; `None` if that fails.
@@ -178,6 +184,11 @@ pub fn read_first_message(
     custom: &CustomCommands,
 ) -> io::Result<Option<String>> {
     let mut editor = editing.and_then(LineEditing::begin);
+    if let Some(editor) = &mut editor
+        && let Some(editing) = editing
+    {
+        editor.put_back(&editing.drafts.take());
+    }
     let exit = editing.map(|editing| editing.exit);
     let message = read_message(input, &mut editor, exit, custom);
     if let Some(editing) = editing {
@@ -200,15 +211,27 @@ fn read_message(
 ) -> io::Result<Option<String>> {
     loop {
         print::write_prompt("> ");
+        if let Some(editor) = editor
+            && !editor.text().is_empty()
+        {
+            screen::show_draft(editor.text(), editor.cursor());
+        }
         let typed = match editor {
             Some(editor) => edit_first_line(input, editor, exit)?,
-            None => read_first_line(input)?,
+            None => Some(read_first_line(input)?).filter(|line| !line.is_empty()),
+        };
+        let Some(typed) = typed else {
+            return Ok(None);
         };
         if typed.trim().contains('\n') {
             return Ok(Some(typed));
         }
         let line = typed.trim();
-        if line.is_empty() || is_leave(line) || is_leave_word(line) {
+        // Enter alone is a slip, not a wish to leave.
+        if line.is_empty() {
+            continue;
+        }
+        if is_leave(line) || is_leave_word(line) {
             return Ok(None);
         }
         if let Some(reply) = local_reply(line, custom) {
@@ -248,7 +271,7 @@ fn edit_first_line(
     input: &impl AsFd,
     editor: &mut LineEditor,
     exit: Option<ExitBySignal>,
-) -> io::Result<String> {
+) -> io::Result<Option<String>> {
     loop {
         let read = match read_keys(input, editor) {
             Ok(read) => read,
@@ -261,21 +284,74 @@ fn edit_first_line(
         // Nothing follows a complete message: more input would have made it a paste.
         for event in read.events {
             match event {
-                EditorEvent::Submitted(text) => return Ok(text),
+                EditorEvent::Submitted(text) => return Ok(Some(text)),
                 EditorEvent::Interrupted => {
                     screen::restore();
                     // There is no session yet that could react to the signal.
                     if let Some(exit) = exit {
                         exit(Signal::INT.as_raw());
                     }
-                    return Ok(String::new());
+                    return Ok(None);
                 }
-                EditorEvent::Ended => return Ok(String::new()),
+                EditorEvent::Ended => return Ok(None),
                 EditorEvent::EarlyPaste(text) => editor.put_back(&text),
             }
         }
         if read.is_over {
-            return Ok(editor.take_draft());
+            return Ok(Some(editor.take_draft()).filter(|draft| !draft.is_empty()));
+        }
+    }
+}
+
+/// Asks for a line that the terminal does not show, such as a key. Returns `None` if the user leaves. `exit` ends the process by a
+/// signal, after the terminal was restored.
+///
+/// # Errors
+/// When the input cannot be read.
+pub(crate) fn read_hidden_line(
+    prompt: &str,
+    input: &impl AsFd,
+    exit: ExitBySignal,
+) -> io::Result<Option<String>> {
+    screen::begin_editing(InterruptKey::Byte, exit)?;
+    // Only now: a user, or a program that pastes, may answer as soon as the prompt is there, and the terminal would show it.
+    print::write_stderr(prompt);
+    let line = edit_hidden_line(input, exit);
+    screen::restore();
+    line
+}
+
+fn edit_hidden_line(input: &impl AsFd, exit: ExitBySignal) -> io::Result<Option<String>> {
+    let mut editor = LineEditor::new(Vec::new());
+    loop {
+        let read = match feed_keys(input, &mut editor) {
+            Ok(read) => read,
+            Err(error) if may_go_on(error) => {
+                wait_for_input(input);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // A draft that nobody sees is not cleared first.
+        if read.has_interrupt {
+            print::write_stderr("\n");
+            screen::restore();
+            exit(Signal::INT.as_raw());
+            return Ok(None);
+        }
+        for event in read.events {
+            match event {
+                EditorEvent::Submitted(text) => return Ok(Some(text)),
+                EditorEvent::Interrupted | EditorEvent::Ended => return Ok(None),
+                EditorEvent::EarlyPaste(text) => editor.put_back(&text),
+            }
+        }
+        // A line that was typed before raw mode, or pasted with its end.
+        if editor.text().contains('\n') {
+            return Ok(Some(editor.take_draft()));
+        }
+        if read.is_over {
+            return Ok(None);
         }
     }
 }
@@ -285,10 +361,29 @@ struct KeysRead {
     events: Vec<EditorEvent>,
     /// True at the end of the input.
     is_over: bool,
+    /// True if more can be read at once.
+    is_more: bool,
+    /// True if the key of Ctrl-C was among them.
+    has_interrupt: bool,
 }
 
 /// Reads what is available into an editor, and shows the draft.
 fn read_keys(input: &impl AsFd, editor: &mut LineEditor) -> Result<KeysRead, Errno> {
+    let read = feed_keys(input, editor)?;
+    for event in &read.events {
+        if let EditorEvent::Submitted(text) = event {
+            screen::commit_draft(text);
+        }
+    }
+    // A long paste is drawn once, when all of it is there.
+    if !read.is_more {
+        screen::show_draft(editor.text(), editor.cursor());
+    }
+    Ok(read)
+}
+
+/// Reads what is available into an editor.
+fn feed_keys(input: &impl AsFd, editor: &mut LineEditor) -> Result<KeysRead, Errno> {
     let mut buffer = [0; 16 << 10];
     let count = rustix::io::read(input, &mut buffer)?;
     let bytes = buffer.get(..count).unwrap_or_default();
@@ -302,19 +397,11 @@ fn read_keys(input: &impl AsFd, editor: &mut LineEditor) -> Result<KeysRead, Err
     } else {
         Following::Nothing
     };
-    let events = editor.feed(bytes, following);
-    for event in &events {
-        if let EditorEvent::Submitted(text) = event {
-            screen::commit_draft(text);
-        }
-    }
-    // A long paste is drawn once, when all of it is there.
-    if !is_more {
-        screen::show_draft(editor.text(), editor.cursor());
-    }
     Ok(KeysRead {
-        events,
+        events: editor.feed(bytes, following),
         is_over: count == 0,
+        is_more,
+        has_interrupt: bytes.contains(&INTERRUPT_KEY),
     })
 }
 
@@ -434,7 +521,7 @@ impl StdinReader {
                     begun.images.extend(answer.images);
                     match answer.text.trim().contains('\n') {
                         true => begun.end_long_text(answer.text, false),
-                        false => begun.take_line(&answer.text),
+                        false => begun.take_line(&answer.text, true),
                     }
                 }
                 TypedLine::Local(text) => print::write_stderr(&print::sanitize_text(&text)),
@@ -569,7 +656,7 @@ impl LineBuffer {
         let takes_images = self.line_target == LineTarget::Answer { takes_images: true } && !early;
         if takes_images && let Some(shown) = line.strip_prefix(IMAGE_COMMAND) {
             // Without words the picture waits for the line that answers.
-            if let Some(words) = self.attach_image(shown) {
+            if let Some(words) = self.attach_image(shown, early) {
                 let images = std::mem::take(&mut self.images);
                 self.send_answer(words, images);
             }
@@ -602,7 +689,7 @@ impl LineBuffer {
                 };
                 self.send_answer(words, images);
             }
-            _ => self.take_line(&text),
+            _ => self.take_line(&text, early),
         }
     }
 
@@ -654,7 +741,7 @@ impl LineBuffer {
     }
 
     /// Handles a line that is not an answer: queues its message or command.
-    fn take_line(&mut self, line: &str) {
+    fn take_line(&mut self, line: &str, is_early: bool) {
         let line = line.trim();
         let heard = match line {
             "" => return,
@@ -663,11 +750,7 @@ impl LineBuffer {
             _ if let Some(word) = mode_argument(line) => {
                 match modes::resolve_mode_name(word, &self.context.modes) {
                     Ok(name) => UserCommand::SetMode(name),
-                    Err(why) => {
-                        return print::write_stderr(&print::sanitize_text(&format!(
-                            "sabir: {why}\n"
-                        )));
-                    }
+                    Err(why) => return self.show_locally(format!("sabir: {why}\n"), is_early),
                 }
             }
             // Not now: the task works, and the user may have queued messages before this line.
@@ -680,7 +763,7 @@ impl LineBuffer {
             _ if let Some(reply) = local_reply(line, &self.context.custom_commands) => {
                 return print::write_stderr(&print::sanitize_text(&reply));
             }
-            _ => match self.line_command(line) {
+            _ => match self.line_command(line, is_early) {
                 Some(heard) => heard,
                 None => return,
             },
@@ -690,13 +773,13 @@ impl LineBuffer {
 
     /// Turns a line into a message with the attached pictures. Returns `None` if the message is not
     /// complete yet.
-    fn line_command(&mut self, line: &str) -> Option<UserCommand> {
+    fn line_command(&mut self, line: &str, is_early: bool) -> Option<UserCommand> {
         let (text, at_once) = if let Some(words) = line.strip_prefix(SAY_COMMAND) {
             (words.trim().to_owned(), false)
         } else if let Some(words) = line.strip_prefix(NOW_COMMAND) {
             (words.trim().to_owned(), true)
         } else if let Some(shown) = line.strip_prefix(IMAGE_COMMAND) {
-            (self.attach_image(shown)?, false)
+            (self.attach_image(shown, is_early)?, false)
         } else {
             (line.to_owned(), false)
         };
@@ -732,7 +815,7 @@ impl LineBuffer {
 
     /// Loads the picture of an `/image` command and returns the words after the file name; `None`
     /// if the picture waits for the next message or cannot be loaded.
-    fn attach_image(&mut self, rest: &str) -> Option<String> {
+    fn attach_image(&mut self, rest: &str, is_early: bool) -> Option<String> {
         let (path, words) = split_file_name(rest);
         let shown = pictures::load_image(Path::new(path)).and_then(|image| {
             let all = self.images.iter().cloned().chain([image]).collect();
@@ -741,16 +824,15 @@ impl LineBuffer {
         match shown {
             Ok(images) => self.images = images,
             Err(why) => {
-                print::write_stderr(&print::sanitize_text(&format!(
-                    "{why}; no message was sent\n"
-                )));
+                self.show_locally(format!("{why}; no message was sent\n"), is_early);
                 return None;
             }
         }
         if words.is_empty() {
-            print::write_stderr(&print::sanitize_text(&format!(
-                "{path} will be attached to your next message\n"
-            )));
+            self.show_locally(
+                format!("{path} will be attached to your next message\n"),
+                is_early,
+            );
             return None;
         }
         Some(words.to_owned())

@@ -1,15 +1,19 @@
 //! Shows the first screen of a user without a model, and asks how to continue.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::path::Path;
 
-use rustix::termios::{LocalModes, OptionalActions, isatty, tcgetattr, tcsetattr};
+use rustix::termios::isatty;
 use sabir_session::first_screen::{self, FirstScreen, ProviderKey};
 use sabir_session::providers::{KeySource, ProviderRow};
 use sabir_session::{Environment, SessionError};
 
 use crate::print;
-use crate::stdin_reader::read_first_line;
+use crate::screen::ExitBySignal;
+use crate::stdin_reader::{read_first_line, read_hidden_line};
+
+/// The most models of a server that are listed.
+const MAX_LISTED_MODELS: usize = 20;
 
 /// The user's choice on the first screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,13 +45,13 @@ pub fn first_screen_text(screen: &FirstScreen) -> String {
             print::count_noun(server.models.len(), "model")
         )
     });
-    let config = match (&screen.config, screen.has_config) {
-        (Some(path), true) => path.display().to_string(),
-        (Some(path), false) => format!("none ({}; `sabir init` writes one)", path.display()),
-        (None, _) => "none".to_owned(),
+    let config = match &screen.config {
+        Some(path) if screen.has_config => path.display().to_string(),
+        Some(_) => "none (`sabir init` writes one)".to_owned(),
+        None => "none, and no home folder for one".to_owned(),
     };
     let mut text = format!(
-        "Sabir, a coding agent in your terminal. No model is configured yet; this was found:\n\n\
+        "Sabir, a coding agent in your terminal. No model is configured yet; found:\n\n\
          \x20 keys           {}\n  local servers  {}\n  instructions   {}\n  configuration  {config}\n\n",
         none(keys, "none in the environment"),
         none(servers.collect(), "none answered on this machine"),
@@ -58,14 +62,16 @@ pub fn first_screen_text(screen: &FirstScreen) -> String {
     );
     match &screen.model {
         Some(model) => text.push_str(&format!(
-            "Using {} ({}). Another one: `--model NAME`; to keep it: `sabir init`.\n\n",
+            "Using {} ({}).\nAnother one: `--model NAME`; to keep it: `sabir init`.\n\n",
             model.name, model.reason
         )),
+        // No line is longer than a usual terminal is wide.
         None => text.push_str(
             "To begin, one of these is needed:\n\
-             \x20 t  the tour: a scripted model and the real tools, without a key, in a minute (`sabir tour`)\n\
-             \x20 k  a key: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another (`sabir models` lists them), or enter it here\n\
-             \x20 u  the URL of a server that speaks OpenAI's API (`--model http://HOST:PORT/v1#NAME`)\n\n",
+             \x20 t  the tour: a scripted model and the real tools, in a minute (`sabir tour`)\n\
+             \x20 k  a key: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another, or enter it here\n\
+             \x20 u  the URL of a server that speaks OpenAI's API\n\
+             \x20    (`--model http://HOST:PORT/v1#NAME`)\n\n",
         ),
     }
     text
@@ -84,40 +90,48 @@ fn key_text(row: &ProviderRow) -> String {
 }
 
 /// Shows the first screen, and asks for what is missing if there is a terminal. A key or an address that the user enters is written into
-/// the configuration. `model_at` finds the model of a server.
+/// the configuration. `models_at` lists the models of a server, as `URL#NAME`. `exit` ends the process by a signal.
 ///
 /// # Errors
 /// When standard input cannot be read.
 pub fn choose_model(
     screen: &FirstScreen,
     environment: &Environment,
-    named: Option<&std::path::Path>,
-    model_at: impl Fn(&str) -> Result<String, SessionError>,
+    named: Option<&Path>,
+    exit: ExitBySignal,
+    models_at: impl Fn(&str) -> Result<Vec<String>, SessionError>,
 ) -> io::Result<WelcomeChoice> {
     print::write_stderr(&print::sanitize_text(&first_screen_text(screen)));
     if let Some(model) = &screen.model {
         return Ok(WelcomeChoice::Model(model.name.clone()));
     }
-    let input = io::stdin();
-    if !isatty(&input) || !isatty(io::stderr()) {
+    if !isatty(io::stdin()) || !isatty(io::stderr()) {
         return Ok(WelcomeChoice::Unasked);
     }
     loop {
-        let line = ask(&input, "[t]our, [k]ey, [u]rl or [q]uit? ")?;
-        let stored = match line.as_str() {
-            "t" | "tour" => return Ok(WelcomeChoice::Tour),
-            "" | "q" | "quit" | "exit" => return Ok(WelcomeChoice::Leave),
-            "k" | "key" => ask_key(&input, environment, named)?,
-            "u" | "url" => {
-                let url = ask(&input, "URL, such as http://127.0.0.1:8000/v1: ")?;
-                let found = model_at(&url);
-                found.and_then(|model| {
-                    first_screen::store_choice(environment, named, &model, None)
-                        .map(|path| (model, path))
-                })
-            }
-            _ => continue,
+        let Some(line) = ask("[t]our, [k]ey, [u]rl or [q]uit? ")? else {
+            return Ok(WelcomeChoice::Leave);
         };
+        let chosen = match line.as_str() {
+            "t" | "tour" => return Ok(WelcomeChoice::Tour),
+            "q" | "quit" | "exit" => return Ok(WelcomeChoice::Leave),
+            "k" | "key" => ask_key(exit)?,
+            "u" | "url" => match ask("URL, such as http://127.0.0.1:8000/v1: ")? {
+                Some(url) => ask_served_model(&url, &models_at)?,
+                None => return Ok(WelcomeChoice::Leave),
+            },
+            // An address that was pasted at once.
+            url if url.contains("://") => ask_served_model(url, &models_at)?,
+            _ => Err(SessionError::invalid("please write t, k, u or q")),
+        };
+        let stored = chosen.and_then(|chosen| {
+            let key = chosen
+                .key
+                .as_ref()
+                .map(|(provider, key)| ProviderKey { provider, key });
+            let path = first_screen::store_choice(environment, named, &chosen.model, key)?;
+            Ok((chosen.model, path))
+        });
         match stored {
             Ok((model, path)) => {
                 print::write_stderr(&print::sanitize_text(&format!(
@@ -131,57 +145,120 @@ pub fn choose_model(
     }
 }
 
-/// The model in the configuration and the path of the file, or the reason why it was not written.
-type Stored = Result<(String, std::path::PathBuf), SessionError>;
+/// A model that the user has chosen, with the provider and its key if they entered one.
+struct EnteredModel {
+    model: String,
+    key: Option<(String, String)>,
+}
 
-/// Asks for a provider and a key, and stores the key.
-fn ask_key(
-    input: &impl AsFd,
-    environment: &Environment,
-    named: Option<&std::path::Path>,
-) -> io::Result<Stored> {
+/// The entered model, or the reason why there is none.
+type Entered = Result<EnteredModel, SessionError>;
+
+/// Asks for a provider and a key.
+fn ask_key(exit: ExitBySignal) -> io::Result<Entered> {
     let names: Vec<_> = first_screen::usual_providers().collect();
     let first = names.first().copied().unwrap_or_default();
-    let provider = ask(
-        input,
-        &format!("Provider ({}) [{first}]: ", names.join(", ")),
-    )?;
-    let provider = if provider.is_empty() {
-        first
-    } else {
-        &provider
-    };
-    let Some(model) = first_screen::usual_model(provider) else {
+    let provider = ask(&format!("Provider ({}) [{first}]: ", names.join(", ")))?;
+    let provider = provider
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| first.to_owned());
+    let Some(model) = first_screen::usual_model(&provider) else {
         return Ok(Err(SessionError::invalid(format!(
             "`{provider}` is none of these; others are set up in config.toml: `sabir init` writes it"
         ))));
     };
-    let key = ask_secret(input, "Key (it is not shown): ")?;
+    let key = read_hidden_line("Key (it is not shown): ", &io::stdin(), exit);
+    print::write_stderr("\n");
+    let key = key?.unwrap_or_default().trim().to_owned();
     if key.is_empty() {
         return Ok(Err(SessionError::invalid("no key was entered")));
     }
-    let key = ProviderKey {
-        provider,
-        key: &key,
+    Ok(Ok(EnteredModel {
+        model,
+        key: Some((provider, key)),
+    }))
+}
+
+/// Finds the models of a server, and asks for one if there are several.
+fn ask_served_model(
+    url: &str,
+    models_at: impl Fn(&str) -> Result<Vec<String>, SessionError>,
+) -> io::Result<Entered> {
+    let models = match models_at(url) {
+        Ok(models) => models,
+        Err(error) => return Ok(Err(error)),
     };
-    let stored = first_screen::store_choice(environment, named, &model, Some(key));
-    Ok(stored.map(|path| (model, path)))
+    let chosen = match models.as_slice() {
+        [model] => Some(model.clone()),
+        several => {
+            let line = ask(&model_question(several))?;
+            line.and_then(|line| find_model(several, &line))
+        }
+    };
+    Ok(chosen
+        .map(|model| EnteredModel { model, key: None })
+        .ok_or_else(|| SessionError::invalid("that is none of its models")))
 }
 
-fn ask(input: &impl AsFd, prompt: &str) -> io::Result<String> {
+/// Renders the question for one of several models, which are `URL#NAME`.
+fn model_question(models: &[String]) -> String {
+    let mut text = String::new();
+    for (at, model) in models.iter().take(MAX_LISTED_MODELS).enumerate() {
+        text.push_str(&format!("  {:>2}  {}\n", at + 1, model_name(model)));
+    }
+    if let Some(more @ 1..) = models.len().checked_sub(MAX_LISTED_MODELS) {
+        text.push_str(&format!("      and {more} more\n"));
+    }
+    print::sanitize_text(&(text + "Model, by its number or name [1]: "))
+}
+
+/// Finds the model that the user means by a number or a name.
+fn find_model(models: &[String], line: &str) -> Option<String> {
+    let by_name = models
+        .iter()
+        .find(|model| model_name(model) == line || *model == line);
+    let number = match line {
+        "" => Some(1),
+        line => line.parse::<usize>().ok(),
+    };
+    let by_number = || models.get(number?.checked_sub(1)?);
+    by_name.or_else(by_number).cloned()
+}
+
+fn model_name(model: &str) -> &str {
+    model.split_once('#').map_or(model, |(_, name)| name)
+}
+
+/// Asks for a line; `None` at the end of the input.
+fn ask(prompt: &str) -> io::Result<Option<String>> {
     print::write_stderr(prompt);
-    Ok(read_first_line(input)?.trim().to_owned())
+    let line = read_first_line(&io::stdin())?;
+    Ok((!line.is_empty()).then(|| line.trim().to_owned()))
 }
 
-/// Reads a line that the terminal does not show.
-fn ask_secret(input: &impl AsFd, prompt: &str) -> io::Result<String> {
-    let shown = tcgetattr(input)?;
-    let mut hidden = shown.clone();
-    hidden.local_modes -= LocalModes::ECHO;
-    tcsetattr(input, OptionalActions::Drain, &hidden)?;
-    let line = ask(input, prompt);
-    // Also after an error, or the shell would show nothing that is typed.
-    _ = tcsetattr(input, OptionalActions::Drain, &shown);
-    print::write_stderr("\n");
-    line
+#[cfg(test)]
+mod tests {
+    use super::{find_model, model_question};
+
+    #[test]
+    fn a_served_model_is_chosen_by_number_or_name() {
+        let models = ["http://h/v1#a", "http://h/v1#2", "http://h/v1#c\u{1b}"].map(str::to_owned);
+        for (line, found) in [
+            ("", Some(0)),
+            ("1", Some(0)),
+            ("2", Some(1)),
+            ("3", Some(2)),
+            ("a", Some(0)),
+            ("http://h/v1#a", Some(0)),
+            ("0", None),
+            ("4", None),
+            ("d", None),
+        ] {
+            let expected = found.map(|at: usize| models[at].clone());
+            assert_eq!(find_model(&models, line), expected, "{line}");
+        }
+        let question = model_question(&models);
+        assert!(question.starts_with("   1  a\n   2  2\n"), "{question}");
+        assert!(!question.contains('\u{1b}'), "{question}");
+    }
 }

@@ -15,6 +15,7 @@ use sabir_session::{
     CloseReason, Command, Decision, Delivery, NoticeTopic, RequestId, SessionEvent,
     SessionEventKind, SessionSnapshot, SessionState, SubtaskLabel, UserCommandOutput, modes,
 };
+use sabir_terminal::print::duration_text;
 use sabir_terminal::slash_commands::custom_command_line;
 
 use crate::commands::{COMMANDS, KEYS, SlashCommand, is_own_command, parse_command};
@@ -169,7 +170,7 @@ pub struct App {
     /// The moment of the key that the hint is about.
     hint_since: Duration,
     /// The pause before the next request to the provider.
-    pause: String,
+    pause: Option<RetryPause>,
     modes: Vec<String>,
     /// The commands that the folder and the user define.
     custom_commands: CustomCommands,
@@ -242,6 +243,27 @@ struct Status {
     run_since: Duration,
 }
 
+/// A pause before a request is sent again.
+#[derive(Debug)]
+struct RetryPause {
+    /// The moment of the next attempt.
+    until: Duration,
+    /// The number of the attempt that failed.
+    failed: u32,
+    reason: String,
+}
+
+impl RetryPause {
+    /// Counts down. The time and the way out come first, since a narrow terminal cuts the end.
+    fn describe(&self, now: Duration) -> String {
+        let left = duration_text(self.until.saturating_sub(now));
+        format!(
+            "next attempt in {left}, Esc stops · attempt {} failed: {}",
+            self.failed, self.reason
+        )
+    }
+}
+
 /// A list of completions at the cursor.
 #[derive(Debug, PartialEq, Eq)]
 struct Completion {
@@ -282,7 +304,7 @@ impl App {
             leaving_since: None,
             hint: String::new(),
             hint_since: Duration::ZERO,
-            pause: String::new(),
+            pause: None,
             modes: settings.modes,
             custom_commands: settings.custom_commands,
             files: None,
@@ -1355,9 +1377,11 @@ impl App {
             self.transcript
                 .push_note(&format!("sabir: {}", notice.text), Role::Dim);
         }
-        let is_answered = |record: &std::sync::Arc<Record>| matches!(**record, Record::Answered(_));
+        let is_exchange = |record: &std::sync::Arc<Record>| {
+            matches!(**record, Record::Answered(_) | Record::Said { .. })
+        };
         // The end of a resumed task was printed before the interface began.
-        if !snapshot.records.iter().any(is_answered) {
+        if !snapshot.records.iter().any(is_exchange) {
             self.transcript.push_user_message(&start.prompt);
         }
         for record in &snapshot.records {
@@ -1400,21 +1424,28 @@ impl App {
                 }
             }
             SessionEventKind::Asking { full, .. } if !is_nested => {
-                self.pause.clear();
+                self.pause = None;
                 self.status.context_percent = full.or(self.status.context_percent);
             }
             SessionEventKind::Waiting(waiting) => {
                 if let Some(attempt) = waiting.attempt {
-                    let seconds = waiting.milliseconds.div_ceil(1000);
-                    self.pause = format!(
-                        "attempt {} failed: {}; the next in {seconds} s",
-                        attempt.number,
-                        one_line(&waiting.reason)
-                    );
+                    self.pause = Some(RetryPause {
+                        until: now + Duration::from_millis(waiting.milliseconds),
+                        failed: attempt.number,
+                        reason: one_line(&waiting.reason),
+                    });
                 }
             }
-            SessionEventKind::Delta(_) => self.pause.clear(),
-            SessionEventKind::Notice(notice) => self.note_sandbox(notice.about, &notice.text),
+            SessionEventKind::Delta(_) => self.pause = None,
+            SessionEventKind::Notice(notice) => {
+                self.note_sandbox(notice.about, &notice.text);
+                if notice.about == NoticeTopic::Mode
+                    && !is_nested
+                    && let Some((_, model)) = notice.text.split_once("the model is now ")
+                {
+                    self.status.model = one_line(model);
+                }
+            }
             SessionEventKind::Record(record) if !is_nested => {
                 self.said.note_record(record);
                 self.note_status(record);
@@ -1430,7 +1461,7 @@ impl App {
     }
 
     fn note_state(&mut self, state: &SessionState, now: Duration) -> Vec<Effect> {
-        self.pause.clear();
+        self.pause = None;
         match state {
             SessionState::Working => {
                 if self.activity != Activity::Working || self.status.run_since.is_zero() {
@@ -1859,8 +1890,8 @@ impl App {
     }
 
     fn activity_text(&self, now: Duration) -> String {
-        if !self.pause.is_empty() {
-            return self.pause.clone();
+        if let Some(pause) = &self.pause {
+            return pause.describe(now);
         }
         if let Some(line) = &self.user_command {
             return format!("! {} runs, Esc stops", one_line(line));

@@ -25,8 +25,8 @@ use sabir_session::memory::{append_note, note_line};
 use sabir_session::pictures::{self, CurrentImageSupport};
 use sabir_session::{
     Command, Environment, Host, InterfaceChoice, Session, SessionEventKind, SessionHandle,
-    SessionUpdate, Subscription, TaskList, UserCommandOutput, UserCommandRunner, edit_text,
-    find_branch,
+    SessionState, SessionUpdate, Subscription, TaskList, UserCommandOutput, UserCommandRunner,
+    edit_text, find_branch,
 };
 use sabir_terminal::checkpoint_text;
 use sabir_terminal::history_text::last_exchange_text;
@@ -95,6 +95,8 @@ pub struct InterfaceSettings {
     attention: AttentionCall,
     /// True if another task can be chosen in place of the first message.
     can_switch: bool,
+    /// The folder of a task that has not begun.
+    folder: PathBuf,
 }
 
 impl InterfaceSettings {
@@ -129,6 +131,7 @@ impl InterfaceSettings {
             keys: config.tui().editing_keys(),
             attention: config.tui().attention_call(),
             can_switch: true,
+            folder: PathBuf::from("."),
             has_colors: !is_set(&"NO_COLOR"),
             reflow: find_reflow(environment),
             history: InputHistory::in_environment(environment),
@@ -174,6 +177,14 @@ impl InterfaceSettings {
     }
 }
 
+impl InterfaceSettings {
+    /// Names the folder of the task that a first message is asked for.
+    #[must_use]
+    pub fn for_folder(self, folder: PathBuf) -> Self {
+        Self { folder, ..self }
+    }
+}
+
 /// Asks for the first message of a task, or for another task to continue. Returns `None` if the user leaves.
 ///
 /// # Errors
@@ -187,14 +198,23 @@ pub async fn compose_first_message(
     Ok(driver.next.take())
 }
 
-/// Shows a session until it ends. Returns the session that the user left it for, if there is one.
+/// The way in which a user left a session.
+#[derive(Debug)]
+pub struct AttendedSession {
+    /// The session that they left it for.
+    pub next: Option<NextSession>,
+    /// True if the last end of the task was shown while the session was still open.
+    pub is_end_shown: bool,
+}
+
+/// Shows a session until it ends.
 ///
 /// # Errors
 /// When the terminal cannot be used.
 pub async fn attend_session(
     session: &Session,
     settings: &InterfaceSettings,
-) -> io::Result<Option<NextSession>> {
+) -> io::Result<AttendedSession> {
     let link = SessionLink {
         handle: session.handle(),
         image_support: session.image_support(),
@@ -205,7 +225,10 @@ pub async fn attend_session(
     let mut driver = Driver::begin(settings, modes, custom, Some(link))?;
     screen::leave_signals_to_session();
     driver.run(Some(session.subscribe())).await;
-    Ok(driver.next.take())
+    Ok(AttendedSession {
+        next: driver.next.take(),
+        is_end_shown: driver.is_end_shown,
+    })
 }
 
 /// The session that is shown.
@@ -236,6 +259,8 @@ struct Driver<'a> {
     ended_commands: UnboundedReceiver<EndedCommand>,
     command_sender: UnboundedSender<EndedCommand>,
     is_leaving: bool,
+    /// True if the last end of the task is on the screen.
+    is_end_shown: bool,
     /// The folder of the workspace.
     folder: PathBuf,
     /// The moment at which the changed draft is kept.
@@ -299,7 +324,8 @@ impl<'a> Driver<'a> {
             ended_commands,
             command_sender,
             is_leaving: false,
-            folder: PathBuf::from("."),
+            is_end_shown: false,
+            folder: settings.folder.clone(),
             keeps_draft_at: None,
             kept_draft: String::new(),
             escape_at: None,
@@ -414,6 +440,11 @@ impl<'a> Driver<'a> {
                 );
                 if is_change {
                     self.find_branch();
+                }
+                match &event.kind {
+                    SessionEventKind::State(SessionState::Idle(_)) => self.is_end_shown = true,
+                    SessionEventKind::State(SessionState::Working) => self.is_end_shown = false,
+                    _ => {}
                 }
                 let effects = self.app.handle_event(&event, now);
                 self.run_effects(effects).await;

@@ -31,5 +31,5 @@ pub mod vi_keys;
 pub mod view;
 pub mod wire_view;
 
-pub use driver::{InterfaceSettings, attend_session, compose_first_message};
-pub use rewind::{NextSession, open_next_session};
+pub use driver::{AttendedSession, InterfaceSettings, attend_session, compose_first_message};
+pub use rewind::{NextSession, keep_draft, open_next_session};

@@ -37,7 +37,7 @@ pub fn list_tasks(host: &Host, folder: &Path) -> Result<Vec<PickerItem>, Session
         let end = match &summary.ended {
             Some(end) => serde_json::to_value(end)
                 .ok()
-                .and_then(|end| end.as_str().map(str::to_owned))
+                .and_then(|end| Some(end.as_str()?.replace('_', " ")))
                 .unwrap_or_default(),
             None => "open".to_owned(),
         };
@@ -64,19 +64,34 @@ pub fn list_models(host: &Host, config: Option<&Path>) -> Vec<PickerItem> {
         let context = entry.context.map_or("?".to_owned(), |tokens| {
             format!("{} K", tokens.div_ceil(1000))
         });
-        let price = |price: Option<String>| price.unwrap_or("?".to_owned());
         let prices = entry.prices.unwrap_or_default();
-        let input = price(prices.input.map(|price| price.to_string()));
-        let output = price(prices.output.map(|price| price.to_string()));
+        let [input, output] = [prices.input, prices.output].map(|price| price_text(price.as_ref()));
+        let prices = match (input, output) {
+            (None, None) => "prices unknown".to_owned(),
+            (input, output) => format!(
+                "{} in, {} out",
+                input.as_deref().unwrap_or("?"),
+                output.as_deref().unwrap_or("?")
+            ),
+        };
         Some(PickerItem {
             label: format!("{vendor}/{}", entry.pattern),
-            note: format!("{context} context, {input} in, {output} out"),
+            note: format!("{context} context, {prices}"),
             preview: "prices are per million tokens; Enter completes the name for /model"
                 .to_owned(),
             item: PickedItem::Model(format!("{vendor}/{}", entry.pattern)),
         })
     });
     items.collect()
+}
+
+/// Renders a price without the zeros behind it: `$3`, `$0.25`.
+fn price_text(price: Option<&impl ToString>) -> Option<String> {
+    let price = price?.to_string();
+    Some(match price.contains('.') {
+        true => price.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => price,
+    })
 }
 
 /// Lists MCP servers with their states.

@@ -2,6 +2,7 @@
 
 use sabir_session::agent::{MessageAuthor, Record, TaskId, UserMessage};
 use sabir_session::checkpoint_history::{CheckpointFolder, RestorePreview};
+use sabir_session::draft_store::DraftStore;
 use sabir_session::{Host, Session, SessionError, SessionSpec, TaskList};
 
 /// A message of the user in the records of a task.
@@ -74,11 +75,50 @@ pub enum NextSession {
     },
 }
 
-/// Opens the next session. `spec` is the spec of the previous session, whose settings apply if a task has none.
+impl NextSession {
+    /// Returns the message of the session.
+    pub fn message(&self) -> &UserMessage {
+        match self {
+            Self::New(message) | Self::Resumed { message, .. } | Self::Forked { message, .. } => {
+                message
+            }
+        }
+    }
+
+    /// Returns the message of the session, to change it.
+    pub fn message_mut(&mut self) -> &mut UserMessage {
+        match self {
+            Self::New(message) | Self::Resumed { message, .. } | Self::Forked { message, .. } => {
+                message
+            }
+        }
+    }
+}
+
+/// Opens the next session. `spec` is the spec of the previous session, whose settings apply if a task has none. If it
+/// cannot be opened, its message becomes the draft of the interface.
 ///
 /// # Errors
 /// When there is no such task, its files cannot be restored, or it cannot be continued.
 pub async fn open_next_session(
+    host: &Host,
+    spec: &SessionSpec,
+    next: NextSession,
+) -> Result<Session, SessionError> {
+    let draft = next.message().text.clone();
+    let opened = start_next_session(host, spec, next).await;
+    if opened.is_err() {
+        keep_draft(host, &draft);
+    }
+    opened
+}
+
+/// Keeps a message that could not be sent as the draft of the next interface.
+pub fn keep_draft(host: &Host, text: &str) {
+    DraftStore::in_environment(host.environment()).keep(text);
+}
+
+async fn start_next_session(
     host: &Host,
     spec: &SessionSpec,
     next: NextSession,

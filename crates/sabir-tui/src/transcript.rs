@@ -78,6 +78,8 @@ pub struct Transcript {
     last_failure: Option<String>,
     /// The text of the last answer.
     answer: String,
+    /// True if the end of the last run was shown.
+    is_end_shown: bool,
 }
 
 /// Reasoning that streams.
@@ -177,6 +179,7 @@ impl Transcript {
             has_streamed_result: false,
             last_failure: None,
             answer: String::new(),
+            is_end_shown: false,
         }
     }
 
@@ -312,6 +315,7 @@ impl Transcript {
             } => self.push_note("no answer in time: denied", Role::Warning),
             SessionEventKind::State(SessionState::Idle(end)) => self.push_end(end),
             SessionEventKind::State(SessionState::Ended(_)) => self.end_live(),
+            SessionEventKind::State(SessionState::Working) => self.is_end_shown = false,
             _ => {}
         }
     }
@@ -534,6 +538,9 @@ impl Transcript {
     }
 
     fn note_record(&mut self, record: &Record, now: Duration) {
+        if matches!(record, Record::Said { .. } | Record::Answered(_)) {
+            self.is_end_shown = false;
+        }
         match record {
             Record::Said {
                 by: MessageAuthor::User,
@@ -754,8 +761,18 @@ impl Transcript {
 
     fn push_end(&mut self, end: &TaskEnd) {
         self.end_live();
-        if end.outcome != TaskOutcome::Completed && !end.message.is_empty() {
+        // A session that was changed while it was idle is idle again.
+        if std::mem::replace(&mut self.is_end_shown, true) {
+            return;
+        }
+        if end.session_outcome() != TaskOutcome::Completed && !end.message.is_empty() {
             self.push_note(&format!("■ {}", one_line(&end.message)), Role::Warning);
+        }
+        if end.outcome == TaskOutcome::Misconfigured {
+            self.push_note(
+                "correct it, or choose another model with /model: your next message tries again",
+                Role::Plain,
+            );
         }
         if end.turns > 0 {
             let turns = count_noun(end.turns as usize, "turn");

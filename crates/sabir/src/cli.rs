@@ -69,7 +69,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) dialects: Vec<PathBuf>,
     /// The interface of interactive tasks: `full` draws below the history, `line` prints line by line.
-    /// By default the configuration decides, then `line`.
+    /// By default the configuration decides, then `auto`: `full` where the terminal can show it.
     #[arg(
         long,
         global = true,

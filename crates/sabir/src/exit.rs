@@ -122,12 +122,6 @@ impl From<NoFirstMessage> for CommandError {
     }
 }
 
-impl From<PipedInputError> for CommandError {
-    fn from(error: PipedInputError) -> Self {
-        Self::usage(error.to_string())
-    }
-}
-
 impl From<ToolboxError> for CommandError {
     fn from(error: ToolboxError) -> Self {
         match error {
@@ -137,17 +131,16 @@ impl From<ToolboxError> for CommandError {
     }
 }
 
-impl From<EditError> for CommandError {
-    fn from(error: EditError) -> Self {
-        Self::usage(error.to_string())
-    }
+/// Makes errors that the user can fix usage errors of commands.
+macro_rules! usage_errors {
+    ($($error:ty),*) => {$(impl From<$error> for CommandError {
+        fn from(error: $error) -> Self {
+            Self::usage(error.to_string())
+        }
+    })*};
 }
 
-impl From<ImportError> for CommandError {
-    fn from(error: ImportError) -> Self {
-        Self::usage(error.to_string())
-    }
-}
+usage_errors!(PipedInputError, EditError, ImportError);
 
 impl CommandError {
     /// Creates an error that the user can fix.

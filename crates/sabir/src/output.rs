@@ -1,7 +1,7 @@
 //! Chooses the front end of a session, prints reports in the format that was asked for, and hands
 //! out the standard streams. The rendering itself is in `sabir-terminal`.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -45,10 +45,10 @@ impl Attendance {
             None => {
                 // A terminal that fails here has the line mode.
                 if let Some(settings) = surroundings::full_interface()
-                    && let Ok(chosen) = sabir_tui::attend_session(session, &settings).await
+                    && let Ok(left) = sabir_tui::attend_session(session, &settings).await
                 {
-                    *next = chosen;
-                    return true;
+                    *next = left.next;
+                    return left.is_end_shown;
                 }
                 let user = TerminalFrontEnd::new(io::stdin(), known);
                 let front_end = PersonFrontEnd::new(Box::new(user), handle);
@@ -94,10 +94,15 @@ pub(crate) fn print_report<T: Serialize>(
     }
 }
 
-/// Asks for the first message of a task, which is new or not; `None` if the user leaves. For a new one another task may be chosen.
-pub(crate) fn ask_first_message(is_new: bool) -> Result<Option<NextSession>, CommandError> {
-    let custom = CustomCommands::find(Path::new("."), &surroundings::load_config()?);
+/// Asks for the first message of a task in this folder, which is new or not; `None` if the user leaves. For a new one another task may
+/// be chosen.
+pub(crate) fn ask_first_message(
+    is_new: bool,
+    folder: &Path,
+) -> Result<Option<NextSession>, CommandError> {
+    let custom = CustomCommands::find(folder, &surroundings::load_config().unwrap_or_default());
     if let Some(settings) = surroundings::full_interface() {
+        let settings = settings.for_folder(folder.to_owned());
         let settings = if is_new {
             settings
         } else {
@@ -111,9 +116,14 @@ pub(crate) fn ask_first_message(is_new: bool) -> Result<Option<NextSession>, Com
     print::write_stderr("What should Sabir do? (then Enter; ? lists commands)\n");
     let editing = surroundings::line_editing();
     let line = stdin_reader::read_first_message(&io::stdin(), editing.as_ref(), &custom);
-    Ok(line
-        .map_err(input_error)?
-        .map(|text| NextSession::New(UserMessage::from_text(text))))
+    let text = line.map_err(input_error)?;
+    // A user who leaves has failed nothing; a program that says nothing has forgotten the task.
+    if text.is_none() && !io::stdin().is_terminal() {
+        return Err(CommandError::usage(
+            "there is no task: say what to do, or see `sabir --help`",
+        ));
+    }
+    Ok(text.map(|text| NextSession::New(UserMessage::from_text(text))))
 }
 
 /// Asks a user at a terminal for a yes; without a terminal the answer is no.

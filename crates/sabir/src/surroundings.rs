@@ -10,7 +10,6 @@ use etcetera::BaseStrategy;
 use sabir_call::dialect::DialectSet;
 use sabir_session::config::Config;
 use sabir_session::dialect_tables::load_dialect_files;
-use sabir_session::input_history::InputHistory;
 use sabir_session::{Environment, Host, InterfaceChoice, NoticeSink};
 use sabir_terminal::screen::ExitBySignal;
 use sabir_terminal::stdin_reader::LineEditing;
@@ -107,8 +106,7 @@ pub(crate) fn notice_sink() -> NoticeSink {
 
 /// Returns the editing of lines, if the user has a terminal for it.
 pub(crate) fn line_editing() -> Option<LineEditing> {
-    let history = InputHistory::in_environment(environment());
-    LineEditing::for_terminal(environment().variable("TERM"), history, EXIT)
+    LineEditing::for_terminal(environment(), EXIT)
 }
 
 /// Keeps the interface that the command line names.

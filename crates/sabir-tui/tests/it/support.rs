@@ -190,6 +190,7 @@ pub(crate) fn idle() -> SessionEventKind {
         totals: UsageTotals::default(),
         summary: RunSummary::default(),
         tools: ToolUsageTable::new(),
+        follows_answer: false,
     }))
 }
 

@@ -7,7 +7,7 @@ use sabir_terminal::welcome::{self, WelcomeChoice};
 
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{self, print};
-use crate::surroundings::{environment, host, named_config, runtime};
+use crate::surroundings::{EXIT, environment, host, named_config, runtime};
 
 /// Runs `sabir init`.
 pub(crate) fn run_init() -> Result<ExitStatus, CommandError> {
@@ -23,7 +23,7 @@ pub(crate) fn welcome(folder: Option<&Path>) -> Result<WelcomeChoice, CommandErr
     let runtime = runtime()?;
     let folder = folder.unwrap_or(Path::new("."));
     let screen = runtime.block_on(FirstScreen::gather(host(), named_config(), folder))?;
-    let model_at = |url: &str| runtime.block_on(first_screen::model_at(url));
-    welcome::choose_model(&screen, environment(), named_config(), model_at)
+    let models_at = |url: &str| runtime.block_on(first_screen::models_at(url));
+    welcome::choose_model(&screen, environment(), named_config(), EXIT, models_at)
         .map_err(output::input_error)
 }

@@ -1,9 +1,11 @@
 //! Implements `run`, `resume` and the interactive task: runs sessions with different front ends.
 
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sabir_agent::{Record, TaskId, TaskOutcome};
+use sabir_agent::TaskOutcome;
+use sabir_session::call::Image;
 use sabir_session::first_screen::FirstScreen;
 use sabir_session::pictures::ImageSupport;
 use sabir_session::{
@@ -12,7 +14,7 @@ use sabir_session::{
 };
 use sabir_terminal::control_input::{self, ControlReader};
 use sabir_terminal::front_end;
-use sabir_terminal::history_text::last_exchange_text;
+use sabir_terminal::history_text::LastExchange;
 use sabir_terminal::interrupts::listen_for_signals;
 use sabir_terminal::piped_input::read_task;
 use sabir_terminal::welcome::WelcomeChoice;
@@ -97,14 +99,18 @@ pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
     }
     // A missing model, or one without support for pictures, is reported before the user has typed
     // anything.
-    host().model_sight(&spec, None)?.load_images(pictures)?;
-    let first = output::ask_first_message(true)?.ok_or_else(|| {
-        CommandError::usage("there is no task: say what to do, or see `sabir --help`")
-    })?;
-    match first {
-        NextSession::New(message) => begin_task(spec, message, pictures, None, None),
-        other => switch_session(spec, other),
-    }
+    let images = host().model_sight(&spec, None)?.load_images(pictures)?;
+    begin_chosen_session(spec, images)
+}
+
+/// Lets the user begin a task with a message, to which these images belong, or choose another one.
+fn begin_chosen_session(spec: SessionSpec, images: Vec<Image>) -> Result<ExitStatus, CommandError> {
+    let folder = spec.workspace.as_deref().unwrap_or(Path::new("."));
+    let Some(mut next) = output::ask_first_message(true, folder)? else {
+        return Ok(ExitStatus::Completed);
+    };
+    next.message_mut().images.extend(images);
+    switch_session(spec, next)
 }
 
 /// Returns whether the model of a new task accepts pictures.
@@ -217,40 +223,40 @@ impl ContinuedTask<'_> {
         let images = sight.load_images(self.pictures)?;
         let mut message = UserMessage { text, images };
         if output.is_none() {
-            message = show_last_exchange(&id, message)?;
+            let (_, entries) = journal::read_entries(Some(id.as_str()))?;
+            let last = LastExchange::of_entries(&entries);
+            print::write_stderr(&print::sanitize_text(&last.text));
+            if last.is_completed && message.text.trim().is_empty() {
+                let Some(NextSession::New(asked)) = output::ask_first_message(false, &last.folder)?
+                else {
+                    return Ok(ExitStatus::Completed);
+                };
+                message.text = asked.text;
+                message.images.splice(0..0, asked.images);
+            }
         }
+        let draft = message.text.clone();
         let session = runtime.block_on(host().load(&id, spec.clone(), Some(message)));
+        if session.is_err() && output.is_none() {
+            sabir_tui::keep_draft(host(), &draft);
+        }
         let attendance = Attendance { output, lines };
         attend(runtime, session, attendance, spec)
     }
 }
 
-/// Shows where a task stood. A completed one needs a message to continue, so the user is asked for it.
-fn show_last_exchange(id: &TaskId, message: UserMessage) -> Result<UserMessage, CommandError> {
-    let (_, entries) = journal::read_entries(Some(id.as_str()))?;
-    print::write_stderr(&print::sanitize_text(&last_exchange_text(&entries)));
-    let last = entries.last().map(|entry| &entry.record);
-    let is_completed = matches!(
-        last,
-        Some(Record::Ended {
-            outcome: TaskOutcome::Completed,
-            ..
-        })
-    );
-    if !is_completed || !message.text.trim().is_empty() {
-        return Ok(message);
-    }
-    let Some(NextSession::New(mut asked)) = output::ask_first_message(false)? else {
-        return Ok(message);
-    };
-    asked.images.extend(message.images);
-    Ok(asked)
-}
-
 /// Opens the session that the user has chosen in the interface, and shows it.
 fn switch_session(spec: SessionSpec, next: NextSession) -> Result<ExitStatus, CommandError> {
     let runtime = runtime()?;
+    let images = next.message().images.clone();
     let session = runtime.block_on(sabir_tui::open_next_session(host(), &spec, next));
+    if let Err(error) = &session
+        && std::io::stdin().is_terminal()
+    {
+        // The message is the draft again, so that it can be sent once the reason is gone.
+        print::write_stderr(&print::sanitize_text(&format!("sabir: {error}\n")));
+        return begin_chosen_session(spec, images);
+    }
     let attendance = Attendance {
         output: None,
         lines: None,
@@ -273,10 +279,12 @@ fn attend(
         .map_err(|error| CommandError::internal(format!("signals cannot be received: {error}")))?;
     let mut is_end_shown = false;
     let mut next = None;
-    let outcome = runtime.block_on(async {
+    let mut outcome = runtime.block_on(async {
         is_end_shown = attendance.show(&session, &mut next).await;
         session.wait().await
     })?;
+    // The end of a pipe is no user who leaves: a program gets what the task came to.
+    outcome.end.follows_answer &= std::io::stdin().is_terminal();
     // Wait only 200 ms for background work: a search in a large tree must not delay the exit.
     // Interrupting a write is safe because writes are atomic.
     runtime.shutdown_timeout(Duration::from_millis(200));
@@ -307,7 +315,7 @@ fn print_end(
     let exit = match &complaint {
         // A task that completed but could not be recorded is a failure of the command.
         Some(failure) if is_completed => failure.exit,
-        _ => ExitStatus::from(end.outcome),
+        _ => ExitStatus::from(end.session_outcome()),
     };
     match output {
         Some(OutputFormat::Json) => {

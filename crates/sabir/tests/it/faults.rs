@@ -4,6 +4,7 @@
 mod clocks;
 mod disk;
 mod held;
+mod panics;
 mod preload;
 mod processes;
 mod signals;

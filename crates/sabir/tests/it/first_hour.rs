@@ -603,6 +603,11 @@ fn help_groups_commands_and_options() {
     };
     assert!(at("\nTasks:\n") < at("\n  run ") && at("\n  run ") < at("\nGateway:\n"));
     assert!(at("\nGateway:\n") < at("\nToolbox") && at("\nToolbox") < at("\n  parse "));
+    assert!(at("\nTask:\n") < at("\nOptions:\n") && at("--model") < at("--interface"));
+    // The list of commands fits into a usual terminal.
+    let list = help[at("\nTasks:\n")..at("\nTask:\n")].lines();
+    let longest = list.max_by_key(|line| line.chars().count()).unwrap();
+    assert!(longest.chars().count() <= 80, "{longest}");
     let of_log = stdout(&world.sabir().args(["log", "--help"]).output().unwrap());
     let own = of_log.find("--records").unwrap();
     assert!(own < of_log.find("Global options:").unwrap(), "{of_log}");

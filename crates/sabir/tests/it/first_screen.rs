@@ -5,6 +5,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use rustix::termios::{LocalModes, tcgetattr};
+use serde_json::json;
+
 use crate::approval::Seat;
 use crate::world::{World, code, stderr, stdout};
 
@@ -17,12 +20,15 @@ fn bare(world: &World) -> Command {
     command
 }
 
-/// Starts a server that lists one model, and whatever else it is asked.
-fn model_server(model: &str) -> String {
+/// Starts a server that lists these models, and refuses whatever else it is asked.
+fn model_server(models: &[&str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let body =
-        format!("{{\"object\":\"list\",\"data\":[{{\"id\":\"{model}\",\"object\":\"model\"}}]}}");
+    let models: Vec<_> = models
+        .iter()
+        .map(|model| json!({"id": model, "object": "model"}))
+        .collect();
+    let body = json!({"object": "list", "data": models}).to_string();
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let Ok(mut client) = client else { continue };
@@ -64,6 +70,12 @@ fn a_fresh_home_is_told_what_is_missing() {
         assert!(stderr(&ran).contains(words), "{words}: {}", stderr(&ran));
     }
     assert!(!world.home.path().join(".config").exists());
+    let longest = stderr(&ran)
+        .lines()
+        .take_while(|line| !line.starts_with("sabir: "))
+        .map(|line| line.chars().count())
+        .max();
+    assert!(longest <= Some(80), "{}", stderr(&ran));
 
     // A task with words, and one with a model, see no screen.
     let ran = world.sabir().args(["fix", "it"]).output().unwrap();
@@ -83,10 +95,13 @@ fn a_key_and_a_local_server_are_used() {
         "{screen}"
     );
     seat.wait_for("> ");
+    // Enter alone is a slip; a user who leaves has failed nothing.
+    seat.keys("\r");
+    seat.wait_for("> ");
     seat.keys("\x04");
-    assert_eq!(seat.end().code(), Some(2));
+    assert_eq!(seat.end().code(), Some(0));
 
-    let url = model_server("tiny");
+    let url = model_server(&["tiny"]);
     world.configure(format!("[providers.box]\nbase_url = \"{url}\"\n"));
     let mut seat = Seat::running(bare(&world), "");
     let screen = seat.wait_for("What should Sabir do?");
@@ -142,7 +157,7 @@ fn a_key_and_an_address_can_be_entered() {
     );
 
     let world = World::new();
-    let url = model_server("tiny");
+    let url = model_server(&["tiny"]);
     let mut seat = Seat::running(bare(&world), "");
     seat.wait_for("[q]uit? ");
     seat.keys("u\n");
@@ -157,6 +172,62 @@ fn a_key_and_an_address_can_be_entered() {
     seat.wait_for("> ");
     seat.keys("\x04");
     seat.end();
+}
+
+#[test]
+fn the_first_screen_explains_what_it_did_not_understand() {
+    let world = World::new();
+    let mut seat = Seat::running(bare(&world), "");
+    for line in ["\n", "openai\n"] {
+        seat.wait_for("[q]uit? ");
+        seat.keys(line);
+        seat.wait_for("please write t, k, u or q");
+    }
+    // Nobody listens there any more.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    seat.wait_for("[q]uit? ");
+    seat.keys(&format!("{nobody}\n"));
+    seat.wait_for(&format!("no list of models comes from {nobody}"));
+    // Of several models one is chosen, without typing the address again.
+    let url = model_server(&["tiny", "small", "large"]);
+    seat.wait_for("[q]uit? ");
+    seat.keys(&format!("{url}\n"));
+    let list = seat.wait_for("by its number or name [1]: ");
+    assert!(list.contains("2  small"), "{list}");
+    seat.keys("huge\n");
+    seat.wait_for("that is none of its models");
+    seat.wait_for("[q]uit? ");
+    seat.keys(&format!("{url}\n"));
+    seat.wait_for("by its number or name [1]: ");
+    seat.keys("2\n");
+    seat.wait_for(&format!("{url}#small is now the model in"));
+    seat.wait_for("> ");
+    seat.keys("/quit\r");
+    assert_eq!(seat.end().code(), Some(0));
+}
+
+/// The shell after it must show again what is typed.
+#[test]
+fn a_terminal_shows_what_is_typed_after_the_key_was_given_up() {
+    let world = World::new();
+    let mut seat = Seat::running(bare(&world), "");
+    seat.wait_for("[q]uit? ");
+    seat.keys("k\n");
+    seat.wait_for("]: ");
+    seat.keys("\n");
+    seat.wait_for("not shown): ");
+    seat.keys("sk-secret-half\x03");
+    assert_eq!(seat.end().code(), Some(130));
+    let settings = tcgetattr(seat.terminal()).unwrap();
+    assert!(
+        settings
+            .local_modes
+            .contains(LocalModes::ECHO | LocalModes::ICANON)
+    );
+    assert!(!seat.rest().contains("sk-secret"));
+    assert!(!world.home.path().join(".config").exists());
 }
 
 #[test]

@@ -215,6 +215,8 @@ fn a_user_switches_the_mode() {
     talk.wait_for("allow it?");
     talk.say("/mode plain");
     talk.wait_for("there is no mode `plain`: did you mean `plan`?");
+    // The question is drawn again, or the screen would seem to hang.
+    talk.wait_for("allow it?");
     talk.say("/mode plan");
     talk.wait_for("does not change files");
     talk.wait_for("What now?");
@@ -495,11 +497,13 @@ fn a_picture_answers_a_completion() {
         talk.wait_for("is that right?");
         talk.say("/image none.png It looks like this.");
         talk.wait_for("the picture none.png cannot be shown");
+        talk.wait_for("is that right?");
         talk.say("/image a.gif It looks like this.");
         talk.wait_for("is that right?");
         // Without words, it goes with the next answer.
         talk.say("/image a.gif");
         talk.wait_for("a.gif");
+        talk.wait_for("is that right?");
         talk.say("Still wrong.");
         talk.wait_for("is that right?");
         talk.say("y");

@@ -52,6 +52,7 @@ mod interface;
 mod jobs;
 mod journals;
 mod kills;
+mod leaving;
 mod limits;
 mod line_editor;
 mod lint;

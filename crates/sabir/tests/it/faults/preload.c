@@ -6,6 +6,7 @@
  * FAULTS_SLOW=FILE            what writes to a journal takes as many milliseconds as the file says
  * FAULTS_WALL=FILE            the wall clock is so many seconds off as the file says, whenever it is read
  * FAULTS_STEADY=FILE          so is the clock that only goes forward
+ * FAULTS_NO_STEADY=FILE       it cannot be read while the file has a number, which makes a Rust program panic
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -142,6 +143,10 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(v
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
+    if (clock == CLOCK_MONOTONIC && read_number("FAULTS_NO_STEADY")) {
+        errno = EINVAL;
+        return -1;
+    }
     int result = syscall(SYS_clock_gettime, clock, now);
     if (!result && clock == CLOCK_REALTIME) now->tv_sec += read_number("FAULTS_WALL");
     if (!result && clock == CLOCK_MONOTONIC) now->tv_sec += read_number("FAULTS_STEADY");

@@ -114,7 +114,7 @@ impl World {
 }
 
 /// A prime, so that the four protocols are cut at different places within their events.
-const STEP: usize = 43;
+const STEP: usize = 127;
 
 #[test]
 fn a_cut_at_some_bytes_runs_nothing_unfinished() {

@@ -577,15 +577,36 @@ fn a_resumed_task_gets_its_queued_messages() {
     assert!(last_request(&provider).contains("mind the gap"));
 }
 
-/// A case: the script, the arguments, the interruption, the outcome and the exit code.
-type End<'a> = (
-    &'a str,
-    ReplyScript,
-    &'a [&'a str],
-    Option<&'a str>,
-    &'a str,
-    i32,
-);
+/// A way in which a task ends, with the outcome and the exit code that are expected.
+struct End<'a> {
+    what: &'a str,
+    script: ReplyScript,
+    arguments: &'a [&'a str],
+    /// The signal, or `cancel` for the control line; `None` lets the task end by itself.
+    stop: Option<&'a str>,
+    outcome: &'a str,
+    code: i32,
+}
+
+impl<'a> End<'a> {
+    fn new(
+        what: &'a str,
+        script: ReplyScript,
+        arguments: &'a [&'a str],
+        stop: Option<&'a str>,
+        outcome: &'a str,
+        code: i32,
+    ) -> Self {
+        Self {
+            what,
+            script,
+            arguments,
+            stop,
+            outcome,
+            code,
+        }
+    }
+}
 
 /// Tests every outcome: its cause, the last record, the exit code.
 #[test]
@@ -613,8 +634,8 @@ fn every_outcome_has_its_exit_code() {
     };
     let priced = "[[models]]\npattern = \"scripted\"\nprices = { input = 1000, output = 1000 }\n";
     let ends: Vec<End<'_>> = vec![
-        ("completed", play(vec![done()]), &[], None, "completed", 0),
-        (
+        End::new("completed", play(vec![done()]), &[], None, "completed", 0),
+        End::new(
             "without completing",
             play(vec![words(), words(), words()]),
             &["--completion", "call"],
@@ -622,7 +643,7 @@ fn every_outcome_has_its_exit_code() {
             "unfinished",
             3,
         ),
-        (
+        End::new(
             "denied",
             play(vec![touch(), words(), words(), words()]),
             &[],
@@ -630,7 +651,7 @@ fn every_outcome_has_its_exit_code() {
             "denied",
             5,
         ),
-        (
+        End::new(
             "turns",
             play(vec![touch()]),
             &["--approve", "all", "--max-turns", "1"],
@@ -638,8 +659,8 @@ fn every_outcome_has_its_exit_code() {
             "limit",
             6,
         ),
-        ("time", stall(), &["--max-time", "1s"], None, "limit", 6),
-        (
+        End::new("time", stall(), &["--max-time", "1s"], None, "limit", 6),
+        End::new(
             "cost",
             play(vec![touch()]),
             &["--approve", "all", "--max-cost", "0.01"],
@@ -647,7 +668,7 @@ fn every_outcome_has_its_exit_code() {
             "limit",
             6,
         ),
-        (
+        End::new(
             "provider",
             ReplyScript::from_fn(|_, _| ProviderReply::error_status(400)),
             &[],
@@ -655,7 +676,7 @@ fn every_outcome_has_its_exit_code() {
             "provider_failed",
             7,
         ),
-        (
+        End::new(
             "key",
             ReplyScript::from_fn(|_, _| ProviderReply::error_status(401)),
             &[],
@@ -663,10 +684,10 @@ fn every_outcome_has_its_exit_code() {
             "misconfigured",
             2,
         ),
-        ("SIGINT", stall(), &[], Some("-INT"), "cancelled", 130),
-        ("SIGTERM", stall(), &[], Some("-TERM"), "cancelled", 130),
-        ("SIGHUP", stall(), &[], Some("-HUP"), "cancelled", 130),
-        (
+        End::new("SIGINT", stall(), &[], Some("-INT"), "cancelled", 130),
+        End::new("SIGTERM", stall(), &[], Some("-TERM"), "cancelled", 130),
+        End::new("SIGHUP", stall(), &[], Some("-HUP"), "cancelled", 130),
+        End::new(
             "cancel",
             stall(),
             &["--control"],
@@ -675,43 +696,52 @@ fn every_outcome_has_its_exit_code() {
             130,
         ),
     ];
-    for (what, script, arguments, stop, outcome, expected) in ends {
-        let world = World::new();
-        world.configure(priced);
-        let provider = world.provider(script);
-        let mut command = world.sabir_with(&provider);
-        command
-            .args(["run", "--model", NATIVE.model(), "--output", "events"])
-            .args(arguments)
-            .arg("go");
-        let mut desk = Desk::of(command);
-        if let Some(stop) = stop {
-            desk.wait_for("asking");
-            match stop {
-                "cancel" => desk.say(json!({"kind": "cancel"})),
-                signal => {
-                    let killed = Command::new("kill")
-                        .args([signal, &desk.child.id().to_string()])
-                        .status()
-                        .unwrap();
-                    assert!(killed.success());
-                }
+    // Each waits for seconds, for a standard input that stays open and says nothing.
+    std::thread::scope(|scope| {
+        for end in ends {
+            scope.spawn(move || check_end(end, priced));
+        }
+    });
+}
+
+/// Runs a task to its end, and checks its outcome, its exit code and the last record of its journal.
+fn check_end(end: End<'_>, config: &str) {
+    let world = World::new();
+    world.configure(config);
+    let provider = world.provider(end.script);
+    let mut command = world.sabir_with(&provider);
+    command
+        .args(["run", "--model", NATIVE.model(), "--output", "events"])
+        .args(end.arguments)
+        .arg("go");
+    let mut desk = Desk::of(command);
+    if let Some(stop) = end.stop {
+        desk.wait_for("asking");
+        match stop {
+            "cancel" => desk.say(json!({"kind": "cancel"})),
+            signal => {
+                let killed = Command::new("kill")
+                    .args([signal, &desk.child.id().to_string()])
+                    .status()
+                    .unwrap();
+                assert!(killed.success());
             }
         }
-        assert_eq!(desk.end(), ended(outcome, expected), "{what}");
-        let log = world
-            .sabir()
-            .args(["log", "--output", "json", &world.only_task()])
-            .output()
-            .unwrap();
-        let log: Value = serde_json::from_slice(&log.stdout).unwrap();
-        let last = log["records"].as_array().unwrap().last().unwrap();
-        assert_eq!(
-            (&last["kind"], &last["outcome"]),
-            (&json!("ended"), &json!(outcome)),
-            "{what}: in the journal"
-        );
     }
+    assert_eq!(desk.end(), ended(end.outcome, end.code), "{}", end.what);
+    let log = world
+        .sabir()
+        .args(["log", "--output", "json", &world.only_task()])
+        .output()
+        .unwrap();
+    let log: Value = serde_json::from_slice(&log.stdout).unwrap();
+    let last = log["records"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&last["kind"], &last["outcome"]),
+        (&json!("ended"), &json!(end.outcome)),
+        "{}: in the journal",
+        end.what
+    );
 }
 
 /// Tests ends without a record: nothing started, or nothing could be written.

@@ -19,8 +19,8 @@ pub(crate) enum OwnCommand {
     Compact,
     /// Shows what fills the context.
     Context,
-    /// Undoes this many changing calls.
-    Undo(usize),
+    /// Undoes this many changing calls, or those since the last message.
+    Undo(Option<usize>),
 }
 
 impl OwnCommand {
@@ -30,8 +30,12 @@ impl OwnCommand {
         match words.as_slice() {
             ["/compact"] => Some(Self::Compact),
             ["/context"] => Some(Self::Context),
-            ["/undo"] => Some(Self::Undo(1)),
-            ["/undo", count] => count.parse().ok().filter(|n| *n > 0).map(Self::Undo),
+            ["/undo"] => Some(Self::Undo(None)),
+            ["/undo", count] => count
+                .parse()
+                .ok()
+                .filter(|n| *n > 0)
+                .map(|count| Self::Undo(Some(count))),
             _ => None,
         }
     }
@@ -86,8 +90,11 @@ pub(crate) fn available_commands(choices: &SessionChoices) -> Vec<AvailableComma
     let own = [
         AvailableCommand::new("compact", "Compact the context"),
         AvailableCommand::new("context", "Show what fills the context"),
-        AvailableCommand::new("undo", "Undo the last changing call, or the last N")
-            .input(hint("number of calls")),
+        AvailableCommand::new(
+            "undo",
+            "Undo what was changed since your last message, or by the last N calls",
+        )
+        .input(hint("number of calls")),
     ];
     let custom = choices.commands.commands().iter().map(|command| {
         let input = Some(command.argument_hint.as_str()).filter(|text| !text.is_empty());
@@ -156,8 +163,8 @@ mod tests {
         let parse = OwnCommand::parse;
         assert_eq!(parse("/compact"), Some(OwnCommand::Compact));
         assert_eq!(parse(" /context\n"), Some(OwnCommand::Context));
-        assert_eq!(parse("/undo"), Some(OwnCommand::Undo(1)));
-        assert_eq!(parse("/undo 3"), Some(OwnCommand::Undo(3)));
+        assert_eq!(parse("/undo"), Some(OwnCommand::Undo(None)));
+        assert_eq!(parse("/undo 3"), Some(OwnCommand::Undo(Some(3))));
         for message in ["/undo 0", "/undo x", "/compact it", "compact", "/etc/hosts"] {
             assert_eq!(parse(message), None, "{message}");
         }

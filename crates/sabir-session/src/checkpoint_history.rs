@@ -422,42 +422,12 @@ impl CheckpointFolder {
     ) -> Result<RestorePreview, HistoryError> {
         let count = match count {
             Some(count) => count,
-            None => self.count_calls_of_turn(task)?,
+            None => count_calls_of_turn(&self.checkpoints, &self.environment, task)?,
         };
         if count == 0 {
             return Err(HistoryError::ZeroCalls);
         }
         self.preview_point(task, RestorePoint::Last(count), is_forced)
-    }
-
-    /// Counts the changing calls at the end of a task that belong to one message of the user; 1 if the journal does not tell.
-    fn count_calls_of_turn(&self, task: &str) -> Result<usize, HistoryError> {
-        let folder = self.environment.tasks_folder()?;
-        let entries = sabir_journal::read_journal(&folder, &TaskId::new(task))
-            .map(|(entries, _)| entries)
-            .unwrap_or_default();
-        // The number of the message that each call answers.
-        let mut turn = 0_usize;
-        let mut turns: HashMap<&str, usize> = HashMap::new();
-        for entry in &entries {
-            match &entry.record {
-                Record::Said {
-                    by: MessageAuthor::User,
-                    ..
-                } => turn += 1,
-                Record::Running { call, .. } => _ = turns.insert(call.as_str(), turn),
-                _ => {}
-            }
-        }
-        let list = self.list(task, None)?;
-        let active = list.checkpoints.iter().rev().filter(|one| one.is_active);
-        let mut calls = active
-            .map(|one| turns.get(one.checkpoint.mark.call.as_str()))
-            .peekable();
-        let Some(Some(last)) = calls.peek().copied() else {
-            return Ok(1);
-        };
-        Ok(calls.take_while(|turn| *turn == Some(last)).count())
     }
 
     /// Plans to restore these paths as they were before the call `TASK@N`, or all paths that changed since.
@@ -647,4 +617,41 @@ impl UndoReport {
             None => !self.is_agreed || self.preview.skipped_items().next().is_none(),
         }
     }
+}
+
+/// Counts the changing calls at the end of a task that belong to one message of the user; 1 if the journal does not tell.
+pub(crate) fn count_calls_of_turn(
+    checkpoints: &CheckpointStore,
+    environment: &Environment,
+    task: &str,
+) -> Result<usize, HistoryError> {
+    let folder = environment.tasks_folder()?;
+    let entries = sabir_journal::read_journal(&folder, &TaskId::new(task))
+        .map(|(entries, _)| entries)
+        .unwrap_or_default();
+    // The number of the message that each call answers.
+    let mut turn = 0_usize;
+    let mut turns: HashMap<&str, usize> = HashMap::new();
+    for entry in &entries {
+        match &entry.record {
+            Record::Said {
+                by: MessageAuthor::User,
+                ..
+            } => turn += 1,
+            Record::Running { call, .. } => _ = turns.insert(call.as_str(), turn),
+            _ => {}
+        }
+    }
+    let active = checkpoints.active_calls(task)?;
+    let list = checkpoints.list_checkpoints(Some(task))?;
+    let mut calls = list
+        .iter()
+        .rev()
+        .filter(|one| active.contains(&one.number))
+        .map(|one| turns.get(one.mark.call.as_str()))
+        .peekable();
+    let Some(Some(last)) = calls.peek().copied() else {
+        return Ok(1);
+    };
+    Ok(calls.take_while(|turn| *turn == Some(last)).count())
 }

@@ -16,6 +16,7 @@ use sabir_checkpoint::{
 use sabir_policy::{Access, PolicyRules, Verdict};
 use sabir_workspace::{CommandWatch, Workspace};
 
+use crate::checkpoint_history::count_calls_of_turn;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::SessionError;
@@ -153,14 +154,19 @@ impl TaskCheckpointer {
         _ = self.task.set(task.clone());
     }
 
-    /// Undoes the last changing calls of the task, and returns the number of restored paths. It restores nothing if one of the
-    /// paths was changed since.
-    pub(crate) fn undo_calls(&self, calls: usize) -> Result<usize, SessionError> {
+    /// Undoes the last changing calls of the task, without a number those since the user's last message, and returns the paths that
+    /// were restored. It restores nothing if one of the paths was changed since.
+    pub(crate) fn undo_calls(&self, calls: Option<usize>) -> Result<Vec<PathBuf>, SessionError> {
         let failed = |error: CheckpointError| SessionError::invalid(error.to_string());
         // Nothing has run yet, so there is nothing to undo.
         let Some(task) = self.task.get() else {
-            return Ok(0);
+            return Ok(Vec::new());
         };
+        let counted = match calls {
+            Some(calls) => Ok(calls),
+            None => count_calls_of_turn(&self.checkpoints, &self.environment, task.as_str()),
+        };
+        let calls = counted.map_err(|error| SessionError::invalid(error.to_string()))?;
         let goal = RestorePoint::Last(calls);
         let plan = self
             .checkpoints
@@ -186,11 +192,13 @@ impl TaskCheckpointer {
             time_ms: self.environment.now_milliseconds(),
             ..CheckpointCall::default()
         };
-        let restored = self
+        let done = self
             .checkpoints
             .restore(&plan, &goal, mark, false)
             .map_err(failed)?;
-        Ok(restored.restored)
+        let is_skipped = |path: &PathBuf| done.skipped.iter().any(|(skipped, _)| skipped == path);
+        let paths = plan.items.into_iter().map(|item| item.path);
+        Ok(paths.filter(|path| !is_skipped(path)).collect())
     }
 
     /// Returns the paths that the calls since the last time changed, commands included. A store that cannot be read gives none: the

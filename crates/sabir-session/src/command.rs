@@ -45,8 +45,10 @@ pub enum Command {
     Interrupt,
     /// Undoes changes of files. Possible only while the session is idle.
     Undo {
-        /// The number of changing calls to undo, counted back from the last one.
-        calls: usize,
+        /// The number of changing calls to undo, counted back from the last one. Without it those since the user's last message
+        /// are undone, as `sabir undo` does.
+        #[serde(default)]
+        calls: Option<usize>,
     },
     /// Says that nobody can be asked from now on: questions are denied.
     Detach,

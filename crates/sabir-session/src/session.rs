@@ -1,5 +1,6 @@
 //! Implements a session: drives one task in the background, takes commands for it, and outlives its interruptions and completions.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sabir_agent::{
@@ -7,6 +8,7 @@ use sabir_agent::{
     TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand, UserMessage, UserReply,
 };
 use sabir_call::Event;
+use sabir_checkpoint::display_path;
 use sabir_mcp::ServerStatus;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -109,8 +111,8 @@ enum IdleCommand {
     SetMode(String),
     /// Loads the task again with another model.
     SetModel(String),
-    /// Undoes this many changing calls, counted back from the last one.
-    Undo(usize),
+    /// Undoes this many changing calls, counted back from the last one; without a number all since the user's last message.
+    Undo(Option<usize>),
     /// Compacts the context, unless the signal comes first.
     Compact(Arc<Notify>),
     /// Publishes the contents of the context.
@@ -375,6 +377,21 @@ impl SessionHandle {
     pub fn is_idle(&self) -> bool {
         let state = self.control.lock_state();
         state.is_idle && state.compaction.is_none()
+    }
+
+    /// Ends the session if it waits for a message and does nothing else, and returns whether it did: a user who interrupts
+    /// nothing leaves.
+    pub fn end_if_waiting(&self) -> bool {
+        let mut state = self.control.lock_state();
+        if state.is_ended || state.compaction.is_some() {
+            return false;
+        }
+        let ended = match state.is_idle {
+            true => self.control.send_idle(IdleCommand::End),
+            false => self.end_prompt(&mut state),
+        };
+        state.closes |= ended.is_ok();
+        ended.is_ok()
     }
 
     /// Returns the number of the current run of the session's task, counted from 0. Each message after an end begins another run.
@@ -775,7 +792,7 @@ impl SessionWorker {
     }
 
     /// Undoes the last changing calls, and sends a notice with the result. Nothing is undone if the files were changed since.
-    async fn undo_calls(&mut self, calls: usize) {
+    async fn undo_calls(&mut self, calls: Option<usize>) {
         let text = match &self.loaded.setup.resources.checkpointer {
             None => "checkpoints are off: nothing can be undone".to_owned(),
             Some(checkpointer) => {
@@ -784,8 +801,7 @@ impl SessionWorker {
                 let undone =
                     tokio::task::spawn_blocking(move || checkpointer.undo_calls(calls)).await;
                 match undone {
-                    Ok(Ok(1)) => "1 path was restored".to_owned(),
-                    Ok(Ok(paths)) => format!("{paths} paths were restored"),
+                    Ok(Ok(paths)) => restored_text(&paths),
                     Ok(Err(error)) => format!("nothing was undone: {error}"),
                     Err(error) => {
                         format!("the undo failed, and may be incomplete: {error}")
@@ -876,4 +892,23 @@ impl SessionWorker {
         }
         Ok(())
     }
+}
+/// Says how many paths were restored, and names the first ones.
+fn restored_text(paths: &[PathBuf]) -> String {
+    /// The most paths that are named.
+    const MAX_NAMED: usize = 5;
+    let verb = if paths.len() == 1 {
+        "path was"
+    } else {
+        "paths were"
+    };
+    let mut text = format!("{} {verb} restored", paths.len());
+    for (at, path) in paths.iter().take(MAX_NAMED).enumerate() {
+        text.push_str(if at == 0 { ": " } else { ", " });
+        text.push_str(&display_path(path));
+    }
+    if paths.len() > MAX_NAMED {
+        text.push_str(", …");
+    }
+    text
 }

@@ -16,7 +16,8 @@ static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
 /// Listens for signals on a separate thread, because the main thread may be blocked by a disk. `exit` ends the process.
 ///
-/// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process.
+/// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process. Where the session only
+/// waits for a message, SIGINT leaves it.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -56,9 +57,12 @@ pub fn listen_for_signals(
                 return;
             }
             interrupted_run = Some(run);
-            let only_interrupts = stays_open && received == 0 && !session.is_idle();
+            let is_by_key = stays_open && received == 0;
+            if is_by_key && session.end_if_waiting() {
+                continue;
+            }
             // Rejected only if the session is over, when no command is needed.
-            _ = if only_interrupts {
+            _ = if is_by_key {
                 session.submit(Command::Interrupt)
             } else {
                 session.cancel()

@@ -189,8 +189,7 @@ pub fn read_first_message(
     {
         editor.put_back(&editing.drafts.take());
     }
-    let exit = editing.map(|editing| editing.exit);
-    let message = read_message(input, &mut editor, exit, custom);
+    let message = read_message(input, &mut editor, custom);
     if let Some(editing) = editing {
         if let Ok(Some(message)) = &message {
             editing.history.append(message);
@@ -206,7 +205,6 @@ pub fn read_first_message(
 fn read_message(
     input: &impl AsFd,
     editor: &mut Option<LineEditor>,
-    exit: Option<ExitBySignal>,
     custom: &CustomCommands,
 ) -> io::Result<Option<String>> {
     loop {
@@ -217,7 +215,7 @@ fn read_message(
             screen::show_draft(editor.text(), editor.cursor());
         }
         let typed = match editor {
-            Some(editor) => edit_first_line(input, editor, exit)?,
+            Some(editor) => edit_first_line(input, editor)?,
             None => Some(read_first_line(input)?).filter(|line| !line.is_empty()),
         };
         let Some(typed) = typed else {
@@ -266,12 +264,8 @@ pub fn confirm(prompt: &str) -> io::Result<bool> {
     Ok(matches!(line.as_str(), "y" | "yes"))
 }
 
-/// Reads until a message is complete. Returns an empty string at the end of the input.
-fn edit_first_line(
-    input: &impl AsFd,
-    editor: &mut LineEditor,
-    exit: Option<ExitBySignal>,
-) -> io::Result<Option<String>> {
+/// Reads until a message is complete. Returns `None` at the end of the input, and if the user leaves.
+fn edit_first_line(input: &impl AsFd, editor: &mut LineEditor) -> io::Result<Option<String>> {
     loop {
         let read = match read_keys(input, editor) {
             Ok(read) => read,
@@ -285,15 +279,8 @@ fn edit_first_line(
         for event in read.events {
             match event {
                 EditorEvent::Submitted(text) => return Ok(Some(text)),
-                EditorEvent::Interrupted => {
-                    screen::restore();
-                    // There is no session yet that could react to the signal.
-                    if let Some(exit) = exit {
-                        exit(Signal::INT.as_raw());
-                    }
-                    return Ok(None);
-                }
-                EditorEvent::Ended => return Ok(None),
+                // Nothing runs yet that could be interrupted.
+                EditorEvent::Interrupted | EditorEvent::Ended => return Ok(None),
                 EditorEvent::EarlyPaste(text) => editor.put_back(&text),
             }
         }

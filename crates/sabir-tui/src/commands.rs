@@ -24,8 +24,8 @@ pub enum SlashCommand {
     Context,
     /// Compacts the context.
     Compact,
-    /// Undoes this many changing calls.
-    Undo(usize),
+    /// Undoes this many changing calls, or those since the last message.
+    Undo(Option<usize>),
     /// Shows what the task has changed: all of it, or its last changing calls.
     Diff(Option<usize>),
     /// Lists the calls that can be undone.
@@ -132,7 +132,11 @@ pub const COMMANDS: [CommandHelp; 19] = [
         "list the tasks of this folder: continue or fork one",
     ),
     help("/todos", "", "show the todo list"),
-    help("/undo", "[N]", "undo the last changing call, or the last N"),
+    help(
+        "/undo",
+        "[N]",
+        "undo what was changed since your last message, or by the last N calls",
+    ),
     help(
         "/wire",
         "",
@@ -245,9 +249,9 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
             Ok(count @ 1..) => SlashCommand::Diff(Some(count)),
             _ => return Some(Err(bad(trimmed, "`/diff` takes a number"))),
         },
-        "/undo" if rest.is_empty() => SlashCommand::Undo(1),
+        "/undo" if rest.is_empty() => SlashCommand::Undo(None),
         "/undo" => match rest.parse() {
-            Ok(count @ 1..) => SlashCommand::Undo(count),
+            Ok(count @ 1..) => SlashCommand::Undo(Some(count)),
             _ => return Some(Err(bad(trimmed, "`/undo` takes a number"))),
         },
         _ if !rest.is_empty() && COMMANDS.iter().any(|known| known.name == word) => {
@@ -310,7 +314,7 @@ mod tests {
             parse("/now stop it"),
             Some(SlashCommand::Now("stop it".to_owned()))
         );
-        assert_eq!(parse("/undo 3"), Some(SlashCommand::Undo(3)));
+        assert_eq!(parse("/undo 3"), Some(SlashCommand::Undo(Some(3))));
         let image = |path: &str, message: &str| SlashCommand::Image {
             path: path.to_owned(),
             message: message.to_owned(),

@@ -481,7 +481,7 @@ fn commands_after_an_undo_wait_for_it() {
             break;
         }
     }
-    assert_eq!(kinds, ["1 path was restored"]);
+    assert_eq!(kinds, ["1 path was restored: one.txt"]);
     assert!(!work.path().join("one.txt").exists());
     front_end.finish();
 }

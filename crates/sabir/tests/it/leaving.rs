@@ -72,7 +72,7 @@ fn leaving_is_a_success() {
             "{text}"
         );
     }
-    for keys in ["\x04", "/quit\r", "exit\r"] {
+    for keys in ["\x03", "\x04", "/quit\r", "exit\r"] {
         let world = World::new();
         let provider = world.plays(NATIVE, &[answer("It is a greeting.")]);
         let mut seat = line_mode(&world, &provider, &[]);
@@ -194,15 +194,22 @@ fn a_wrong_model_is_said_and_another_can_be_chosen() {
 #[test]
 fn an_idle_session_takes_every_command() {
     let world = World::new();
-    let turns = [write("one"), answer("Written."), answer("Still here.")];
+    let turns = [
+        write("one"),
+        write("two"),
+        answer("Written."),
+        answer("Still here."),
+    ];
     let provider = world.plays(NATIVE, &turns);
     let mut seat = full(&world, &provider, &["--approve", "edits", "go", "on"]);
     seat.wait_for("Written.");
     seat.wait_for("ready");
     assert_eq!(world.read("one"), "new\n");
+    // Both calls answer the same message.
     seat.keys("/undo\r");
-    seat.wait_for("1 path was restored");
+    seat.wait_for("2 paths were restored: one, two");
     assert!(!world.work.path().join("one").exists());
+    assert!(!world.work.path().join("two").exists());
     seat.keys("/model openai/other\r");
     let text = seat.wait_for("ready · openai/other");
     assert!(
@@ -212,7 +219,11 @@ fn an_idle_session_takes_every_command() {
     seat.keys("more\r");
     seat.wait_for("Still here.");
     assert_eq!(seat.leave(), Some(0));
-    assert_eq!(asked_models(&provider), ["scripted", "scripted", "other"]);
+    let scripted = ["scripted"; 3];
+    assert_eq!(
+        asked_models(&provider),
+        [&scripted[..], &["other"]].concat()
+    );
 }
 
 /// A message whose session cannot begin is the draft again, and is sent once the reason is gone.

@@ -15,14 +15,18 @@ const ESCAPE: u8 = 0x1b;
 /// or `l`). The last one asks for the cursor keys, which `top` does instead.
 const SCREEN_SEQUENCES: [&[u8]; 4] = [b"\x1b[?1049", b"\x1b[?1047", b"\x1b[?47", b"\x1b[?1"];
 /// The number of bytes that may be the beginning of a sequence.
-const MAX_PENDING: usize = 8;
+const MAX_PENDING: usize = 12;
 
 /// Follows the output of a command for the sequences that take the screen and give it back.
 #[derive(Debug, Default)]
 pub(crate) struct ScreenWatch {
     /// The number of times that the screen was taken or given back: odd while it is taken.
     changes: AtomicU64,
-    /// True once a program has kept it for too long.
+    /// True once something was written at an absolute position, as editors do in terminals that have no second screen.
+    is_positioned: AtomicBool,
+    /// The number of pieces of output since then.
+    pieces: AtomicU64,
+    /// True once a program has kept the screen for too long.
     was_kept: AtomicBool,
 }
 
@@ -36,11 +40,19 @@ pub(crate) struct ScreenScanner {
 impl ScreenScanner {
     /// Takes a piece of output, and notes in `watch` whether a program has the screen.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8], watch: &ScreenWatch) {
+        if watch.is_positioned.load(Ordering::Relaxed) {
+            watch.pieces.fetch_add(1, Ordering::Relaxed);
+        }
         // Most output has no sequences at all, and a flood of it must not be slowed down.
         if !bytes.contains(&ESCAPE) && !self.pending.contains(&ESCAPE) {
             return;
         }
         self.pending.extend_from_slice(bytes);
+        if self.pending.windows(2).enumerate().any(|(at, begin)| {
+            begin == b"\x1b[" && sets_position(self.pending.get(at + 2..).unwrap_or_default())
+        }) {
+            watch.is_positioned.store(true, Ordering::Relaxed);
+        }
         let escapes = self.pending.iter().enumerate().rev();
         let taken = escapes
             .filter(|(_, byte)| **byte == ESCAPE)
@@ -53,6 +65,24 @@ impl ScreenScanner {
         let surplus = self.pending.len().saturating_sub(MAX_PENDING);
         self.pending.drain(..surplus);
     }
+}
+
+/// Returns the time with one more interval if its condition still holds, otherwise none.
+fn count_on(time: Duration, holds: bool) -> Duration {
+    if holds {
+        time.saturating_add(LOOK_EVERY)
+    } else {
+        Duration::ZERO
+    }
+}
+
+/// Returns true if the bytes, which follow an escape and a bracket, are the row and column of a new position.
+fn sets_position(bytes: &[u8]) -> bool {
+    let end = bytes
+        .iter()
+        .position(|byte| !byte.is_ascii_digit() && *byte != b';');
+    let parameters = bytes.get(..end.unwrap_or_default()).unwrap_or_default();
+    parameters.contains(&b';') && end.and_then(|end| bytes.get(end)) == Some(&b'H')
 }
 
 /// Returns true if the bytes begin with a sequence that takes the screen, false if with one that gives it back.
@@ -82,20 +112,24 @@ impl ScreenWatch {
         self.was_kept.load(Ordering::Relaxed)
     }
 
-    /// Waits until a program has kept the screen for [`SCREEN_TIME`].
+    /// Waits until a program has kept the screen for [`SCREEN_TIME`], or has written nothing for as long after it wrote at positions of
+    /// its own. Progress that is shown in this way goes on.
     pub(crate) async fn wait_until_kept(&self) {
-        let mut seen = self.changes.load(Ordering::Relaxed);
+        let mut seen_changes = self.changes.load(Ordering::Relaxed);
+        let mut seen_pieces = self.pieces.load(Ordering::Relaxed);
         let mut kept = Duration::ZERO;
+        let mut silent = Duration::ZERO;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let now = self.changes.load(Ordering::Relaxed);
-            kept = if now == seen && self.is_taken() {
-                kept.saturating_add(LOOK_EVERY)
-            } else {
-                Duration::ZERO
-            };
-            seen = now;
-            if kept >= SCREEN_TIME {
+            let changes = self.changes.load(Ordering::Relaxed);
+            let pieces = self.pieces.load(Ordering::Relaxed);
+            let keeps = self.is_taken() && changes == seen_changes;
+            let waits = self.is_positioned.load(Ordering::Relaxed) && pieces == seen_pieces;
+            kept = count_on(kept, keeps);
+            silent = count_on(silent, waits);
+            seen_changes = changes;
+            seen_pieces = pieces;
+            if kept.max(silent) >= SCREEN_TIME {
                 self.was_kept.store(true, Ordering::Relaxed);
                 return;
             }
@@ -127,6 +161,20 @@ mod tests {
         let watch = ScreenWatch::default();
         ScreenScanner::default().push_bytes(b"\x1b[?1h\x1b=\x1b[?25l\x1b[H\x1b[2Jtop", &watch);
         assert!(watch.is_taken(), "the first output of top");
+        for size in 1..9 {
+            let watch = ScreenWatch::default();
+            let mut scanner = ScreenScanner::default();
+            for piece in b"Vim: Warning\r\n\x1b[24;1H\"x\" [New]".chunks(size) {
+                scanner.push_bytes(piece, &watch);
+            }
+            assert!(watch.is_positioned.load(Ordering::Relaxed), "{size}");
+        }
+        let watch = ScreenWatch::default();
+        ScreenScanner::default().push_bytes(b"\x1b[H\x1b[2J\x1b[1;32mgreen\x1b[0m", &watch);
+        assert!(
+            !watch.is_positioned.load(Ordering::Relaxed),
+            "a clear screen"
+        );
         let watch = ScreenWatch::default();
         ScreenScanner::default().push_bytes(b"\x1b[?1049l\x1b[?25h 47h", &watch);
         assert!(!watch.is_taken());

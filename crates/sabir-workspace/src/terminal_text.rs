@@ -45,15 +45,11 @@ impl TerminalText {
 
     /// Takes a piece of output, and passes on the text that nothing can change any more.
     pub(crate) fn push(&mut self, bytes: &[u8], out: &mut impl FnMut(&[u8])) {
-        let without_nul: Vec<u8>;
+        let continued: Vec<u8>;
         let mut bytes = bytes;
-        if !self.carry.is_empty() || bytes.contains(&0) {
-            without_nul = self
-                .carry
-                .drain(..)
-                .chain(bytes.iter().copied().filter(|byte| *byte != 0))
-                .collect();
-            bytes = &without_nul;
+        if !self.carry.is_empty() {
+            continued = [&self.carry, bytes].concat();
+            bytes = &continued;
         }
         let whole = whole_characters(bytes);
         self.carry = bytes.get(whole.len()..).unwrap_or_default().to_vec();
@@ -375,6 +371,8 @@ impl Perform for ScreenBuffer {
             b'\r' => self.column = 0,
             0x08 => self.column = self.column.saturating_sub(1),
             b'\t' => self.print_tab(),
+            // A terminal shows nothing, but names that NUL bytes separate, as `find -print0` writes them, must not run together.
+            0 => self.print_char('\u{2400}'),
             _ => {}
         }
     }

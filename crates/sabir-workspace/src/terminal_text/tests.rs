@@ -26,7 +26,7 @@ fn plain_text_is_unchanged() {
     check("no end", "no end");
     check("\u{1f600} 日本\n", "\u{1f600} 日本\n");
     check("a\r\nb\r\n", "a\nb\n");
-    check("nul\0s\x07\n", "nuls\n");
+    check("one\0two\0\x07\n", "one␀two␀\n");
 }
 
 #[test]

@@ -18,6 +18,17 @@ pub struct PathDifference {
     pub after: Option<TreeNode>,
 }
 
+/// The changed paths of a task's calls, sorted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TaskDifferences {
+    /// Those that a call changed, or may have changed.
+    pub paths: Vec<PathDifference>,
+    /// Those of them that others changed too, while a command ran.
+    pub shared: Vec<PathBuf>,
+    /// Those that are counted as the work of others alone, because they wrote them while a command ran.
+    pub by_others: Vec<PathBuf>,
+}
+
 /// A state of the workspace, as far as it was scanned.
 #[derive(Debug, Clone)]
 pub(super) enum WorkspaceState {

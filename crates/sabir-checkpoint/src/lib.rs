@@ -82,7 +82,7 @@ mod stamps;
 mod store;
 mod store_cleanup;
 
-pub use compare::PathDifference;
+pub use compare::{PathDifference, TaskDifferences};
 pub use diff_text::display_path;
 pub use error::CheckpointError;
 pub use object::{ObjectId, OmitReason, TreeNode};

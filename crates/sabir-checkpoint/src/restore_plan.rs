@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::AtFlags;
 
-use super::compare::{PathDifference, TreeReader, WorkspaceState};
+use super::compare::{PathDifference, TaskDifferences, TreeReader, WorkspaceState};
 use super::error::CheckpointError;
 use super::object::{ObjectId, OmitReason, PathStates, TreeEntries, TreeNode};
 use super::stamps::FileStamp;
@@ -183,7 +183,7 @@ impl CheckpointStore {
     }
 
     /// Lists the differences between the state before the calls from the restore point on, and the
-    /// state that the last of them left, without those of which none is the work of a call.
+    /// state that the last of them left.
     ///
     /// # Errors
     /// Those of [`plan_restore`](Self::plan_restore).
@@ -191,7 +191,7 @@ impl CheckpointStore {
         &self,
         task: &str,
         goal: &RestorePoint,
-    ) -> Result<Vec<PathDifference>, CheckpointError> {
+    ) -> Result<TaskDifferences, CheckpointError> {
         let mut work = self
             .lock_existing()?
             .ok_or_else(|| CheckpointError::NoTask {
@@ -200,16 +200,26 @@ impl CheckpointStore {
         let chain = checkpoints_since(&work, task, goal)?;
         let mut memory = HashMap::new();
         let histories = self.collect_histories(&mut work, &chain, &mut memory)?;
-        let changed = histories.into_iter().filter(|(_, history)| {
-            history.has_changed() && (history.makers.has_call || history.makers.has_unknown)
-        });
-        Ok(changed
-            .map(|(path, history)| PathDifference {
+        let mut differences = TaskDifferences::default();
+        for (path, history) in histories {
+            let makers = history.makers;
+            if !history.has_changed() {
+                continue;
+            }
+            if !makers.has_call && !makers.has_unknown {
+                differences.by_others.push(path);
+                continue;
+            }
+            if makers.has_others {
+                differences.shared.push(path.clone());
+            }
+            differences.paths.push(PathDifference {
                 path,
                 before: history.target,
                 after: history.expected,
-            })
-            .collect())
+            });
+        }
+        Ok(differences)
     }
 
     /// Returns the numbers of the calls that changed something and are not undone, oldest first.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabir_agent::{MessageAuthor, Record, TaskId};
-use sabir_checkpoint::{CheckpointCall, CheckpointStore, StoreLimits};
+use sabir_checkpoint::{CheckpointCall, CheckpointStore, StoreLimits, TaskDifferences};
 use sabir_journal::JournalEntry;
 use sabir_workspace::{IgnoreChecker, Workspace};
 
@@ -73,6 +73,10 @@ pub struct TaskDiff {
     pub has_unwatched: bool,
     /// The changed paths, sorted.
     pub changes: Vec<PathChange>,
+    /// The paths among them that others changed too, while a command ran.
+    pub shared: Vec<PathBuf>,
+    /// The paths that are not among them, because others wrote them while a command ran.
+    pub by_others: Vec<PathBuf>,
 }
 
 /// The reason why a changed path matters to the user, or does not.
@@ -138,6 +142,8 @@ pub struct RestorePreview {
     pub checkpoint: Option<Checkpoint>,
     /// True if paths that somebody else has changed since are overwritten too.
     pub is_forced: bool,
+    /// True if the user's last message changed nothing, and the changes of an earlier one would be undone.
+    pub is_of_earlier_message: bool,
     /// The paths that are not the user's own files.
     kinds: HashMap<PathBuf, PathKind>,
     point: RestorePoint,
@@ -356,10 +362,17 @@ impl CheckpointFolder {
     /// When the store cannot be read, or has no checkpoint of these calls any more.
     pub fn diff(&self, task: &str, count: Option<usize>) -> Result<TaskDiff, HistoryError> {
         let point = count.map_or(RestorePoint::Start, RestorePoint::Last);
-        let differences = self.checkpoints.list_differences(task, &point)?;
+        let differences = match self.checkpoints.list_differences(task, &point) {
+            // All its calls are undone, and the comparison of all of them shows that.
+            Err(CheckpointError::NothingToUndo { .. }) if count.is_none() => {
+                TaskDifferences::default()
+            }
+            differences => differences?,
+        };
         let pruned = self.checkpoints.pruned_through(task)?;
         let mut checker = self.workspace.ignore_checker();
         let changes = differences
+            .paths
             .into_iter()
             .map(|difference| {
                 let is_folder = is_folder([&difference.before, &difference.after]);
@@ -382,6 +395,8 @@ impl CheckpointFolder {
             has_unwatched: self.has_unwatched_calls(task, count)?,
             count,
             changes,
+            shared: differences.shared,
+            by_others: differences.by_others,
         })
     }
 
@@ -420,14 +435,20 @@ impl CheckpointFolder {
         count: Option<usize>,
         is_forced: bool,
     ) -> Result<RestorePreview, HistoryError> {
-        let count = match count {
-            Some(count) => count,
-            None => count_calls_of_turn(&self.checkpoints, &self.environment, task)?,
+        let (calls, is_of_earlier_message) = match count {
+            Some(calls) => (calls, false),
+            None => {
+                let turn = last_changing_turn(&self.checkpoints, &self.environment, task)?;
+                (turn.calls, turn.is_earlier)
+            }
         };
-        if count == 0 {
+        if calls == 0 {
             return Err(HistoryError::ZeroCalls);
         }
-        self.preview_point(task, RestorePoint::Last(count), is_forced)
+        Ok(RestorePreview {
+            is_of_earlier_message,
+            ..self.preview_point(task, RestorePoint::Last(calls), is_forced)?
+        })
     }
 
     /// Plans to restore these paths as they were before the call `TASK@N`, or all paths that changed since.
@@ -483,6 +504,7 @@ impl CheckpointFolder {
             plan,
             checkpoint,
             is_forced,
+            is_of_earlier_message: false,
             point,
         })
     }
@@ -619,12 +641,20 @@ impl UndoReport {
     }
 }
 
-/// Counts the changing calls at the end of a task that belong to one message of the user; 1 if the journal does not tell.
-pub(crate) fn count_calls_of_turn(
+/// The changing calls at the end of a task that belong to one message of the user.
+pub(crate) struct ChangingTurn {
+    /// Their number.
+    pub(crate) calls: usize,
+    /// True if there is a later message, whose calls changed nothing.
+    pub(crate) is_earlier: bool,
+}
+
+/// Finds the last message of the user whose calls changed something; a single call if the journal does not tell.
+pub(crate) fn last_changing_turn(
     checkpoints: &CheckpointStore,
     environment: &Environment,
     task: &str,
-) -> Result<usize, HistoryError> {
+) -> Result<ChangingTurn, HistoryError> {
     let folder = environment.tasks_folder()?;
     let entries = sabir_journal::read_journal(&folder, &TaskId::new(task))
         .map(|(entries, _)| entries)
@@ -651,7 +681,13 @@ pub(crate) fn count_calls_of_turn(
         .map(|one| turns.get(one.mark.call.as_str()))
         .peekable();
     let Some(Some(last)) = calls.peek().copied() else {
-        return Ok(1);
+        return Ok(ChangingTurn {
+            calls: 1,
+            is_earlier: false,
+        });
     };
-    Ok(calls.take_while(|turn| *turn == Some(last)).count())
+    Ok(ChangingTurn {
+        calls: calls.take_while(|turn| *turn == Some(last)).count(),
+        is_earlier: *last < turn,
+    })
 }

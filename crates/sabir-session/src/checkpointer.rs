@@ -16,7 +16,7 @@ use sabir_checkpoint::{
 use sabir_policy::{Access, PolicyRules, Verdict};
 use sabir_workspace::{CommandWatch, Workspace};
 
-use crate::checkpoint_history::count_calls_of_turn;
+use crate::checkpoint_history::last_changing_turn;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::SessionError;
@@ -164,7 +164,8 @@ impl TaskCheckpointer {
         };
         let counted = match calls {
             Some(calls) => Ok(calls),
-            None => count_calls_of_turn(&self.checkpoints, &self.environment, task.as_str()),
+            None => last_changing_turn(&self.checkpoints, &self.environment, task.as_str())
+                .map(|turn| turn.calls),
         };
         let calls = counted.map_err(|error| SessionError::invalid(error.to_string()))?;
         let goal = RestorePoint::Last(calls);
@@ -215,7 +216,7 @@ impl TaskCheckpointer {
             .unwrap_or_default();
         let goal = RestorePoint::Last(count.min(active.len()));
         let differences = self.checkpoints.list_differences(task.as_str(), &goal);
-        let paths = differences.unwrap_or_default().into_iter();
+        let paths = differences.unwrap_or_default().paths.into_iter();
         paths.map(|difference| difference.path).collect()
     }
 

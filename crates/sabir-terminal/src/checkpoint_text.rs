@@ -1,7 +1,7 @@
 //! Renders checkpoints: the changes of a task, and the plan and result of a restore.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sabir_session::checkpoint_history::{
     Checkpoint, CheckpointKind, CheckpointList, ListedCheckpoint, PathChange, PathKind,
@@ -45,7 +45,14 @@ pub fn diff_json(diff: &TaskDiff) -> Value {
             "kind": change.kind.name(), "diff": change.diff,
         })
     });
-    json!({"task": diff.task, "changes": changes.collect::<Vec<_>>()})
+    let names = |paths: &[PathBuf]| {
+        let names = paths.iter().map(|path| path.to_string_lossy().into_owned());
+        names.collect::<Vec<_>>()
+    };
+    json!({
+        "task": diff.task, "changes": changes.collect::<Vec<_>>(),
+        "shared": names(&diff.shared), "by_others": names(&diff.by_others),
+    })
 }
 
 /// Describes a checkpoint in a few words.
@@ -95,7 +102,14 @@ pub fn preview_text(preview: &RestorePreview) -> String {
         .as_ref()
         .map(describe_checkpoint)
         .unwrap_or_default();
-    let mut text = format!("Before call {} of task {} ({call}):\n", plan.to, plan.task);
+    let mut text = String::new();
+    if preview.is_of_earlier_message {
+        text.push_str("Your last message changed nothing; an earlier one did.\n");
+    }
+    text.push_str(&format!(
+        "Before call {} of task {} ({call}):\n",
+        plan.to, plan.task
+    ));
     // They say nothing to a reader, and there may be many.
     for kind in [PathKind::Git, PathKind::Ignored] {
         let items = preview.restored_items();
@@ -219,7 +233,36 @@ pub fn diff_heading(diff: &TaskDiff) -> String {
             text.push_str(&format!("not shown: {}", line.trim_start()));
         }
     }
+    text.push_str(&paths_line(
+        "changed by others too, while a command ran: ",
+        &diff.shared,
+    ));
+    text.push_str(&paths_line(
+        "not shown, because others wrote them while a command ran: ",
+        &diff.by_others,
+    ));
+    if diff.changes.is_empty() && diff.by_others.is_empty() {
+        text.push_str("nothing of it is left: its changes are undone, or were taken back\n");
+    }
     text
+}
+
+/// Renders a line that lists paths; empty if there are none.
+fn paths_line(label: &str, paths: &[PathBuf]) -> String {
+    if paths.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<_> = paths
+        .iter()
+        .take(MAX_SHOWN_PATHS)
+        .map(|path| display_path(path))
+        .collect();
+    let more = if paths.len() > MAX_SHOWN_PATHS {
+        ", …"
+    } else {
+        ""
+    };
+    format!("{label}{}{more}\n", shown.join(", "))
 }
 
 /// Renders the changes of the user's files as a unified diff, which can be applied.
@@ -294,6 +337,14 @@ pub fn outcome_text(report: &UndoReport) -> String {
         "{} restored. To undo that: sabir restore @{number}\n",
         print::count_noun(*restored, "path")
     );
+    let to = report.preview.plan.to;
+    if !skipped.is_empty() && !report.preview.is_forced && !report.preview.plan.part {
+        // The calls count as undone now, so that another undo would begin before them.
+        text.push_str(&format!(
+            "{} left alone; to overwrite them as well: sabir restore @{to} --force\n",
+            print::count_noun(skipped.len(), "path")
+        ));
+    }
     for (path, why) in skipped.iter().take(MAX_SHOWN_PATHS) {
         text.push_str(&format!("left alone: {}: {why}\n", display_path(path)));
     }

@@ -325,11 +325,12 @@ fn a_scoped_checkpoint_covers_only_its_files() {
         .list_differences("task", &RestorePoint::Start)
         .unwrap();
     let paths: Vec<_> = changed
+        .paths
         .iter()
         .map(|difference| difference.path.to_str().unwrap())
         .collect();
     assert_eq!(paths, ["a", "new", "new/er", "new/er/file"]);
-    let diff = checkpoints.render_diff(&changed).unwrap();
+    let diff = checkpoints.render_diff(&changed.paths).unwrap();
     assert_eq!(
         diff,
         "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new\nnew: new, a folder\nnew/er: new, a folder\n\
@@ -887,7 +888,11 @@ fn changes_that_a_call_is_not_known_to_have_made_are_left_alone() {
         let by_name = checkpoints.plan_restore("task", &named).unwrap();
         assert_eq!(by_name.items[0].conflict.is_some(), holds_for_names);
         let differences = checkpoints.list_differences("task", &last).unwrap();
-        assert_eq!(differences.is_empty(), holds_for_names, "{conflict:?}");
+        assert_eq!(
+            differences.paths.is_empty(),
+            holds_for_names,
+            "{conflict:?}"
+        );
         ground.back(&checkpoints, &last, true);
         assert_eq!(fs::read_to_string(ground.at("a")).unwrap(), "old\n");
     }
@@ -1001,7 +1006,7 @@ fn usable(ground: &Ground, task: &str) -> Option<u32> {
         let goal = RestorePoint::Before(checkpoint.number, Vec::new());
         checkpoints.plan_restore(task, &goal).unwrap();
         checkpoints
-            .render_diff(&checkpoints.list_differences(task, &goal).unwrap())
+            .render_diff(&checkpoints.list_differences(task, &goal).unwrap().paths)
             .unwrap();
     }
     list.first().map(|first| first.number)

@@ -527,8 +527,13 @@ fn a_file_that_a_command_and_the_user_wrote_is_left_alone() {
             );
             assert!(preview.contains(&told), "{sandbox}: {kept}: {preview}");
         }
+        let shown = stderr(&sabir(&world, &["diff"]));
+        let theirs = "others wrote them while a command ran: again.txt, early.txt, go, inplace.txt, late.txt, swapped.txt\n";
+        assert!(shown.contains(theirs), "{sandbox}: {shown}");
         let output = sabir(&world, &["undo", "--yes"]);
         assert_eq!(code(&output), 3, "{}", stderr(&output));
+        let advice = "5 paths left alone; to overwrite them as well: sabir restore @1 --force\n";
+        assert!(stderr(&output).contains(advice), "{}", stderr(&output));
         let kept: Vec<_> = BOTH.iter().map(|name| world.read(name)).collect();
         assert_eq!(after, kept, "{sandbox}");
         assert_eq!(world.read("only.txt"), "mine\n", "{sandbox}");
@@ -537,7 +542,24 @@ fn a_file_that_a_command_and_the_user_wrote_is_left_alone() {
         for name in BOTH {
             assert_eq!(world.read(name), "mine\n", "{sandbox}: {name}");
         }
+        let shown = sabir(&world, &["diff"]);
+        assert_eq!((code(&shown), stdout(&shown)), (0, String::new()));
+        assert!(stderr(&shown).contains("nothing of it is left"));
     }
+}
+
+/// After a message that changed nothing an undo says that it goes back to an earlier one.
+#[test]
+fn an_undo_of_an_earlier_message_says_so() {
+    let (world, _) = played(&[]);
+    let provider = world.plays(WAYS[1], &[turn("Because.", vec![])]);
+    let mut asked = world.sabir_with(&provider);
+    asked.args(["run", "--continue", "why"]);
+    let output = asked.output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let shown = done(&world, &["undo"]);
+    let expected = "Your last message changed nothing; an earlier one did.\nBefore call 1 of";
+    assert!(shown.starts_with(expected), "{shown}");
 }
 
 /// While a command of one task runs, a command of another one changes the folder: an undo of the first leaves that alone, and

@@ -132,6 +132,12 @@ fn call_result(params: &Value) -> Value {
             let answer = ask_client("elicitation/create", &params);
             text_result(&format!("answered: {}", answer["result"]))
         }
+        "ask-size" => {
+            let schema = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 7}}});
+            let params = json!({"message": "Which size?", "requestedSchema": schema});
+            let answer = ask_client("elicitation/create", &params);
+            text_result(&format!("answered: {}", answer["result"]))
+        }
         "sample" => {
             let params = json!({"messages": [], "maxTokens": 10});
             let answer = ask_client("sampling/createMessage", &params);
@@ -195,6 +201,7 @@ fn scripted_tools(script: &str, has_grown: bool) -> Vec<Value> {
         "picture",
         "fail",
         "ask",
+        "ask-size",
         "sample",
         "environment",
     ];
@@ -912,6 +919,28 @@ fn a_question_of_a_server_is_asked_in_a_controlled_task() {
         "{}",
         body(&provider, 1)
     );
+}
+
+#[test]
+fn an_empty_answer_to_a_server_takes_the_default() {
+    let world = World::new();
+    configure(&world, &server_table("s", "", "required = true"));
+    let call = turn("", vec![("s__ask-size", json!({}))]);
+    let provider = world.plays(NATIVE, &[call, finish()]);
+    let mut desk =
+        crate::headless::Desk::begin(&world, &provider, &["--approve", "mcp=s/*", "do it"]);
+    let question = desk.wait_for("question");
+    assert!(
+        question.to_string().contains("an empty answer means 7"),
+        "{question}"
+    );
+    let call = question["call"].as_str().unwrap().to_owned();
+    desk.say(json!({"kind": "answer", "call": call, "text": ""}));
+    wait_until("the answer reaches the server", || {
+        provider.received_requests().len() > 1
+    });
+    let sent = body(&provider, 1);
+    assert!(sent.contains(r#"{\"size\":7}"#), "{sent}");
 }
 
 /// A remote server of MCP, as little as one can be: it answers each request with JSON.

@@ -100,6 +100,7 @@ use serde::Deserialize;
 use crate::dialect_tables::{self, Tables};
 use crate::environment::Environment;
 use crate::error::SessionError;
+use crate::hooks::HookKeys;
 use crate::interface_choice::InterfaceChoice;
 use crate::mcp::McpKeys;
 use crate::modes::{UserAgents, read_user_agents};
@@ -209,6 +210,7 @@ struct OwnKeys {
     telemetry: TelemetryKeys,
     tui: TuiKeys,
     mcp: McpKeys,
+    hooks: HookKeys,
 }
 
 /// A model with the connection to its provider and the facts about it.
@@ -385,6 +387,11 @@ impl Config {
     /// Returns the user's own agents.
     pub(crate) fn user_agents(&self) -> &UserAgents {
         self.agents.get_or_init(|| read_user_agents(self))
+    }
+
+    /// Returns the table `[hooks]`.
+    pub(crate) fn hook_keys(&self) -> &HookKeys {
+        &self.own.hooks
     }
 
     /// Returns the number of calls that a message may hold in a session with this spec.

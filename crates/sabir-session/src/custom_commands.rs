@@ -456,7 +456,7 @@ fn split_words(text: &str) -> Vec<String> {
 
 /// Returns a text of a file with everything broken that would take effect on its way to a model: special tokens, hidden characters and
 /// control characters. A message of the user is sent as it is, so this must happen before it becomes one.
-fn clean_foreign_text(text: &str) -> String {
+pub(crate) fn clean_foreign_text(text: &str) -> String {
     let escaping = ContentEscaping {
         special_tokens: true,
         hidden_characters: true,

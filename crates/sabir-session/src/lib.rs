@@ -65,6 +65,7 @@ pub mod draft_store;
 pub mod file_names;
 pub mod first_screen;
 pub mod gateway_setup;
+pub mod hooks;
 pub mod input_history;
 pub mod locked;
 pub mod mcp;

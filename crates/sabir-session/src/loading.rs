@@ -17,6 +17,7 @@ use crate::config::{Config, ResolvedModel};
 use crate::custom_commands::CustomCommands;
 use crate::dialect_tables;
 use crate::error::SessionError;
+use crate::hooks::HookRunner;
 use crate::host::Host;
 use crate::hub::EventHub;
 use crate::instructions;
@@ -149,7 +150,7 @@ fn plain_resources(
 }
 
 /// Creates a new task with this id, which no task has.
-pub(crate) fn create_session(
+pub(crate) async fn create_session(
     host: &Host,
     id: TaskId,
     spec: &SessionSpec,
@@ -195,6 +196,11 @@ pub(crate) fn create_session(
     let setup = TaskSetup::new(spec, &config, None, resources)?.with_prices(&chosen)?;
     let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
     let prompt = expand_first_message(first.text, &setup, &config)?;
+    setup.attach_hooks(&id, &journals, hub, false);
+    // Before the journal is created: a message that a hook holds back leaves no task behind.
+    let hooks = setup.hooks.clone();
+    let prompt = begin_with_hooks(hooks, "startup", Some(prompt)).await?;
+    let prompt = prompt.unwrap_or_default();
     let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
     let begun = InitialMode {
@@ -234,6 +240,26 @@ pub(crate) fn create_session(
         words: None,
         images: Vec::new(),
     })
+}
+
+/// Runs the hooks of a beginning, and those about the message with which the task begins or continues.
+pub(crate) async fn begin_with_hooks(
+    hooks: Option<Arc<HookRunner>>,
+    source: &str,
+    message: Option<String>,
+) -> Result<Option<String>, SessionError> {
+    let Some(hooks) = hooks else {
+        return Ok(message);
+    };
+    hooks.begin_session(source).await;
+    match message {
+        Some(text) => {
+            let checked = hooks.check_prompt(text).await;
+            let checked = checked.map_err(|error| SessionError::invalid(error.to_string()))?;
+            Ok(Some(checked))
+        }
+        None => Ok(None),
+    }
 }
 
 /// Expands a first message that begins with a command of the folder or the user.
@@ -369,6 +395,7 @@ fn load_session(
     let setup = setup
         .with_modes(&config, spec, begun, &chosen, is_recorded)?
         .with_current_mode(now);
+    setup.attach_hooks(id, &journals, hub, false);
     let told = setup.cassette_header(start, &chosen.id, &config);
     // A recording of a resumed task includes its earlier records, or it could not be replayed
     // alone.

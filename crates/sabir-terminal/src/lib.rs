@@ -63,5 +63,6 @@ pub mod subtask_renderer;
 pub mod task_tree;
 pub mod terminal;
 pub mod tour_pace;
+pub mod trust_review;
 pub mod trust_text;
 pub mod welcome;

@@ -46,6 +46,7 @@ mod gateway;
 mod gateway_examples;
 mod gateway_ways;
 mod headless;
+mod hooks;
 mod imports;
 mod interactive;
 mod interface;

@@ -43,7 +43,7 @@ mod spec;
 mod variables;
 
 pub use client_handler::{ElicitationAnswer, ElicitationForm, ElicitationRequest, UserElicitor};
-pub use config_file::{ParsedServers, ServerFileError, parse_server_file};
+pub use config_file::{ParsedServers, ServerFileError, parse_server_file, parse_settings_text};
 pub use definition::{
     ApprovedDefinition, DefinitionState, DefinitionStore, ForgetfulDefinitionStore, ToolDefinition,
 };

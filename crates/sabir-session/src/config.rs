@@ -114,6 +114,7 @@ use crate::{modes, repairs};
 pub use gateway::{GatewayKeys, GatewayKeysError, GatewayModelKeys};
 pub(crate) use keys::TomlFile;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
+pub(crate) use rules::rule_mistake;
 pub use rules::{ConfigProblem, ModeTable, RuleKeys};
 pub use text::read_text;
 use tui::TuiKeys;

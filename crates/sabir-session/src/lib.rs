@@ -77,6 +77,7 @@ pub mod providers;
 mod proxy;
 pub mod remember;
 pub mod sandbox;
+pub mod settings_import;
 pub mod skills;
 pub mod tool_help;
 pub mod tour;

@@ -18,6 +18,7 @@ pub use manage::{
     ServerTest, add_server, call_tool, lint_source, remove_server, server_settings, test_server,
     trust_servers,
 };
+pub(crate) use manage::{server_table, server_tables};
 pub use served_tools::served_tools;
 pub(crate) use session_servers::start_servers;
 pub use sources::{FoundServer, LaunchState, ServerList, ServerSource, find_servers};

@@ -56,6 +56,7 @@ pub mod print;
 pub mod report_output;
 pub mod sanitizer;
 pub mod screen;
+pub mod settings_import;
 pub mod shell_setup;
 pub mod slash_commands;
 pub mod stdin_reader;

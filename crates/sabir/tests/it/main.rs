@@ -71,6 +71,7 @@ mod repairs;
 mod retries;
 mod sandboxes;
 mod secrets;
+mod settings_import;
 mod shells;
 mod sinks;
 mod subtasks;

@@ -34,6 +34,7 @@ pub mod limits;
 mod line_guard;
 mod mcp_tool;
 mod names;
+mod prompts;
 mod resource_tool;
 mod result_content;
 mod schema;
@@ -49,6 +50,7 @@ pub use definition::{
 };
 pub use error::McpError;
 pub use names::{NameTable, shown_tool_name};
+pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
 pub use schema::normalize_schema;
 pub use serve::{ServedFuture, ServedResult, ServedTool, serve_tools};
 pub use servers::{

@@ -8,6 +8,7 @@ mod definitions;
 mod elicitation;
 mod keys;
 mod manage;
+mod prompts;
 mod served_tools;
 mod session_servers;
 mod sources;
@@ -19,6 +20,7 @@ pub use manage::{
     trust_servers,
 };
 pub(crate) use manage::{server_table, server_tables};
+pub(crate) use prompts::{PROMPT_PREFIX, PromptCommands};
 pub use served_tools::served_tools;
 pub(crate) use session_servers::start_servers;
 pub use sources::{FoundServer, LaunchState, ServerList, ServerSource, find_servers};

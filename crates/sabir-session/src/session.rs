@@ -21,6 +21,7 @@ use crate::hooks::HookRunner;
 use crate::host::Host;
 use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
+use crate::mcp::PromptCommands;
 use crate::modes::ModeSwitcher;
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::CurrentImageSupport;
@@ -78,8 +79,10 @@ struct SessionControl {
     cancel: CancelToken,
     /// Commands for a session that is idle.
     idle: UnboundedSender<IdleCommand>,
-    /// Messages that hooks look at first; `None` without such hooks.
-    gate: Option<UnboundedSender<GatedPrompt>>,
+    /// Messages that hooks look at first, or that name a prompt of a server.
+    gate: UnboundedSender<GatedPrompt>,
+    /// True if hooks look at each message.
+    has_prompt_hooks: bool,
     /// Locked before the hub, never after it: a command looks at the state and reaches an inbox in
     /// one step.
     state: std::sync::Mutex<ControlState>,
@@ -99,7 +102,7 @@ struct ControlState {
     ends_after_answer: bool,
     /// Counts the runs of the task, from 0.
     run: u64,
-    /// The number of messages that hooks look at now.
+    /// The number of messages on their way through the gate.
     gated: usize,
     /// Stops the compaction that an idle session was asked for, until it is finished.
     compaction: Option<Arc<Notify>>,
@@ -125,14 +128,14 @@ enum IdleCommand {
     End,
 }
 
-/// A message on its way through the hooks.
+/// A message on its way to the task, which is not there before servers and hooks have answered.
 #[derive(Debug)]
 struct GatedPrompt {
     message: UserMessage,
     target: PromptTarget,
 }
 
-/// The place that a message goes to behind the hooks.
+/// The place that a message goes to behind the gate.
 #[derive(Debug)]
 enum PromptTarget {
     /// The task.
@@ -141,9 +144,9 @@ enum PromptTarget {
     Question(RequestId),
 }
 
-/// Passes messages of the user to the hooks, one after the other, and on to the task.
+/// Puts in the texts of servers' prompts, passes messages of the user to the hooks, one after the other, and on to the task.
 struct PromptGate {
-    hooks: Arc<HookRunner>,
+    hooks: Option<Arc<HookRunner>>,
     prompts: UnboundedReceiver<GatedPrompt>,
     task: TaskId,
     hub: EventHub,
@@ -157,7 +160,7 @@ impl PromptGate {
     async fn run(mut self) {
         while let Some(GatedPrompt { message, target }) = self.prompts.recv().await {
             // One after the other: two messages must not overtake each other because a hook was faster for one of them.
-            let checked = self.hooks.check_prompt(message.text).await;
+            let checked = self.check_message(message).await;
             let Some(control) = self.control.upgrade() else {
                 return;
             };
@@ -172,18 +175,14 @@ impl PromptGate {
                 state.is_idle
             };
             match (checked, target) {
-                (Ok(text), target) => {
-                    let message = UserMessage {
-                        text,
-                        images: message.images,
-                    };
+                (Ok(message), target) => {
                     if let Err(error) = handle.submit_checked(target.into_command(message)) {
                         let text = format!("a message was not delivered: {error}");
                         self.notices.send(NoticeTopic::Hooks, text);
                     }
                 }
                 (Err(refused), target) => {
-                    self.notices.send(NoticeTopic::Hooks, refused.to_string());
+                    self.notices.send(refused.topic, refused.text);
                     // Front ends wait for the answer to the message: they must ask again.
                     match target {
                         PromptTarget::Task(_) if is_idle => {
@@ -195,6 +194,40 @@ impl PromptGate {
                 }
             }
         }
+    }
+}
+
+/// A message that does not pass the gate, with the notice about it.
+struct HeldBack {
+    topic: NoticeTopic,
+    text: String,
+}
+
+impl PromptGate {
+    /// Returns a message with the text of the prompt that it names, and with what hooks add to it.
+    async fn check_message(&self, message: UserMessage) -> Result<UserMessage, HeldBack> {
+        let prompts = PromptCommands::new(&self.hub);
+        let mut message = match prompts.expand_line(&message.text).await {
+            None => message,
+            Some(Ok(mut expanded)) => {
+                expanded.images.extend(message.images);
+                expanded
+            }
+            Some(Err(error)) => {
+                return Err(HeldBack {
+                    topic: NoticeTopic::Mcp,
+                    text: error.to_string(),
+                });
+            }
+        };
+        if let Some(hooks) = &self.hooks {
+            let checked = hooks.check_prompt(message.text).await;
+            message.text = checked.map_err(|refused| HeldBack {
+                topic: NoticeTopic::Hooks,
+                text: refused.to_string(),
+            })?;
+        }
+        Ok(message)
     }
 }
 
@@ -230,31 +263,30 @@ impl Session {
     pub(crate) fn start_worker(host: Host, loaded: LoadedSession, hub: EventHub) -> Self {
         let (idle, commands) = unbounded_channel();
         let task = loaded.opened.task.start_record().task.clone();
-        let hooks = loaded.setup.hooks.as_ref();
+        let hooks = loaded.setup.hooks.clone();
         let hooks = hooks.filter(|hooks| hooks.takes_prompts());
-        // Only with such hooks is there a detour: without them a message is delivered under one lock, as ever.
         let (gate, prompts) = unbounded_channel();
         let control = Arc::new(SessionControl {
             cancel: loaded.setup.cancel.clone(),
             idle,
-            gate: hooks.map(|_| gate),
+            gate,
+            has_prompt_hooks: hooks.is_some(),
             state: std::sync::Mutex::default(),
         });
-        if let Some(hooks) = hooks {
-            let gate = PromptGate {
-                hooks: Arc::clone(hooks),
-                prompts,
-                task: task.clone(),
-                hub: hub.clone(),
-                notices: loaded.config.notices.clone(),
-                control: Arc::downgrade(&control),
-            };
-            tokio::spawn(gate.run());
-        }
+        let gate = PromptGate {
+            hooks,
+            prompts,
+            task: task.clone(),
+            hub: hub.clone(),
+            notices: loaded.config.notices.clone(),
+            control: Arc::downgrade(&control),
+        };
+        tokio::spawn(gate.run());
         // Opened before the task begins, so that no message from now on gets lost.
         hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
-        let custom_commands = CustomCommands::find_in(&loaded.setup.workspace, &loaded.config);
+        let custom_commands = CustomCommands::find_in(&loaded.setup.workspace, &loaded.config)
+            .with_prompts(PromptCommands::new(&hub));
         let user_commands = UserCommandRunner::new(
             host.clone(),
             loaded.spec.clone(),
@@ -388,9 +420,20 @@ impl SessionHandle {
     /// # Errors
     /// When the session is over, or the command is not possible in its present state.
     pub fn submit(&self, command: Command) -> Result<(), Rejected> {
-        let Some(gate) = &self.control.gate else {
-            return self.submit_checked(command);
+        let text = match &command {
+            Command::Send { message, .. } => &message.text,
+            Command::Answer {
+                decision: Decision::Text { text, .. },
+                ..
+            } => text,
+            _ => return self.submit_checked(command),
         };
+        let is_gated =
+            self.control.has_prompt_hooks || PromptCommands::new(&self.hub.0).is_prompt_line(text);
+        // A message waits behind those that are in the gate. Without any it is delivered under one lock.
+        if !is_gated && self.control.lock_state().gated == 0 {
+            return self.submit_checked(command);
+        }
         let prompt = match command {
             Command::Send { message, delivery } => GatedPrompt {
                 message,
@@ -415,10 +458,11 @@ impl SessionHandle {
             return Err(Rejected::Invalid("the message is empty".to_owned()));
         }
         state.gated += 1;
-        gate.send(prompt).map_err(|_| Rejected::Ended)
+        let sent = self.control.gate.send(prompt);
+        sent.map_err(|_| Rejected::Ended)
     }
 
-    /// Submits a command that no hook has to look at any more.
+    /// Submits a command that has nothing to wait for.
     fn submit_checked(&self, command: Command) -> Result<(), Rejected> {
         let mut state = self.control.lock_state();
         if state.is_ended {

@@ -135,9 +135,7 @@ pub fn inspect_folder(folder: &Path, config: &Config) -> Result<FolderReport, Se
         rule_bytes: rules.iter().map(|rule| rule.sent_bytes).sum(),
         rule_limit: InstructionFile::MAX_TOTAL_BYTES,
         rules,
-        commands: CustomCommands::find_in(&workspace, config)
-            .commands()
-            .to_vec(),
+        commands: CustomCommands::find_in(&workspace, config).commands(),
         skill_bytes: skills.fragment().map_or(0, |fragment| fragment.text.len()),
         skills: skills.skills().to_vec(),
         modes: all_modes

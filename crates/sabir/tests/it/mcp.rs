@@ -68,7 +68,7 @@ fn scripted_server() {
                 let version = request["params"]["protocolVersion"].clone();
                 reply(json!({
                     "protocolVersion": version,
-                    "capabilities": {"tools": {"listChanged": true}, "resources": {}},
+                    "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}},
                     "serverInfo": {"name": "scripted", "version": "1"},
                 }));
             }
@@ -79,6 +79,23 @@ fn scripted_server() {
             "resources/read" => reply(json!({"contents": [
                 {"uri": request["params"]["uri"], "text": "the memo"},
             ]})),
+            "prompts/list" => reply(json!({"prompts": [{
+                "name": "review",
+                "description": "Reviews a topic.",
+                "arguments": [{"name": "topic", "required": true}, {"name": "style"}],
+            }]})),
+            "prompts/get" if request["params"]["arguments"]["topic"] == "nothing" => {
+                let error = json!({"code": -32602, "message": "there is nothing to review"});
+                send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+            }
+            "prompts/get" => {
+                let text = format!("Review with {} <|im_end|>", request["params"]["arguments"]);
+                let image = json!({"type": "image", "data": PIXEL, "mimeType": "image/png"});
+                reply(json!({"messages": [
+                    {"role": "user", "content": {"type": "text", "text": text}},
+                    {"role": "user", "content": image},
+                ]}));
+            }
             "tools/call" if request["params"]["name"] == "grow" => {
                 has_grown = true;
                 reply(text_result("grown"));
@@ -941,6 +958,53 @@ fn an_empty_answer_to_a_server_takes_the_default() {
     });
     let sent = body(&provider, 1);
     assert!(sent.contains(r#"{\"size\":7}"#), "{sent}");
+}
+
+/// A prompt of a server is a command, also as the first message, and what is wrong with one is said.
+#[test]
+fn a_prompt_of_a_server_is_a_command() {
+    let world = World::new();
+    configure(&world, &server_table("s", "", ""));
+    let provider = world.plays(NATIVE, &[finish()]);
+    let line = "/mcp__s__review 'the parser' in short";
+    let output = world.run(&provider, NATIVE, &[line]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let sent = body(&provider, 0);
+    for said in ["the MCP server s", "the parser", "in short", "image/png"] {
+        assert!(sent.contains(said), "{said}: {sent}");
+    }
+    assert!(!sent.contains("<|im_end|>"), "{sent}");
+    for (line, problem) in [
+        ("/mcp__s__review", "needs `topic`"),
+        ("/mcp__s__review nothing", "there is nothing to review"),
+        ("/mcp__s__other x", "has this prompt"),
+    ] {
+        let output = world.run(&provider, NATIVE, &[line]);
+        assert_eq!(code(&output), 2, "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains(problem), "{}", stderr(&output));
+    }
+
+    // In the middle of a session, where a line that cannot be sent is asked for again.
+    configure(&world, &server_table("s", "", "required = true"));
+    let provider = world.plays(NATIVE, &[finish(), finish()]);
+    let mut talk = crate::interactive::Talk::begin(&world, &provider, NATIVE);
+    talk.wait_for("is that right?");
+    talk.say("y");
+    talk.wait_for("> ");
+    talk.say("/mcp__s__review");
+    talk.wait_for("needs `topic`");
+    talk.say("/mcp__s__review events");
+    wait_until("the prompt reaches the model", || {
+        provider.received_requests().len() > 1
+    });
+    let sent = body(&provider, 1);
+    assert!(
+        sent.contains("events") && sent.contains("the MCP server s"),
+        "{sent}"
+    );
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.leave(), Some(0));
 }
 
 /// A remote server of MCP, as little as one can be: it answers each request with JSON.

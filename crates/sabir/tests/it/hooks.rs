@@ -245,6 +245,30 @@ fn a_message_that_is_held_back_in_a_conversation_is_asked_for_again() {
 }
 
 #[test]
+fn a_message_that_is_held_back_after_the_end_is_asked_for_again() {
+    let world = World::new();
+    let hook = "grep -q '\"prompt\":\"bad' && { echo no bad words >&2; exit 2; }; exit 0";
+    own_hooks(&world, &hooks("UserPromptSubmit", "", hook));
+    let provider = world.plays(NATIVE, &[done(), done()]);
+    let mut talk = Talk::begin(&world, &provider, NATIVE);
+    talk.wait_for("is that right?");
+    talk.say("y");
+    talk.wait_for("> ");
+    // The second line is typed before it is asked for: it waits behind the first one.
+    talk.say("bad words");
+    talk.say("good words");
+    talk.wait_for("no bad words");
+    talk.wait_for("is that right?");
+    let body = request(&provider, 1);
+    assert!(
+        body.contains("good words") && !body.contains("bad words"),
+        "{body}"
+    );
+    talk.say("y");
+    assert_eq!(talk.leave(), Some(0));
+}
+
+#[test]
 fn a_hook_lets_the_model_go_on() {
     let world = World::new();
     let hook =
@@ -280,6 +304,20 @@ fn a_hook_lets_the_model_go_on() {
         "{}",
         stderr(&output)
     );
+}
+
+/// A hook that is out of time blocks an end only if it says so, as in Claude Code.
+#[test]
+fn a_failure_at_an_end_blocks_where_the_hook_says_so() {
+    for (on_failure, requests) in [("block", 2), ("continue", 1)] {
+        let world = World::new();
+        let hook = json!({"command": "test -e begun && exit 0; touch begun; sleep 60", "timeout": 1, "onFailure": on_failure});
+        own_hooks(&world, &json!({"hooks": {"Stop": [{"hooks": [hook]}]}}));
+        let provider = world.plays(NATIVE, &[done(), done()]);
+        let output = world.run(&provider, NATIVE, &["Go."]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert_eq!(provider.received_requests().len(), requests, "{on_failure}");
+    }
 }
 
 /// A hook cannot be passed by another command before the one that it is for, and one that is a program with arguments runs as one.

@@ -96,7 +96,7 @@ pub(crate) fn available_commands(choices: &SessionChoices) -> Vec<AvailableComma
         )
         .input(hint("number of calls")),
     ];
-    let custom = choices.commands.commands().iter().map(|command| {
+    let custom = choices.commands.commands().into_iter().map(|command| {
         let input = Some(command.argument_hint.as_str()).filter(|text| !text.is_empty());
         AvailableCommand::new(command.name.clone(), command.description.clone())
             .input(input.map(hint))

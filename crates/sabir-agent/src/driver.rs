@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::control;
 use crate::event::{TaskEvent, TransientEvent, UserQuestion, UserReply};
-use crate::observer::{DriverObserver, ObservedCall, ToolRefusal};
+use crate::observer::{DriverObserver, ObservedCall, StopObjection, ToolRefusal};
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{CompactionReason, Record, RecordStore, TaskOutcome};
 use crate::subtask::SharedBudget;
@@ -111,6 +111,8 @@ enum DriverEvent {
     ToolOutput(CallId, String),
     UserReplied(UserReply),
     UserCommand(UserCommand),
+    /// An observer wants the model to go on instead of a question for the next message.
+    Objected(StopObjection),
     Cancelled,
     Expired,
 }
@@ -264,6 +266,20 @@ impl TaskDriver<'_> {
                             task.step(TaskInput::ToolFinished(call, output))
                         }));
                     }
+                    TaskEffect::Finish(TaskOutcome::Completed, message) => {
+                        let objection = tokio::select! {
+                            biased;
+                            // The end is kept already: without the observers it is an end like any other.
+                            () = self.cancel.wait_cancelled() => None,
+                            () = wait_deadline(interrupts.deadline) => None,
+                            objection = object_to_return(&self.observers, &message) => objection,
+                        };
+                        let Some(objection) = objection else {
+                            return Ok((TaskOutcome::Completed, message));
+                        };
+                        task.reopen_run();
+                        queue.extend(task.step(TaskInput::Objection(objection.0)));
+                    }
                     TaskEffect::Finish(outcome, message) => return Ok((outcome, message)),
                 }
             }
@@ -309,6 +325,10 @@ impl TaskDriver<'_> {
                 TaskInput::UserReplied(reply)
             }
             DriverEvent::UserCommand(command) => return command.into_input(task, self.front_end),
+            DriverEvent::Objected(objection) => {
+                *open = None;
+                TaskInput::Objection(objection.0)
+            }
             DriverEvent::Cancelled => TaskInput::Cancel,
             DriverEvent::Expired => TaskInput::TimeExpired,
         })
@@ -338,6 +358,16 @@ impl TaskDriver<'_> {
             if let Some(change) = self.registry.take_changes(task.recorded_tools()) {
                 let effects = task.step(TaskInput::ToolsChanged(change));
                 self.broadcaster().store_records(effects)?;
+            }
+        }
+        if let Some(reason) = task.summary_reason() {
+            for observer in &self.observers {
+                tokio::select! {
+                    biased;
+                    () = self.cancel.wait_cancelled() => return Ok(task.step(TaskInput::Cancel)),
+                    () = wait_deadline(interrupts.deadline) => return Ok(task.step(TaskInput::TimeExpired)),
+                    () = observer.before_compaction(reason) => {}
+                }
             }
         }
         let request = task.model_request();
@@ -442,6 +472,7 @@ impl TaskDriver<'_> {
         let observed = ObservedCall {
             id: id.clone(),
             tool: call.name.clone(),
+            arguments: call.arguments.clone(),
             access: prepared.access(),
         };
         let slot = tools
@@ -554,6 +585,19 @@ impl TaskDriver<'_> {
                 Some((call, output)) = tools.next_result() => DriverEvent::ToolFinished(call, Box::new(output)),
             };
         };
+        if !*shown {
+            // The observers first: an objection withdraws a question that nobody has seen.
+            let objection = tokio::select! {
+                biased;
+                () = self.cancel.wait_cancelled() => return DriverEvent::Cancelled,
+                () = wait_deadline(deadline) => return DriverEvent::Expired,
+                Some(command) = interrupts.next_command() => return DriverEvent::UserCommand(command),
+                objection = object_to_question(&self.observers, question) => objection,
+            };
+            if let Some(objection) = objection {
+                return DriverEvent::Objected(objection);
+            }
+        }
         // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.
         if !std::mem::replace(shown, true) {
             self.broadcaster()
@@ -794,7 +838,8 @@ async fn run_call(
     if obstacle.is_none() && !observers.is_empty() {
         obstacle = permit.violation_message(&prepared.preconditions());
     }
-    let output = match obstacle {
+    let has_run = obstacle.is_none();
+    let mut output = match obstacle {
         Some(words) => ToolOutput::failed(words),
         // Guarded by itself, so that the observers hear of its end also when it panics.
         None => PanicGuard(Box::pin(async { prepared.run(permit, progress).await })).await,
@@ -803,7 +848,41 @@ async fn run_call(
     for observer in observers.iter().take(begun) {
         observer.after_tool(&observed, &output).await;
     }
+    if has_run {
+        for note in observers.iter().filter_map(|one| one.take_note(&observed)) {
+            output.content.push_str("\n\n");
+            output.content.push_str(&note);
+        }
+    }
     output
+}
+
+/// Asks the observers before a run that has ended with a completion returns.
+async fn object_to_return(
+    observers: &[Arc<dyn DriverObserver>],
+    message: &str,
+) -> Option<StopObjection> {
+    for observer in observers {
+        if let Err(objection) = observer.before_return(message).await {
+            return Some(objection);
+        }
+    }
+    None
+}
+
+/// Asks the observers before a question is shown.
+async fn object_to_question(
+    observers: &[Arc<dyn DriverObserver>],
+    question: &UserQuestion,
+) -> Option<StopObjection> {
+    for observer in observers {
+        if let Err(objection) = observer.before_question(question).await
+            && matches!(question, UserQuestion::Next { .. })
+        {
+            return Some(objection);
+        }
+    }
+    None
 }
 
 async fn wait_deadline(deadline: Option<Instant>) {

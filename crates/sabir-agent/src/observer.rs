@@ -1,9 +1,10 @@
 //! Observers of a driver: follow what is kept and shown, and act before and after every tool's
 //! work.
 //!
-//! Telemetry, recordings, checkpoints and the path limits of modes are observers, so that none of
-//! them has to wrap a store, a front end or a tool. An observer cannot change what happens, with
-//! one exception: it can refuse a tool's work before it begins.
+//! Telemetry, recordings, checkpoints, hooks and the path limits of modes are observers, so that
+//! none of them has to wrap a store, a front end or a tool. An observer cannot change what happens,
+//! except that it can make the task do less or go on: it can refuse a tool's work before it begins,
+//! add a note to a result, and object to an end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,9 +12,9 @@ use std::pin::Pin;
 use sabir_call::CallId;
 use sabir_policy::Access;
 
-use crate::event::TransientEvent;
-use crate::record::Record;
-use crate::tool::ToolOutput;
+use crate::event::{TransientEvent, UserQuestion};
+use crate::record::{CompactionReason, Record};
+use crate::tool::{CallArguments, ToolOutput};
 
 /// A tool call that is about to run, or has run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct ObservedCall {
     /// The name of the tool that does the work. For the check of a completion it is the tool of the
     /// check.
     pub tool: String,
+    /// The arguments that the tool got.
+    pub arguments: CallArguments,
     /// The access that the call was judged by.
     pub access: Access,
 }
@@ -32,7 +35,12 @@ pub struct ObservedCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRefusal(pub String);
 
-/// The work of an observer around a tool call.
+/// The reason why an observer does not let a task stop. The model gets it as a message of Sabir, and
+/// the task continues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopObjection(pub String);
+
+/// The work of an observer around a tool call, a question or an end.
 pub type ObserverWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Follows what a driver does.
@@ -66,6 +74,39 @@ pub trait DriverObserver: Send + Sync {
     /// Does what must happen after a tool has run, or was refused by a later observer or by a
     /// changed precondition. It is not called for work that was dropped.
     fn after_tool<'a>(&'a self, _: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Returns a text to add to the result of a tool, for the model. Called after
+    /// [`after_tool`](Self::after_tool), for work that was not refused. Must be quick.
+    fn take_note(&self, _: &ObservedCall) -> Option<String> {
+        None
+    }
+
+    /// Does what must happen before a question is shown. It is dropped, and called again for the
+    /// same question, if a command of the user comes first.
+    ///
+    /// # Errors
+    /// If the question is for the next message ([`UserQuestion::Next`]), and the model should work
+    /// on instead. For other questions the objection has no effect.
+    fn before_question<'a>(
+        &'a self,
+        _: &'a UserQuestion,
+    ) -> ObserverWork<'a, Result<(), StopObjection>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Does what must happen before a run of the task returns that has ended with a completion. The
+    /// record of the end has been kept.
+    ///
+    /// # Errors
+    /// If the task must go on, in the same run: its limits keep counting.
+    fn before_return<'a>(&'a self, _: &'a str) -> ObserverWork<'a, Result<(), StopObjection>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Does what must happen before the model is asked for a summary.
+    fn before_compaction(&self, _: CompactionReason) -> ObserverWork<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }

@@ -195,6 +195,9 @@ pub enum TaskInput<'a> {
     CallAssessed(CallId, Access, Preconditions),
     /// The user's answer to the open question.
     UserReplied(UserReply),
+    /// The task is about to stop, because it is completed or waits for a message, and must go on for
+    /// this reason. The model gets it as a message of Sabir.
+    Objection(String),
     /// A tool has finished, with its output.
     ToolFinished(CallId, ToolOutput),
     /// The user interrupts the task.
@@ -375,6 +378,11 @@ impl Task {
         self.phase = TaskPhase::Paused;
     }
 
+    /// Prepares a task that has just ended to go on in the same run, whose limits keep counting.
+    pub(crate) fn reopen_run(&mut self) {
+        self.phase = TaskPhase::Paused;
+    }
+
     /// Reports whether the task waits to be driven: it is new, replayed, or [prepared](Self::prepare_next_run) for another run.
     pub fn is_paused(&self) -> bool {
         self.phase == TaskPhase::Paused
@@ -521,6 +529,9 @@ impl Task {
             }
             (TaskPhase::HandlingCalls, TaskInput::UserReplied(reply)) => {
                 self.handle_reply(reply, &mut effects)
+            }
+            (TaskPhase::Paused | TaskPhase::HandlingCalls, TaskInput::Objection(reason)) => {
+                self.handle_objection(reason, &mut effects)
             }
             // Inputs that arrive late, such as a second cancel, must not bring an ended task back
             // to life.

@@ -75,7 +75,7 @@ enum EntryProblem {
 /// # Errors
 /// When the file cannot be parsed, or has no servers in any known shape.
 pub fn parse_server_file(text: &str) -> Result<ParsedServers, ServerFileError> {
-    let root = parse_text(text)?;
+    let root = parse_settings_text(text)?;
     let object = |value: &Value| value.as_object().cloned();
     let nested = || {
         let mcp = root.get("mcp").and_then(object)?;
@@ -96,7 +96,11 @@ pub fn parse_server_file(text: &str) -> Result<ParsedServers, ServerFileError> {
     Ok(parsed)
 }
 
-fn parse_text(text: &str) -> Result<Map<String, Value>, ServerFileError> {
+/// Parses a settings file of another program: JSON, also with comments, or TOML.
+///
+/// # Errors
+/// When it is neither.
+pub fn parse_settings_text(text: &str) -> Result<Map<String, Value>, ServerFileError> {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with(['{', '/']) {
         let plain = strip_comments(text);

@@ -10,9 +10,9 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
-    ClientRequest, InputRequest, InputRequests, InputResponses, PaginatedRequestParams, Prompt,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResult, RequestId, Resource,
-    ServerResult,
+    ClientRequest, GetPromptRequestParams, GetPromptResult, InputRequest, InputRequests,
+    InputResponses, PaginatedRequestParams, Prompt, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResult, RequestId, Resource, ServerResult,
 };
 use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError,
@@ -460,13 +460,19 @@ impl Connection {
                 }
                 lists.resources.truncate(MAX_RESOURCES);
             }
-            if capabilities.prompts.is_some()
-                && let Ok(page) = self
-                    .service
-                    .list_prompts(Some(PaginatedRequestParams::default()))
-                    .await
-            {
-                lists.prompts = page.prompts;
+            if capabilities.prompts.is_some() {
+                let mut cursor = None;
+                for _ in 0..MAX_PAGES {
+                    let params = PaginatedRequestParams::default().with_cursor(cursor);
+                    let Ok(page) = self.service.list_prompts(Some(params)).await else {
+                        break;
+                    };
+                    lists.prompts.extend(page.prompts);
+                    cursor = page.next_cursor;
+                    if cursor.is_none() || lists.prompts.len() >= MAX_RESOURCES {
+                        break;
+                    }
+                }
                 lists.prompts.truncate(MAX_RESOURCES);
             }
             Ok(lists)
@@ -558,6 +564,19 @@ impl Connection {
             .service
             .read_resource(ReadResourceRequestParams::new(uri));
         match timeout(self.call_time, reading).await {
+            Ok(result) => result.map_err(|error| service_error(&error)),
+            Err(_) => Err(McpError::CallTimeout(self.call_time.as_secs())),
+        }
+    }
+
+    /// Gets the messages of a prompt.
+    pub(crate) async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<GetPromptResult, McpError> {
+        let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+        match timeout(self.call_time, self.service.get_prompt(params)).await {
             Ok(result) => result.map_err(|error| service_error(&error)),
             Err(_) => Err(McpError::CallTimeout(self.call_time.as_secs())),
         }

@@ -34,6 +34,7 @@ pub mod limits;
 mod line_guard;
 mod mcp_tool;
 mod names;
+mod prompts;
 mod resource_tool;
 mod result_content;
 mod schema;
@@ -43,12 +44,13 @@ mod spec;
 mod variables;
 
 pub use client_handler::{ElicitationAnswer, ElicitationForm, ElicitationRequest, UserElicitor};
-pub use config_file::{ParsedServers, ServerFileError, parse_server_file};
+pub use config_file::{ParsedServers, ServerFileError, parse_server_file, parse_settings_text};
 pub use definition::{
     ApprovedDefinition, DefinitionState, DefinitionStore, ForgetfulDefinitionStore, ToolDefinition,
 };
 pub use error::McpError;
 pub use names::{NameTable, shown_tool_name};
+pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
 pub use schema::normalize_schema;
 pub use serve::{ServedFuture, ServedResult, ServedTool, serve_tools};
 pub use servers::{

@@ -75,7 +75,8 @@ impl ResultContent {
         }
     }
 
-    fn push_block(&mut self, block: &ContentBlock) {
+    /// Adds a block of content.
+    pub(crate) fn push_block(&mut self, block: &ContentBlock) {
         match block {
             ContentBlock::Text(text) => self.push_text(&text.text),
             ContentBlock::Image(image) => self.push_image(&image.mime_type, &image.data),

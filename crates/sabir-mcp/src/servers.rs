@@ -9,6 +9,7 @@ use sabir_agent::{ProgressSink, Tool, ToolOutput, ToolRegistry};
 use sabir_call::ToolSpec;
 use sabir_workspace::Workspace;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -21,6 +22,7 @@ use crate::find_tool::{FindTool, find_matching, list_names};
 use crate::limits::{FIRST_BACK_OFF, MAX_RESTARTS, STABLE_TIME};
 use crate::mcp_tool::McpTool;
 use crate::names::NameTable;
+use crate::prompts::{PromptContent, ServerPrompt, join_messages};
 use crate::resource_tool::{ResourceTool, UseTool, resource_lines};
 use crate::result_content::convert_result;
 use crate::spec::McpServerSpec;
@@ -237,6 +239,33 @@ impl McpServers {
         servers
             .map(|entry| ServerStatus::new(&entry.spec, entry.state.clone(), &entry.lists))
             .collect()
+    }
+
+    /// Returns the prompts of the servers that are ready.
+    pub fn prompts(&self) -> Vec<ServerPrompt> {
+        let state = self.pool.lock_state();
+        let ready = state.servers.iter().filter(|one| one.connection.is_some());
+        ready
+            .flat_map(|entry| {
+                let prompts = entry.lists.prompts.iter();
+                prompts.map(|prompt| ServerPrompt::new(&entry.spec.name, prompt))
+            })
+            .collect()
+    }
+
+    /// Gets the content of a prompt, with these arguments.
+    ///
+    /// # Errors
+    /// When the server is not ready, or does not answer with the prompt.
+    pub async fn get_prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<PromptContent, McpError> {
+        let connection = self.pool.connection(server)?;
+        let result = connection.get_prompt(name, arguments).await?;
+        Ok(join_messages(&result))
     }
 
     /// Waits until no server that fits is being started any more.

@@ -82,7 +82,7 @@
 
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sabir_call::dialect::DialectSet;
@@ -100,8 +100,10 @@ use serde::Deserialize;
 use crate::dialect_tables::{self, Tables};
 use crate::environment::Environment;
 use crate::error::SessionError;
+use crate::hooks::HookKeys;
 use crate::interface_choice::InterfaceChoice;
 use crate::mcp::McpKeys;
+use crate::modes::{UserAgents, read_user_agents};
 use crate::notice::NoticeSink;
 use crate::providers::{self, MAX_SECONDS, ProviderConfigs, ProviderConnection, ProviderRow};
 use crate::proxy::apply_proxy_variables;
@@ -112,6 +114,7 @@ use crate::{modes, repairs};
 pub use gateway::{GatewayKeys, GatewayKeysError, GatewayModelKeys};
 pub(crate) use keys::TomlFile;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
+pub(crate) use rules::rule_mistake;
 pub use rules::{ConfigProblem, ModeTable, RuleKeys};
 pub use text::read_text;
 use tui::TuiKeys;
@@ -192,6 +195,9 @@ pub struct Config {
     /// The user's additions to the built-in tables.
     #[serde(skip)]
     own: OwnKeys,
+    /// The user's own agents, which are read when they are first needed.
+    #[serde(skip)]
+    agents: OnceLock<UserAgents>,
 }
 
 /// The tables for additions to the built-in providers, models and dialects, and for the gateway and telemetry.
@@ -205,6 +211,7 @@ struct OwnKeys {
     telemetry: TelemetryKeys,
     tui: TuiKeys,
     mcp: McpKeys,
+    hooks: HookKeys,
 }
 
 /// A model with the connection to its provider and the facts about it.
@@ -376,6 +383,16 @@ impl Config {
     /// Returns the keys of MCP servers.
     pub(crate) fn mcp_keys(&self) -> &McpKeys {
         &self.own.mcp
+    }
+
+    /// Returns the user's own agents.
+    pub(crate) fn user_agents(&self) -> &UserAgents {
+        self.agents.get_or_init(|| read_user_agents(self))
+    }
+
+    /// Returns the table `[hooks]`.
+    pub(crate) fn hook_keys(&self) -> &HookKeys {
+        &self.own.hooks
     }
 
     /// Returns the number of calls that a message may hold in a session with this spec.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::conventions::folder_reader::{list_text_files, read_named_text, read_text_start};
 use crate::conventions::front_matter::FrontMatter;
+use crate::mcp::PromptCommands;
 
 /// The folders of a repository with commands, in the order of precedence.
 const PROJECT_FOLDERS: [&str; 3] = [".sabir/commands", ".claude/commands", ".roo/commands"];
@@ -54,9 +55,11 @@ pub struct CustomCommands {
     /// The folder, for the files that commands name.
     workspace: Option<Arc<Workspace>>,
     commands: Vec<CustomCommand>,
+    /// The prompts of the session's MCP servers.
+    prompts: Option<PromptCommands>,
 }
 
-/// A command that is defined by a file.
+/// A command that is defined by a file, or is a prompt of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CustomCommand {
     /// The name, without the `/`. A command in a subfolder has the folder's name before a colon.
@@ -65,8 +68,11 @@ pub struct CustomCommand {
     pub description: String,
     /// What comes after the name; empty if nothing is said.
     pub argument_hint: String,
-    /// The file, as a user would name it.
+    /// The file, as a user would name it, or the server that has it.
     pub path: String,
+    /// True if it is a prompt of an MCP server.
+    #[serde(skip)]
+    pub is_prompt: bool,
     /// True if it comes from the repository, false for a command of the user's own.
     pub from_repository: bool,
     /// The size of the file in bytes.
@@ -76,6 +82,23 @@ pub struct CustomCommand {
     folder: PathBuf,
     #[serde(skip)]
     file: PathBuf,
+}
+
+impl CustomCommand {
+    /// Creates the command for a prompt of a server.
+    pub(crate) fn of_server(name: String, description: &str, hint: &str, server: String) -> Self {
+        Self {
+            name,
+            description: shorten(description),
+            argument_hint: shorten(hint),
+            path: server,
+            is_prompt: true,
+            from_repository: false,
+            bytes: 0,
+            folder: PathBuf::new(),
+            file: PathBuf::new(),
+        }
+    }
 }
 
 /// The reason why a command cannot be used.
@@ -104,6 +127,7 @@ impl CustomCommands {
         let mut found = Self {
             workspace: Some(Arc::clone(workspace)),
             commands: Vec::new(),
+            prompts: None,
         };
         let environment = &config.environment;
         let own = environment
@@ -126,24 +150,45 @@ impl CustomCommands {
         found
     }
 
-    /// Returns the commands.
-    pub fn commands(&self) -> &[CustomCommand] {
-        &self.commands
+    /// Adds the prompts of a session's servers.
+    pub(crate) fn with_prompts(self, prompts: PromptCommands) -> Self {
+        Self {
+            prompts: Some(prompts),
+            ..self
+        }
     }
 
-    /// Returns the command whose name a line begins with, after a `/`.
-    pub fn find_command(&self, line: &str) -> Option<&CustomCommand> {
+    /// Returns the commands that there are now: the prompts of servers come and go.
+    pub fn commands(&self) -> Vec<CustomCommand> {
+        let prompts = self.prompts.iter().flat_map(PromptCommands::commands);
+        self.commands.iter().cloned().chain(prompts).collect()
+    }
+
+    /// Reports whether a line begins with the name of a command, after a `/`.
+    pub fn is_command_line(&self, line: &str) -> bool {
+        self.find_command(line).is_some() || self.is_prompt_line(line)
+    }
+
+    fn is_prompt_line(&self, line: &str) -> bool {
+        let prompts = self.prompts.as_ref();
+        prompts.is_some_and(|prompts| prompts.is_prompt_line(line))
+    }
+
+    fn find_command(&self, line: &str) -> Option<&CustomCommand> {
         let name = line.split_whitespace().next()?.strip_prefix('/')?;
         self.commands.iter().find(|command| command.name == name)
     }
 
-    /// Expands a line that begins with the name of a command; `None` for any other line.
+    /// Expands a line that begins with the name of a command; `None` for any other line. A line that names a prompt of a server stays as
+    /// it is: the session asks the server for it when the line is sent.
     ///
     /// # Errors
     /// When the file of the command cannot be read.
     pub fn expand_line(&self, line: &str) -> Option<Result<String, CustomCommandError>> {
         let line = line.strip_prefix('/').map(|_| line)?;
-        let command = self.find_command(line)?;
+        let Some(command) = self.find_command(line) else {
+            return self.is_prompt_line(line).then(|| Ok(line.to_owned()));
+        };
         let (_, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         Some(self.expand(command, arguments.trim()))
     }
@@ -186,6 +231,7 @@ impl CustomCommands {
                 argument_hint: shorten(&header.text("argument-hint").unwrap_or_default()),
                 name,
                 path,
+                is_prompt: false,
                 from_repository,
                 bytes: read.size,
                 folder: workspace.root().to_path_buf(),
@@ -434,7 +480,7 @@ impl<'a> Expansion<'a> {
 }
 
 /// Splits arguments at blanks outside of quotes.
-fn split_words(text: &str) -> Vec<String> {
+pub(crate) fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -456,7 +502,7 @@ fn split_words(text: &str) -> Vec<String> {
 
 /// Returns a text of a file with everything broken that would take effect on its way to a model: special tokens, hidden characters and
 /// control characters. A message of the user is sent as it is, so this must happen before it becomes one.
-fn clean_foreign_text(text: &str) -> String {
+pub(crate) fn clean_foreign_text(text: &str) -> String {
     let escaping = ContentEscaping {
         special_tokens: true,
         hidden_characters: true,
@@ -538,8 +584,12 @@ mod tests {
         write(root, ".env", "SECRET");
         std::os::unix::fs::symlink(".env", root.join("link")).unwrap();
         let commands = commands(root);
-        let names: Vec<_> = commands.commands().iter().map(|one| &one.name).collect();
-        assert!(names.contains(&&"git:look".to_owned()), "{names:?}");
+        let names: Vec<_> = commands
+            .commands()
+            .into_iter()
+            .map(|one| one.name)
+            .collect();
+        assert!(names.contains(&"git:look".to_owned()), "{names:?}");
         let text = commands.expand_line("/git:look at it").unwrap().unwrap();
         for said in [
             "`````\n````\nA<",

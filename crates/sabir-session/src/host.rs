@@ -88,7 +88,7 @@ impl Host {
         let hub = EventHub::new();
         let loaded = match spec.record.clone() {
             RecordMode::Replay(file) => loading::replay_new(self, &spec, &file, first, &hub)?,
-            _ => loading::create_session(self, id, &spec, first, &hub)?,
+            _ => loading::create_session(self, id, &spec, first, &hub).await?,
         };
         wait_for_servers(&hub).await?;
         Ok(self.spawn_session(loaded, hub))
@@ -106,7 +106,18 @@ impl Host {
         message: Option<UserMessage>,
     ) -> Result<Session, SessionError> {
         let hub = EventHub::new();
-        let loaded = loading::resume_session(self, task, &spec, message, &hub)?;
+        let images = message.as_ref().map(|message| message.images.clone());
+        let mut loaded = loading::resume_session(self, task, &spec, message, &hub)?;
+        if let Some(text) = loaded.words.take() {
+            let images = images.unwrap_or_default();
+            let message = loading::expand_prompt(UserMessage { text, images }, &hub).await?;
+            let images = hub.image_support().get().check_images(message.images)?;
+            loaded.opened.task.set_first_images(images);
+            loaded.words = Some(message.text);
+        }
+        let hooks = loaded.setup.hooks.clone();
+        let words = loaded.words.take();
+        loaded.words = loading::begin_with_hooks(hooks, "resume", words).await?;
         wait_for_servers(&hub).await?;
         Ok(self.spawn_session(loaded, hub))
     }

@@ -372,6 +372,23 @@ impl EventHub {
         })
     }
 
+    /// Publishes an open question once more, whose answer a hook has held back.
+    pub(crate) fn repeat_request(&self, request: &RequestId) {
+        let mut state = self.lock_state();
+        let open = state.requests.iter().find(|open| open.id == *request);
+        let Some(question) = open.map(|open| open.question.clone()) else {
+            return;
+        };
+        // Closed first: a front end takes a question that it knows for one that it has answered.
+        let request = request.clone();
+        let closed = SessionEventKind::RequestClosed {
+            request: request.clone(),
+            reason: CloseReason::Withdrawn,
+        };
+        state.publish_event(None, closed);
+        state.publish_event(None, SessionEventKind::Request { request, question });
+    }
+
     /// Answers an open question.
     pub(crate) fn answer_request(
         &self,

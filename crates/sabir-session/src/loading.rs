@@ -17,11 +17,12 @@ use crate::config::{Config, ResolvedModel};
 use crate::custom_commands::CustomCommands;
 use crate::dialect_tables;
 use crate::error::SessionError;
+use crate::hooks::HookRunner;
 use crate::host::Host;
 use crate::hub::EventHub;
 use crate::instructions;
 use crate::locked;
-use crate::mcp;
+use crate::mcp::{self, PROMPT_PREFIX, PromptCommands};
 use crate::modes::{self, InitialMode, ModeRoutedModel};
 use crate::notice::NoticeTopic;
 use crate::pictures::ImageSupport;
@@ -149,7 +150,7 @@ fn plain_resources(
 }
 
 /// Creates a new task with this id, which no task has.
-pub(crate) fn create_session(
+pub(crate) async fn create_session(
     host: &Host,
     id: TaskId,
     spec: &SessionSpec,
@@ -169,7 +170,7 @@ pub(crate) fn create_session(
     )?;
     let image_support = ImageSupport::for_model(&chosen);
     let images = image_support.check_images(first.images)?;
-    hub.image_support().set(image_support);
+    hub.image_support().set(image_support.clone());
     let named_edit_tool = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
     let edit_tool = locked::resolve_edit_tool(named_edit_tool, &chosen)?;
     let journals = host.environment().tasks_folder()?;
@@ -195,6 +196,18 @@ pub(crate) fn create_session(
     let setup = TaskSetup::new(spec, &config, None, resources)?.with_prices(&chosen)?;
     let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
     let prompt = expand_first_message(first.text, &setup, &config)?;
+    if names_prompt(&prompt) {
+        // The text of the prompt is a part of the task's beginning. For other messages no server is waited for.
+        mcp::start_servers(spec, &config, &setup, hub);
+    }
+    let first = expand_prompt(UserMessage::from_text(prompt), hub).await?;
+    let images = [images, image_support.check_images(first.images)?].concat();
+    let prompt = first.text;
+    setup.attach_hooks(&id, &journals, hub, false);
+    // Before the journal is created: a message that a hook holds back leaves no task behind.
+    let hooks = setup.hooks.clone();
+    let prompt = begin_with_hooks(hooks, "startup", Some(prompt)).await?;
+    let prompt = prompt.unwrap_or_default();
     let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
     let begun = InitialMode {
@@ -234,6 +247,52 @@ pub(crate) fn create_session(
         words: None,
         images: Vec::new(),
     })
+}
+
+/// Runs the hooks of a beginning, and those about the message with which the task begins or continues.
+pub(crate) async fn begin_with_hooks(
+    hooks: Option<Arc<HookRunner>>,
+    source: &str,
+    message: Option<String>,
+) -> Result<Option<String>, SessionError> {
+    let Some(hooks) = hooks else {
+        return Ok(message);
+    };
+    hooks.begin_session(source).await;
+    match message {
+        Some(text) => {
+            let checked = hooks.check_prompt(text).await;
+            let checked = checked.map_err(|error| SessionError::invalid(error.to_string()))?;
+            Ok(Some(checked))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Reports whether a message may begin with the name of a server's prompt.
+fn names_prompt(text: &str) -> bool {
+    text.strip_prefix('/')
+        .is_some_and(|text| text.starts_with(PROMPT_PREFIX))
+}
+
+/// Puts in the text of the prompt that a message names, once its server is ready.
+pub(crate) async fn expand_prompt(
+    message: UserMessage,
+    hub: &EventHub,
+) -> Result<UserMessage, SessionError> {
+    if !names_prompt(&message.text) {
+        return Ok(message);
+    }
+    let prompts = PromptCommands::new(hub);
+    prompts.wait_for_server(&message.text).await;
+    match prompts.expand_line(&message.text).await {
+        Some(expanded) => expanded.map_err(|error| SessionError::invalid(error.to_string())),
+        None => {
+            let name = message.text.split_whitespace().next().unwrap_or_default();
+            let text = format!("{name} was not sent: no MCP server that is ready has this prompt");
+            Err(SessionError::invalid(text))
+        }
+    }
 }
 
 /// Expands a first message that begins with a command of the folder or the user.
@@ -369,6 +428,7 @@ fn load_session(
     let setup = setup
         .with_modes(&config, spec, begun, &chosen, is_recorded)?
         .with_current_mode(now);
+    setup.attach_hooks(id, &journals, hub, false);
     let told = setup.cassette_header(start, &chosen.id, &config);
     // A recording of a resumed task includes its earlier records, or it could not be replayed
     // alone.

@@ -8,6 +8,7 @@ mod definitions;
 mod elicitation;
 mod keys;
 mod manage;
+mod prompts;
 mod served_tools;
 mod session_servers;
 mod sources;
@@ -18,6 +19,8 @@ pub use manage::{
     ServerTest, add_server, call_tool, lint_source, remove_server, server_settings, test_server,
     trust_servers,
 };
+pub(crate) use manage::{server_table, server_tables};
+pub(crate) use prompts::{PROMPT_PREFIX, PromptCommands};
 pub use served_tools::served_tools;
 pub(crate) use session_servers::start_servers;
 pub use sources::{FoundServer, LaunchState, ServerList, ServerSource, find_servers};

@@ -9,6 +9,7 @@ use sabir_workspace::{Bounds, Workspace};
 use crate::config::{self, Config, ConfigProblem, ModeTable, RuleKeys};
 use crate::error::SessionError;
 
+pub(crate) use agent_files::UserAgents;
 pub use roo::ModeFault;
 use roo::RooModes;
 
@@ -55,28 +56,26 @@ pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<M
 
 /// Returns all modes that can be used in a workspace, and the faults of those that its repository defines wrongly.
 pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<ModeFault>) {
+    let agents = config.user_agents();
     // `/mode Plan` must not be another mode than `/mode plan`.
     let taken = |name: &str| {
-        let own = || {
-            config
-                .modes
-                .iter()
-                .any(|mode| mode.name.eq_ignore_ascii_case(name))
-                .then_some("is that of a mode of your own")
-        };
+        let is_named = |mode: &Mode| mode.name.eq_ignore_ascii_case(name);
+        let is_own = config.modes.iter().chain(&agents.modes).any(is_named);
         is_builtin(&name.to_ascii_lowercase())
             .then_some("is that of a built-in mode")
-            .or_else(own)
+            .or(is_own.then_some("is that of a mode of your own"))
     };
     let RooModes {
         mut modes,
         mut faults,
     } = RooModes::read_folder(workspace, taken);
     agent_files::add_agents(workspace, taken, &mut modes, &mut faults);
+    faults.extend(agents.faults());
     (
         Mode::builtin_modes()
             .into_iter()
             .chain(config.modes.iter().cloned())
+            .chain(agents.modes.iter().cloned())
             .chain(modes)
             .collect(),
         faults,
@@ -89,7 +88,19 @@ fn is_builtin(name: &str) -> bool {
 
 /// Reports whether a mode comes from the repository: it is neither built in nor defined by the user.
 pub fn is_from_repository(name: &str, config: &Config) -> bool {
-    !is_builtin(name) && !config.modes.iter().any(|mode| mode.name == name)
+    let mut own = config.modes.iter().chain(&config.user_agents().modes);
+    !is_builtin(name) && !own.any(|mode| mode.name == name)
+}
+
+/// Reads the user's own agents, whose names no mode of the configuration has.
+pub(crate) fn read_user_agents(config: &Config) -> UserAgents {
+    UserAgents::read(&config.environment, |name| {
+        let is_named = |mode: &Mode| mode.name.eq_ignore_ascii_case(name);
+        let is_own = config.modes.iter().any(is_named);
+        is_builtin(&name.to_ascii_lowercase())
+            .then_some("is that of a built-in mode")
+            .or(is_own.then_some("is that of a mode in your config.toml"))
+    })
 }
 
 /// Returns the model that the configuration sets for a mode.

@@ -49,6 +49,8 @@ pub enum NoticeTopic {
     Fork,
     /// An MCP server.
     Mcp,
+    /// A hook.
+    Hooks,
 }
 
 /// Receives notices. Clones share the receiver; the default one discards them.

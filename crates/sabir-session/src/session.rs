@@ -1,29 +1,31 @@
 //! Implements a session: drives one task in the background, takes commands for it, and outlives its interruptions and completions.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use sabir_agent::{
     CancelToken, CompactionTiming, FrontEnd, Record, StoreError, SummaryAuthor, TaskDriver,
     TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand, UserMessage, UserReply,
 };
-use sabir_call::Event;
+use sabir_call::{Event, Image};
 use sabir_checkpoint::display_path;
 use sabir_mcp::ServerStatus;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::command::{Command, Decision, Rejected};
+use crate::command::{Command, Decision, Delivery, Rejected};
 use crate::custom_commands::CustomCommands;
 use crate::ends::completion_conditions;
 use crate::error::SessionError;
-use crate::event::{SessionEventKind, SessionState, WaitingEvent};
+use crate::event::{RequestId, SessionEventKind, SessionState, WaitingEvent};
+use crate::hooks::HookRunner;
 use crate::host::Host;
 use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
+use crate::mcp::PromptCommands;
 use crate::modes::ModeSwitcher;
-use crate::notice::NoticeTopic;
+use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::CurrentImageSupport;
 use crate::preview_publisher::PreviewPublisher;
 use crate::recording::{RecordingState, ReplayFrontEnd};
@@ -79,6 +81,10 @@ struct SessionControl {
     cancel: CancelToken,
     /// Commands for a session that is idle.
     idle: UnboundedSender<IdleCommand>,
+    /// Messages that hooks look at first, or that name a prompt of a server.
+    gate: UnboundedSender<GatedPrompt>,
+    /// True if hooks look at each message.
+    has_prompt_hooks: bool,
     /// Locked before the hub, never after it: a command looks at the state and reaches an inbox in
     /// one step.
     state: std::sync::Mutex<ControlState>,
@@ -98,6 +104,8 @@ struct ControlState {
     ends_after_answer: bool,
     /// Counts the runs of the task, from 0.
     run: u64,
+    /// The number of messages on their way through the gate.
+    gated: usize,
     /// Stops the compaction that an idle session was asked for, until it is finished.
     compaction: Option<Arc<Notify>>,
 }
@@ -117,7 +125,128 @@ enum IdleCommand {
     Compact(Arc<Notify>),
     /// Publishes the contents of the context.
     ContextUsage,
+    /// Publishes once more that the session is idle: a hook has held a message back.
+    StayIdle,
     End,
+}
+
+/// A message on its way to the task, which is not there before servers and hooks have answered.
+#[derive(Debug)]
+struct GatedPrompt {
+    message: UserMessage,
+    target: PromptTarget,
+}
+
+/// The place that a message goes to behind the gate.
+#[derive(Debug)]
+enum PromptTarget {
+    /// The task.
+    Task(Delivery),
+    /// The question for the next message.
+    Question(RequestId),
+}
+
+/// Puts in the texts of servers' prompts, passes messages of the user to the hooks, one after the other, and on to the task.
+struct PromptGate {
+    hooks: Option<Arc<HookRunner>>,
+    prompts: UnboundedReceiver<GatedPrompt>,
+    task: TaskId,
+    hub: EventHub,
+    notices: NoticeSink,
+    /// Weak: the gate must not keep the session alive, which holds the other end of its queue.
+    control: Weak<SessionControl>,
+}
+
+impl PromptGate {
+    /// Works until the session is over.
+    async fn run(mut self) {
+        while let Some(GatedPrompt { message, target }) = self.prompts.recv().await {
+            // One after the other: two messages must not overtake each other because a hook was faster for one of them.
+            let checked = self.check_message(message).await;
+            let Some(control) = self.control.upgrade() else {
+                return;
+            };
+            let handle = SessionHandle {
+                task: self.task.clone(),
+                hub: Arc::new(HubHandle(self.hub.clone())),
+                control,
+            };
+            let is_idle = {
+                let mut state = handle.control.lock_state();
+                state.gated = state.gated.saturating_sub(1);
+                state.is_idle
+            };
+            match (checked, target) {
+                (Ok(message), target) => {
+                    if let Err(error) = handle.submit_checked(target.into_command(message)) {
+                        let text = format!("a message was not delivered: {error}");
+                        self.notices.send(NoticeTopic::Hooks, text);
+                    }
+                }
+                (Err(refused), target) => {
+                    self.notices.send(refused.topic, refused.text);
+                    // Front ends wait for the answer to the message: they must ask again.
+                    match target {
+                        PromptTarget::Task(_) if is_idle => {
+                            _ = handle.control.send_idle(IdleCommand::StayIdle);
+                        }
+                        PromptTarget::Task(_) => {}
+                        PromptTarget::Question(request) => self.hub.repeat_request(&request),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A message that does not pass the gate, with the notice about it.
+struct HeldBack {
+    topic: NoticeTopic,
+    text: String,
+}
+
+impl PromptGate {
+    /// Returns a message with the text of the prompt that it names, and with what hooks add to it.
+    async fn check_message(&self, message: UserMessage) -> Result<UserMessage, HeldBack> {
+        let prompts = PromptCommands::new(&self.hub);
+        let mut message = match prompts.expand_line(&message.text).await {
+            None => message,
+            Some(Ok(mut expanded)) => {
+                expanded.images.extend(message.images);
+                expanded
+            }
+            Some(Err(error)) => {
+                return Err(HeldBack {
+                    topic: NoticeTopic::Mcp,
+                    text: error.to_string(),
+                });
+            }
+        };
+        if let Some(hooks) = &self.hooks {
+            let checked = hooks.check_prompt(message.text).await;
+            message.text = checked.map_err(|refused| HeldBack {
+                topic: NoticeTopic::Hooks,
+                text: refused.to_string(),
+            })?;
+        }
+        Ok(message)
+    }
+}
+
+impl PromptTarget {
+    /// Returns the command that delivers a message.
+    fn into_command(self, message: UserMessage) -> Command {
+        match self {
+            Self::Task(delivery) => Command::Send { message, delivery },
+            Self::Question(request) => Command::Answer {
+                request,
+                decision: Decision::Text {
+                    text: message.text,
+                    images: message.images,
+                },
+            },
+        }
+    }
 }
 
 impl ControlState {
@@ -135,16 +264,31 @@ impl Session {
     /// Starts to drive a loaded task.
     pub(crate) fn start_worker(host: Host, loaded: LoadedSession, hub: EventHub) -> Self {
         let (idle, commands) = unbounded_channel();
+        let task = loaded.opened.task.start_record().task.clone();
+        let hooks = loaded.setup.hooks.clone();
+        let hooks = hooks.filter(|hooks| hooks.takes_prompts());
+        let (gate, prompts) = unbounded_channel();
         let control = Arc::new(SessionControl {
             cancel: loaded.setup.cancel.clone(),
             idle,
+            gate,
+            has_prompt_hooks: hooks.is_some(),
             state: std::sync::Mutex::default(),
         });
-        let task = loaded.opened.task.start_record().task.clone();
+        let gate = PromptGate {
+            hooks,
+            prompts,
+            task: task.clone(),
+            hub: hub.clone(),
+            notices: loaded.config.notices.clone(),
+            control: Arc::downgrade(&control),
+        };
+        tokio::spawn(gate.run());
         // Opened before the task begins, so that no message from now on gets lost.
         hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
-        let custom_commands = CustomCommands::find_in(&loaded.setup.workspace, &loaded.config);
+        let custom_commands = CustomCommands::find_in(&loaded.setup.workspace, &loaded.config)
+            .with_prompts(PromptCommands::new(&hub));
         let user_commands = UserCommandRunner::new(
             host.clone(),
             loaded.spec.clone(),
@@ -278,6 +422,50 @@ impl SessionHandle {
     /// # Errors
     /// When the session is over, or the command is not possible in its present state.
     pub fn submit(&self, command: Command) -> Result<(), Rejected> {
+        let text = match &command {
+            Command::Send { message, .. } => &message.text,
+            Command::Answer {
+                decision: Decision::Text { text, .. },
+                ..
+            } => text,
+            _ => return self.submit_checked(command),
+        };
+        let is_gated =
+            self.control.has_prompt_hooks || PromptCommands::new(&self.hub.0).is_prompt_line(text);
+        // A message waits behind those that are in the gate. Without any it is delivered under one lock.
+        if !is_gated && self.control.lock_state().gated == 0 {
+            return self.submit_checked(command);
+        }
+        let prompt = match command {
+            Command::Send { message, delivery } => GatedPrompt {
+                message,
+                target: PromptTarget::Task(delivery),
+            },
+            Command::Answer {
+                request,
+                decision: Decision::Text { text, images },
+            } if request.task == self.task && request.call.is_none() => GatedPrompt {
+                message: UserMessage { text, images },
+                target: PromptTarget::Question(request),
+            },
+            command => return self.submit_checked(command),
+        };
+        let mut state = self.control.lock_state();
+        if state.is_ended {
+            return Err(Rejected::Ended);
+        }
+        let message = &prompt.message;
+        self.check_image_list(&message.images)?;
+        if message.text.trim().is_empty() && message.images.is_empty() {
+            return Err(Rejected::Invalid("the message is empty".to_owned()));
+        }
+        state.gated += 1;
+        let sent = self.control.gate.send(prompt);
+        sent.map_err(|_| Rejected::Ended)
+    }
+
+    /// Submits a command that has nothing to wait for.
+    fn submit_checked(&self, command: Command) -> Result<(), Rejected> {
         let mut state = self.control.lock_state();
         if state.is_ended {
             return Err(Rejected::Ended);
@@ -361,9 +549,13 @@ impl SessionHandle {
             } if request.task == self.task => images,
             _ => return Ok(()),
         };
+        self.check_image_list(images)
+    }
+
+    fn check_image_list(&self, images: &[Image]) -> Result<(), Rejected> {
         let support = self.hub.0.image_support().get();
         support
-            .check_images(images.clone())
+            .check_images(images.to_vec())
             .map(drop)
             .map_err(|error| Rejected::Invalid(error.to_string()))
     }
@@ -376,14 +568,14 @@ impl SessionHandle {
     /// Reports whether the session waits for a message and does nothing else.
     pub fn is_idle(&self) -> bool {
         let state = self.control.lock_state();
-        state.is_idle && state.compaction.is_none()
+        state.is_idle && state.compaction.is_none() && state.gated == 0
     }
 
     /// Ends the session if it waits for a message and does nothing else, and returns whether it did: a user who interrupts
     /// nothing leaves.
     pub fn end_if_waiting(&self) -> bool {
         let mut state = self.control.lock_state();
-        if state.is_ended || state.compaction.is_some() {
+        if state.is_ended || state.compaction.is_some() || state.gated > 0 {
             return false;
         }
         let ended = match state.is_idle {
@@ -529,19 +721,28 @@ impl SessionWorker {
                 continue;
             }
             if self.control.lock_state().is_ended {
-                return self.finish_session(end);
+                return self.finish_session(end).await;
             }
             self.hub.set_state(SessionState::Idle(end.clone()));
             if !self.wait_for_message(&mut end).await {
                 self.control.lock_state().is_ended = true;
-                return self.finish_session(end);
+                return self.finish_session(end).await;
             }
             self.hub.set_state(SessionState::Working);
         }
     }
 
     /// Publishes the end of the session and ends all subscriptions.
-    fn finish_session(self, end: TaskEnd) -> SessionOutcome {
+    async fn finish_session(self, end: TaskEnd) -> SessionOutcome {
+        if let Some(hooks) = &self.loaded.setup.hooks {
+            let is_left = self.control.lock_state().closes;
+            let reason = if is_left {
+                "prompt_input_exit"
+            } else {
+                "other"
+            };
+            hooks.end_session(reason).await;
+        }
         // A request that differs from the recorded one ends the task as misconfigured. That the later requests were not made either
         // is then no news.
         let complaint = self
@@ -572,6 +773,9 @@ impl SessionWorker {
             ..
         } = &mut self.loaded;
         let task_id = opened.task.start_record().task.clone();
+        if let Some(hooks) = &setup.hooks {
+            hooks.set_cancel(&setup.cancel);
+        }
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(&task_id);
         }
@@ -700,6 +904,7 @@ impl SessionWorker {
                     self.hub
                         .publish_event(None, SessionEventKind::ContextUsage(usage));
                 }
+                IdleCommand::StayIdle => self.hub.set_state(SessionState::Idle(end.clone())),
                 IdleCommand::End => return false,
             }
         }
@@ -818,6 +1023,7 @@ impl SessionWorker {
     /// Compacts the context between two runs, with the model's summary. Returns false if the session is over, because the journal
     /// cannot be written; `end` then says so.
     async fn compact_while_idle(&mut self, stop: &Notify, end: &mut TaskEnd) -> bool {
+        let hooks = self.loaded.setup.hooks.clone();
         let LoadedSession { opened, model, .. } = &mut self.loaded;
         let task = &mut opened.task;
         // Only a paused task compacts at once; one whose run is over ignores the input.
@@ -827,6 +1033,13 @@ impl SessionWorker {
             .publish_event(None, SessionEventKind::CompactionStatus(timing));
         if timing == CompactionTiming::Nothing {
             return true;
+        }
+        if let Some(hooks) = hooks {
+            tokio::select! {
+                biased;
+                () = stop.notified() => return true,
+                () = hooks.announce_compaction("manual") => {}
+            }
         }
         task.step(TaskInput::Compact(SummaryAuthor::Model));
         let waiting = WaitingEvent {

@@ -23,6 +23,8 @@ use crate::checkpointer::TaskCheckpointer;
 use crate::config::{CompletionKeys, Config, LimitKeys, ResolvedModel};
 use crate::environment::Environment;
 use crate::error::SessionError;
+use crate::hooks::{HookAttachment, HookObserver, HookRunner, find_hooks};
+use crate::hub::EventHub;
 use crate::locked::locked_edit_tool;
 use crate::notice::NoticeTopic;
 use crate::recording::CassetteHeader;
@@ -64,6 +66,8 @@ pub struct TaskSetup {
     pub(crate) resources: ToolResources,
     /// The fragments that go into the model's context, and the size of its window.
     pub context: RequestContext,
+    /// Runs the hooks of the task, where there are any.
+    pub(crate) hooks: Option<Arc<HookRunner>>,
     /// Notes the paths that calls touch, for the rules about them.
     pub(crate) instruction_watcher: Option<Arc<instructions::InstructionWatcher>>,
     /// The modes that the task may switch to.
@@ -221,7 +225,7 @@ impl TaskSetup {
         folder: Option<&Path>,
         resources: ToolResources,
     ) -> Result<Self, SessionError> {
-        let setup = Self::without_notices(spec, config, folder, resources)?;
+        let setup = Self::assemble(spec, config, folder, resources, true)?;
         setup.notify_of_folder(config);
         Ok(setup)
     }
@@ -232,6 +236,16 @@ impl TaskSetup {
         config: &Config,
         folder: Option<&Path>,
         resources: ToolResources,
+    ) -> Result<Self, SessionError> {
+        Self::assemble(spec, config, folder, resources, false)
+    }
+
+    fn assemble(
+        spec: &SessionSpec,
+        config: &Config,
+        folder: Option<&Path>,
+        resources: ToolResources,
+        tells: bool,
     ) -> Result<Self, SessionError> {
         let folder = spec
             .workspace
@@ -251,6 +265,16 @@ impl TaskSetup {
             Skills::default()
         } else {
             Skills::find(&workspace, config)
+        };
+        // A replay could not repeat what a hook did.
+        let hooks = if is_recorded {
+            if tells && !find_hooks(&workspace, config).hooks.is_empty() {
+                let text = "hooks do not run while a task is recorded";
+                config.notices.send(NoticeTopic::Hooks, text);
+            }
+            None
+        } else {
+            HookRunner::for_task(&workspace, config, &sandbox, tells)
         };
         let (context, watch) = instructions::task_context(
             &workspace,
@@ -287,6 +311,7 @@ impl TaskSetup {
             context,
             registry,
             instruction_watcher: Some(watch),
+            hooks,
             ..setup
         })
     }
@@ -446,6 +471,7 @@ impl TaskSetup {
             cancel: CancelToken::default(),
             context: RequestContext::default(),
             instruction_watcher: None,
+            hooks: None,
             resources,
             modes: modes::SessionModes::default(),
             place,
@@ -454,12 +480,33 @@ impl TaskSetup {
 
     /// The observers that every task with this setup has.
     pub(crate) fn common_observers(&self) -> Vec<Arc<dyn DriverObserver>> {
+        // Hooks first: a call that they refuse needs no checkpoint, and what they write after a call belongs to it.
+        let hooks = self.hooks.iter();
         let keeper = self.resources.checkpointer.iter();
         let watcher = self.instruction_watcher.iter();
-        keeper
-            .map(|keeper| Arc::clone(keeper) as Arc<dyn DriverObserver>)
+        hooks
+            .map(|hooks| Arc::new(HookObserver(Arc::clone(hooks))) as Arc<dyn DriverObserver>)
+            .chain(keeper.map(|keeper| Arc::clone(keeper) as Arc<dyn DriverObserver>))
             .chain(watcher.map(|watcher| Arc::clone(watcher) as Arc<dyn DriverObserver>))
             .collect()
+    }
+
+    /// Tells the hooks which task they run for. `hub` is where its user can be asked.
+    pub(crate) fn attach_hooks(
+        &self,
+        task: &TaskId,
+        journals: &Path,
+        hub: &EventHub,
+        is_subtask: bool,
+    ) {
+        if let Some(hooks) = &self.hooks {
+            hooks.attach(HookAttachment {
+                task: task.clone(),
+                journal: journals.join(format!("{task}.journal")),
+                hub: hub.clone(),
+                is_subtask,
+            });
+        }
     }
 
     /// Limits the levels of subtasks below a task that has `depth` tasks above it, and sets what interrupts it.
@@ -548,7 +595,7 @@ impl TaskSetup {
 }
 
 /// The parts of a folder `.sabir` that are read: texts for the model, which approve nothing.
-const READ_PARTS: [&str; 4] = ["rules", "commands", "skills", "agents"];
+const READ_PARTS: [&str; 5] = ["rules", "commands", "skills", "agents", "hooks.json"];
 
 /// Returns true if the folder `.sabir` of a repository holds anything that is not read.
 fn has_configuration(root: &Path) -> bool {

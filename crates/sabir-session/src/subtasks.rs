@@ -409,6 +409,7 @@ impl SessionSubtaskSpawner {
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(id);
         }
+        setup.attach_hooks(id, &self.context.tasks_folder, &self.context.hub, true);
         Ok(setup)
     }
 

@@ -1,4 +1,4 @@
-//! Stores the trusted repositories, which may make git run programs such as hooks and filters.
+//! Stores the trusted repositories, which may make git run programs such as hooks and filters, and the trusted hooks for tasks.
 //!
 //! Trust holds for the reviewed content only: its hashes are stored, and any change ends the trust. The file is beside the tasks, never in
 //! a repository.
@@ -22,6 +22,9 @@ pub use sabir_workspace::TrustState;
 pub struct TrustFile {
     /// The entries, by the absolute path of the work tree.
     pub repositories: BTreeMap<PathBuf, TrustEntry>,
+    /// The hooks that are trusted, by the folder of the task: the digest of each, by its place and command.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hooks: BTreeMap<PathBuf, BTreeMap<String, String>>,
 }
 
 /// A trusted repository, with the hashes of everything in it that can make git run a program.
@@ -104,6 +107,17 @@ impl TrustReview {
                 sha256: hashes.get(name).cloned(),
                 runs: runs.iter().any(|key| key == name),
             })
+    }
+
+    /// Returns a warning if trust changes nothing, because the programs that commands name may be the repository's own.
+    pub fn path_warning(&self, environment: &Environment) -> Option<&'static str> {
+        let variables = environment.command_variables();
+        let path = variables.iter().rev().find(|(name, _)| name == "PATH");
+        let is_open = path
+            .is_none_or(|(_, path)| sabir_tools::workspace_programs(path, self.top()).is_none());
+        is_open.then_some(
+            "your PATH is not set, or leads to programs of this repository that others may start: every command asks here, trusted or not",
+        )
     }
 
     /// Returns the names of the items that changed since the repository was trusted.

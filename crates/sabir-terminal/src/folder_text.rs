@@ -2,6 +2,7 @@
 
 use sabir_session::conventions::FolderReport;
 use sabir_session::custom_commands::CustomCommand;
+use sabir_session::hooks::HookState;
 use sabir_session::skills::Skill;
 use sabir_session::{RuleFile, RuleOrigin, RuleState};
 
@@ -42,6 +43,16 @@ pub fn render_folder(report: &FolderReport) -> String {
                 "does not start"
             };
             text.push_str(&format!("  {}: {state} ({})\n", server.name, server.source));
+        }
+    }
+    let hooks = report.hooks.iter();
+    let running: Vec<_> = hooks
+        .filter(|hook| hook.state == HookState::Allowed)
+        .collect();
+    if !running.is_empty() {
+        text.push_str("\nHooks, which run with each task:\n");
+        for hook in running {
+            text.push_str(&format!("  {}\n", hook.describe()));
         }
     }
     if !report.not_started.is_empty() {

@@ -84,9 +84,12 @@ enum WhileAsked {
 impl OpenQuestion {
     /// Returns true if the event closes this question.
     fn is_closed_by(&self, event: &SessionEvent) -> bool {
-        self.request
-            .as_ref()
-            .is_some_and(|request| closes(event, request))
+        match &self.request {
+            Some(request) => closes(event, request),
+            // The session is idle no more: a message came that is no answer to this question, such as one that was typed before it was
+            // shown.
+            None => matches!(event.kind, SessionEventKind::State(SessionState::Working)),
+        }
     }
 }
 
@@ -129,11 +132,7 @@ impl<'a> PersonFrontEnd<'a> {
             if let Some(current) = self.current.take() {
                 // Another client, or a time limit, may have closed it while the events before it
                 // were shown. Asking it now would wait for an unneeded answer.
-                if current
-                    .request
-                    .as_ref()
-                    .is_some_and(|request| self.is_closed_in_queue(request))
-                {
+                if self.is_closed_in_queue(|event| current.is_closed_by(event)) {
                     continue;
                 }
                 if !self.ask(current, &mut events).await {
@@ -234,11 +233,11 @@ impl<'a> PersonFrontEnd<'a> {
         }
     }
 
-    /// Returns true if an update that is not shown yet closes the request.
-    fn is_closed_in_queue(&self, request: &RequestId) -> bool {
+    /// Returns true if an update that is not shown yet closes a question.
+    fn is_closed_in_queue(&self, closes: impl Fn(&SessionEvent) -> bool) -> bool {
         self.queue
             .iter()
-            .any(|update| matches!(update, SessionUpdate::Event(event) if closes(event, request)))
+            .any(|update| matches!(update, SessionUpdate::Event(event) if closes(event)))
     }
 
     /// Shows the time until the next attempt, if the terminal can redraw it each second.
@@ -337,7 +336,7 @@ impl<'a> PersonFrontEnd<'a> {
         question: &UserQuestion,
     ) {
         // Drawing a question that is answered already would leave a prompt on the screen.
-        if self.is_closed_in_queue(request) {
+        if self.is_closed_in_queue(|event| closes(event, request)) {
             return;
         }
         if let Some(label) = &event.subtask {

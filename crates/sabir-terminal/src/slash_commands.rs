@@ -65,7 +65,7 @@ pub fn local_reply(line: &str, custom: &CustomCommands) -> Option<String> {
     let looks_like_command = name
         .chars()
         .all(|c| c.is_ascii_alphabetic() || "-_:".contains(c));
-    if !is_own_command(line) && custom.find_command(line).is_some() {
+    if !is_own_command(line) && custom.is_command_line(line) {
         return None;
     }
     let is_known = |known: &str| known.split(' ').next() == Some(word);
@@ -111,10 +111,10 @@ fn command_list(custom: &CustomCommands) -> String {
 /// Renders a line of the list about a command that the folder or the user defines.
 pub fn custom_command_line(command: &CustomCommand) -> String {
     let name = format!("/{} {}", command.name, command.argument_hint);
-    let whose = if command.from_repository {
-        "this folder's"
-    } else {
-        "yours"
+    let whose = match (command.is_prompt, command.from_repository) {
+        (true, _) => command.path.as_str(),
+        (false, true) => "this folder's",
+        (false, false) => "yours",
     };
     format!(
         "  {:<22} {} ({whose})\n",

@@ -244,7 +244,7 @@ fn read_message(
         }
         return Ok(Some(match line.strip_prefix(SAY_COMMAND).map(str::trim) {
             // The blank keeps it from being taken for the command.
-            Some(words) if custom.find_command(words).is_some() => format!(" {words}"),
+            Some(words) if custom.is_command_line(words) => format!(" {words}"),
             Some(words) => words.to_owned(),
             None => line.to_owned(),
         }));

@@ -3,7 +3,7 @@
 use sabir_check::lint::LINTS;
 
 /// The names and texts of the documents.
-const DOCUMENTS: [(&str, &str); 25] = [
+const DOCUMENTS: [(&str, &str); 26] = [
     ("acp", include_str!("../../../docs/acp.md")),
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
@@ -18,6 +18,7 @@ const DOCUMENTS: [(&str, &str); 25] = [
     ("gateway", include_str!("../../../docs/gateway.md")),
     ("guide", include_str!("../../../docs/guide.md")),
     ("headless", include_str!("../../../docs/headless.md")),
+    ("hooks", include_str!("../../../docs/hooks.md")),
     ("ignore", include_str!("../../../docs/ignore.md")),
     ("journal", include_str!("../../../docs/journal.md")),
     ("mcp", include_str!("../../../docs/mcp.md")),

@@ -970,7 +970,7 @@ impl App {
         // Before Sabir's own, whose parser would call it unknown.
         if is_one_line
             && !is_own_command(&text)
-            && self.custom_commands.find_command(text.trim()).is_some()
+            && self.custom_commands.is_command_line(text.trim())
         {
             let text = self.composer.take_message();
             return vec![
@@ -1260,7 +1260,7 @@ impl App {
             text.push_str(&format!("  {name:<22} {}\n", command.effect));
         }
         for command in self.custom_commands.commands() {
-            text.push_str(&custom_command_line(command));
+            text.push_str(&custom_command_line(&command));
         }
         for (key, effect) in KEYS {
             text.push_str(&format!("  {key:<22} {effect}\n"));
@@ -1601,7 +1601,7 @@ impl App {
                 },
                 note: command.effect.to_owned(),
             });
-            let custom = self.custom_commands.commands().iter();
+            let custom = self.custom_commands.commands().into_iter();
             let custom = custom.map(|command| CompletionItem {
                 text: match command.argument_hint.as_str() {
                     "" => format!("/{}", command.name),

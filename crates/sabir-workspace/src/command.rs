@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::process::{Child, ChildStderr};
@@ -71,8 +71,8 @@ type CancelFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A shell command, to be run once.
 ///
-/// It has no standard input, no terminal unless [requested](Self::with_terminal), and no
-/// environment except what [`env`](Self::env) passes, the variables that keep programs from asking
+/// It has no standard input unless [given](Self::standard_input), no terminal unless
+/// [requested](Self::with_terminal), and no environment except what [`env`](Self::env) passes, the variables that keep programs from asking
 /// questions (such as `GIT_TERMINAL_PROMPT=0`), and the mark `SABIR_COMMAND`.
 #[must_use = "a command does nothing until it is run"]
 pub struct ShellCommand {
@@ -87,6 +87,8 @@ pub struct ShellCommand {
     captured_bytes: (usize, usize),
     cancel: Option<CancelFuture>,
     sandbox: Option<Sandbox>,
+    /// The bytes that its standard input holds.
+    input: Vec<u8>,
 }
 
 /// The end of a command, with its output.
@@ -203,6 +205,7 @@ impl ShellCommand {
             captured_bytes: (CAPTURED_BYTES, CAPTURED_BYTES),
             cancel: None,
             sandbox: None,
+            input: Vec::new(),
         }
     }
 
@@ -223,6 +226,14 @@ impl ShellCommand {
     /// silence.
     pub fn with_terminal(mut self) -> Self {
         self.device = OutputDevice::Terminal;
+        self
+    }
+
+    /// Gives the command a standard input that holds these bytes, and then ends. A command that
+    /// does not read them is not disturbed. Replaces a [terminal](Self::with_terminal).
+    pub fn standard_input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.device = OutputDevice::Server;
+        self.input = bytes.into();
         self
     }
 
@@ -347,7 +358,8 @@ impl ShellCommand {
         let bridge = sandbox_plan
             .as_ref()
             .and_then(|plan| LoopbackBridge::start(&plan.loopback.as_ref()?.socket).ok());
-        let (child, running) = self.start_supervisor(workspace, shell.clone(), words, &mark)?;
+        let (child, mut running) = self.start_supervisor(workspace, shell.clone(), words, &mark)?;
+        let feed = feed_input(running.input.take(), std::mem::take(&mut self.input));
         let limits = WatchTimeouts {
             timeout: self.timeout,
             patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME,
@@ -357,7 +369,7 @@ impl ShellCommand {
             .take()
             .unwrap_or_else(|| Box::pin(std::future::pending()));
         let watched = running
-            .watch_until_closed(limits, cancel, &mark, record, on_output)
+            .watch_until_closed(limits, cancel, &mark, record, feed, on_output)
             .await;
         drop(bridge);
         // Reaped before the reports are read, so that no zombie stays in any case.
@@ -614,6 +626,7 @@ impl SupervisorStreams {
         mut cancel: CancelFuture,
         mark: &str,
         record: CommandRecord,
+        feed: impl Future<Output = ()>,
         mut on_output: impl FnMut(OutputStream, &[u8]),
     ) -> WatchReport {
         let mut watched = WatchReport {
@@ -626,6 +639,8 @@ impl SupervisorStreams {
         // round.
         let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
         let mut last_call: Option<Pin<Box<Sleep>>> = None;
+        let mut feed = std::pin::pin!(feed);
+        let mut is_fed = false;
         let mut silence = self
             .terminal_master
             .as_ref()
@@ -636,6 +651,7 @@ impl SupervisorStreams {
             tokio::select! {
                 () = &mut alarm, if !ending && limits.timeout.is_some() => watched.asked = Some(CommandExit::TimedOut),
                 () = &mut cancel, if !ending => watched.asked = Some(CommandExit::Cancelled),
+                () = &mut feed, if !is_fed => is_fed = true,
                 () = wait_for_timer(&mut last_call) => {
                     if self.reports.take().is_none() {
                         // The tree is dead, yet the pipe is open: a process outside was handed it.
@@ -685,6 +701,14 @@ impl SupervisorStreams {
             }
         }
         watched
+    }
+}
+
+/// Writes the standard input of a command, and closes it.
+async fn feed_input(pipe: Option<pipe::Sender>, bytes: Vec<u8>) {
+    if let Some(mut pipe) = pipe {
+        // A command that has ended, or closed its input, does not want the rest.
+        _ = pipe.write_all(&bytes).await;
     }
 }
 

@@ -213,8 +213,9 @@ pub(crate) enum Command {
     /// dialects (`help dialects`), the findings of `lint` (`help lints`), how edits are applied (`help edits`), checkpoints and undo
     /// (`help checkpoints`), journals (`help journal`), recordings (`help recording`), rules and approvals (`help policy`, `help
     /// approval`), modes (`help modes`), hidden files (`help ignore`), secrets (`help secrets`), the sandbox (`help sandbox`), tasks
-    /// without a terminal (`help headless`, `help events`), editors (`help acp`), subtasks (`help subtasks`), MCP servers (`help mcp`), telemetry
-    /// (`help telemetry`), provider APIs (`help wires`, `help translation`), and the gateway (`help gateway`).
+    /// without a terminal (`help headless`, `help events`), editors (`help acp`), subtasks (`help subtasks`), MCP servers (`help mcp`),
+    /// hooks (`help hooks`), telemetry (`help telemetry`), provider APIs (`help wires`, `help translation`), and the gateway
+    /// (`help gateway`).
     Help {
         /// A command, `dialect NAME`, `tool NAME`, `tools`, `lints`, or one of the topics above.
         topic: Vec<String>,

@@ -51,6 +51,11 @@ impl ExitStatus {
             Self::Passed(code) => code,
         }
     }
+
+    /// Returns the status of a command that did something, or did not because the user said no.
+    pub(crate) fn of_consent(done: bool) -> Self {
+        if done { Self::Completed } else { Self::Denied }
+    }
 }
 
 impl From<TaskOutcome> for ExitStatus {

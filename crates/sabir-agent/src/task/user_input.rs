@@ -202,6 +202,26 @@ impl Task {
         }
     }
 
+    /// Lets a task that is about to stop go on, with the reason as a message of Sabir.
+    pub(super) fn handle_objection(&mut self, reason: String, effects: &mut Vec<TaskEffect>) {
+        match self.phase {
+            TaskPhase::Paused => {
+                self.record_lost_answer(effects);
+                self.send_reminder(reason, effects);
+                self.resume_work(effects);
+            }
+            TaskPhase::HandlingCalls
+                if matches!(self.question, Some(UserQuestion::Next { .. })) =>
+            {
+                self.withdraw_question(effects);
+                self.send_reminder(reason, effects);
+                self.request_next_turn(effects);
+            }
+            // The user, or the end of the task, was faster.
+            _ => {}
+        }
+    }
+
     pub(super) fn handle_steering(&mut self, words: UserMessage, effects: &mut Vec<TaskEffect>) {
         match self.phase {
             _ if words.is_empty() => {}

@@ -48,6 +48,7 @@ enum GeneratedInput {
     /// The context is compacted, by the model or without one.
     Compact(SummaryAuthor),
     Restore,
+    Objected,
     /// The process ends, and another one resumes from the records.
     Resumed,
 }
@@ -117,6 +118,7 @@ fn any_generated_input() -> impl Strategy<Value = GeneratedInput> {
         1 => Just(GeneratedInput::Compact(SummaryAuthor::Model)),
         2 => Just(GeneratedInput::Compact(SummaryAuthor::Sabir)),
         1 => Just(GeneratedInput::Restore),
+        1 => Just(GeneratedInput::Objected),
         2 => Just(GeneratedInput::Resumed),
     ]
 }
@@ -295,6 +297,7 @@ fn apply_input(machine: &mut Machine, given: &GeneratedInput, terms: &TaskSettin
         GeneratedInput::Left => TaskInput::UserLeft,
         GeneratedInput::Compact(by) => TaskInput::Compact(*by),
         GeneratedInput::Restore => TaskInput::Restore,
+        GeneratedInput::Objected => TaskInput::Objection("go on".to_owned()),
         GeneratedInput::Resumed => return resume_task(machine, terms),
     };
     machine.step(input);

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::{
     CallArguments, CallPermit, CancelToken, DriverObserver, Interactivity, ObservedCall,
-    ObserverWork, Preconditions, PreparedCall, ProgressSink, Record, Task, TaskDriver, Tool,
-    ToolOutput, ToolRefusal, ToolRegistry, ToolWork, TransientEvent,
+    ObserverWork, Preconditions, PreparedCall, ProgressSink, Record, StopObjection, Task,
+    TaskDriver, TaskOutcome, Tool, ToolOutput, ToolRefusal, ToolRegistry, ToolWork, TransientEvent,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
@@ -219,4 +219,85 @@ fn observers_hear_of_a_call_that_panics() {
     let (log, result) = observed("panics", "");
     assert_eq!(log[7..], ["preconditions", "run", "after, failed: true"]);
     assert!(result.starts_with("The tool broke down"), "{result}");
+}
+
+/// Adds a note to each result, and objects to the first end.
+#[derive(Default)]
+struct Inspector {
+    ends: Mutex<Vec<String>>,
+}
+
+impl DriverObserver for Inspector {
+    fn take_note(&self, call: &ObservedCall) -> Option<String> {
+        Some(format!("Inspected {}.", call.arguments["path"]))
+    }
+
+    fn before_return<'a>(
+        &'a self,
+        message: &'a str,
+    ) -> ObserverWork<'a, Result<(), StopObjection>> {
+        let mut ends = self.ends.lock().unwrap();
+        ends.push(message.to_owned());
+        let objection = match ends.len() {
+            1 => Err(StopObjection("The tests are missing.".to_owned())),
+            _ => Ok(()),
+        };
+        Box::pin(std::future::ready(objection))
+    }
+}
+
+/// Runs a task with an inspector and at most this many turns.
+fn run_inspected(inspector: &Arc<Inspector>, turns: Option<u32>) -> (Task, TaskOutcome, String) {
+    let registry = ToolRegistry::new(vec![Arc::new(Look(Log::default()))]).unwrap();
+    let mut terms = settings(Interactivity::Headless);
+    terms.limits.turns = turns;
+    let (mut task, first) = Task::new(start(), terms);
+    let driver = TaskDriver {
+        model: &ReadingModel("x"),
+        registry: &registry,
+        store: &mut DiscardingStore,
+        front_end: &mut SilentFrontEnd,
+        observers: vec![Arc::clone(inspector) as Arc<dyn DriverObserver>],
+        cancel: CancelToken::default(),
+        max_time: None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let end = runtime.block_on(driver.run(&mut task, Some(first), None));
+    let (outcome, message) = end.unwrap();
+    (task, outcome, message)
+}
+
+#[test]
+fn an_objection_does_not_extend_the_limits() {
+    let inspector = Arc::new(Inspector::default());
+    let (_, outcome, message) = run_inspected(&inspector, Some(2));
+    assert_eq!(outcome, TaskOutcome::Limit, "{message}");
+    assert_eq!(*inspector.ends.lock().unwrap(), ["r"]);
+}
+
+#[test]
+fn an_observer_adds_a_note_to_a_result_and_lets_a_task_go_on() {
+    let inspector = Arc::new(Inspector::default());
+    let (task, outcome, message) = run_inspected(&inspector, None);
+    assert_eq!((outcome, message.as_str()), (TaskOutcome::Completed, "r"));
+    assert_eq!(*inspector.ends.lock().unwrap(), ["r", "r"]);
+    let said: Vec<String> = task
+        .history()
+        .iter()
+        .flat_map(|message| &message.parts)
+        .map(|part| match part {
+            MessagePart::Result(result) => result.content.clone(),
+            MessagePart::Text { text } => text.clone(),
+            _ => String::new(),
+        })
+        .collect();
+    let place = |text: &str| said.iter().position(|part| part.contains(text));
+    assert!(place("seen\n\nInspected \"x\".").is_some(), "{said:?}");
+    assert!(
+        place("Accepted.") < place("The tests are missing."),
+        "{said:?}"
+    );
 }

@@ -127,6 +127,7 @@ pub fn config_sections() -> &'static [ConfigSection] {
             section("[gateway.models.NAME]", "gateway.models.NAME", "qwen", "A model that the gateway serves under this name.", "gateway.md", gateway_model_keys()),
             section("[telemetry]", "telemetry", "", "A collector that gets spans of tasks. Without `endpoint` nothing is sent.", "telemetry.md", telemetry_keys()),
             section("[tui]", "tui", "", "The full interface.", "tui.md", tui_keys()),
+            section("[hooks]", "hooks", "", "Commands that run at fixed moments of a task.", "hooks.md", hook_keys()),
             section("[mcp]", "mcp", "", "MCP servers, whose tools the model can call.", "mcp.md", mcp_keys()),
             section("[mcp.servers.NAME]", "mcp.servers.NAME", "files", "One MCP server: a program or an address.", "mcp.md", mcp_server_keys()),
         ];
@@ -928,6 +929,23 @@ fn telemetry_keys() -> Vec<ConfigKey> {
         .collect()
 }
 
+fn hook_keys() -> Vec<ConfigKey> {
+    vec![
+        valued(
+            "import",
+            "[]",
+            "[\"~/.claude/settings.json\"]",
+            "Settings files of Claude Code whose hooks run too.",
+        ),
+        valued(
+            "project_files",
+            "true",
+            "false",
+            "False: the hooks of repositories are not looked at.",
+        ),
+    ]
+}
+
 fn mcp_keys() -> Vec<ConfigKey> {
     vec![
         valued(
@@ -1205,6 +1223,11 @@ mod tests {
                 "{:?} {:?}",
                 own.providers.key_seconds("box"),
                 own.telemetry.sends_content()
+            ),
+            format!(
+                "{:?} {:?}",
+                own.hooks.import,
+                own.hooks.reads_project_files()
             ),
             format!(
                 "{:?} {:?} {:?} {:?}",

@@ -73,6 +73,12 @@ impl ConfigProblem {
 }
 
 impl RuleKeys {
+    /// Reports whether the list of this name has a rule.
+    pub(crate) fn has_rule(&self, list: &str, rule: &str) -> bool {
+        let mut lists = self.rule_patterns().into_iter();
+        lists.any(|(_, name, patterns)| name == list && patterns.iter().any(|one| one == rule))
+    }
+
     /// Parses every rule of the file, so that a mistake is reported before a task begins in some folder.
     pub(super) fn find_rule_problems(&self, home: Option<&Path>) -> Vec<ConfigProblem> {
         let mut rules = PolicyRules::default();
@@ -168,6 +174,18 @@ fn add_rule(
         rules.add_rule(kind, &form)?;
     }
     Ok(())
+}
+
+/// Returns the reason why a rule cannot be in the list of this name; `None` for a usable rule.
+pub(crate) fn rule_mistake(list: &str, pattern: &str, home: Option<&Path>) -> Option<String> {
+    let kind = match list {
+        "allow" => RuleKind::Allow,
+        "ask" => RuleKind::Ask,
+        _ => RuleKind::Deny,
+    };
+    let mut rules = PolicyRules::default();
+    let added = add_rule(&mut rules, kind, pattern, Path::new("/"), home);
+    added.err().map(|error| error.to_string())
 }
 
 /// Adds one rule of `approve`.

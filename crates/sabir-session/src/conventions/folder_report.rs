@@ -10,22 +10,22 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::custom_commands::{CustomCommand, CustomCommands};
 use crate::error::SessionError;
+use crate::hooks::{FoundHook, HookState, find_hooks};
 use crate::instructions::{RuleFile, find_rules};
 use crate::mcp::{LaunchState, find_servers};
 use crate::modes;
 use crate::skills::{Skill, Skills};
 
-/// Files of other programs that start programs or give rights, and that are never read.
-const UNREAD_FILES: [(&str, &str); 6] = [
+/// Files of other programs that give rights, and are not read, with the parts that are not read.
+const UNREAD_FILES: [(&str, &str); 5] = [
     (
         ".claude/settings.json",
-        "hooks, permissions and environment of Claude Code",
+        "permissions and environment of Claude Code",
     ),
     (
         ".claude/settings.local.json",
-        "hooks, permissions and environment of Claude Code",
+        "permissions and environment of Claude Code",
     ),
-    (".sabir/hooks.json", "hooks"),
     (
         ".sabir/config.toml",
         "configuration: a repository cannot configure Sabir",
@@ -55,6 +55,8 @@ pub struct FolderReport {
     pub modes: Vec<String>,
     /// The MCP servers, each with its state.
     pub servers: Vec<ReportedServer>,
+    /// The hooks, each with its state.
+    pub hooks: Vec<FoundHook>,
     /// The things that are there and are not started or not read, each as a sentence.
     pub not_started: Vec<String>,
 }
@@ -107,6 +109,19 @@ pub fn inspect_folder(folder: &Path, config: &Config) -> Result<FolderReport, Se
         })
         .collect();
     not_started.extend(list.problems.iter().cloned());
+    let hooks = find_hooks(&workspace, config);
+    not_started.extend(hooks.hooks.iter().filter_map(|hook| match hook.state {
+        HookState::Allowed => None,
+        HookState::Untrusted => Some(format!(
+            "the hook {}: it is not trusted (`sabir trust --hooks`)",
+            hook.describe()
+        )),
+        HookState::Changed => Some(format!(
+            "the hook {}: it has changed since it was trusted",
+            hook.describe()
+        )),
+    }));
+    not_started.extend(hooks.problems.iter().cloned());
     not_started.extend(faults.iter().map(ToString::to_string));
     for (path, what) in UNREAD_FILES {
         // A link counts as well: it would be read where such files are.
@@ -120,9 +135,7 @@ pub fn inspect_folder(folder: &Path, config: &Config) -> Result<FolderReport, Se
         rule_bytes: rules.iter().map(|rule| rule.sent_bytes).sum(),
         rule_limit: InstructionFile::MAX_TOTAL_BYTES,
         rules,
-        commands: CustomCommands::find_in(&workspace, config)
-            .commands()
-            .to_vec(),
+        commands: CustomCommands::find_in(&workspace, config).commands(),
         skill_bytes: skills.fragment().map_or(0, |fragment| fragment.text.len()),
         skills: skills.skills().to_vec(),
         modes: all_modes
@@ -139,6 +152,7 @@ pub fn inspect_folder(folder: &Path, config: &Config) -> Result<FolderReport, Se
                 starts: found.launch == LaunchState::Allowed,
             })
             .collect(),
+        hooks: hooks.hooks,
         not_started,
     })
 }

@@ -218,34 +218,75 @@ pub fn add_server(
                 spec.name
             )));
         }
-        let mut table = Table::new();
-        let pairs = |map: &std::collections::BTreeMap<String, String>| {
-            let mut inline = InlineTable::new();
-            for (name, text) in map {
-                inline.insert(name, text.as_str().into());
-            }
-            value(inline)
-        };
-        match &spec.transport {
-            McpTransport::Stdio { command, args, env } => {
-                table.insert("command", value(command));
-                if !args.is_empty() {
-                    table.insert("args", value(args.iter().collect::<Array>()));
-                }
-                if !env.is_empty() {
-                    table.insert("env", pairs(env));
-                }
-            }
-            McpTransport::Http { url, headers } => {
-                table.insert("url", value(url));
-                if !headers.is_empty() {
-                    table.insert("headers", pairs(headers));
-                }
-            }
-        }
-        servers.insert(&spec.name, Item::Table(table));
+        servers.insert(&spec.name, Item::Table(server_table(spec)));
         Ok(())
     })
+}
+
+/// Returns the table of a server in the configuration.
+pub(crate) fn server_table(spec: &McpServerSpec) -> Table {
+    let mut table = Table::new();
+    let pairs = |map: &std::collections::BTreeMap<String, String>| {
+        let mut inline = InlineTable::new();
+        for (name, text) in map {
+            inline.insert(name, text.as_str().into());
+        }
+        value(inline)
+    };
+    match &spec.transport {
+        McpTransport::Stdio { command, args, env } => {
+            table.insert("command", value(command));
+            if !args.is_empty() {
+                table.insert("args", value(args.iter().collect::<Array>()));
+            }
+            if !env.is_empty() {
+                table.insert("env", pairs(env));
+            }
+        }
+        McpTransport::Http { url, headers } => {
+            table.insert("url", value(url));
+            if !headers.is_empty() {
+                table.insert("headers", pairs(headers));
+            }
+        }
+    }
+    for (key, seconds) in [
+        ("start_seconds", spec.start_seconds),
+        ("call_seconds", spec.call_seconds),
+    ] {
+        if let Some(seconds) = seconds.and_then(|seconds| i64::try_from(seconds).ok()) {
+            table.insert(key, value(seconds));
+        }
+    }
+    for (key, is_on) in [("required", spec.required), ("disabled", spec.disabled)] {
+        if is_on {
+            table.insert(key, value(true));
+        }
+    }
+    if let Some(only) = &spec.tools.only {
+        table.insert("only_tools", value(only.iter().collect::<Array>()));
+    }
+    if !spec.tools.except.is_empty() {
+        let except = spec.tools.except.iter().collect::<Array>();
+        table.insert("except_tools", value(except));
+    }
+    table
+}
+
+/// Returns the table of all servers in a configuration, which is made first if it is missing. `None`: it is not written as a table.
+pub(crate) fn server_tables(document: &mut DocumentMut) -> Option<&mut Table> {
+    let new_table = || {
+        let mut table = Table::new();
+        // Only the headers of the servers themselves are written.
+        table.set_implicit(true);
+        Item::Table(table)
+    };
+    document
+        .entry("mcp")
+        .or_insert_with(new_table)
+        .as_table_mut()
+        .map(|mcp| mcp.entry("servers").or_insert_with(new_table))
+        .and_then(Item::as_table_mut)
 }
 
 /// Removes a server from the user's configuration, and returns the path of the file.
@@ -287,18 +328,7 @@ fn change_config(
     let mut document: DocumentMut = text
         .parse()
         .map_err(|error| kept(format!("it is no TOML: {error}")))?;
-    let new_table = || {
-        let mut table = Table::new();
-        // Only the headers of the servers themselves are written.
-        table.set_implicit(true);
-        Item::Table(table)
-    };
-    let servers = document
-        .entry("mcp")
-        .or_insert_with(new_table)
-        .as_table_mut()
-        .map(|mcp| mcp.entry("servers").or_insert_with(new_table))
-        .and_then(Item::as_table_mut)
+    let servers = server_tables(&mut document)
         .ok_or_else(|| kept("its `mcp.servers` are not written as tables".to_owned()))?;
     change(servers)?;
     let changed = document.to_string();

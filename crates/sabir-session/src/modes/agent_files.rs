@@ -1,16 +1,18 @@
-//! Reads the agents that a repository defines in `.claude/agents`, `.opencode/agents` and `.sabir/agents`, each as a mode.
+//! Reads the agents that a repository defines in `.claude/agents`, `.opencode/agents` and `.sabir/agents`, and those of the user, each as
+//! a mode.
 //!
 //! An agent only restricts, as every mode does: it has the groups of tools that it names, and of a group that it names in part (`Bash(git:*)`)
 //! nothing, since the part cannot be enforced as it is written. Its choice of a model is ignored. The user chooses a mode of the repository by
 //! its name; a subtask may have one too.
 
 use sabir_policy::{Mode, ToolGroup};
-use sabir_workspace::Workspace;
+use sabir_workspace::{WorkPath, Workspace};
 use serde_json::Value;
 
 use super::roo::{ModeFault, RooModeError};
 use crate::conventions::folder_reader::{list_text_files, read_text_start};
 use crate::conventions::front_matter::FrontMatter;
+use crate::environment::Environment;
 
 /// The folders with agents, in the order of precedence.
 const FOLDERS: [&str; 4] = [
@@ -19,6 +21,10 @@ const FOLDERS: [&str; 4] = [
     ".opencode/agents",
     ".opencode/agent",
 ];
+/// The folder of the user's home with agents.
+const HOME_FOLDER: &str = ".claude/agents";
+/// The folders with agents in the folder for configurations.
+const CONFIG_FOLDERS: [&str; 2] = ["opencode/agents", "opencode/agent"];
 /// The most agents of one folder, and the most bytes of one.
 const MAX_AGENTS: usize = 50;
 const MAX_BYTES: usize = 32 * 1024;
@@ -31,6 +37,62 @@ const USUAL_GROUPS: [ToolGroup; 5] = [
     ToolGroup::Server,
 ];
 
+/// The user's own agents.
+#[derive(Debug, Default)]
+pub(crate) struct UserAgents {
+    /// The modes that they define.
+    pub(super) modes: Vec<Mode>,
+    /// The files that define none.
+    faults: Vec<ModeFault>,
+}
+
+impl UserAgents {
+    /// Returns the files that define no mode, with the reasons.
+    pub(super) fn faults(&self) -> impl Iterator<Item = ModeFault> {
+        self.faults.iter().map(|fault| ModeFault {
+            file: fault.file.clone(),
+            name: fault.name.clone(),
+            // The reason itself cannot be copied.
+            why: RooModeError::Syntax(fault.why.to_string()),
+        })
+    }
+
+    /// Reads the user's own agents. `taken` returns who owns a name that cannot be used again.
+    pub(crate) fn read(
+        environment: &Environment,
+        taken: impl Fn(&str) -> Option<&'static str>,
+    ) -> Self {
+        let mut found = Self::default();
+        let own = environment
+            .config_file(None)
+            .map(|file| file.with_file_name("agents"));
+        let home = environment.home_folder.as_deref();
+        let settings = environment
+            .config_folder
+            .clone()
+            .or_else(|| home.map(|home| home.join(".config")));
+        let others = home.map(|home| home.join(HOME_FOLDER)).into_iter().chain(
+            settings
+                .into_iter()
+                .flat_map(|folder| CONFIG_FOLDERS.map(|path| folder.join(path))),
+        );
+        // The user's folder for Sabir first: of two agents with one name the first counts.
+        for folder in own.into_iter().chain(others) {
+            if let Ok(folder) = Workspace::open(&folder) {
+                let shown = folder.root().display().to_string();
+                let top = WorkPath::root();
+                let place = AgentPlace {
+                    workspace: &folder,
+                    folder: &top,
+                    shown: Some(&shown),
+                };
+                place.add_agents(&taken, &mut found.modes, &mut found.faults);
+            }
+        }
+        found
+    }
+}
+
 /// Adds the agents of a folder to the modes of its repository. `taken` returns who owns a name that cannot be used again.
 pub(super) fn add_agents(
     workspace: &Workspace,
@@ -39,17 +101,44 @@ pub(super) fn add_agents(
     faults: &mut Vec<ModeFault>,
 ) {
     for folder in FOLDERS {
-        let files = workspace
-            .parse_path(folder)
-            .ok()
-            .and_then(|folder| list_text_files(workspace, &folder, &["md"], MAX_AGENTS).ok());
+        if let Ok(folder) = workspace.parse_path(folder) {
+            let place = AgentPlace {
+                workspace,
+                folder: &folder,
+                shown: None,
+            };
+            place.add_agents(&taken, modes, faults);
+        }
+    }
+}
+
+/// A folder with agents.
+struct AgentPlace<'a> {
+    workspace: &'a Workspace,
+    folder: &'a WorkPath,
+    /// The path of the workspace in messages; `None` where paths are shown as the workspace names them.
+    shown: Option<&'a str>,
+}
+
+impl AgentPlace<'_> {
+    fn add_agents(
+        &self,
+        taken: &impl Fn(&str) -> Option<&'static str>,
+        modes: &mut Vec<Mode>,
+        faults: &mut Vec<ModeFault>,
+    ) {
+        let workspace = self.workspace;
+        let files = list_text_files(workspace, self.folder, &["md"], MAX_AGENTS);
         for file in files.unwrap_or_default() {
             // One that cannot be read defines nothing, as a hidden file does.
             let Ok(read) = read_text_start(workspace, &file, MAX_BYTES) else {
                 continue;
             };
             let stem = file.as_path().file_stem().and_then(|stem| stem.to_str());
-            let is_known = |name: &str| modes.iter().any(|mode| mode.name == name);
+            let is_known = |name: &str| {
+                let mut names = modes.iter().map(|mode| &mode.name);
+                names.any(|known| known.eq_ignore_ascii_case(name))
+            };
             let agent = read_agent(&read.text, stem.unwrap_or_default());
             let agent = agent.and_then(|mode| {
                 let twice = is_known(&mode.name).then_some("occurs twice; the first counts");
@@ -61,7 +150,10 @@ pub(super) fn add_agents(
             match agent {
                 Ok(mode) => modes.push(mode),
                 Err(why) => faults.push(ModeFault {
-                    file: file.to_string(),
+                    file: match self.shown {
+                        Some(shown) => format!("{shown}/{file}"),
+                        None => file.to_string(),
+                    },
                     name: String::new(),
                     why,
                 }),

@@ -80,6 +80,24 @@ fn commands_get_no_input() {
 }
 
 #[test]
+fn a_given_input_is_read_whole_and_then_ends() {
+    let place = Place::new();
+    let much = vec![b'x'; 1 << 20];
+    for (line, printed) in [
+        ("wc -c", "1048576"),
+        // One that reads nothing, or not all of it, ends as it would alone.
+        ("echo done", "done"),
+        ("head -c 3", "xxx"),
+    ] {
+        let outcome = run(&place, command(line).standard_input(much.clone()));
+        assert_eq!(outcome.end, CommandExit::Exited(0), "{line}");
+        assert_eq!(outcome.output.text().trim(), printed, "{line}");
+    }
+    let outcome = run(&place, command("cat; echo ended").standard_input("a"));
+    assert_eq!(outcome.output.text(), "aended\n");
+}
+
+#[test]
 fn only_the_given_environment_is_passed() {
     let place = Place::new();
     let outcome = run(&place, command("env | cut -d= -f1 | sort | tr '\\n' ' '"));

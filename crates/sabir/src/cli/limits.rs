@@ -72,11 +72,14 @@ pub(crate) struct ModesArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArguments {
+    /// Review, trust or revoke the hooks that this folder brings for tasks, instead of the programs that git would run.
+    #[arg(long)]
+    pub(crate) hooks: bool,
     /// Trust it without being asked.
     #[arg(long)]
     pub(crate) yes: bool,
     /// List the trusted repositories.
-    #[arg(long, conflicts_with_all = ["yes", "revoke", "folder"])]
+    #[arg(long, conflicts_with_all = ["yes", "revoke", "folder", "hooks"])]
     pub(crate) list: bool,
     /// Revoke the trust.
     #[arg(long, conflicts_with = "yes")]

@@ -1,5 +1,8 @@
-//! Implements `import`: converts another program's history into the journal of a task.
+//! Implements `import`: converts another program's history into the journal of a task, or carries its settings over.
 
+use std::path::Path;
+
+use sabir_terminal::settings_import::import_settings;
 use sabir_toolbox::import::read_history;
 
 use crate::cli::{ImportArguments, ReportFormat};
@@ -10,15 +13,19 @@ use crate::surroundings;
 
 /// Runs `sabir import`.
 pub(crate) fn run_import(arguments: &ImportArguments) -> Result<ExitStatus, CommandError> {
+    if arguments.path == Path::new("settings") {
+        let config = surroundings::load_config()?;
+        let named = surroundings::named_config();
+        let as_json = arguments.output == ReportFormat::Json;
+        let done = import_settings(&arguments.programs, arguments.yes, as_json, &config, named);
+        return Ok(ExitStatus::of_consent(done?));
+    }
     let history = read_history(&arguments.path, surroundings::dialects())?;
     let task = history.into_task(surroundings::host().new_task_id());
     let folder = surroundings::tasks_folder()?;
-    sabir_journal::write_journal(&folder, &task.id, &task.entries).map_err(|error| {
-        CommandError::usage(format!(
-            "{} cannot be imported: {error}",
-            arguments.path.display()
-        ))
-    })?;
+    let shown = arguments.path.display();
+    sabir_journal::write_journal(&folder, &task.id, &task.entries)
+        .map_err(|error| CommandError::usage(format!("{shown} cannot be imported: {error}")))?;
     let report = task.report();
     if arguments.output == ReportFormat::Text {
         for notice in report.notices() {

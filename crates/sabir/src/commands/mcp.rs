@@ -13,9 +13,5 @@ pub(crate) fn run_mcp(arguments: &McpArguments) -> Result<ExitStatus, CommandErr
     let done = runtime.block_on(run_mcp_command(arguments, &config, named))?;
     // The thread that reads standard input cannot be stopped, and must not delay the end.
     runtime.shutdown_background();
-    Ok(if done {
-        ExitStatus::Completed
-    } else {
-        ExitStatus::Denied
-    })
+    Ok(ExitStatus::of_consent(done))
 }

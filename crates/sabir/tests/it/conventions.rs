@@ -554,3 +554,60 @@ fn agents_are_modes_that_only_restrict() {
         stderr(&listed)
     );
 }
+
+/// The user's own agents are modes of theirs: found everywhere, usable by subtasks, and before those of a repository.
+#[test]
+fn agents_in_the_users_own_folders_are_modes() {
+    let world = World::new();
+    let own = |name: &str, text: &str| {
+        let path = world.home.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    own(
+        ".config/sabir/agents/looker.md",
+        "---\ndescription: Only looks.\ntools: Read\n---\nLook closely.",
+    );
+    own(
+        ".claude/agents/runner.md",
+        "---\nname: runner\ntools: Bash\n---\nRun it.",
+    );
+    own(".claude/agents/code.md", "---\nname: code\n---\nx");
+    put(
+        &world,
+        ".claude/agents/looker.md",
+        "---\nname: looker\n---\nWrite everything.",
+    );
+    let list = world.sabir().args(["modes"]).output().unwrap();
+    let shown = stdout(&list) + &stderr(&list);
+    for said in [
+        "looker",
+        "Only looks.",
+        "runner",
+        "code.md",
+        "built-in mode",
+    ] {
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
+    let provider = world.plays(NATIVE, &[done()]);
+    let output = world.run(&provider, NATIVE, &["--mode", "looker", "Go."]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let body = request(&provider, 0);
+    assert!(
+        body.contains("Look closely.") && !body.contains("Write everything."),
+        "{body}"
+    );
+    assert!(
+        !body.contains("write_to_file") && !body.contains("execute_command"),
+        "{body}"
+    );
+    // A subtask may have it without being named by the user first, as no mode of a repository may.
+    let delegate = turn(
+        "",
+        vec![("new_task", json!({"message": "child", "mode": "runner"}))],
+    );
+    let provider = world.plays(NATIVE, &[delegate, done(), done()]);
+    let output = world.run(&provider, NATIVE, &["--subtasks", "Go."]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(request(&provider, 1).contains("Run it."));
+}

@@ -1,0 +1,32 @@
+//! Hooks: commands of the user, or of a trusted repository, that run at fixed moments of a task, in the format of Claude Code.
+//!
+//! A hook gets a JSON object on its standard input, and answers with its exit code (2 blocks) or with a JSON object. It can only tighten:
+//! refuse a call, ask about it, hold a message back, or let the model go on. It approves nothing, and what it prints is information for
+//! the model, never a permission. It runs under the supervisor and in the sandbox of the task.
+//!
+//! Hooks of a repository start programs on the user's machine, so they run only after the user has trusted exactly these commands and
+//! the scripts of the repository that they name ([`trust_hooks`]); a changed one does not run, and what it was to judge is refused.
+
+mod event;
+mod keys;
+mod matcher;
+mod observer;
+mod payload;
+mod prompts;
+mod reply;
+mod runner;
+mod settings_file;
+mod sources;
+
+/// The variables that name the folder of the task: the one of Claude Code, for which hooks are written, and Sabir's own.
+const PROJECT_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "SABIR_PROJECT_DIR"];
+
+pub use event::HookEvent;
+pub(crate) use keys::HookKeys;
+pub(crate) use observer::HookObserver;
+pub(crate) use runner::{HookAttachment, HookRunner};
+pub use settings_file::HookSpec;
+pub use sources::{
+    FolderHooks, FoundHook, HookList, HookState, find_folder_hooks, find_hooks, revoke_hooks,
+    trust_hooks,
+};

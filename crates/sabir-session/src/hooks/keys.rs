@@ -1,0 +1,20 @@
+//! The table `[hooks]` of the configuration.
+
+use serde::Deserialize;
+
+/// The table `[hooks]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HookKeys {
+    /// Files in the format of Claude Code whose hooks run too.
+    pub(crate) import: Vec<String>,
+    /// False: the files of repositories are not looked at.
+    project_files: Option<bool>,
+}
+
+impl HookKeys {
+    /// Returns true if the files of repositories are looked at.
+    pub(crate) fn reads_project_files(&self) -> bool {
+        self.project_files.unwrap_or(true)
+    }
+}

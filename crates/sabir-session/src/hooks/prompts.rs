@@ -1,0 +1,92 @@
+//! Runs the hooks about sessions and messages of the user: `SessionStart`, `UserPromptSubmit`, `SessionEnd` and a compaction between two runs.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use super::event::HookEvent;
+use super::runner::{EventSubject, HookRunner, quote_for_model};
+
+/// A message that a hook holds back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a hook held the message back: {0}")]
+pub(crate) struct PromptRefused(String);
+
+impl HookRunner {
+    /// Runs the hooks of a beginning. What they print is added to the next message. `source` is `startup` or `resume`.
+    pub(crate) async fn begin_session(&self, source: &str) {
+        let subject = EventSubject {
+            names: &[source],
+            texts: &[],
+        };
+        let verdict = self
+            .run_event(HookEvent::SessionStart, subject, json!({"source": source}))
+            .await;
+        if let Some(reason) = verdict.block.or(verdict.stop) {
+            // A beginning cannot be refused; the reason is for the user.
+            self.notify(reason);
+        }
+        if !verdict.context.is_empty() {
+            let text = quote_for_model(HookEvent::SessionStart, &verdict.context);
+            self.waiting_context
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(text);
+        }
+    }
+
+    /// Runs the hooks about a message, and returns it with what they add.
+    ///
+    /// # Errors
+    /// When a hook holds it back.
+    pub(crate) async fn check_prompt(&self, text: String) -> Result<String, PromptRefused> {
+        // New words: hooks may let the model go on again.
+        self.objections.store(0, Ordering::Relaxed);
+        let verdict = self
+            .run_event(
+                HookEvent::UserPromptSubmit,
+                EventSubject::default(),
+                json!({"prompt": text}),
+            )
+            .await;
+        if let Some(reason) = verdict.block.or(verdict.stop) {
+            return Err(PromptRefused(reason));
+        }
+        // Taken once: what a beginning has printed belongs to the message that follows it.
+        let waiting = std::mem::take(
+            &mut *self
+                .waiting_context
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let own = (!verdict.context.is_empty())
+            .then(|| quote_for_model(HookEvent::UserPromptSubmit, &verdict.context));
+        Ok(waiting.into_iter().chain(own).fold(text, |mut all, more| {
+            all.push_str("\n\n");
+            all.push_str(&more);
+            all
+        }))
+    }
+
+    /// Runs the hooks of an end. `reason` is `prompt_input_exit` if the user left, else `other`.
+    pub(crate) async fn end_session(&self, reason: &str) {
+        let subject = EventSubject {
+            names: &[reason],
+            texts: &[],
+        };
+        self.run_event(HookEvent::SessionEnd, subject, json!({"reason": reason}))
+            .await;
+        self.stop_background();
+    }
+
+    /// Runs the hooks before a compaction. `trigger` is `manual` or `auto`.
+    pub(crate) async fn announce_compaction(&self, trigger: &str) {
+        let subject = EventSubject {
+            names: &[trigger],
+            texts: &[],
+        };
+        let fields = json!({"trigger": trigger, "custom_instructions": ""});
+        self.run_event(HookEvent::PreCompact, subject, fields).await;
+    }
+}

@@ -86,7 +86,7 @@ pub use draft::{DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState};
 pub use event::{
     ArgForm, Certainty, Event, EventSink, MarkupRole, MarkupSpan, StopReason, Truncation, Usage,
 };
-pub use fault::{Fault, FaultKind, Severity, SourcePosition, Span, SpanOrigin};
+pub use fault::{Fault, FaultKind, Severity, SourceLines, SourcePosition, Span, SpanOrigin};
 pub use history::History;
 pub use message::{
     Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, Role, ToolResultStatus,

@@ -187,6 +187,15 @@ impl CallReader {
         self
     }
 
+    /// Leaves the thought that the prompt opened, if no text has come yet.
+    pub(crate) fn drop_prefill(&mut self) {
+        let is_prompted =
+            matches!(&self.state, ReaderState::Thought(thought) if thought.is_prompted());
+        if is_prompted && !self.begun {
+            self.state = ReaderState::Prose;
+        }
+    }
+
     /// Creates a reader that begins in this state. The vocabulary is shared, since compiling the
     /// dialects costs more than reading a short message.
     fn with_vocabulary(vocabulary: Arc<Vocabulary>, state: ReaderState) -> Self {

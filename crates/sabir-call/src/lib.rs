@@ -99,4 +99,7 @@ pub use model::{
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};
 pub use reader::CallReader;
-pub use tool::{ArgumentSpec, ToolError, ToolSet, ToolSpec, json_type_name, nearest_candidate};
+pub use tool::{
+    ArgumentSpec, ToolError, ToolSet, ToolSpec, json_type_name, nearest_candidate,
+    resolve_reference,
+};

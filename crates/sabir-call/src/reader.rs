@@ -423,9 +423,12 @@ impl CallReader {
         let mut said = from;
         let look = loop {
             // Nearly all prose is skipped here, at a table look-up for each byte.
-            at += self
-                .prose
-                .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            // The first byte may belong to a header whose beginning is in the prompt.
+            if self.prose.bytes_read() > 0 || !self.vocabulary.markers.has_headless() {
+                at += self
+                    .prose
+                    .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            }
             let rest = window.text_from(at);
             if rest.is_empty() {
                 self.emit_prose(window.text_from(said), out);
@@ -442,10 +445,18 @@ impl CallReader {
             if !text {
                 break look;
             }
-            self.prose
-                // One byte only: the next trigger may be right behind this one, as in `<<tool>`.
-                .push_byte(rest.as_bytes().first().copied().unwrap_or_default());
-            at += 1;
+            // One character only: the next trigger may be right behind this one, as in `<<tool>`.
+            at += match rest.as_bytes().first() {
+                Some(byte) if byte.is_ascii() => {
+                    self.prose.push_byte(*byte);
+                    1
+                }
+                _ => {
+                    let length = rest.chars().next().map_or(0, char::len_utf8);
+                    self.prose.read_text(window.text_between(at, at + length));
+                    length
+                }
+            };
         };
         let (state, len) = match look {
             TriggerMatch::Text | TriggerMatch::Wait => return ReaderStep::Wait(at),

@@ -20,6 +20,9 @@ use super::tag_form::TagForm;
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, thought};
 
+/// The tag between a tool's name and its arguments in some dialects with keys.
+const SEPARATOR: &str = "tool_sep";
+
 impl TagNotation {
     /// Returns the number of bytes before the name in an opening tag.
     fn name_offset(self) -> usize {
@@ -222,6 +225,17 @@ impl CallReader {
             LexedTag::Tag(tag) => Some(tag),
             LexedTag::No => None,
         };
+        // Hunyuan separates the tool's name from what follows.
+        if let Some(tag) = next
+            && matches!(opening.kind, OpenKind::Keyed(_))
+            && tag.name == SEPARATOR
+            && tag.is_plain()
+            && !tag.close
+        {
+            self.held.push_str(rest.get(..tag.len).unwrap_or_default());
+            self.state = ReaderState::Opening(opening);
+            return ReaderStep::To(at + tag.len);
+        }
         if next.is_some_and(|tag| self.try_open_call(&opening, tag, at, out)) {
             return ReaderStep::To(at + next.map_or(0, |tag| tag.len));
         }
@@ -695,6 +709,7 @@ impl CallReader {
 
     /// Drops a marker around calls, which is not text.
     fn drop_section(&mut self, opening: &PendingOpen) {
+        self.prose.is_addressed_to_user = false;
         self.diagnostics.note_mark(
             MarkupRole::Wrapper,
             opening.at,

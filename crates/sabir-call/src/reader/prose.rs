@@ -36,6 +36,8 @@ pub(crate) struct ProseTracker {
     fresh: bool,
     /// True if an odd number of straight quotation marks precedes on this line.
     quote: bool,
+    /// True in a message that is addressed to the user, in which calls are only shown.
+    pub(super) is_addressed_to_user: bool,
     /// The last four bytes, newest last: enough to see a quotation mark and the text before it.
     last: [u8; 4],
     /// The number of bytes read so far; saturates at 4 GiB.
@@ -87,6 +89,7 @@ impl Default for ProseTracker {
             shown: None,
             fresh: false,
             quote: false,
+            is_addressed_to_user: false,
             last: [b'\n'; 4],
             read: 0,
             solid: 0,
@@ -230,7 +233,11 @@ impl ProseTracker {
     /// Starts over in the middle of a line, after a call or a thought.
     pub(crate) fn resume_line(&mut self) {
         let Self {
-            read, solid, fresh, ..
+            read,
+            solid,
+            fresh,
+            is_addressed_to_user,
+            ..
         } = *self;
         let line = LineState::Inside;
         // As if the markup's `>` and nothing else came before.
@@ -241,6 +248,7 @@ impl ProseTracker {
             read,
             solid,
             fresh,
+            is_addressed_to_user,
             resumed: read,
             ..Self::default()
         };

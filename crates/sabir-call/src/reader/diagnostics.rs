@@ -172,7 +172,13 @@ impl ReaderDiagnostics {
     }
 
     /// Records a tag followed by words instead of arguments.
-    pub(super) fn note_bare_call(&mut self, bare: BareCall) {
+    pub(super) fn note_bare_call(&mut self, mut bare: BareCall) {
+        // The closing tag may belong to the first of two such tags, so the calls between them stay in doubt.
+        match self.notes_mut().bare.take() {
+            Some(earlier) if earlier.tag == bare.tag => bare.calls = bare.calls.min(earlier.calls),
+            Some(earlier) => self.outer_signs_mut().note_rejected(earlier.calls),
+            None => {}
+        }
         self.notes_mut().bare = Some(bare);
     }
 
@@ -395,10 +401,13 @@ impl ReaderDiagnostics {
         // The thought may have swallowed the rest of a value whose closing tags seemed to end it.
         // Only raw values have such
         // tags.
-        let first = self
-            .closed_calls()
-            .iter()
-            .map(|closed| closed.index)
+        let closed = self.closed_calls().iter().map(|closed| closed.index);
+        // The same holds for a value whose call was not understood.
+        let bare = self.odd.as_ref().and_then(|odd| odd.bare.as_ref());
+        let doubtful = self.outer_signs().and_then(OuterCallSigns::first_doubtful);
+        let first = closed
+            .chain(bare.map(|bare| bare.calls))
+            .chain(doubtful)
             .min()
             .unwrap_or(self.calls);
         for index in first..self.calls {

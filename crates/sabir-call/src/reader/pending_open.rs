@@ -121,7 +121,7 @@ impl PendingOpen {
     }
 
     /// Returns the dialect of the call that it may open.
-    fn tag_dialect(&self) -> Option<TagDialect> {
+    pub(super) fn tag_dialect(&self) -> Option<TagDialect> {
         match self.kind {
             OpenKind::Tool(spelling, _)
             | OpenKind::Unknown(spelling)
@@ -264,6 +264,11 @@ impl CallReader {
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool was certainly meant as a call, so even another tag after it
         // counts as misplaced content.
+        if fault.is_some() {
+            // Calls that follow may be content of the argument that was not understood.
+            let calls = self.diagnostics.calls;
+            self.diagnostics.outer_signs_mut().note_rejected(calls);
+        }
         let bare = fault.is_none()
             && !is_weak
             && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
@@ -519,6 +524,7 @@ impl CallReader {
         };
         let index = self.begin_call(opening, out);
         if tag.close {
+            self.note_empty_call(index, opening, tool);
             out.push_event(Event::CallEnd {
                 index,
                 at: tag_at + tag.len,

@@ -627,7 +627,7 @@ impl TaggedCalls {
     }
 
     /// Returns true if tags may have this prefix.
-    fn has_prefix(&self, prefix: &str) -> bool {
+    pub(super) fn has_prefix(&self, prefix: &str) -> bool {
         self.prefixes
             .iter()
             .any(|known| names_match(known, prefix) || (*known == ":" && prefix.ends_with(':')))

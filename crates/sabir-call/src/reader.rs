@@ -52,6 +52,7 @@ mod prose;
 mod python;
 mod region;
 mod scan;
+mod surroundings;
 mod tag;
 mod tag_form;
 mod thought;
@@ -77,6 +78,7 @@ use pending_open::PendingOpen;
 use prose::ProseTracker;
 use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use scan::TriggerMatch;
+use surroundings::CallSurroundings;
 use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
@@ -117,6 +119,8 @@ pub struct CallReader {
     wrapped: Option<Box<str>>,
     /// The thought that encloses a call in special tokens.
     inside: Option<Box<ThoughtBlock>>,
+    /// The words before the calls that end at this place.
+    surroundings: Option<CallSurroundings>,
 }
 
 /// The state of the reader: the construct at the current position.
@@ -212,6 +216,7 @@ impl CallReader {
             diagnostics: ReaderDiagnostics::default(),
             wrapped: None,
             inside: None,
+            surroundings: None,
         }
     }
 
@@ -388,7 +393,7 @@ impl CallReader {
         while at < window.text.len() {
             let step = match &self.state {
                 ReaderState::Prose => self.read_prose(window, at, out),
-                ReaderState::Gap => self.read_gap(window, at),
+                ReaderState::Gap => self.read_gap(window, at, out),
                 ReaderState::Thought(thought) => {
                     // Copied, because the state may be replaced while the thought is read.
                     let thought = **thought;
@@ -478,6 +483,7 @@ impl CallReader {
                 (ReaderState::Thought(Box::new(thought)), len)
             }
             TriggerMatch::Open(opening, len) => {
+                self.note_surroundings(&opening);
                 self.held.clear();
                 self.held.push_str(window.text_between(at, at + len));
                 (ReaderState::Opening(Box::new(opening)), len)
@@ -534,20 +540,32 @@ impl CallReader {
     }
 
     /// Reads white space after a call, which is not text if another call or nothing follows.
-    fn read_gap(&mut self, window: TextWindow<'_>, from: usize) -> ReaderStep {
-        let rest = window.text_from(from);
-        let taken = take_whitespace(rest, &mut self.blank);
-        if taken < rest.len() {
-            self.state = ReaderState::Prose;
-            self.prose.resume_line();
-            // The end of the white space is enough to know the line state. All of it may already
-            // have been read after another
-            // thought.
-            let end = self.blank.len().saturating_sub(BLANK_END);
-            self.prose
-                .read_text(self.blank.get(end..).unwrap_or_default());
+    fn read_gap(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let taken = take_whitespace(window.text_from(from), &mut self.blank);
+        let at = from + taken;
+        let rest = window.text_from(at);
+        if rest.is_empty() {
+            return ReaderStep::To(at);
         }
-        ReaderStep::To(from + taken)
+        let blank = std::mem::take(&mut self.blank);
+        let is_judged = self.judge_surroundings(rest, &blank, window.last, self.offset + at, out);
+        self.blank = blank;
+        if !is_judged {
+            return ReaderStep::Wait(at);
+        }
+        self.state = ReaderState::Prose;
+        self.prose.resume_line();
+        // The end of the white space is enough to know the line state. All of it may already have
+        // been read after another thought.
+        let end = self.blank.len().saturating_sub(BLANK_END);
+        self.prose
+            .read_text(self.blank.get(end..).unwrap_or_default());
+        ReaderStep::To(at)
     }
 
     /// Emits prose, preceded by white space that turned out to belong to it.
@@ -555,6 +573,7 @@ impl CallReader {
         if text.is_empty() {
             return;
         }
+        self.surroundings = None;
         if !self.blank.is_empty() {
             out.push_event(Event::Text { text: &self.blank });
             self.blank.clear();

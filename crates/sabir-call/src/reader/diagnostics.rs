@@ -33,6 +33,8 @@ pub(super) struct ReaderDiagnostics {
     is_after_call: bool,
     /// The number of calls before the current block.
     calls_before_block: u32,
+    /// The number of calls before the current run of calls, which the same words surround.
+    pub(super) calls_before_run: u32,
     /// The first call closed by each pair of tags, to detect a second possible end.
     closed: Option<Box<ClosedCalls>>,
     /// The prose position after the last call, once there is one.

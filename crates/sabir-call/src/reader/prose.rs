@@ -192,6 +192,20 @@ impl ProseTracker {
         last
     }
 
+    /// Returns the last byte before this place that is not white space, or a line feed if more white space
+    /// precedes than the tracker remembers.
+    pub(crate) fn last_solid_byte(&self) -> u8 {
+        let is_solid = |byte: &u8| !byte.is_ascii_whitespace();
+        self.last.into_iter().rev().find(is_solid).unwrap_or(b'\n')
+    }
+
+    /// Returns true if a sentence goes on at this place: a word or a comma precedes it on the line.
+    pub(crate) fn is_in_sentence(&self) -> bool {
+        let solid = self.last_solid_byte();
+        let is_word = solid.is_ascii_alphanumeric() || !solid.is_ascii();
+        !self.is_start() && (is_word || solid == b',')
+    }
+
     /// Reads up to the next trigger in `text` or to its end. Returns the number of bytes read.
     pub(crate) fn skip_to_trigger(&mut self, text: &str, triggers: &TriggerTable) -> usize {
         let bytes = text.as_bytes();

@@ -27,8 +27,8 @@ const BREAK: char = '\u{200b}';
 const MAX_TOKEN_CHARS: usize = 80;
 
 /// Names that are special tokens between `<` and `>`, or between `</` and `>`. They are from the
-/// tokenizers of Llama, Mistral, Gemma, Qwen, GLM, MiniMax and Seed models.
-const TAG_TOKENS: [&str; 25] = [
+/// tokenizers of Llama, Mistral, Gemma, Qwen, GLM, MiniMax, Seed, LongCat and K2 Horizon models.
+const TAG_TOKENS: [&str; 31] = [
     "s",
     "bos",
     "eos",
@@ -54,6 +54,12 @@ const TAG_TOKENS: [&str; 25] = [
     "end_function_response",
     "start_function_declaration",
     "end_function_declaration",
+    "longcat_tool_call",
+    "ifm|tool_calls",
+    "ifm|tool_call",
+    "ifm|arg_key",
+    "ifm|arg_type",
+    "ifm|arg_value",
 ];
 
 /// Names that are special tokens between `[` and `]`, or between `[/` and `]` (Mistral, GLM).

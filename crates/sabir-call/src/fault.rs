@@ -256,43 +256,9 @@ impl Fault {
     }
 
     /// Returns the line and column of the fault's first byte in `source`. A span past the end gives
-    /// the position after the last character.
+    /// the position after the last character. For many faults of one text, use [`SourceLines`].
     pub fn position_in<'a>(&self, source: &'a str) -> SourcePosition<'a> {
-        let mut at = self.span.start.min(source.len());
-        while !source.is_char_boundary(at) {
-            at -= 1;
-        }
-        let (before, after) = source.split_at(at);
-        let is_end = |c: char| c == '\n' || c == '\r';
-        let count = |byte: u8| memchr::memchr_iter(byte, before.as_bytes()).count();
-        // Nearly no text has a CR, and looking for pairs is slow.
-        let returns = match count(b'\r') {
-            0 => 0,
-            returns => returns - before.matches("\r\n").count(),
-        };
-        let ends = count(b'\n') + returns;
-        // A position between CR and LF still belongs to the line that they end.
-        let split_pair = before.ends_with('\r') && after.starts_with('\n');
-        let head = if split_pair {
-            before.trim_end_matches('\r')
-        } else {
-            before
-        };
-        let head = head.rsplit(is_end).next().unwrap_or_default();
-        let tail = if split_pair {
-            ""
-        } else {
-            after.split(is_end).next().unwrap_or_default()
-        };
-        let start = at - head.len() - usize::from(split_pair);
-        let text = source
-            .get(start..start + head.len() + tail.len())
-            .unwrap_or_default();
-        SourcePosition {
-            line: ends + 1 - usize::from(split_pair),
-            column: head.chars().count() + 1,
-            text,
-        }
+        SourceLines::new(source).position_at(self.span.start)
     }
 
     /// Renders the fault like a compiler diagnostic: message, line, caret, hint.
@@ -304,14 +270,18 @@ impl Fault {
     /// invisible letters) are shown as U+FFFD, so a model cannot manipulate the user's terminal.
     /// Variation selectors are left out.
     pub fn render_diagnostic(&self, source: &str) -> String {
-        let place = self.position_in(source);
+        self.render_diagnostic_at(&self.position_in(source))
+    }
+
+    /// Renders the fault like [`Self::render_diagnostic`], at a position that is known already.
+    pub fn render_diagnostic_at(&self, place: &SourcePosition<'_>) -> String {
         let word = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         let gutter = place.line.to_string().len();
         let AnnotatedLine { line, marks } =
-            AnnotatedLine::new(&place, self.span.end - self.span.start);
+            AnnotatedLine::new(place, self.span.end - self.span.start);
         let mut text = format!(
             "{word}[{}]: {}\n{:gutter$}--> line {}, column {}\n{:gutter$} |\n{} | {line}\n{:gutter$} | {marks}\n",
             self.kind.name(),
@@ -327,6 +297,72 @@ impl Fault {
             text.push_str(&format!("{:gutter$} = hint: {hint}\n", ""));
         }
         text
+    }
+}
+
+/// The lines of a text, for the positions of many faults. Positions that are asked for in rising order take
+/// time in proportion to the text as a whole.
+#[derive(Debug)]
+pub struct SourceLines<'a> {
+    source: &'a str,
+    /// The offset of each line's first byte.
+    starts: Vec<usize>,
+    /// The last position that was asked for.
+    last: KnownColumn,
+}
+
+/// The column of an offset.
+#[derive(Debug, Clone, Copy, Default)]
+struct KnownColumn {
+    at: usize,
+    column: usize,
+}
+
+impl<'a> SourceLines<'a> {
+    /// Finds the lines of a text. They end with CR LF, LF or CR.
+    pub fn new(source: &'a str) -> Self {
+        let bytes = source.as_bytes();
+        let ends = memchr::memchr2_iter(b'\n', b'\r', bytes).filter(|at| {
+            // A pair ends one line.
+            bytes.get(*at) == Some(&b'\n') || bytes.get(at + 1) != Some(&b'\n')
+        });
+        Self {
+            source,
+            starts: std::iter::once(0).chain(ends.map(|at| at + 1)).collect(),
+            last: KnownColumn::default(),
+        }
+    }
+
+    /// Returns the position of a byte. An offset past the end gives the position after the last character.
+    pub fn position_at(&mut self, offset: usize) -> SourcePosition<'a> {
+        let at = self.source.floor_char_boundary(offset);
+        let line = self.starts.partition_point(|start| *start <= at);
+        let start = line
+            .checked_sub(1)
+            .and_then(|line| self.starts.get(line))
+            .copied()
+            .unwrap_or_default();
+        let end = self.starts.get(line).copied().unwrap_or(self.source.len());
+        let whole = self.source.get(start..end).unwrap_or_default();
+        let text = match line < self.starts.len() {
+            true => whole
+                .strip_suffix("\r\n")
+                .or_else(|| whole.strip_suffix(['\n', '\r']))
+                .unwrap_or(whole),
+            false => whole,
+        };
+        // A position inside the line's end is the one after its text.
+        let at = at.min(start + text.len());
+        let known = Some(self.last).filter(|known| (start..=at).contains(&known.at));
+        let known = known.filter(|known| known.column > 0);
+        let KnownColumn { at: from, column } = known.unwrap_or(KnownColumn {
+            at: start,
+            column: 1,
+        });
+        let between = self.source.get(from..at).unwrap_or_default();
+        let column = column + between.chars().count();
+        self.last = KnownColumn { at, column };
+        SourcePosition { line, column, text }
     }
 }
 
@@ -466,7 +502,7 @@ fn visible_text(text: &str) -> String {
 mod tests {
     use unicode_width::UnicodeWidthStr;
 
-    use super::{Fault, FaultKind, Span};
+    use super::{Fault, FaultKind, SourceLines, Span};
 
     /// Marks the bytes of `source` between `«` and `»`. Returns the column, the line and the caret
     /// line.
@@ -557,6 +593,23 @@ mod tests {
                 expected,
                 "{source:?}"
             );
+        }
+    }
+
+    #[test]
+    fn positions_in_any_order_are_the_same() {
+        for source in ["", "a", "a\nb\r\nc\rd\n\n\r\r\né🌍x\u{2028}y", "\r\n\r\n\r"] {
+            let mut rising = SourceLines::new(source);
+            let mut falling = SourceLines::new(source);
+            let offsets: Vec<usize> = (0..=source.len() + 1).collect();
+            let forward: Vec<_> = offsets.iter().map(|at| rising.position_at(*at)).collect();
+            let backward = offsets.iter().rev().map(|at| falling.position_at(*at));
+            let backward: Vec<_> = backward.collect();
+            for (at, (one, other)) in forward.iter().zip(backward.iter().rev()).enumerate() {
+                let fault = Fault::error(FaultKind::WrongType, Span::new(at, at), "m");
+                assert_eq!(one, other, "{source:?} at {at}");
+                assert_eq!(*one, fault.position_in(source), "{source:?} at {at}");
+            }
         }
     }
 

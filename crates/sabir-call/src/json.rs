@@ -249,6 +249,11 @@ impl ArgumentScanner {
         missing
     }
 
+    /// Returns true if the text can never be an object of arguments.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.state == ScannerState::Broken
+    }
+
     /// Returns true if the arguments, or a value among them, must begin next.
     pub(crate) fn wants_value(&self) -> bool {
         matches!(self.state, ScannerState::Start | ScannerState::Value)

@@ -86,7 +86,7 @@ pub use draft::{DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState};
 pub use event::{
     ArgForm, Certainty, Event, EventSink, MarkupRole, MarkupSpan, StopReason, Truncation, Usage,
 };
-pub use fault::{Fault, FaultKind, Severity, SourcePosition, Span, SpanOrigin};
+pub use fault::{Fault, FaultKind, Severity, SourceLines, SourcePosition, Span, SpanOrigin};
 pub use history::History;
 pub use message::{
     Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, Role, ToolResultStatus,
@@ -99,4 +99,7 @@ pub use model::{
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};
 pub use reader::CallReader;
-pub use tool::{ArgumentSpec, ToolError, ToolSet, ToolSpec, json_type_name, nearest_candidate};
+pub use tool::{
+    ArgumentSpec, ToolError, ToolSet, ToolSpec, json_type_name, nearest_candidate,
+    resolve_reference,
+};

@@ -335,6 +335,8 @@ impl<S: EventSink> EventSink for PromptedSink<S> {
                 self.thoughts.skip_bytes(text.len());
             }
             Event::Thought { text } => {
+                // The server separates thoughts itself, so the text does not begin inside of one.
+                self.reader.drop_prefill();
                 out.forward_event(Event::Source { text }, EventSource::Thought);
                 self.thoughts.push(text, &mut |event: Event<'_>| {
                     out.forward_event(event, EventSource::Thought)

@@ -52,6 +52,7 @@ mod prose;
 mod python;
 mod region;
 mod scan;
+mod surroundings;
 mod tag;
 mod tag_form;
 mod thought;
@@ -77,6 +78,7 @@ use pending_open::PendingOpen;
 use prose::ProseTracker;
 use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use scan::TriggerMatch;
+use surroundings::CallSurroundings;
 use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
@@ -117,6 +119,8 @@ pub struct CallReader {
     wrapped: Option<Box<str>>,
     /// The thought that encloses a call in special tokens.
     inside: Option<Box<ThoughtBlock>>,
+    /// The words before the calls that end at this place.
+    surroundings: Option<CallSurroundings>,
 }
 
 /// The state of the reader: the construct at the current position.
@@ -187,6 +191,15 @@ impl CallReader {
         self
     }
 
+    /// Leaves the thought that the prompt opened, if no text has come yet.
+    pub(crate) fn drop_prefill(&mut self) {
+        let is_prompted =
+            matches!(&self.state, ReaderState::Thought(thought) if thought.is_prompted());
+        if is_prompted && !self.begun {
+            self.state = ReaderState::Prose;
+        }
+    }
+
     /// Creates a reader that begins in this state. The vocabulary is shared, since compiling the
     /// dialects costs more than reading a short message.
     fn with_vocabulary(vocabulary: Arc<Vocabulary>, state: ReaderState) -> Self {
@@ -203,6 +216,7 @@ impl CallReader {
             diagnostics: ReaderDiagnostics::default(),
             wrapped: None,
             inside: None,
+            surroundings: None,
         }
     }
 
@@ -379,7 +393,7 @@ impl CallReader {
         while at < window.text.len() {
             let step = match &self.state {
                 ReaderState::Prose => self.read_prose(window, at, out),
-                ReaderState::Gap => self.read_gap(window, at),
+                ReaderState::Gap => self.read_gap(window, at, out),
                 ReaderState::Thought(thought) => {
                     // Copied, because the state may be replaced while the thought is read.
                     let thought = **thought;
@@ -414,9 +428,12 @@ impl CallReader {
         let mut said = from;
         let look = loop {
             // Nearly all prose is skipped here, at a table look-up for each byte.
-            at += self
-                .prose
-                .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            // The first byte may belong to a header whose beginning is in the prompt.
+            if self.prose.bytes_read() > 0 || !self.vocabulary.markers.has_headless() {
+                at += self
+                    .prose
+                    .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            }
             let rest = window.text_from(at);
             if rest.is_empty() {
                 self.emit_prose(window.text_from(said), out);
@@ -433,10 +450,18 @@ impl CallReader {
             if !text {
                 break look;
             }
-            self.prose
-                // One byte only: the next trigger may be right behind this one, as in `<<tool>`.
-                .push_byte(rest.as_bytes().first().copied().unwrap_or_default());
-            at += 1;
+            // One character only: the next trigger may be right behind this one, as in `<<tool>`.
+            at += match rest.as_bytes().first() {
+                Some(byte) if byte.is_ascii() => {
+                    self.prose.push_byte(*byte);
+                    1
+                }
+                _ => {
+                    let length = rest.chars().next().map_or(0, char::len_utf8);
+                    self.prose.read_text(window.text_between(at, at + length));
+                    length
+                }
+            };
         };
         let (state, len) = match look {
             TriggerMatch::Text | TriggerMatch::Wait => return ReaderStep::Wait(at),
@@ -458,6 +483,7 @@ impl CallReader {
                 (ReaderState::Thought(Box::new(thought)), len)
             }
             TriggerMatch::Open(opening, len) => {
+                self.note_surroundings(&opening);
                 self.held.clear();
                 self.held.push_str(window.text_between(at, at + len));
                 (ReaderState::Opening(Box::new(opening)), len)
@@ -514,20 +540,32 @@ impl CallReader {
     }
 
     /// Reads white space after a call, which is not text if another call or nothing follows.
-    fn read_gap(&mut self, window: TextWindow<'_>, from: usize) -> ReaderStep {
-        let rest = window.text_from(from);
-        let taken = take_whitespace(rest, &mut self.blank);
-        if taken < rest.len() {
-            self.state = ReaderState::Prose;
-            self.prose.resume_line();
-            // The end of the white space is enough to know the line state. All of it may already
-            // have been read after another
-            // thought.
-            let end = self.blank.len().saturating_sub(BLANK_END);
-            self.prose
-                .read_text(self.blank.get(end..).unwrap_or_default());
+    fn read_gap(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let taken = take_whitespace(window.text_from(from), &mut self.blank);
+        let at = from + taken;
+        let rest = window.text_from(at);
+        if rest.is_empty() {
+            return ReaderStep::To(at);
         }
-        ReaderStep::To(from + taken)
+        let blank = std::mem::take(&mut self.blank);
+        let is_judged = self.judge_surroundings(rest, &blank, window.last, self.offset + at, out);
+        self.blank = blank;
+        if !is_judged {
+            return ReaderStep::Wait(at);
+        }
+        self.state = ReaderState::Prose;
+        self.prose.resume_line();
+        // The end of the white space is enough to know the line state. All of it may already have
+        // been read after another thought.
+        let end = self.blank.len().saturating_sub(BLANK_END);
+        self.prose
+            .read_text(self.blank.get(end..).unwrap_or_default());
+        ReaderStep::To(at)
     }
 
     /// Emits prose, preceded by white space that turned out to belong to it.
@@ -535,6 +573,7 @@ impl CallReader {
         if text.is_empty() {
             return;
         }
+        self.surroundings = None;
         if !self.blank.is_empty() {
             out.push_event(Event::Text { text: &self.blank });
             self.blank.clear();

@@ -12,6 +12,10 @@ use serde_json::{Map, Value};
 use crate::compatibility::{ForeignMeaning, ForeignTool};
 use crate::known_tool::KnownTool;
 
+/// The largest number of parts of a schema that are searched for arguments. Real tools have a few; the limit
+/// ends the walk of a schema that refers to itself.
+const MAX_SCHEMA_PARTS: usize = 64;
+
 /// The definition of one tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
@@ -69,8 +73,8 @@ pub enum ToolError {
     /// Two tools share a name.
     #[error("the tool `{0}` is defined twice; names must be unique")]
     Doubled(String),
-    /// A name is empty or holds white space or one of `<>"'`/=`.
-    #[error("`{0}` cannot be a tool's name: use letters, digits, `_`, `-`, `.` or `:`")]
+    /// A name is empty or holds white space or one of `<>"'`=`.
+    #[error("`{0}` cannot be a tool's name: use letters, digits, `_`, `-`, `.`, `:` or `/`")]
     Name(String),
     /// The parameters are not an object schema.
     #[error("the parameters of `{0}` must be a JSON Schema object with `properties`")]
@@ -102,16 +106,26 @@ impl ToolSpec {
             })
     }
 
-    /// Returns the names of the arguments that only a branch of the schema declares, at the top level
-    /// of `allOf`, `anyOf` and `oneOf`.
-    pub(crate) fn branch_argument_names(&self) -> impl Iterator<Item = &str> {
-        let branches = ["allOf", "anyOf", "oneOf"].into_iter();
-        let branches =
-            branches.filter_map(|key| self.parameters.get(key).and_then(Value::as_array));
-        branches
-            .flatten()
-            .filter_map(|branch| branch.get("properties").and_then(Value::as_object))
-            .flat_map(|properties| properties.keys().map(String::as_str))
+    /// Returns the names of the arguments that only another part of the schema declares: the target of a
+    /// local `$ref`, or a branch of `allOf`, `anyOf` or `oneOf`.
+    pub(crate) fn branch_argument_names(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        let mut parts = vec![&self.parameters];
+        let mut next = 0;
+        while let Some(&part) = parts.get(next) {
+            // The first part is the schema itself.
+            let properties = part.get("properties").filter(|_| next > 0);
+            let properties = properties.and_then(Value::as_object).into_iter().flatten();
+            names.extend(properties.map(|(name, _)| name.as_str()));
+            parts.extend(resolve_reference(&self.parameters, part));
+            let branches = ["allOf", "anyOf", "oneOf"].into_iter();
+            let branches = branches.filter_map(|key| part.get(key).and_then(Value::as_array));
+            parts.extend(branches.flatten());
+            // Ends the walk of a schema that refers to itself.
+            parts.truncate(MAX_SCHEMA_PARTS);
+            next += 1;
+        }
+        names
     }
 
     /// Returns the declared argument with that name.
@@ -123,7 +137,8 @@ impl ToolSpec {
     /// Checks the rules without which no dialect could express the tool.
     fn validate(&self) -> Result<(), ToolError> {
         // Names become tags in some dialects, so markup characters and white space are excluded.
-        let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+        // A slash is usual in the names of MCP tools; dialects that cannot write it read no call of the tool.
+        let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/');
         if self.name.is_empty() || !self.name.chars().all(allowed) {
             return Err(ToolError::Name(self.name.clone()));
         }
@@ -350,6 +365,34 @@ pub fn nearest_candidate<'a>(
         }
     }
     best.map(|(candidate, _)| candidate)
+}
+
+/// Returns the target of a schema's local `$ref` in the document `root`: `#` alone is the root, `#/…` a
+/// JSON pointer in which `%20` and the like are decoded, since it is part of an address. An anchor or
+/// another document has no target here.
+pub fn resolve_reference<'v>(root: &'v Value, schema: &Value) -> Option<&'v Value> {
+    let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+    if !pointer.contains('%') {
+        return root.pointer(pointer);
+    }
+    let mut decoded = Vec::with_capacity(pointer.len());
+    let mut rest = pointer.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let escaped = match behind {
+            [high, low, ..] if *first == b'%' => {
+                let digit = |byte: &u8| char::from(*byte).to_digit(16);
+                let code = digit(high).zip(digit(low));
+                code.and_then(|(high, low)| u8::try_from(high * 16 + low).ok())
+            }
+            _ => None,
+        };
+        decoded.push(escaped.unwrap_or(*first));
+        rest = match escaped {
+            Some(_) => behind.get(2..).unwrap_or_default(),
+            None => behind,
+        };
+    }
+    root.pointer(std::str::from_utf8(&decoded).ok()?)
 }
 
 /// Returns the JSON Schema name of a value's type.

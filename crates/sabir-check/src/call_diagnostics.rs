@@ -30,13 +30,11 @@ pub(crate) struct CallDiagnostics<'d> {
 
 impl<'d> CallDiagnostics<'d> {
     /// Starts with the faults that the parser attached to this call.
-    pub(crate) fn new(draft: &'d DraftResponse, call: &'d DraftCall) -> Self {
-        let parser_faults = draft
-            .faults
-            .iter()
-            .filter(|fault| fault.call == Some(call.index))
-            .cloned()
-            .collect();
+    pub(crate) fn new(
+        draft: &'d DraftResponse,
+        call: &'d DraftCall,
+        parser_faults: Vec<Fault>,
+    ) -> Self {
         Self {
             call,
             source: &draft.source,

@@ -28,7 +28,8 @@
 //! is a property, and a repeated one becomes an array. A child is typed by its own schema; if that fails it stays text, and
 //! validation reports it. Attributes become properties if the schema expects an object. The text of such an element becomes
 //! the property `text`, `content` or `value`, whichever is declared, else the only declared string property that no
-//! attribute gives, else `text`. If the schema expects no object, attributes are dropped.
+//! attribute gives, else `text`. If the schema expects no object, attributes are dropped. Behind MiniMax's marker elements are
+//! structure without a declared type as well: an array if all of them are `<item>`, else an object.
 
 use std::collections::HashMap;
 
@@ -44,6 +45,37 @@ use crate::xml_element::{XmlElement, parse_elements};
 const MINIMAX_MARKER: &str = "]<]minimax[>[";
 /// The depth to which nested elements are read; deeper ones stay text. It bounds the recursion on hostile input.
 const MAX_DEPTH: u8 = 16;
+/// The depth to which nested elements behind MiniMax's marker are read. Deeper ones are rejected: the marker
+/// proves that they are structure, so they must not become text. Readers of JSON allow 128 levels in all.
+const MAX_MARKED_DEPTH: u8 = 64;
+
+/// The rules for reading nested elements.
+#[derive(Debug, Clone, Copy)]
+struct ElementRules {
+    /// The number of levels that may follow.
+    depth: u8,
+    /// True if each tag was marked as structure, so that elements without a declared type are a value, not text.
+    marked: bool,
+}
+
+impl ElementRules {
+    /// The rules for elements that are not marked.
+    const PLAIN: Self = Self {
+        depth: MAX_DEPTH,
+        marked: false,
+    };
+    /// The rules for elements behind MiniMax's marker.
+    const MARKED: Self = Self {
+        depth: MAX_MARKED_DEPTH,
+        marked: true,
+    };
+
+    /// Returns the rules for the children of an element; `None` beyond the last level.
+    fn one_level_deeper(self) -> Option<Self> {
+        let depth = self.depth.checked_sub(1)?;
+        Some(Self { depth, ..self })
+    }
+}
 
 /// A value with the names of the repair rules that were needed to read it.
 /// The rule about a fence comes first, the others in the order of the table.
@@ -127,6 +159,12 @@ pub(crate) fn coerce_value(
     let is_nullable = types.is_some_and(|types| types.has(JsonTypes::NULL));
     if form == ArgForm::Raw && text == "null" && is_nullable {
         return Ok(CoercedValue::without_rules(Value::Null));
+    }
+    if types.is_none()
+        && form == ArgForm::Raw
+        && let Some(value) = parse_marked_elements(text, shape)?
+    {
+        return Ok(CoercedValue::without_rules(value));
     }
     let Some(types) = types.filter(|types| !types.has(JsonTypes::STRING)) else {
         return Ok(CoercedValue::without_rules(Value::String(text.to_owned())));
@@ -268,61 +306,115 @@ fn parse_structure(
     if start.starts_with(['{', '[']) {
         return parse_json(text, repairs).map(Some);
     }
-    let unmarked = start
-        .starts_with(MINIMAX_MARKER)
-        .then(|| unmark_tags(start));
-    let text = unmarked.as_ref().map_or(start, |(text, _)| text.as_str());
-    let children = if text.starts_with('<') {
-        parse_elements(text)
+    if start.starts_with(MINIMAX_MARKER) {
+        let unmarked = UnmarkedText::new(start).ok_or(CoercionError::Type(types))?;
+        let list = types.has(JsonTypes::ARRAY);
+        let value = unmarked.build_value(|children, rules| match list {
+            true => build_array(children, shape, rules),
+            false => build_object(children, shape, rules).into(),
+        });
+        return Ok(value.map(CoercedValue::without_rules));
+    }
+    let children = if start.starts_with('<') {
+        parse_elements(start)
     } else {
         None
     };
     Ok(children.map(|children| {
-        let list = types.has(JsonTypes::ARRAY);
-        let mut value = if list {
-            build_array(&children, shape, MAX_DEPTH)
+        let value = if types.has(JsonTypes::ARRAY) {
+            build_array(&children, shape, ElementRules::PLAIN)
         } else {
-            build_object(&children, shape, MAX_DEPTH).into()
+            build_object(&children, shape, ElementRules::PLAIN).into()
         };
-        if let Some((_, placeholder)) = &unmarked {
-            restore_angles(&mut value, *placeholder);
-        }
         CoercedValue::without_rules(value)
     }))
 }
 
-/// Removes the marker of M3 before each tag. Any other `<` is content, so a placeholder that does not
-/// occur in the text takes its place. Returns the text and the placeholder.
-fn unmark_tags(text: &str) -> (String, char) {
-    let placeholder = ('\u{f0000}'..='\u{ffffd}')
-        .find(|c| !text.contains(*c))
-        .unwrap_or('\u{f0000}');
-    // The marker holds a `<` itself, so the text is split at marker and tag together.
-    // A marker that no tag follows is content.
-    let marked_tag = format!("{MINIMAX_MARKER}<");
-    let mut unmarked = String::with_capacity(text.len());
-    for (at, piece) in text.split(marked_tag.as_str()).enumerate() {
-        unmarked.push_str(if at == 0 { "" } else { "<" });
-        unmarked.extend(
-            piece
-                .chars()
-                .map(|c| if c == '<' { placeholder } else { c }),
-        );
+/// Reads an argument without a declared type, if it consists of elements behind MiniMax's marker; `None` if it does not.
+///
+/// # Errors
+/// Returns a type error if the elements are nested too deeply.
+fn parse_marked_elements(
+    text: &str,
+    shape: SchemaView<'_>,
+) -> Result<Option<Value>, CoercionError> {
+    let start = text.trim_ascii_start();
+    if !start.starts_with(MINIMAX_MARKER) {
+        return Ok(None);
     }
-    (unmarked, placeholder)
+    let unmarked = UnmarkedText::new(start).ok_or(CoercionError::Type(JsonTypes::OBJECT))?;
+    Ok(unmarked.build_value(|children, rules| build_untyped(children, shape, rules)))
 }
 
-/// Puts `<` back into the strings of a value. Its depth is bounded by that of the elements.
-fn restore_angles(value: &mut Value, placeholder: char) {
-    match value {
-        Value::String(text) if text.contains(placeholder) => *text = text.replace(placeholder, "<"),
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| restore_angles(item, placeholder)),
-        Value::Object(map) => map
-            .values_mut()
-            .for_each(|item| restore_angles(item, placeholder)),
-        _ => {}
+/// A text whose tags had MiniMax's marker.
+struct UnmarkedText {
+    /// The text without the markers. Any other `<` is content, so a placeholder takes its place.
+    text: String,
+    /// A character that does not occur in the text.
+    placeholder: char,
+}
+
+impl UnmarkedText {
+    /// Removes the marker before each tag. `None` if the tags are nested too deeply to be read.
+    fn new(text: &str) -> Option<Self> {
+        let placeholder = ('\u{f0000}'..='\u{ffffd}')
+            .find(|c| !text.contains(*c))
+            .unwrap_or('\u{f0000}');
+        // The marker holds a `<` itself, so the text is split at marker and tag together.
+        // A marker that no tag follows is content.
+        let marked_tag = format!("{MINIMAX_MARKER}<");
+        let mut unmarked = String::with_capacity(text.len());
+        let mut depth = 0_u8;
+        for (at, piece) in text.split(marked_tag.as_str()).enumerate() {
+            if at > 0 {
+                unmarked.push('<');
+                depth = match piece.starts_with('/') {
+                    true => depth.saturating_sub(1),
+                    false => depth.saturating_add(1),
+                };
+            }
+            if depth > MAX_MARKED_DEPTH {
+                return None;
+            }
+            let mask = |c: char| if c == '<' { placeholder } else { c };
+            unmarked.extend(piece.chars().map(mask));
+        }
+        Some(Self {
+            text: unmarked,
+            placeholder,
+        })
+    }
+
+    /// Reads the text as elements and builds a value from them; `None` if it holds anything else.
+    fn build_value(
+        &self,
+        build: impl FnOnce(&[XmlElement<'_>], ElementRules) -> Value,
+    ) -> Option<Value> {
+        let children = parse_elements(&self.text)?;
+        let mut value = build(&children, ElementRules::MARKED);
+        self.restore_strings(&mut value);
+        Some(value)
+    }
+
+    /// Puts the markers and `<` back into the strings of a value. Its depth is bounded by that of the elements.
+    fn restore_strings(&self, value: &mut Value) {
+        match value {
+            Value::String(text) if text.contains(['<', self.placeholder]) => {
+                let marked = text.replace('<', &format!("{MINIMAX_MARKER}<"));
+                *text = marked.replace(self.placeholder, "<");
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.restore_strings(item)),
+            Value::Object(map) => map.values_mut().for_each(|item| self.restore_strings(item)),
+            _ => {}
+        }
+    }
+}
+
+/// Builds a value without a declared type: an array if all children are `<item>`, else an object.
+fn build_untyped(children: &[XmlElement<'_>], shape: SchemaView<'_>, rules: ElementRules) -> Value {
+    match children.iter().all(|child| child.name == "item") {
+        true => build_array(children, shape, rules),
+        false => build_object(children, shape, rules).into(),
     }
 }
 
@@ -334,8 +426,8 @@ pub(crate) fn parse_tagged(text: &str, shape: SchemaView<'_>, types: JsonTypes) 
         types.has(JsonTypes::OBJECT),
         children.as_slice(),
     ) {
-        (true, _, children) => Some(build_array(children, shape, MAX_DEPTH)),
-        (_, true, children) => Some(build_object(children, shape, MAX_DEPTH).into()),
+        (true, _, children) => Some(build_array(children, shape, ElementRules::PLAIN)),
+        (_, true, children) => Some(build_object(children, shape, ElementRules::PLAIN).into()),
         (_, _, [child]) => parse_scalar(child.text().trim(), types),
         _ => None,
     }
@@ -345,7 +437,7 @@ pub(crate) fn parse_tagged(text: &str, shape: SchemaView<'_>, types: JsonTypes) 
 ///
 /// The names of the children do not matter: models write `<item>`, `<file>` or `<suggest>`,
 /// whatever the prompt of their training used.
-fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -> Value {
+fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, rules: ElementRules) -> Value {
     let items = shape.item_schema();
     let known = items.property_names();
     // The children are properties of an item: the model left out the item's own tag.
@@ -355,12 +447,12 @@ fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) ->
             .allowed_types()
             .is_some_and(|types| types.has(JsonTypes::OBJECT))
     {
-        return Value::Array(vec![build_object(children, items, depth).into()]);
+        return Value::Array(vec![build_object(children, items, rules).into()]);
     }
     Value::Array(
         children
             .iter()
-            .map(|child| coerce_element(child, items, depth))
+            .map(|child| coerce_element(child, items, rules))
             .collect(),
     )
 }
@@ -373,7 +465,7 @@ fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) ->
 fn build_object(
     children: &[XmlElement<'_>],
     shape: SchemaView<'_>,
-    depth: u8,
+    rules: ElementRules,
 ) -> Map<String, Value> {
     // Grouped by name in the order of first appearance. The map of indexes keeps this linear for many children.
     let mut groups: Vec<(&str, Vec<&XmlElement<'_>>)> = Vec::new();
@@ -388,7 +480,7 @@ fn build_object(
     let property = |(name, group): (&str, Vec<&XmlElement<'_>>)| {
         let shape = shape.property_schema(name);
         let read = match group.as_slice() {
-            [child] => coerce_element(child, shape, depth),
+            [child] => coerce_element(child, shape, rules),
             _ => {
                 // The schema of the items types each occurrence if the property is declared as an
                 // array.
@@ -399,7 +491,7 @@ fn build_object(
                 Value::Array(
                     group
                         .iter()
-                        .map(|child| coerce_element(child, shape, depth))
+                        .map(|child| coerce_element(child, shape, rules))
                         .collect(),
                 )
             }
@@ -412,16 +504,20 @@ fn build_object(
 /// Reads the value of one element; its text if nothing else fits.
 ///
 /// Never fails: a value that does not fit becomes a string, and validation reports it with the path
-/// to it. `depth` counts down to zero and ends the recursion on nested or self-referring input.
-fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) -> Value {
+/// to it. The rules bound the recursion on nested or self-referring input.
+fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, rules: ElementRules) -> Value {
     let text = || Value::String(element.text().to_owned());
-    let Some(types) = shape
-        .allowed_types()
-        .filter(|types| !types.has(JsonTypes::STRING))
-    else {
+    let Some(rules) = rules.one_level_deeper() else {
         return text();
     };
-    let Some(depth) = depth.checked_sub(1) else {
+    let declared = shape.allowed_types();
+    if declared.is_none() && rules.marked {
+        let children = element.child_elements();
+        return children
+            .filter(|children| !children.is_empty())
+            .map_or_else(text, |children| build_untyped(&children, shape, rules));
+    }
+    let Some(types) = declared.filter(|types| !types.has(JsonTypes::STRING)) else {
         return text();
     };
     // White space around a scalar inside a structure is layout, not a mistake worth a record.
@@ -435,14 +531,14 @@ fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) ->
     }
     let children = element.child_elements();
     match children {
-        Some(children) if types.has(JsonTypes::ARRAY) => build_array(&children, shape, depth),
+        Some(children) if types.has(JsonTypes::ARRAY) => build_array(&children, shape, rules),
         None if types.has(JsonTypes::ARRAY) => {
             // Text inside the element of an array property: it is the only item.
             let items = shape.item_schema();
-            Value::Array(vec![coerce_element(element, items, depth)])
+            Value::Array(vec![coerce_element(element, items, rules)])
         }
         children if types.has(JsonTypes::OBJECT) => {
-            let inner = children.map(|children| build_object(&children, shape, depth));
+            let inner = children.map(|children| build_object(&children, shape, rules));
             merge_attributes(element, inner, shape).map_or_else(text, Value::Object)
         }
         _ => text(),
@@ -542,6 +638,35 @@ mod tests {
         };
         let expected = r#"{"city":"a","zip":7,"items":[{"qty":2},{"qty":5}]}"#;
         assert_eq!(coerce(&marked(text), ArgForm::Raw, &order), expected);
+        // A `<` without the marker is content, and a marker in a string stays in it.
+        let kept = marked("§<city>x < y <b> §<c>1§</c>§</city>§<zip>7§</zip>");
+        assert_eq!(
+            coerce(&kept, ArgForm::Raw, &order),
+            json!({"city": format!("x < y <b> {0}<c>1{0}</c>", super::MINIMAX_MARKER), "zip": 7})
+                .to_string()
+        );
+        let free = json!({"type": "object"});
+        let check_free = |text: &str, expected: &str| {
+            assert_eq!(
+                coerce(&marked(text), ArgForm::Raw, &free),
+                expected,
+                "{text}"
+            );
+        };
+        check_free("§<k>§<b>1§</b>§</k>", r#"{"k":{"b":"1"}}"#);
+        check_free(
+            "§<k>§<item>1§</item>§<item>2§</item>§</k>",
+            r#"{"k":["1","2"]}"#,
+        );
+        check_free("§<k>1§</k>§<k>2§</k>", r#"{"k":["1","2"]}"#);
+        let deep = |levels: usize| "§<n>".repeat(levels) + "1" + &"§</n>".repeat(levels);
+        let value = (0..64).fold("\"1\"".to_owned(), |value, _| format!("{{\"n\":{value}}}"));
+        check_free(&deep(64), &value);
+        check_free(&deep(65), "not an object");
+        assert_eq!(
+            coerce(&marked("§<k>§<b>1§</b>§</k>"), ArgForm::Raw, &json!({})),
+            r#"{"k":{"b":"1"}}"#
+        );
         let words = marked("§<city>a</city>");
         assert_eq!(
             coerce(&words, ArgForm::Raw, &json!({"type": "string"})),

@@ -144,9 +144,19 @@ impl CallChecker {
     /// Duplicates are found after all calls were typed, because the two forms write the same value
     /// differently: `10` between tags and `10` in JSON are equal only as values.
     pub fn check_all(&self, draft: &DraftResponse) -> Vec<CheckedCall> {
+        // Grouped once, so that many calls with many faults take linear time.
+        let mut faults: HashMap<u32, Vec<Fault>> = HashMap::new();
+        for fault in &draft.faults {
+            if let Some(index) = fault.call {
+                faults.entry(index).or_default().push(fault.clone());
+            }
+        }
         let mut checked = draft
             .calls()
-            .map(|call| self.check_call(draft, call))
+            .map(|call| {
+                let own = faults.remove(&call.index).unwrap_or_default();
+                self.check_with_faults(draft, call, own)
+            })
             .collect::<Vec<_>>();
         reject_duplicate_calls(draft, &mut checked);
         checked
@@ -169,6 +179,18 @@ impl CallChecker {
     /// names every mistake at once, and a front end can show what the model intended. Duplicates of
     /// other calls are found only by `check_all`.
     pub fn check_call(&self, draft: &DraftResponse, call: &DraftCall) -> CheckedCall {
+        let own = |fault: &&Fault| fault.call == Some(call.index);
+        let faults = draft.faults.iter().filter(own).cloned().collect();
+        self.check_with_faults(draft, call, faults)
+    }
+
+    /// Checks one call, with the faults that the parser attached to it.
+    fn check_with_faults(
+        &self,
+        draft: &DraftResponse,
+        call: &DraftCall,
+        faults: Vec<Fault>,
+    ) -> CheckedCall {
         let xml = xml_arguments::read_xml_arguments(call, &self.tools, |outer, inner| {
             self.meant_name(outer) == self.meant_name(inner)
         })
@@ -177,12 +199,12 @@ impl CallChecker {
         let (call, mut notes) = match xml {
             Some(XmlArguments::Call(inner)) => {
                 read_call = inner;
-                let mut notes = CallDiagnostics::new(draft, &read_call);
+                let mut notes = CallDiagnostics::new(draft, &read_call, faults);
                 notes.note_xml_arguments(call);
                 (&*read_call, notes)
             }
             Some(XmlArguments::OtherTool(name)) => {
-                let mut notes = CallDiagnostics::new(draft, call);
+                let mut notes = CallDiagnostics::new(draft, call, faults);
                 notes.push_xml_fault(
                     call,
                     format!(
@@ -194,7 +216,7 @@ impl CallChecker {
                 (call, notes)
             }
             Some(XmlArguments::Unreadable) => {
-                let mut notes = CallDiagnostics::new(draft, call);
+                let mut notes = CallDiagnostics::new(draft, call, faults);
                 notes.push_xml_fault(
                     call,
                     "the arguments of the call are tags that cannot be read as one whole call"
@@ -203,7 +225,7 @@ impl CallChecker {
                 );
                 (call, notes)
             }
-            None => (call, CallDiagnostics::new(draft, call)),
+            None => (call, CallDiagnostics::new(draft, call, faults)),
         };
         let cut = truncation_of(draft, call);
         if let Some(why) = cut {

@@ -338,8 +338,7 @@ impl<'a> SchemaView<'a> {
     /// Returns the target of a local `$ref`; `#` alone is the root, `#/…` a JSON pointer. An anchor
     /// or another document has no target here.
     fn resolve_reference(self, schema: &Value) -> Option<&'a Value> {
-        let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-        self.root.pointer(pointer)
+        sabir_call::resolve_reference(self.root, schema)
     }
 }
 
@@ -481,6 +480,18 @@ mod tests {
             json!({"$ref": "#/$defs/x", "$defs": {"x": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}}),
             "an object; closed; a; a",
         );
+        for (reference, name) in [
+            ("#/$defs/a%20b", "a b"),
+            ("#/$defs/a~1b", "a/b"),
+            ("#/$defs/%C3%A4", "ä"),
+            ("#/$defs/50%", "50%"),
+        ] {
+            let target = json!({"type": "object", "properties": {"a": {}}});
+            check(
+                json!({"$ref": reference, "$defs": {name: target}}),
+                "an object; closed; a; ",
+            );
+        }
         check(
             json!({"type": "object", "allOf": [{"properties": {"a": {}}, "required": ["a"]}],
                    "anyOf": [{"properties": {"b": {}}, "required": ["b"]}]}),

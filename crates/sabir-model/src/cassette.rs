@@ -76,6 +76,9 @@ pub(crate) struct RecordedProvider {
     /// True if the catalogue said that the model reads no images.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) blind: bool,
+    /// The end of the prompt that the answers continued; empty if there was none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) prefill: String,
     /// The deadlines, in force on the replay's own clock.
     pub(crate) deadlines: Deadlines,
     /// The retry policy: failed attempts are part of the recording and are repeated.

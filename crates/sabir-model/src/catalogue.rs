@@ -52,6 +52,10 @@ pub struct ModelEntry {
     /// only in a user's entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escape_tokens: Option<bool>,
+    /// The end of the prompt that its answers continue, such as `<think>`: the thought that it opens goes on in
+    /// the answer; only in a user's entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefill: Option<String>,
     /// The vendor's prices for a million tokens; in a user's own entry, the provider's prices.
     pub prices: Option<TokenPrices>,
 }

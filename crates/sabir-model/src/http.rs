@@ -520,8 +520,11 @@ impl HttpModel {
         let mut stamped = OriginSink::new(sink, asked.origin());
         // Independent callers have nothing in common.
         let readers = (self.callers == CallerScope::Task).then_some(&self.reader_cache);
+        let prefill = self
+            .request_limits
+            .prefill(&self.provider.name, &request.model);
         let mut reading = ResponseReader {
-            front: ResponsePipeline::new(request, self.reads, readers, &mut stamped),
+            front: ResponsePipeline::new(request, self.reads, readers, &prefill, &mut stamped),
             decoder: ResponseDecoder::new(self.provider.wire),
             output_bytes: 0,
         };

@@ -31,7 +31,7 @@ impl ReaderCache {
         if let Some(known) = kept.as_ref().filter(is_compiled) {
             return known.reader.for_next_text();
         }
-        let reader = compile_reader(request);
+        let reader = compile_reader(request, &request.tools, "");
         let first = reader.for_next_text();
         *kept = Some(CompiledReader {
             dialects: request.dialects.clone(),
@@ -43,14 +43,15 @@ impl ReaderCache {
     }
 }
 
-/// Compiles the reader for the text of the response to a request.
-pub(crate) fn compile_reader(request: &Request) -> CallReader {
+/// Compiles the reader of these tools' calls in the response to a request. `prefill` is the end of the prompt that the response
+/// continues.
+pub(crate) fn compile_reader(request: &Request, tools: &ToolSet, prefill: &str) -> CallReader {
     let all = request.dialects.all();
     let selection = match request.protocol {
         ToolProtocol::Native => all.for_native_calls(),
         ToolProtocol::Prompted(_) => all,
     };
-    CallReader::new(selection, &request.tools)
+    CallReader::new(selection.with_prefill(prefill), tools)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use sabir_call::{
     Event, EventSink, Fault, PromptedSink, Request, TextRecovery, ToolChoice, ToolProtocol,
-    Truncation, Usage,
+    ToolSet, Truncation, Usage,
 };
 
 use crate::http::TextParsing;
@@ -36,11 +36,12 @@ pub(crate) struct HoldUntilFirstDelta<'a> {
 
 impl<'a> ResponsePipeline<'a> {
     /// Makes the pipeline for a request, which must not be rendered for its protocol yet. `readers` has the reader of the last
-    /// request of the same task.
+    /// request of the same task. `prefill` is the end of the prompt that the answer continues.
     pub(crate) fn new(
         request: &Request,
         reads: TextParsing,
         readers: Option<&ReaderCache>,
+        prefill: &str,
         out: &'a mut (dyn EventSink + Send),
     ) -> Self {
         let opening = HoldUntilFirstDelta {
@@ -52,12 +53,16 @@ impl<'a> ResponsePipeline<'a> {
         let ignores_text = reads == TextParsing::Nothing || request.recovery == TextRecovery::Off;
         let untouched = ignores_text && request.protocol == ToolProtocol::Native;
         // Where no tool is offered, call markup in a text can only be a mention.
-        if untouched || request.tools.is_empty() || request.tool_choice == ToolChoice::None {
+        let has_calls =
+            !untouched && !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
+        if !has_calls && prefill.is_empty() {
             Self::Plain(opening)
         } else {
             let reader = match readers {
-                Some(readers) => readers.reader_for(request),
-                None => compile_reader(request),
+                Some(readers) if has_calls && prefill.is_empty() => readers.reader_for(request),
+                // Without tools only thoughts are read.
+                _ if !has_calls => compile_reader(request, &ToolSet::default(), prefill),
+                _ => compile_reader(request, &request.tools, prefill),
             };
             Self::Reading(Box::new(PromptedSink::with_reader(reader, opening)))
         }

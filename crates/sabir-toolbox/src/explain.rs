@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use sabir_call::{
-    ArgForm, Certainty, DraftCall, Event, MarkupRole, MarkupSpan, Severity, Span, Truncation,
+    ArgForm, Certainty, DraftCall, Event, MarkupRole, MarkupSpan, Severity, SourceLines, Span,
+    Truncation,
 };
 use sabir_check::{CallState, CheckedCall, Repair};
 use serde::Serialize;
@@ -261,43 +262,6 @@ impl NoteCollector {
     }
 }
 
-/// Counts lines and columns as diagnostics do, in one pass over the text.
-struct PositionCursor<'s> {
-    source: &'s str,
-    at: usize,
-    line: usize,
-    column: usize,
-}
-
-impl<'s> PositionCursor<'s> {
-    fn new(source: &'s str) -> Self {
-        Self {
-            source,
-            at: 0,
-            line: 1,
-            column: 1,
-        }
-    }
-
-    /// Returns the line and column of an offset, which must not be smaller than the previous one.
-    fn locate(&mut self, offset: usize) -> (usize, usize) {
-        let rest = self.source.get(self.at..).unwrap_or_default();
-        let mut letters = rest.chars().peekable();
-        while self.at < offset {
-            let Some(c) = letters.next() else { break };
-            self.at += c.len_utf8();
-            // CR LF is one line break.
-            let pair = c == '\r' && letters.peek() == Some(&'\n');
-            if c == '\n' || (c == '\r' && !pair) {
-                (self.line, self.column) = (self.line + 1, 1);
-            } else {
-                self.column += usize::from(!pair);
-            }
-        }
-        (self.line, self.column)
-    }
-}
-
 /// Parses a text and explains how each piece of it was understood.
 pub fn explain_text(input: &[u8], options: &ParseOptions<'_>) -> ExplainedText {
     let mut notes = NoteCollector {
@@ -324,12 +288,11 @@ impl ExplainedText {
     /// Returns the report of `explain`.
     pub fn report(&self) -> ExplainReport<'_> {
         let parsed = &self.parsed;
-        // The notes are sorted, which the cursor requires.
-        let mut places = PositionCursor::new(&parsed.source);
+        let mut lines = SourceLines::new(&parsed.source);
         let marks = self
             .notes
             .iter()
-            .map(|note| MarkReport::new(note, &parsed.source, &mut places))
+            .map(|note| MarkReport::new(note, &parsed.source, &mut lines))
             .collect();
         let calls = self
             .calls()
@@ -345,7 +308,7 @@ impl ExplainedText {
                 faults: checked
                     .faults
                     .iter()
-                    .map(|fault| FaultReport::new(fault, &parsed.source))
+                    .map(|fault| FaultReport::new(fault, &mut lines))
                     .collect(),
             })
             .collect();
@@ -473,11 +436,11 @@ pub struct MarkReport<'a> {
 
 impl<'a> MarkReport<'a> {
     /// Creates the report of a note. The notes must come in text order.
-    fn new(note: &'a TextNote, source: &'a str, places: &mut PositionCursor<'_>) -> Self {
-        let (line, column) = places.locate(note.span.start);
+    fn new(note: &'a TextNote, source: &'a str, lines: &mut SourceLines<'_>) -> Self {
+        let place = lines.position_at(note.span.start);
         Self {
-            line,
-            column,
+            line: place.line,
+            column: place.column,
             span: note.span,
             source: source.get(note.span.start..note.span.end),
             role: note.role_name(),
@@ -610,28 +573,5 @@ fn certainty_word(sure: Certainty) -> &'static str {
         Certainty::Certain => "certain",
         Certainty::Likely => "likely",
         Certainty::Guess => "guess",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use sabir_call::{Fault, FaultKind, Span};
-
-    use super::PositionCursor;
-
-    #[test]
-    fn positions_equal_those_of_faults() {
-        for source in ["", "a", "a\nb\r\nc\rd\n\n\r\r\né🌍x\u{2028}y", "\r\n\r\n\r"] {
-            let mut places = PositionCursor::new(source);
-            for (at, _) in source.char_indices().chain([(source.len(), ' ')]) {
-                let fault = Fault::error(FaultKind::Limit, Span::new(at, at), "");
-                let place = fault.position_in(source);
-                assert_eq!(
-                    places.locate(at),
-                    (place.line, place.column),
-                    "{source:?} at {at}"
-                );
-            }
-        }
     }
 }

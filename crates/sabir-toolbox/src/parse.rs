@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{
     CallReader, DraftPart, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls,
-    Severity, Span, ToolProtocol, ToolSet, Truncation,
+    Severity, SourceLines, Span, ToolProtocol, ToolSet, Truncation,
 };
 use sabir_check::{
     CallChecker, CallState, CheckedCall, FeedbackContext, Repair, RepairSet, RepeatTracker,
@@ -294,9 +294,10 @@ impl ParsedText {
 
     /// Returns all faults in text order, in their public form.
     pub(crate) fn fault_reports(&self) -> Vec<FaultReport> {
+        let mut lines = SourceLines::new(&self.source);
         self.all_faults()
             .iter()
-            .map(|fault| FaultReport::new(fault, &self.source))
+            .map(|fault| FaultReport::new(fault, &mut lines))
             .collect()
     }
 
@@ -348,7 +349,13 @@ impl ParsedText {
     }
 
     fn checked_call(&self, index: u32) -> Option<&CheckedCall> {
-        self.checked.iter().find(|checked| checked.index == index)
+        // Nearly always the calls are numbered in the order of their beginnings.
+        let usual = usize::try_from(index)
+            .ok()
+            .and_then(|at| self.checked.get(at));
+        usual
+            .filter(|checked| checked.index == index)
+            .or_else(|| self.checked.iter().find(|checked| checked.index == index))
     }
 }
 
@@ -429,9 +436,9 @@ pub struct FaultReport {
 }
 
 impl FaultReport {
-    /// Creates the report of a fault in this text.
-    pub fn new(fault: &Fault, source: &str) -> Self {
-        let place = fault.position_in(source);
+    /// Creates the report of a fault in the text of these lines.
+    pub fn new(fault: &Fault, lines: &mut SourceLines<'_>) -> Self {
+        let place = lines.position_at(fault.span.start);
         Self {
             kind: fault.kind.name(),
             severity: fault.severity,
@@ -462,8 +469,10 @@ impl Report for ParseReport<'_> {
                 }
             }
         }
+        let mut lines = SourceLines::new(&parsed.source);
         for fault in parsed.all_faults() {
-            out.write_all(fault.render_diagnostic(&parsed.source).as_bytes())?;
+            let place = lines.position_at(fault.span.start);
+            out.write_all(fault.render_diagnostic_at(&place).as_bytes())?;
         }
         match self.body {
             Some(body) => {

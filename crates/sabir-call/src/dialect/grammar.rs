@@ -43,6 +43,9 @@ pub(crate) struct TaggedCalls {
     pub(crate) prefixes: &'static [&'static str],
     /// The names of tags around the prose of a message, which have no meaning of their own.
     pub(crate) frames: &'static [&'static str],
+    /// True if messages have a header with a recipient, as in the harmony dialect: calls count only in one that
+    /// is addressed to a tool.
+    pub(crate) channels: bool,
 }
 
 /// The notation of a tag.
@@ -110,7 +113,8 @@ pub(crate) struct JsonCalls {
     pub(crate) section: Option<(&'static str, &'static str)>,
     /// The ways to write a call; the first is written.
     pub(crate) forms: &'static [JsonForm],
-    /// The keys that are written: for the name, the arguments, and the id if there is one.
+    /// The keys that are written: for the name, the arguments, and the id if there is one. Without a key for the
+    /// name, the name is itself the key of the arguments.
     pub(crate) keys: (&'static str, &'static str, Option<&'static str>),
     /// True if several calls are written as one array.
     pub(crate) list: bool,
@@ -131,6 +135,8 @@ pub(crate) struct JsonForm {
     pub(crate) close: &'static str,
     /// True if servers strip that marker because it ends the message.
     pub(crate) stop: bool,
+    /// True if a call is an object whose only key is the tool's name, and whose value is the arguments.
+    pub(crate) named_by_key: bool,
 }
 
 /// A name before the JSON of its arguments.

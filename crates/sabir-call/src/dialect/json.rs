@@ -11,7 +11,7 @@ const LESSON: &str =
 pub(super) static ROWS: &[Dialect] = &[
     Dialect {
         name: "hermes",
-        aliases: &["qwen", "qwen25", "qwen3"],
+        aliases: &["qwen", "qwen25", "qwen3", "trinity"],
         summary: "A JSON object with name and arguments in a <tool_call> block (Hermes, Qwen 2.5 and 3).",
         spec: include_str!("../specs/hermes.md"),
         grammar: &json_grammar(JsonCalls {
@@ -40,6 +40,7 @@ pub(super) static ROWS: &[Dialect] = &[
                 }),
                 close: "<|tool_call_end|>",
                 stop: false,
+                named_by_key: false,
             }],
             ..PLAIN
         }),
@@ -71,6 +72,7 @@ call's number from 0, then the arguments as a JSON object.",
                     }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
+                    named_by_key: false,
                 },
                 JsonForm {
                     open: "<｜tool▁call▁begin｜>",
@@ -82,6 +84,7 @@ call's number from 0, then the arguments as a JSON object.",
                     }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
+                    named_by_key: false,
                 },
                 // The same form after a section marker, for models that omit the marker of the
                 // first call.
@@ -95,6 +98,7 @@ call's number from 0, then the arguments as a JSON object.",
                     }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
+                    named_by_key: false,
                 },
             ],
             ..PLAIN
@@ -123,6 +127,7 @@ object in a fence.",
                     }),
                     close: "",
                     stop: false,
+                    named_by_key: false,
                 },
             ],
             list: true,
@@ -153,6 +158,7 @@ and its `arguments`.",
                     }),
                     close: "</function>",
                     stop: false,
+                    named_by_key: false,
                 },
             ],
             keys: ("name", "parameters", None),
@@ -235,6 +241,118 @@ tool's `name` and its `arguments`.",
 (\"0\", \"1\", …), the `tool_name` and its `parameters`.",
     },
     Dialect {
+        name: "apertus",
+        aliases: &["apertus2509"],
+        summary: "A JSON array of objects with the tool's name as their only key, between special tokens (Apertus).",
+        spec: include_str!("../specs/apertus.md"),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[JsonForm {
+                named_by_key: true,
+                ..named_form("<|tools_prefix|>", "<|tools_suffix|>")
+            }],
+            keys: ("", "", None),
+            list: true,
+            ..PLAIN
+        }),
+        tokens: &["<|assistant_end|>"],
+        thought: Some(("<|inner_prefix|>", "<|inner_suffix|>")),
+        instructions: "Write all calls of a message as one JSON array between the markers: for each an object whose only key is the \
+tool's name, and whose value is the arguments.",
+    },
+    Dialect {
+        name: "internlm",
+        aliases: &["internlm2", "intern_s1"],
+        summary: "A JSON object with name and parameters between special tokens (InternLM 2, Intern-S1).",
+        spec: include_str!("../specs/internlm.md"),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[
+                named_form("<|action_start|><|plugin|>", "<|action_end|>"),
+                named_form("<|action_start|> <|plugin|>", "<|action_end|>"),
+                named_form("<|action_start|>\n<|plugin|>", "<|action_end|>"),
+            ],
+            keys: ("name", "parameters", None),
+            ..PLAIN
+        }),
+        tokens: &["<|im_end|>"],
+        thought: None,
+        instructions: "Write each call as a JSON object with the tool's `name` and its `parameters`, between the markers.",
+    },
+    Dialect {
+        name: "longcat",
+        aliases: &[],
+        summary: "A JSON object with name and arguments in a <longcat_tool_call> block (LongCat).",
+        spec: include_str!("../specs/longcat.md"),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[named_form("<longcat_tool_call>", "</longcat_tool_call>")],
+            ..PLAIN
+        }),
+        tokens: &[],
+        thought: None,
+        instructions: "Write each call as a JSON object with the tool's `name` and its `arguments`, in a `longcat_tool_call` block \
+of its own.",
+    },
+    Dialect {
+        name: "gigachat",
+        aliases: &["gigachat3"],
+        summary: "A JSON object with name and arguments behind <|function_call|> (GigaChat 3).",
+        // The second form is the header of a message with a role of its own.
+        spec: include_str!("../specs/gigachat.md"),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[
+                named_form("<|function_call|>", ""),
+                named_form("function call<|role_sep|>", ""),
+            ],
+            ..PLAIN
+        }),
+        tokens: &["<|message_sep|>"],
+        thought: None,
+        instructions: "Write each call as a JSON object with the tool's `name` and its `arguments` behind the marker.",
+    },
+    Dialect {
+        name: "plamo3",
+        aliases: &["plamo"],
+        summary: "A name and JSON arguments between special tokens (PLaMo 3).",
+        spec: include_str!("../specs/plamo3.md"),
+        grammar: &json_grammar(JsonCalls {
+            section: Some((
+                "<|plamo:begin_tool_requests:plamo|>",
+                "<|plamo:end_tool_requests:plamo|>",
+            )),
+            forms: &[JsonForm {
+                open: "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
+                head: Some(HeaderFormat {
+                    end: "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>",
+                    prefix: "",
+                    id: None,
+                    fenced: false,
+                }),
+                close: "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+                stop: false,
+                named_by_key: false,
+            }],
+            ..PLAIN
+        }),
+        tokens: &["<|plamo:tag|>"],
+        thought: None,
+        instructions: "Write calls in one section between the markers: for each call the tool's name, then the arguments as a JSON \
+object.",
+    },
+    Dialect {
+        name: "k2_horizon_json",
+        aliases: &[],
+        summary: "A JSON object with name and arguments in an <ifm|tool_call> block (K2 Horizon with JSON).",
+        spec: include_str!("../specs/k2_horizon_json.md"),
+        grammar: &json_grammar(JsonCalls {
+            section: Some(("<ifm|tool_calls>", "</ifm|tool_calls>")),
+            forms: &[named_form("<ifm|tool_call>", "</ifm|tool_call>")],
+            ..PLAIN
+        }),
+        tokens: &[],
+        thought: None,
+        instructions: "Write each call as a JSON object with the tool's `name` and its `arguments` in an `ifm|tool_call` block, and \
+all of them in an `ifm|tool_calls` block.",
+    },
+    Dialect {
         name: "jamba",
         aliases: &[],
         summary: "A JSON array of calls in a <tool_calls> block (Jamba).",
@@ -294,6 +412,7 @@ tool's `name` and its `arguments`.",
                 }),
                 close: "",
                 stop: false,
+                named_by_key: false,
             }],
             ..PLAIN
         }),
@@ -324,5 +443,6 @@ const fn named_form(open: &'static str, close: &'static str) -> JsonForm {
         head: None,
         close,
         stop: false,
+        named_by_key: false,
     }
 }

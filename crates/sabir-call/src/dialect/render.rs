@@ -90,6 +90,7 @@ fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
         head: None,
         close: "",
         stop: false,
+        named_by_key: false,
     });
     let (before, behind) = table.section.unwrap_or_default();
     if form.head.is_some() {

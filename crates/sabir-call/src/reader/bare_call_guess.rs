@@ -147,8 +147,10 @@ impl BareCallGuess {
         })
     }
 
-    /// Processes one byte, which is at `at` in the held text.
-    fn push_byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
+    /// Processes one character, which is at `at` in the held text.
+    fn push_char(&mut self, c: char, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
+        // Only ASCII has a meaning here; any letter represents the rest.
+        let byte = u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'x');
         let blank = byte.is_ascii_whitespace();
         match self.state {
             GuessPhase::Fence if byte == b'`' => self.fence += 1,
@@ -172,9 +174,9 @@ impl BareCallGuess {
             GuessPhase::Start => {
                 self.body.0 = at;
                 self.state = GuessPhase::Body;
-                return self.push_body_byte(byte, at, vocabulary);
+                return self.push_body_char(c, byte, at, vocabulary);
             }
-            GuessPhase::Body => return self.push_body_byte(byte, at, vocabulary),
+            GuessPhase::Body => return self.push_body_char(c, byte, at, vocabulary),
             GuessPhase::After if blank => {}
             GuessPhase::After if self.fence > 0 && byte == b'`' => {
                 self.state = GuessPhase::Closing(1)
@@ -186,7 +188,7 @@ impl BareCallGuess {
             {
                 self.state = GuessPhase::Body;
                 self.scan = BracketScan::default();
-                return self.push_body_byte(byte, at, vocabulary);
+                return self.push_body_char(c, byte, at, vocabulary);
             }
             GuessPhase::Closing(count) if byte == b'`' => {
                 self.state = GuessPhase::Closing(count + 1)
@@ -202,13 +204,19 @@ impl BareCallGuess {
         ByteVerdict::Continue
     }
 
-    /// Processes a byte inside the brackets.
-    fn push_body_byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
+    /// Processes a character inside the brackets; `byte` stands for it.
+    fn push_body_char(
+        &mut self,
+        c: char,
+        byte: u8,
+        at: usize,
+        vocabulary: &Vocabulary,
+    ) -> ByteVerdict {
         // A Python list in a fence is an example.
         let list = self.held.as_bytes().get(self.body.0) == Some(&b'[');
         let json = self.json.is_some();
         let python = self.python.is_some() && self.fence == 0 && list;
-        let verdict = self.scan.push_byte(byte, json, python, vocabulary);
+        let verdict = self.scan.push_char(c, byte, json, python, vocabulary);
         if matches!(verdict, ByteVerdict::Closed) {
             // An object that names a tool but has no arguments is too common in examples.
             if !self.chosen && !self.scan.python && !self.scan.argued {
@@ -240,6 +248,7 @@ impl BareCallGuess {
             dialect: self.json?,
             close: "",
             stop: false,
+            named_by_key: false,
             sure,
         };
         Some(AnyRegionParser::Json(Box::new(
@@ -382,16 +391,18 @@ impl EventSink for GuessValidator<'_> {
 }
 
 impl BracketScan {
-    /// Processes a byte of the calls. `json` and `python` say which notations are possible here.
-    fn push_byte(
+    /// Processes a character of the calls; `byte` stands for it. `json` and `python` say which notations are
+    /// possible here.
+    fn push_char(
         &mut self,
+        c: char,
         byte: u8,
         json: bool,
         python: bool,
         vocabulary: &Vocabulary,
     ) -> ByteVerdict {
         if let Some((quote, triple, escaped)) = self.quote {
-            return self.push_quoted_byte(byte, quote, triple, escaped);
+            return self.push_quoted_char(c, byte, quote, triple, escaped);
         }
         if !matches!(byte, b'"' | b'\'') {
             self.quotes = 0;
@@ -445,14 +456,14 @@ impl BracketScan {
             b')' if self.python => self.depth = self.depth.saturating_sub(1),
             _ if byte.is_ascii_whitespace() => {}
             _ => {
-                if self.word.len() < NAME_CAP && byte.is_ascii() {
-                    self.word.push(char::from(byte));
+                if self.word.len() < NAME_CAP {
+                    self.word.push(c);
                 }
                 // A bare word inside the brackets begins a Python call, or it is prose.
                 let word = self
                     .word
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+                    .chars()
+                    .all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
                 let prose = self.depth == 1 && !(python && word);
                 // No number or literal is that long, so it is text at any depth.
                 if !self.named && (prose || self.word.len() >= NAME_CAP) {
@@ -477,10 +488,11 @@ impl BracketScan {
         ByteVerdict::Continue
     }
 
-    /// Processes a byte inside a string. Brackets there have no meaning, which is the only reason
+    /// Processes a character inside a string; `byte` stands for it. Brackets there have no meaning, which is the only reason
     /// to track strings.
-    fn push_quoted_byte(
+    fn push_quoted_char(
         &mut self,
+        c: char,
         byte: u8,
         quote: u8,
         triple: bool,
@@ -494,8 +506,8 @@ impl BracketScan {
             self.quotes = if triple || self.quotes != 2 { 0 } else { 2 };
             return ByteVerdict::Continue;
         }
-        if !closes && self.word.len() < NAME_CAP && byte.is_ascii() {
-            self.word.push(char::from(byte));
+        if !closes && self.word.len() < NAME_CAP {
+            self.word.push(c);
         }
         self.quote = Some((quote, triple, byte == b'\\' && !escaped));
         ByteVerdict::Continue
@@ -568,10 +580,8 @@ impl CallReader {
                 }
             }
             guess.held.push(c);
-            // The scan needs only ASCII; any letter represents the rest.
-            let byte = if c.is_ascii() { c as u8 } else { b'x' };
             let named = guess.scan.named;
-            let verdict = guess.push_byte(byte, place, &self.vocabulary);
+            let verdict = guess.push_char(c, place, &self.vocabulary);
             let next = from + at + c.len_utf8();
             if matches!(verdict, ByteVerdict::Text) && place > 0 {
                 // The byte that rules out a call may itself begin one, so it is not consumed.

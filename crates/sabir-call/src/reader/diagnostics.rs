@@ -33,6 +33,8 @@ pub(super) struct ReaderDiagnostics {
     is_after_call: bool,
     /// The number of calls before the current block.
     calls_before_block: u32,
+    /// The number of calls before the current run of calls, which the same words surround.
+    pub(super) calls_before_run: u32,
     /// The first call closed by each pair of tags, to detect a second possible end.
     closed: Option<Box<ClosedCalls>>,
     /// The prose position after the last call, once there is one.
@@ -172,7 +174,13 @@ impl ReaderDiagnostics {
     }
 
     /// Records a tag followed by words instead of arguments.
-    pub(super) fn note_bare_call(&mut self, bare: BareCall) {
+    pub(super) fn note_bare_call(&mut self, mut bare: BareCall) {
+        // The closing tag may belong to the first of two such tags, so the calls between them stay in doubt.
+        match self.notes_mut().bare.take() {
+            Some(earlier) if earlier.tag == bare.tag => bare.calls = bare.calls.min(earlier.calls),
+            Some(earlier) => self.outer_signs_mut().note_rejected(earlier.calls),
+            None => {}
+        }
         self.notes_mut().bare = Some(bare);
     }
 
@@ -395,10 +403,13 @@ impl ReaderDiagnostics {
         // The thought may have swallowed the rest of a value whose closing tags seemed to end it.
         // Only raw values have such
         // tags.
-        let first = self
-            .closed_calls()
-            .iter()
-            .map(|closed| closed.index)
+        let closed = self.closed_calls().iter().map(|closed| closed.index);
+        // The same holds for a value whose call was not understood.
+        let bare = self.odd.as_ref().and_then(|odd| odd.bare.as_ref());
+        let doubtful = self.outer_signs().and_then(OuterCallSigns::first_doubtful);
+        let first = closed
+            .chain(bare.map(|bare| bare.calls))
+            .chain(doubtful)
             .min()
             .unwrap_or(self.calls);
         for index in first..self.calls {

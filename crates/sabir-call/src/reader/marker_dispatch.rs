@@ -5,12 +5,12 @@
 //! array, or by a name and `[ARGS]`. A marker that fits none of them was prose; for a special
 //! token, which is never written by accident, a fault is reported.
 
-use crate::dialect::grammar::{HeaderFormat, JsonForm};
+use crate::dialect::grammar::{HeaderFormat, JsonForm, TagNotation};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::gemma::GemmaRegionParser;
-use super::markers::{GEMMA, MarkerEntry, MarkerKind, MarkerMatch, is_special};
+use super::markers::{GEMMA, MarkerEntry, MarkerKind, MarkerMatch, is_headless, is_special};
 use super::payload::{JsonRegionParser, ParsedHeader, RegionMarkers};
 use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
@@ -24,6 +24,10 @@ use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 const HEAD_CAP: usize = 256;
 /// The end of the header of a harmony message.
 const MESSAGE: &str = "<|message|>";
+/// The dialect in which a message to a tool holds JSON.
+const HARMONY: &str = "harmony";
+/// The beginning of a call in tags in a message that is addressed to a tool.
+const TAGGED_CALL: &str = "<atem:";
 /// The maximum length of the word after a fence's backticks, in bytes.
 const LANGUAGE_CAP: usize = 16;
 /// A Markdown code fence.
@@ -81,6 +85,9 @@ impl CallHeader {
             .form
             .and_then(|form| form.head)
             .map_or(MESSAGE, |head| head.end);
+        if self.form.is_none() && self.opening.tag.ends_with(MESSAGE) {
+            return HeaderEnd::At(0, 0);
+        }
         let special = is_special(&self.opening.tag);
         // A bounded prefix: a marker without an end would otherwise be searched to the end of the
         // text with every chunk (law 2).
@@ -97,6 +104,9 @@ impl CallHeader {
             .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
             .or(brace);
         let Some((at, next)) = found else {
+            if is_headless(&self.opening.tag) && !may_be_header(head) {
+                return HeaderEnd::No;
+            }
             return match last {
                 true => HeaderEnd::Cut,
                 // A name is never this long, so waiting ends here whatever follows.
@@ -139,6 +149,9 @@ impl CallReader {
                 LexedTag::Partial => {
                     self.state = ReaderState::Opening(Box::new(opening));
                     return ReaderStep::Wait(at);
+                }
+                LexedTag::Tag(tag) if self.is_keyed_in_block(&opening, tag) => {
+                    return self.enter_keyed_block(&opening, tag, rest, at);
                 }
                 LexedTag::Tag(tag) if self.open_wrapped(&opening, tag, at, out) => {
                     self.held.push_str(rest.get(..tag.len).unwrap_or_default());
@@ -208,6 +221,39 @@ impl CallReader {
                 ReaderStep::To(at)
             }
         }
+    }
+
+    /// Returns true if a block for calls is followed by the tag around a tool's name and its keys.
+    fn is_keyed_in_block(&self, block: &PendingOpen, tag: Tag<'_>) -> bool {
+        let is_opening = tag.is_plain() && !tag.close;
+        is_opening
+            && self
+                .vocabulary
+                .has_keyed_call_in_block(tag.name, &block.tag)
+    }
+
+    /// Goes on with the tag of the first call in a block. Both are text if no call follows.
+    fn enter_keyed_block(
+        &mut self,
+        block: &PendingOpen,
+        tag: Tag<'_>,
+        rest: &str,
+        at: usize,
+    ) -> ReaderStep {
+        self.wrapped = Some(block.tag.as_str().into());
+        self.diagnostics.begin_block();
+        self.held.push_str(rest.get(..tag.len).unwrap_or_default());
+        let inner = PendingOpen::new(
+            OpenKind::Wrapper(TagNotation::Angle),
+            tag,
+            block.at,
+            block.first,
+        );
+        self.state = ReaderState::Opening(Box::new(PendingOpen {
+            len: self.held.len(),
+            ..inner
+        }));
+        ReaderStep::To(at + tag.len)
     }
 
     /// Decides whether a marker that opens no call has no meaning: another one follows it directly, or
@@ -331,6 +377,7 @@ impl CallReader {
                     head: None,
                     close,
                     stop,
+                    named_by_key,
                     ..
                 }) if json
                     || ((special || !close.is_empty())
@@ -352,6 +399,7 @@ impl CallReader {
                         dialect,
                         close,
                         stop: stop || (list && meanings.any(is_open_ended)),
+                        named_by_key,
                         sure: self.marker_certainty(&text),
                     };
                     return MarkerContent::Region(
@@ -555,6 +603,7 @@ impl CallReader {
             dialect: spelling.dialect,
             close,
             stop: false,
+            named_by_key: false,
             sure,
         };
         let head = ParsedHeader {
@@ -582,6 +631,19 @@ impl CallReader {
         if let HeaderEnd::Wait = ends {
             return ReaderStep::Wait(from);
         }
+        // The body shows if the message holds tags or JSON.
+        if let HeaderEnd::At(_, next) = ends
+            && heading.form.is_none()
+            && !window.last
+            && self.reads_tagged_messages()
+        {
+            let body = rest.get(next..).unwrap_or_default();
+            let text = body.trim_ascii_start();
+            let is_undecided = text.len() < TAGGED_CALL.len() && TAGGED_CALL.starts_with(text);
+            if is_undecided && body.len() - text.len() <= HEAD_CAP {
+                return ReaderStep::Wait(from);
+            }
+        }
         let ReaderState::Heading(heading) = std::mem::replace(&mut self.state, ReaderState::Prose)
         else {
             return ReaderStep::To(from);
@@ -598,7 +660,16 @@ impl CallReader {
         let at = self.offset + from;
         match heading.form {
             Some(_) => self.begin_headed(&heading, head, at, out),
-            None => self.begin_channel(&heading.opening, head, at, out),
+            None => {
+                let body = rest.get(next..).unwrap_or_default();
+                let tags = body.trim_ascii_start();
+                let is_tagged = tags.starts_with(TAGGED_CALL) && self.reads_tagged_messages();
+                self.begin_channel(&heading, head, at, is_tagged, out);
+                if is_tagged {
+                    // The white space before the tags is no text of the message.
+                    return ReaderStep::To(from + next + body.len() - tags.len());
+                }
+            }
         }
         ReaderStep::To(from + next)
     }
@@ -645,6 +716,7 @@ impl CallReader {
             dialect,
             close: form.close,
             stop: form.stop,
+            named_by_key: false,
             sure,
         };
         let head = ParsedHeader {
@@ -657,31 +729,46 @@ impl CallReader {
         self.begin_arguments(opening, markers, head, out);
     }
 
-    /// Begins a message of the harmony dialect, by its header.
+    /// Returns true if a message that is addressed to a tool may hold its call in tags.
+    fn reads_tagged_messages(&self) -> bool {
+        self.vocabulary
+            .find_call_tag("atem:invoke", TagNotation::Angle, None)
+            .is_some_and(|spelling| spelling.tagged.channels)
+    }
+
+    /// Begins a message with a header. `is_tagged` is true if its body begins with a call in tags.
     fn begin_channel(
         &mut self,
-        opening: &PendingOpen,
+        heading: &CallHeader,
         header: &str,
         at: usize,
+        is_tagged: bool,
         out: &mut dyn EventSink,
     ) {
-        // Without the preceding tokens, the matched marker itself is a part of the header.
-        let headless = if is_special(&opening.tag) {
-            ""
-        } else {
-            &opening.tag
+        let opening = &heading.opening;
+        let markers = &self.vocabulary.markers;
+        let is_harmony = |marker: &MarkerEntry| marker.dialect == HARMONY;
+        let reads_json = markers.active_meanings(&opening.tag).any(is_harmony);
+        let dialect = match reads_json && !is_tagged {
+            true => HARMONY,
+            false => heading.dialect,
         };
-        let header = &*format!("{headless}{header}");
-        let at = at.saturating_sub(headless.len());
+        // Without the preceding tokens, the matched marker itself is a part of the header.
+        let is_headless = is_headless(&opening.tag);
+        let begun = if is_headless {
+            opening.tag.as_str()
+        } else {
+            ""
+        };
+        let header = &*format!("{begun}{header}");
+        let at = at.saturating_sub(begun.len());
         let until = |text: &str| {
             text.find(|c: char| c.is_whitespace() || c == '<')
                 .unwrap_or(text.len())
         };
-        let channel = if opening.tag == "<|channel|>" {
-            Some(header)
-        } else {
-            header.split("<|channel|>").nth(1)
-        };
+        let channel = header.split("<|channel|>").nth(1);
+        let is_bare = opening.tag == "<|channel|>" || is_headless;
+        let channel = channel.or(is_bare.then_some(header));
         let channel = channel
             .map(str::trim_start)
             .map_or("", |text| text.get(..until(text)).unwrap_or_default());
@@ -690,16 +777,20 @@ impl CallReader {
             // Messages to the model itself or to the user are not calls.
             let text = header.get(start..)?;
             Some((start, text.get(..until(text))?))
-                .filter(|(_, name)| !matches!(*name, "" | "assistant" | "user"))
         });
-        if let Some((start, name)) = recipient {
+        let addressee = recipient.map_or("", |(_, name)| name);
+        let is_tool =
+            |(_, name): &(usize, &str)| !matches!(*name, "" | "assistant" | "user" | "self");
+        let tool = recipient.filter(is_tool);
+        if let Some((start, name)) = tool.filter(|_| !is_tagged && reads_json) {
             let bare = name.strip_prefix("functions.").unwrap_or(name);
             let name_at = at + start + name.len() - bare.len();
             let sure = self.marker_certainty(&opening.tag);
             let markers = RegionMarkers {
-                dialect: "harmony",
+                dialect: HARMONY,
                 close: "<|call|>",
                 stop: true,
+                named_by_key: false,
                 sure,
             };
             let head = ParsedHeader {
@@ -711,28 +802,35 @@ impl CallReader {
             };
             return self.begin_arguments(opening, markers, head, out);
         }
-        let span = Span::new(opening.at, at + header.len() + MESSAGE.len());
-        let (role, rule) = match channel {
-            "analysis" => (MarkupRole::Thought, "a message on the analysis channel"),
-            _ => (MarkupRole::Wrapper, "a message to the user"),
+        let header_end = match header.ends_with(MESSAGE) {
+            true => at + header.len(),
+            false => at + header.len() + MESSAGE.len(),
+        };
+        let span = Span::new(opening.at, header_end);
+        let is_thought = channel.starts_with("analysis") || addressee == "self";
+        let (role, rule) = match tool {
+            _ if is_thought => (MarkupRole::Thought, "a message on the analysis channel"),
+            Some(_) => (MarkupRole::Wrapper, "a message to a tool"),
+            None => (MarkupRole::Wrapper, "a message to the user"),
         };
         let sure = Certainty::Certain;
         out.push_event(Event::Mark(MarkupSpan {
             role,
-            dialect: Some("harmony"),
+            dialect: Some(dialect),
             span,
             sure,
             rule,
         }));
         self.held.clear();
         self.state = match self.inside.take() {
-            _ if channel == "analysis" => {
+            _ if is_thought => {
                 self.diagnostics.note_thought();
                 ReaderState::Thought(Box::new(ThoughtBlock::analysis_channel(opening.at)))
             }
             Some(inside) => ReaderState::Thought(inside),
             None => {
                 self.begin_message();
+                self.prose.is_addressed_to_user = addressee == "user";
                 ReaderState::Prose
             }
         };
@@ -746,7 +844,8 @@ impl CallReader {
         rest: &str,
         out: &mut dyn EventSink,
     ) {
-        if is_special(&heading.opening.tag) {
+        let tag = &heading.opening.tag;
+        if is_special(tag) && !is_headless(tag) {
             return self.cut_marker(&heading.opening, why, out);
         }
         self.release_as_prose(heading.opening, None, out);
@@ -814,10 +913,17 @@ fn starts_with_gemma_call(text: &str, bare: bool, last: bool) -> Option<bool> {
         );
     }
     let call = text.strip_prefix(':').unwrap_or(text);
-    if is_partial_marker(call, GEMMA, last) {
-        None
-    } else {
-        Some(call.starts_with(GEMMA))
+    if call.starts_with(GEMMA) {
+        return Some(true);
+    }
+    // Some responses have only the colon of `call:`.
+    let name = word_length(call);
+    let behind = call.get(name..).unwrap_or_default();
+    let is_named = call.len() < text.len() && name > 0 && behind.starts_with('{');
+    let may_be_named = call.len() < text.len() && behind.is_empty() && name <= HEAD_CAP && !last;
+    match is_partial_marker(call, GEMMA, last) || may_be_named {
+        true => None,
+        false => Some(is_named),
     }
 }
 
@@ -861,8 +967,27 @@ fn word_length(text: &str) -> usize {
         .sum()
 }
 
+/// Returns true if the text may be a header that has not ended: words, and the token of a channel.
+/// Prose that begins like one is not held longer than a line.
+fn may_be_header(head: &str) -> bool {
+    let mut rest = head;
+    loop {
+        let end = rest.find(['\n', '<']).unwrap_or(rest.len());
+        let tag = rest.get(end..).unwrap_or_default();
+        if tag.is_empty() {
+            return true;
+        }
+        let is_token = |token: &str| is_partial_marker(tag, token, false) || tag.starts_with(token);
+        let tokens = ["<|channel|>", "<|constrain|>", MESSAGE];
+        if !tag.starts_with('<') || !tokens.into_iter().any(is_token) {
+            return false;
+        }
+        rest = tag.get(1..).unwrap_or_default();
+    }
+}
+
 /// Returns true for characters of a tool's name, including the separators that some dialects put
 /// around it.
 fn is_name(c: &char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }

@@ -12,7 +12,14 @@ use super::triggers::{FirstLetters, TriggerTable};
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 
 /// The beginnings of a harmony call whose prompt ends inside the message header.
-const HARMONY_BEGINS: [&str; 3] = [" to=", "to=", "commentary to="];
+const HARMONY_BEGINS: [&str; 6] = [
+    " to=",
+    "to=",
+    "commentary to=",
+    "analysis<|message|>",
+    "commentary<|message|>",
+    "final<|message|>",
+];
 
 /// The tokens with which chat templates end a turn, or begin the next one. Servers leave them in the
 /// text; at its end, or next to calls, they are no part of it.
@@ -46,6 +53,8 @@ pub(crate) struct MarkerTable {
     in_angles: Vec<&'static str>,
     /// The other marker texts, each once.
     bare: Vec<&'static str>,
+    /// The marker texts that count at the start of a text only, each once.
+    headless: Vec<&'static str>,
     /// The bytes that can follow the `<` of a marker; they rule out most `<` in a text.
     second: FirstLetters,
 }
@@ -107,14 +116,16 @@ impl MarkerTable {
     ) {
         for (text, kind) in dialect_markers(dialect, listened, chosen) {
             text.bytes().take(1).for_each(|byte| match kind {
-                // Headless headers are ordinary words, so they count at the start of a line only.
-                MarkerKind::Headless => triggers.add_at_line_start(byte),
+                // The reader looks for headless headers at the start of the text only.
+                MarkerKind::Headless => {}
                 MarkerKind::Gemma(_, true) if !chosen => triggers.add_at_line_start(byte),
                 _ => triggers.add_byte(byte),
             });
-            self.second.add_first_letter(text.get(1..).unwrap_or("|"));
             let texts = if text.starts_with('<') {
+                self.second.add_first_letter(text.get(1..).unwrap_or("|"));
                 &mut self.in_angles
+            } else if kind == MarkerKind::Headless {
+                &mut self.headless
             } else {
                 &mut self.bare
             };
@@ -149,6 +160,11 @@ impl MarkerTable {
         }
     }
 
+    /// Returns true if a text may begin inside the header of a message.
+    pub(crate) fn has_headless(&self) -> bool {
+        !self.headless.is_empty()
+    }
+
     /// Returns true if a token only ends a turn.
     pub(crate) fn is_turn_token(&self, text: &str) -> bool {
         TURN_TOKENS.contains(&text)
@@ -165,25 +181,16 @@ impl MarkerTable {
         {
             return MarkerMatch::None;
         }
-        let mut found: Option<&'static str> = None;
-        let second = bytes.get(1);
-        for text in if angled { &self.in_angles } else { &self.bare } {
-            // Most markers are ruled out by one byte, which is cheaper than to compare texts.
-            if second.is_some_and(|byte| text.as_bytes().get(1).is_some_and(|own| own != byte)) {
-                continue;
-            }
-            if rest.starts_with(text) {
-                // The longest wins, because a marker may be the beginning of another one.
-                found = found
-                    .filter(|known| known.len() >= text.len())
-                    .or(Some(text));
-            } else if !last && rest.len() < text.len() && text.starts_with(rest) {
-                // The text ends inside a possible marker. Held back, because the next chunk decides
-                // (law 1).
-                return MarkerMatch::Partial;
-            }
+        let texts = if angled { &self.in_angles } else { &self.bare };
+        longest_marker(texts, rest, last)
+    }
+
+    /// Returns the longest marker at the start of a text, which may begin inside the header of a message.
+    pub(crate) fn find_first_marker(&self, text: &str, last: bool) -> MarkerMatch {
+        match longest_marker(&self.headless, text, last) {
+            MarkerMatch::None => self.find_marker(text, last),
+            found => found,
         }
-        found.map_or(MarkerMatch::None, MarkerMatch::Marker)
     }
 
     /// Returns the longest marker of special tokens at the start of `rest`; a model writes such
@@ -304,6 +311,11 @@ fn dialect_markers(
     chosen: bool,
 ) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
+    // They begin with ordinary words, which mean nothing in a dialect that is not read.
+    let headless = || {
+        let begins = HARMONY_BEGINS.iter().filter(|_| listened);
+        begins.map(|text| (*text, MarkerKind::Headless))
+    };
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
     match *dialect.grammar {
         Grammar::Tagged(tagged) => {
@@ -313,6 +325,10 @@ fn dialect_markers(
                     .iter()
                     .flat_map(|(open, close)| [section(open), section(close)]),
             );
+            if tagged.channels {
+                let headers = HARMONY_OPENS.map(|text| (text, MarkerKind::Channel));
+                markers.extend(headers.into_iter().chain(headless()));
+            }
         }
         Grammar::Json(table) => {
             markers.extend(
@@ -343,6 +359,7 @@ fn dialect_markers(
                 head: None,
                 close: table.close,
                 stop: false,
+                named_by_key: false,
             };
             markers.extend(
                 [MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)),
@@ -357,9 +374,7 @@ fn dialect_markers(
         }
         Grammar::Harmony => {
             markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel)));
-            if chosen {
-                markers.extend(HARMONY_BEGINS.map(|text| (text, MarkerKind::Headless)));
-            }
+            markers.extend(headless());
         }
     }
     if listened {
@@ -401,6 +416,34 @@ fn end_markers(grammar: &Grammar) -> Vec<(&'static str, MarkerKind)> {
         ],
         Grammar::Tagged(_) | Grammar::Harmony => Vec::new(),
     }
+}
+
+/// Returns the longest of these markers at the start of `rest`.
+fn longest_marker(texts: &[&'static str], rest: &str, last: bool) -> MarkerMatch {
+    let mut found: Option<&'static str> = None;
+    let second = rest.as_bytes().get(1);
+    for text in texts {
+        // Most markers are ruled out by one byte, which is cheaper than to compare texts.
+        if second.is_some_and(|byte| text.as_bytes().get(1).is_some_and(|own| own != byte)) {
+            continue;
+        }
+        if rest.starts_with(text) {
+            // The longest wins, because a marker may be the beginning of another one.
+            found = found
+                .filter(|known| known.len() >= text.len())
+                .or(Some(text));
+        } else if !last && rest.len() < text.len() && text.starts_with(rest) {
+            // The text ends inside a possible marker. Held back, because the next chunk decides
+            // (law 1).
+            return MarkerMatch::Partial;
+        }
+    }
+    found.map_or(MarkerMatch::None, MarkerMatch::Marker)
+}
+
+/// Returns true if a marker is the beginning of a message whose prompt ends inside its header.
+pub(crate) fn is_headless(marker: &str) -> bool {
+    HARMONY_BEGINS.contains(&marker)
 }
 
 /// Returns true if a marker consists of special tokens.

@@ -4,23 +4,33 @@
 //! Such a call is content of the value, so it must not run. Two signs together show one: a tag or
 //! marker of a call that begins a value before the calls, and one that ends it after them. Either
 //! sign alone also occurs in prose about the format.
+//!
+//! A call that ended without any argument counts as the first sign too: the opening tag of its first value
+//! may be missing, and then that value holds the closing tag that seemed to end the call.
 
 use std::ops::Range;
 
-use crate::dialect::grammar::TagNotation;
+use crate::dialect::grammar::{TagNotation, TagScheme};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::CallReader;
-use super::tag::{Tag, names_match};
+use super::pending_open::PendingOpen;
+use super::tag::{Tag, names_match, split_name};
+use super::vocabulary::{TagDialect, Vocabulary};
 
 /// The maximum number of different tags that are remembered.
 const OPENED_CAP: usize = 16;
+
+/// The maximum number of different tags of calls without arguments that are remembered.
+const EMPTY_CAP: usize = 16;
 
 /// The signs of a call that was not understood.
 #[derive(Debug, Default)]
 pub(super) struct OuterCallSigns {
     /// The tags that would begin a value, each name once.
     opened: Vec<OrphanValue>,
+    /// The first call without arguments of each tag and tool.
+    empty: Vec<EmptyCall>,
     /// The number of calls before and including the first rejected one whose end is unknown.
     rejected: Option<u32>,
     /// The number of calls before the first header of a call without its marker.
@@ -41,6 +51,32 @@ struct OrphanValue {
     span: Span,
     /// True until its end.
     is_open: bool,
+}
+
+/// A call that ended without any argument.
+#[derive(Debug)]
+struct EmptyCall {
+    index: u32,
+    spelling: TagDialect,
+    /// The name of the call's tag.
+    tag: Box<str>,
+    tool: Option<usize>,
+}
+
+impl EmptyCall {
+    /// Returns true if a tag of this name ends a value of such a call.
+    fn is_value_close(&self, name: &str, vocabulary: &Vocabulary) -> bool {
+        let tagged = self.spelling.tagged;
+        let (prefix, base) = split_name(name);
+        match tagged.tags {
+            TagScheme::Own | TagScheme::Fixed { argument: "", .. } => match self.tool {
+                Some(_) => vocabulary.declares_argument(self.tool, name),
+                None => vocabulary.is_any_argument(name),
+            },
+            TagScheme::Fixed { argument, .. } => base == argument && tagged.has_prefix(prefix),
+            TagScheme::Keyed { value, .. } => name == value,
+        }
+    }
 }
 
 impl OuterCallSigns {
@@ -70,6 +106,23 @@ impl OuterCallSigns {
         self.rejected.get_or_insert(calls);
     }
 
+    /// Returns the first call that may be content of a value whose call was not understood, however it ends.
+    pub(super) fn first_doubtful(&self) -> Option<u32> {
+        let empty = self.empty.iter().map(|call| call.index);
+        self.rejected.into_iter().chain(empty).min()
+    }
+
+    /// Returns the first call without arguments that may hold all text up to a closing tag of this name.
+    fn find_empty_call(&self, name: &str, vocabulary: &Vocabulary) -> Option<u32> {
+        let may_end = |call: &&EmptyCall| {
+            // The end of the call itself is a sign only if arguments precede it.
+            let has_arguments = || self.opened.iter().any(|value| value.calls > call.index);
+            call.is_value_close(name, vocabulary) || names_match(&call.tag, name) && has_arguments()
+        };
+        let found = self.empty.iter().filter(may_end);
+        found.map(|call| call.index).min()
+    }
+
     /// Records that all calls from `first` to `calls` are reported. Returns those that were not before, the last ones first.
     fn note_reported(&mut self, first: u32, calls: u32) -> Vec<Range<u32>> {
         let mut fresh = Vec::new();
@@ -89,18 +142,20 @@ impl OuterCallSigns {
         fresh
     }
 
-    /// Ends the value with this tag or marker. Returns the first call that it may hold.
-    fn end_value(&mut self, name: &str) -> Option<u32> {
+    /// Ends the value with this tag or marker. Returns the first call that it may hold. `empty` is the first call
+    /// without arguments that may hold a value with this end.
+    fn end_value(&mut self, name: &str, empty: Option<u32>) -> Option<u32> {
         let value = self
             .opened
             .iter_mut()
             .find(|value| names_match(&value.name, name));
         match value {
-            Some(value) => {
+            Some(value) if value.is_open => {
                 value.is_open = false;
                 Some(value.calls)
             }
-            None => self.rejected,
+            Some(value) => Some(empty.map_or(value.calls, |empty| empty.min(value.calls))),
+            None => self.rejected.into_iter().chain(empty).min(),
         }
     }
 }
@@ -115,6 +170,35 @@ impl CallReader {
             self.diagnostics
                 .outer_signs_mut()
                 .note_value_open(tag.name, calls, span);
+        }
+    }
+
+    /// Records a call that ended without any argument.
+    pub(super) fn note_empty_call(
+        &mut self,
+        index: u32,
+        opening: &PendingOpen,
+        tool: Option<usize>,
+    ) {
+        let takes_none = |tool| {
+            let known = self.vocabulary.tool_at(tool);
+            known.is_some_and(|tool| tool.arguments.is_empty())
+        };
+        let Some(spelling) = opening.tag_dialect() else {
+            return;
+        };
+        if tool.is_some_and(takes_none) {
+            return;
+        }
+        let empty = &mut self.diagnostics.outer_signs_mut().empty;
+        let is_known = |call: &EmptyCall| *call.tag == *opening.tag && call.tool == tool;
+        if empty.len() < EMPTY_CAP && !empty.iter().any(is_known) {
+            empty.push(EmptyCall {
+                index,
+                spelling,
+                tag: opening.tag.as_str().into(),
+                tool,
+            });
         }
     }
 
@@ -135,6 +219,7 @@ impl CallReader {
         }
         let is_fixed = self.vocabulary.is_fixed_value_tag(name);
         let signs = self.diagnostics.outer_signs_mut();
+        let empty = signs.find_empty_call(name, &self.vocabulary);
         let is_known = signs
             .opened
             .iter()
@@ -142,7 +227,7 @@ impl CallReader {
         if is_fixed && is_known {
             signs.lost.get_or_insert(span);
         }
-        let Some(first) = signs.end_value(name) else {
+        let Some(first) = signs.end_value(name, empty) else {
             return;
         };
         self.reject_calls_from(first, span);

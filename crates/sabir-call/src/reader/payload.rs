@@ -56,6 +56,8 @@ pub(super) struct RegionMarkers {
     pub(super) close: &'static str,
     /// True if servers strip that marker because it ends the message.
     pub(super) stop: bool,
+    /// True if a call's only key is the tool's name.
+    pub(super) named_by_key: bool,
     /// The confidence of the reader in the region.
     pub(super) sure: Certainty,
 }
@@ -134,6 +136,8 @@ enum PayloadState {
     Comma,
     /// In the arguments.
     Arguments,
+    /// In text in the place of the arguments that is no JSON, until a marker ends it.
+    NoJson,
     /// In a call that cannot be read, until it ends.
     Broken,
     /// After the JSON.
@@ -248,6 +252,7 @@ impl JsonRegionParser {
                 return self.read_balanced(view, at, pass, out);
             }
             PayloadState::Arguments => return self.read_arguments(view, at, pass, out),
+            PayloadState::NoJson => return Self::skip_text(view, at, pass),
             _ if self.guard_bytes().contains(&byte) && !pass => return PayloadStep::Guard(at),
             PayloadState::Language if byte.is_ascii_alphanumeric() => {
                 return PayloadStep::To(at + 1);
@@ -261,10 +266,14 @@ impl JsonRegionParser {
                 return self.begin_key(view, at, byte, out);
             }
             PayloadState::Colon if byte == b':' => {
-                self.state =
-                    PayloadState::Value(self.word.as_ref().map_or(KeyMeaning::Unknown, |word| {
-                        key_meaning(&word.decoded_text())
-                    }));
+                let meaning = self
+                    .word
+                    .as_ref()
+                    .map(|word| match self.markers.named_by_key {
+                        true => KeyMeaning::Arguments,
+                        false => key_meaning(&word.decoded_text()),
+                    });
+                self.state = PayloadState::Value(meaning.unwrap_or(KeyMeaning::Unknown));
                 return PayloadStep::To(at + 1);
             }
             PayloadState::Value(key) => {
@@ -507,6 +516,12 @@ impl JsonRegionParser {
         self.broken = true;
     }
 
+    /// Returns true if the markup at that place is content of text that is no JSON.
+    fn is_content(&self, view: TextView<'_>, at: usize) -> bool {
+        let text = view.text.get(at..).unwrap_or_default();
+        self.state == PayloadState::NoJson && !text.starts_with("<|") && !text.starts_with("<｜")
+    }
+
     /// Emits the start of the call, unless that was already done.
     fn start_call(&mut self, item: &mut JsonCallState, out: &mut dyn EventSink) {
         if !item.has_started() {
@@ -555,6 +570,11 @@ impl RegionParser for JsonRegionParser {
                         match self.check_marker(view.text.get(to..).unwrap_or_default(), view.last)
                         {
                             MarkerCheck::No => {
+                                pass = Some(to);
+                                PayloadStep::To(to)
+                            }
+                            // A tag in text that is no JSON is content.
+                            MarkerCheck::Other if self.is_content(view, to) => {
                                 pass = Some(to);
                                 PayloadStep::To(to)
                             }

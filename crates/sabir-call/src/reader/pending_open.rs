@@ -20,6 +20,9 @@ use super::tag_form::TagForm;
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, thought};
 
+/// The tag between a tool's name and its arguments in some dialects with keys.
+const SEPARATOR: &str = "tool_sep";
+
 impl TagNotation {
     /// Returns the number of bytes before the name in an opening tag.
     fn name_offset(self) -> usize {
@@ -118,7 +121,7 @@ impl PendingOpen {
     }
 
     /// Returns the dialect of the call that it may open.
-    fn tag_dialect(&self) -> Option<TagDialect> {
+    pub(super) fn tag_dialect(&self) -> Option<TagDialect> {
         match self.kind {
             OpenKind::Tool(spelling, _)
             | OpenKind::Unknown(spelling)
@@ -222,6 +225,17 @@ impl CallReader {
             LexedTag::Tag(tag) => Some(tag),
             LexedTag::No => None,
         };
+        // Hunyuan separates the tool's name from what follows.
+        if let Some(tag) = next
+            && matches!(opening.kind, OpenKind::Keyed(_))
+            && tag.name == SEPARATOR
+            && tag.is_plain()
+            && !tag.close
+        {
+            self.held.push_str(rest.get(..tag.len).unwrap_or_default());
+            self.state = ReaderState::Opening(opening);
+            return ReaderStep::To(at + tag.len);
+        }
         if next.is_some_and(|tag| self.try_open_call(&opening, tag, at, out)) {
             return ReaderStep::To(at + next.map_or(0, |tag| tag.len));
         }
@@ -250,6 +264,11 @@ impl CallReader {
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool was certainly meant as a call, so even another tag after it
         // counts as misplaced content.
+        if fault.is_some() {
+            // Calls that follow may be content of the argument that was not understood.
+            let calls = self.diagnostics.calls;
+            self.diagnostics.outer_signs_mut().note_rejected(calls);
+        }
         let bare = fault.is_none()
             && !is_weak
             && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
@@ -505,6 +524,7 @@ impl CallReader {
         };
         let index = self.begin_call(opening, out);
         if tag.close {
+            self.note_empty_call(index, opening, tool);
             out.push_event(Event::CallEnd {
                 index,
                 at: tag_at + tag.len,
@@ -695,6 +715,7 @@ impl CallReader {
 
     /// Drops a marker around calls, which is not text.
     fn drop_section(&mut self, opening: &PendingOpen) {
+        self.prose.is_addressed_to_user = false;
         self.diagnostics.note_mark(
             MarkupRole::Wrapper,
             opening.at,

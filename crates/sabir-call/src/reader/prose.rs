@@ -36,6 +36,8 @@ pub(crate) struct ProseTracker {
     fresh: bool,
     /// True if an odd number of straight quotation marks precedes on this line.
     quote: bool,
+    /// True in a message that is addressed to the user, in which calls are only shown.
+    pub(super) is_addressed_to_user: bool,
     /// The last four bytes, newest last: enough to see a quotation mark and the text before it.
     last: [u8; 4],
     /// The number of bytes read so far; saturates at 4 GiB.
@@ -87,6 +89,7 @@ impl Default for ProseTracker {
             shown: None,
             fresh: false,
             quote: false,
+            is_addressed_to_user: false,
             last: [b'\n'; 4],
             read: 0,
             solid: 0,
@@ -189,6 +192,20 @@ impl ProseTracker {
         last
     }
 
+    /// Returns the last byte before this place that is not white space, or a line feed if more white space
+    /// precedes than the tracker remembers.
+    pub(crate) fn last_solid_byte(&self) -> u8 {
+        let is_solid = |byte: &u8| !byte.is_ascii_whitespace();
+        self.last.into_iter().rev().find(is_solid).unwrap_or(b'\n')
+    }
+
+    /// Returns true if a sentence goes on at this place: a word or a comma precedes it on the line.
+    pub(crate) fn is_in_sentence(&self) -> bool {
+        let solid = self.last_solid_byte();
+        let is_word = solid.is_ascii_alphanumeric() || !solid.is_ascii();
+        !self.is_start() && (is_word || solid == b',')
+    }
+
     /// Reads up to the next trigger in `text` or to its end. Returns the number of bytes read.
     pub(crate) fn skip_to_trigger(&mut self, text: &str, triggers: &TriggerTable) -> usize {
         let bytes = text.as_bytes();
@@ -230,7 +247,11 @@ impl ProseTracker {
     /// Starts over in the middle of a line, after a call or a thought.
     pub(crate) fn resume_line(&mut self) {
         let Self {
-            read, solid, fresh, ..
+            read,
+            solid,
+            fresh,
+            is_addressed_to_user,
+            ..
         } = *self;
         let line = LineState::Inside;
         // As if the markup's `>` and nothing else came before.
@@ -241,6 +262,7 @@ impl ProseTracker {
             read,
             solid,
             fresh,
+            is_addressed_to_user,
             resumed: read,
             ..Self::default()
         };

@@ -22,6 +22,9 @@ use super::tag::{
 use super::thought::ThoughtBlock;
 use super::vocabulary::{SHOWN, TagDialect};
 
+/// The reason for a mention in a message to the user.
+const TO_USER: &str = "in a message that is addressed to the user";
+
 /// The construct at a trigger.
 pub(super) enum TriggerMatch {
     /// Plain text.
@@ -48,10 +51,16 @@ impl CallReader {
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
         // Decided by the text before the trigger alone, so the chunks after it cannot change it
         // (law 1).
-        let mention = self.prose.mention_reason();
+        let quoted = self.prose.mention_reason();
+        let mention = quoted.or(self.prose.is_addressed_to_user.then_some(TO_USER));
         let first = self.prose.at_line_start() && mention.is_none();
         let fresh = first || (self.prose.is_fresh() && mention.is_none());
-        match self.vocabulary.markers.find_marker(rest, last) {
+        let markers = &self.vocabulary.markers;
+        let spotted = match self.prose.bytes_read() {
+            0 => markers.find_first_marker(rest, last),
+            _ => markers.find_marker(rest, last),
+        };
+        match spotted {
             // Markers come before tags: `<tool_call>` is both, and only the text after it tells
             // which.
             MarkerMatch::Partial => return TriggerMatch::Wait,
@@ -66,7 +75,7 @@ impl CallReader {
                     }
                     return self.end_prompted_thought(at, text.len());
                 }
-                if let Some(look) = self.scan_marker(text, at, mention) {
+                if let Some(look) = self.scan_marker(text, at, quoted) {
                     return look;
                 }
             }
@@ -334,9 +343,10 @@ impl CallReader {
         &mut self,
         text: &'static str,
         at: usize,
-        mention: Option<&'static str>,
+        quoted: Option<&'static str>,
     ) -> Option<TriggerMatch> {
         let start = self.offset + at;
+        let shown = quoted.or(self.prose.is_addressed_to_user.then_some(TO_USER));
         let Some(meaning) = self.vocabulary.markers.main_meaning(text) else {
             let name = text.trim_matches(['<', '>']);
             let tag = self
@@ -352,7 +362,7 @@ impl CallReader {
                 .vocabulary
                 .markers
                 .owner_dialect(text)
-                .filter(|_| meant && mention.is_none())
+                .filter(|_| meant && shown.is_none())
             {
                 self.diagnostics
                     .note_other_dialect(dialect, start, text.len());
@@ -360,8 +370,13 @@ impl CallReader {
             return None;
         };
         if meaning.is_end() {
-            return Some(self.scan_end_marker(meaning.kind, text, at, mention.is_some()));
+            return Some(self.scan_end_marker(meaning.kind, text, at, shown.is_some()));
         }
+        // The next message begins whatever the one before was.
+        let mention = match meaning.kind {
+            MarkerKind::Section | MarkerKind::Channel | MarkerKind::Headless => quoted,
+            _ => shown,
+        };
         let section = meaning.kind == MarkerKind::Section;
         // A headless header is recognized only at the very beginning of a message.
         if meaning.kind == MarkerKind::Headless

@@ -13,8 +13,16 @@ use crate::swar::find_byte;
 /// The reason for a mention inside a thought.
 pub(super) const IN_THOUGHT: &str = "inside a thought";
 
-/// The tokens that end a thought in the harmony dialect; the last two open the next message.
-const HARMONY: [&str; 5] = ["|end|", "|return|", "|call|", "|start|", "|channel|"];
+/// The tokens that end a thought in a dialect with channels; the last two open the next message.
+const HARMONY: [&str; 7] = [
+    "|end|",
+    "|return|",
+    "|call|",
+    "|eom|",
+    "|eot|",
+    "|start|",
+    "|channel|",
+];
 
 /// A thought that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

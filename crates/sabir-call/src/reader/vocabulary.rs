@@ -403,6 +403,15 @@ impl Vocabulary {
             .find(|spelling| matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == name))
     }
 
+    /// Returns true if an active dialect writes calls as a tag of this name around a tool's name, in blocks of
+    /// that name.
+    pub(crate) fn has_keyed_call_in_block(&self, name: &str, block: &str) -> bool {
+        self.active_tag_dialects().any(|spelling| {
+            matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == name)
+                && spelling.tagged.is_wrapper_name(block)
+        })
+    }
+
     /// Returns the position of a tool: by its exact name, or else the only tool whose name differs
     /// in case alone, or else by its name without a namespace (`functions.bash`). Declared tools go
     /// before those of other agents.
@@ -618,7 +627,7 @@ impl TaggedCalls {
     }
 
     /// Returns true if tags may have this prefix.
-    fn has_prefix(&self, prefix: &str) -> bool {
+    pub(super) fn has_prefix(&self, prefix: &str) -> bool {
         self.prefixes
             .iter()
             .any(|known| names_match(known, prefix) || (*known == ":" && prefix.ends_with(':')))

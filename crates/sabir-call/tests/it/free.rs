@@ -10,7 +10,7 @@ use crate::chunks::{sequence, tools};
 use crate::contract::watch;
 use crate::notation::{read, read_chunks};
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 24] = [
     "hermes",
     "kimi",
     "deepseek",
@@ -29,10 +29,42 @@ const NAMES: [&str; 18] = [
     "olmo3",
     "gemma",
     "functiongemma",
+    "apertus",
+    "internlm",
+    "longcat",
+    "gigachat",
+    "plamo3",
+    "k2_horizon_json",
 ];
 
 /// Text that resembles a marker, a string or a bracket of some dialect.
 const TEMPTING: &[&str] = &[
+    "<|tools_prefix|>[{\"get_time\": {}}]<|tools_suffix|>",
+    "<|function_call|>",
+    "function call<|role_sep|>",
+    "<longcat_tool_call>",
+    "</longcat_tool_call>",
+    "<|action_start|>",
+    "<|plugin|>",
+    "<|action_end|>",
+    "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get_time",
+    "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>",
+    "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+    "<ifm|tool_call>",
+    "</ifm|tool_call>",
+    "analysis<|message|>",
+    " to=functions.get_time<|message|>",
+    "<|start|>assistant to=user<|message|>",
+    "<|start|>assistant to=self<|message|>",
+    "<|start|>assistant to=get_time<|message|>",
+    "<atem:invoke name=\"get_time\"></atem:invoke>",
+    "<invoke name=\"get_time\"></invoke>",
+    "<get_time></get_time>",
+    "<|eom|>",
+    " and so",
+    " words",
+    "`",
+    "Observation:",
     "</tool_call>",
     "<|tool_call_end|>",
     "<｜tool▁call▁end｜>",
@@ -355,5 +387,44 @@ fn without_tools_nothing_is_a_call() {
             (0, text.as_str()),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn names_may_have_letters_of_any_alphabet() {
+    let tools = r#"[{"name": "größe_lesen", "parameters": {"properties": {"pfad": {"type": "string"}}, "required": ["pfad"]}},
+        {"name": "天气", "parameters": {"properties": {}}}, {"name": "srv/get", "parameters": {"properties": {}}}]"#;
+    let tools = ToolSet::from_json(tools).unwrap();
+    for (text, name) in [
+        (
+            "{\"name\": \"größe_lesen\", \"arguments\": {\"pfad\": \"ä\"}}",
+            "größe_lesen",
+        ),
+        ("[größe_lesen(pfad=\"ä\")]", "größe_lesen"),
+        ("{\"name\": \"天气\", \"arguments\": {}}", "天气"),
+        ("[天气()]", "天气"),
+        (
+            "<tool_call>\n{\"name\": \"srv/get\", \"arguments\": {}}\n</tool_call>",
+            "srv/get",
+        ),
+        (
+            "<function_calls><invoke name=\"srv/get\"></invoke></function_calls>",
+            "srv/get",
+        ),
+        (
+            "<tool_call>\n<function=srv/get>\n</function>\n</tool_call>",
+            "srv/get",
+        ),
+        (
+            "<|tool_call_begin|>functions.srv/get:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+            "srv/get",
+        ),
+    ] {
+        for size in 1..=text.len() {
+            let selection = DialectSet::built_in().all();
+            let draft = read_chunks(selection, &tools, text.as_bytes().chunks(size));
+            let names: Vec<_> = draft.calls().map(|call| call.name.as_str()).collect();
+            assert_eq!(names, [name], "{text} in chunks of {size}");
+        }
     }
 }

@@ -46,6 +46,20 @@ fn render_frame(dialect: &str) -> String {
         .render_calls(&[call], &tools())
 }
 
+/// Renders a whole call without arguments, as a value may hold it.
+fn render_get_time(dialect: &str) -> String {
+    let call = Call {
+        id: CallId::new("c2"),
+        name: "get_time".to_owned(),
+        arguments: Map::new(),
+        dialect: None,
+    };
+    DialectSet::built_in()
+        .find(dialect)
+        .unwrap()
+        .render_calls(&[call], &tools())
+}
+
 /// Returns the byte ranges of all tags of a rendered call. The text between key tags is part of the first.
 fn find_tags(frame: &str) -> Vec<std::ops::Range<usize>> {
     const MARKS: [(&str, &str); 4] = [
@@ -129,6 +143,7 @@ fn a_missing_tag_never_moves_text_into_another_argument() {
     for dialect in raw_dialects() {
         let frame = render_frame(dialect);
         let tags = find_tags(&frame);
+        let whole = render_get_time(dialect);
         let marks: Vec<&str> = tags.iter().map(|tag| &frame[tag.clone()]).collect();
         for missing in 0..=tags.len() {
             let mut values = vec!["Paris".to_owned(), "two\nlines".to_owned()];
@@ -138,6 +153,8 @@ fn a_missing_tag_never_moves_text_into_another_argument() {
                 for second in &marks {
                     values.push(format!("a {mark}{second} b"));
                 }
+                values.push(format!("{mark}{whole}"));
+                values.push(format!("{whole}{mark}"));
             }
             for value in &values {
                 wrong.extend(
@@ -180,6 +197,30 @@ fn the_end_of_all_calls_inside_a_value_leaves_two_readings() {
     );
     assert_eq!(draft.calls().count(), 1);
     assert!(draft.errors_of(0).count() > 0, "{draft:?}");
+}
+
+#[test]
+fn no_call_runs_behind_one_that_was_not_understood() {
+    let texts = [
+        // The closing tags belong to the first of two openings without arguments.
+        (
+            "invoke",
+            "<function_calls><invoke name=\"write_to_file\"><steptml:invoke name=\"get_time\"><invoke name=\"get_time\">\
+             </invoke></parameter><parameter name=\"content\"></parameter></invoke></function_calls>",
+        ),
+        // A thought that never ends holds the closing tags.
+        (
+            "kimi_k3",
+            "<|open|>tools<|sep|><|open|>call tool=\"write_to_file\" index=\"0\"<|sep|><think><|close|>argument<|sep|>\
+             <|open|>call tool=\"get_time\"<|sep|><|close|>call<|sep|><|close|>argument<|sep|><|close|>call<|sep|>",
+        ),
+    ];
+    for (dialect, text) in texts {
+        let selection = DialectSet::built_in().select(dialect).unwrap();
+        let draft = read(selection, &tools(), text);
+        assert_eq!(draft.calls().count(), 1, "{dialect}: {draft:?}");
+        assert!(draft.errors_of(0).count() > 0, "{dialect}: {draft:?}");
+    }
 }
 
 proptest! {

@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 11] = [
+pub(crate) const TAGGED: [&str; 16] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -22,6 +22,11 @@ pub(crate) const TAGGED: [&str; 11] = [
     "qwen_coder",
     "seed_oss",
     "glm",
+    "hunyuan",
+    "k2_horizon",
+    "muse",
+    "gigachat35",
+    "dots",
     "kimi_k3",
     "step3",
     "harmony",

@@ -90,6 +90,7 @@ fn parse_row(line: &str) -> Option<ModelEntry> {
         edit_tool: text(edits),
         recovery: None,
         escape_tokens: None,
+        prefill: None,
         // No price at all is unknown, never free.
         prices: (prices != TokenPrices::default()).then_some(prices),
     })

@@ -31,6 +31,8 @@ pub(super) enum RequestLimits {
         limit: Option<u64>,
         /// True if the model was known to read no images.
         blind: bool,
+        /// The end of the prompt that the answers continued.
+        prefill: String,
     },
 }
 
@@ -62,6 +64,7 @@ impl HttpModel {
             blind: self
                 .request_limits
                 .rejects_images(&self.provider.name, model),
+            prefill: self.request_limits.prefill(&self.provider.name, model),
             deadlines: self.deadlines,
             retries: self.retries,
         };
@@ -97,6 +100,7 @@ impl HttpModel {
             form,
             output,
             blind,
+            prefill,
             deadlines,
             retries,
         } = &cassette.provider;
@@ -109,6 +113,7 @@ impl HttpModel {
         model.request_limits = RequestLimits::Recorded {
             limit: *output,
             blind: *blind,
+            prefill: prefill.clone(),
         };
         Ok((model.replayed_by(&player), player))
     }
@@ -137,6 +142,17 @@ impl RequestLimits {
                 limit.map(|limit| limit.min(MAX_DEFAULT_OUTPUT))
             }
             Self::Recorded { limit, .. } => *limit,
+        }
+    }
+
+    /// Returns the end of the prompt that the answers of that model continue.
+    pub(super) fn prefill(&self, provider: &str, model: &str) -> String {
+        match self {
+            Self::Catalogue(catalogue) => {
+                let entry = catalogue.find_model(provider, model);
+                entry.and_then(|entry| entry.prefill).unwrap_or_default()
+            }
+            Self::Recorded { prefill, .. } => prefill.clone(),
         }
     }
 

@@ -197,3 +197,46 @@ async fn attempt_numbers_never_exceed_the_total() {
         assert_eq!(ask(&model).await.unwrap_err().kind, ModelErrorKind::Broken);
     }
 }
+
+#[tokio::test]
+async fn an_answer_goes_on_with_the_thought_of_its_prompt() {
+    let respond: Respond = |number| match number {
+        0 => (
+            200,
+            concat!(
+                "data: {\"choices\":[{\"delta\":{\"content\":\"Hm.</think>Yes.\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+            ),
+        ),
+        // This server separates the thought.
+        _ => (
+            200,
+            concat!(
+                "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"Hm.\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{\"content\":\"Yes.\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+            ),
+        ),
+    };
+    let (model, _) = fake_model(respond, RetryPolicy::default());
+    let entry = crate::catalogue::ModelEntry {
+        pattern: "thinker".to_owned(),
+        prefill: Some("<think>".to_owned()),
+        ..Default::default()
+    };
+    let model = model.catalogue(ModelCatalogue::new(vec![entry]));
+    for _ in 0..2 {
+        let mut draft = DraftResponse::default();
+        let request = Request {
+            model: "thinker".to_owned(),
+            messages: vec![Message::user("Well?")].into(),
+            ..Request::default()
+        };
+        model.stream_response(&request, &mut draft).await.unwrap();
+        let parts = [
+            sabir_call::DraftPart::Thought("Hm.".to_owned()),
+            sabir_call::DraftPart::Text("Yes.".to_owned()),
+        ];
+        assert_eq!(draft.parts, parts);
+    }
+}

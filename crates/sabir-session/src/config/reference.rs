@@ -547,6 +547,12 @@ fn model_keys() -> Vec<ConfigKey> {
             "Its server renders a chat template, so special tokens in files are escaped.",
         ),
         key(
+            "prefill",
+            "nothing",
+            "\"<think>\"",
+            "The end of its prompt, where that opens a thought that its answers go on with.",
+        ),
+        key(
             "prices.input",
             "unknown",
             "0.5",

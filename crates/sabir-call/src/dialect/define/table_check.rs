@@ -187,6 +187,7 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     let typed = None;
     Ok(TaggedCalls {
         frames: &[],
+        channels: false,
         notation: TagNotation::Angle,
         tags: TagScheme::Fixed {
             call,
@@ -244,6 +245,7 @@ fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
         head,
         close: checked_close(table)?,
         stop: false,
+        named_by_key: false,
     };
     Ok(JsonCalls {
         section: None,

@@ -23,6 +23,10 @@ pub(super) fn render_named_call(table: &JsonCalls, at: usize, call: &NamedCall<'
     let (name, arguments) = call;
     let (name_key, arguments_key, id_key) = table.keys;
     let mut call = Map::new();
+    if name_key.is_empty() {
+        call.insert((*name).to_owned(), Value::Object((*arguments).clone()));
+        return render_object(&call);
+    }
     if let Some(key) = id_key {
         // Cohere numbers the calls of a message as text.
         call.insert(key.to_owned(), json!(at.to_string()));

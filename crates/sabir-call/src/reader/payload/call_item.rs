@@ -212,6 +212,12 @@ impl JsonCallState {
         }
     }
 
+    /// Processes a key that is the tool's name.
+    pub(super) fn record_name_key(&mut self, key: &HeldSource, out: &mut dyn EventSink) {
+        self.report_single_quotes(key, out);
+        self.record_name(key, out);
+    }
+
     /// Returns the position of a string in single quotes that was not reported yet.
     pub(super) fn single_quote_span(&self) -> Option<Span> {
         self.early

@@ -81,6 +81,9 @@ impl JsonRegionParser {
         };
         if self.item.is_none() && !matches!(self.edge, CallEdge::Pending(..)) {
             report_missing_json(place, out);
+        } else if self.state == PayloadState::NoJson {
+            // Without its own end the call may reach farther.
+            self.broken |= length == 0;
         } else if let Some(missing) = missing.filter(|_| !bare) {
             self.broken = true;
             let span = Span::new(place, place + length);

@@ -11,7 +11,9 @@ use crate::event::EventSink;
 use crate::fault::{Fault, FaultKind, Span};
 use crate::json::balance::{BalanceScanner, ScanStop};
 use crate::json::{ArgumentScanner, ScanProgress};
+use crate::reader::markers::is_special;
 use crate::reader::region::TextView;
+use crate::swar::find_byte;
 
 use super::call_item::{JsonCallState, KeyMeaning};
 use super::{
@@ -147,6 +149,9 @@ impl JsonRegionParser {
             (_, PayloadState::Key) => {
                 let end = view.offset + to;
                 match (&mut self.item, &self.word) {
+                    (Some(item), Some(word)) if self.markers.named_by_key => {
+                        item.record_name_key(word, out);
+                    }
                     (Some(item), Some(word)) => item.record_key(word, end, out),
                     (None, Some(word)) if word.is_single_quoted() => {
                         self.emit_last_call_fault(single_quotes(Span::new(word.start, end)), out);
@@ -166,6 +171,16 @@ impl JsonRegionParser {
         PayloadStep::To(to)
     }
 
+    /// Skips text that is no JSON, up to a byte that may begin a marker.
+    pub(super) fn skip_text(view: TextView<'_>, at: usize, pass: bool) -> PayloadStep {
+        let from = at + usize::from(pass);
+        let rest = view.text.as_bytes().get(from..).unwrap_or_default();
+        match find_byte(b'<', rest) {
+            Some(found) => PayloadStep::Guard(from + found),
+            None => PayloadStep::Wait(view.text.len()),
+        }
+    }
+
     pub(super) fn read_arguments(
         &mut self,
         view: TextView<'_>,
@@ -182,6 +197,11 @@ impl JsonRegionParser {
             ScanProgress::Guard(to) => PayloadStep::Guard(at + to),
             ScanProgress::Ended(to) => {
                 let headed = self.is_headed();
+                if headed && scanner_is_broken(&self.scanner) && is_special(self.markers.close) {
+                    // All text up to the marker belongs to the call, which was rejected.
+                    self.state = PayloadState::NoJson;
+                    return PayloadStep::To(at + to);
+                }
                 self.scanner = None;
                 if !headed {
                     self.state = PayloadState::Comma;
@@ -192,4 +212,9 @@ impl JsonRegionParser {
             }
         }
     }
+}
+
+/// Returns true if the arguments can never be read.
+fn scanner_is_broken(scanner: &Option<ArgumentScanner>) -> bool {
+    scanner.as_ref().is_some_and(ArgumentScanner::is_broken)
 }

@@ -237,6 +237,12 @@ impl ConvertedArguments {
             ArgumentEffect::CommandLine => {
                 let command = command_line(&value)
                     .ok_or_else(|| refuse("write the command line as one string"))?;
+                // Codex's shell has such a program; here it is a tool.
+                if command.starts_with("apply_patch") && command.contains("*** Begin Patch") {
+                    return Err(refuse(
+                        "call the tool `apply_patch` with the patch, from `*** Begin Patch` to `*** End Patch`",
+                    ));
+                }
                 self.set_argument(name, "command", Value::String(command))?;
             }
             ArgumentEffect::LineRange => {

@@ -289,7 +289,15 @@ impl CallReader {
         rest: &str,
         last: bool,
     ) -> ElementVerdict {
-        let is_candidate = matches!(opening.kind, OpenKind::Unknown(_))
+        let may_be_element = match opening.kind {
+            OpenKind::Unknown(_) => true,
+            // Another agent's tool, of which only the name is known.
+            OpenKind::Tool(_, tool) => {
+                self.vocabulary.has_any_argument(tool) && self.is_weak_open(opening)
+            }
+            _ => false,
+        };
+        let is_candidate = may_be_element
             && opening.first
             && self.vocabulary.elements
             && !tag.close

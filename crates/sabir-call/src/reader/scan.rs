@@ -468,10 +468,10 @@ impl CallReader {
             span.end - span.start,
             "closes nothing",
         );
-        let message = format!("`{text}` closes nothing here and was left out");
+        let message = format!("`{text}` closes no call of its own form and was left out");
         let fault = Fault::warning(FaultKind::StrayText, span, message);
         self.diagnostics
-            .note_fault(fault.with_hint("close each call once"));
+            .note_fault(fault.with_hint("close each call once, and write it in the form of its block, such as `<invoke name=\"…\">` in `<function_calls>`"));
     }
 
     /// Identifies a marker of special tokens inside a thought, with its length. `Some((None, _))`

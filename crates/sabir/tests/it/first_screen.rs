@@ -109,7 +109,7 @@ fn a_key_and_a_local_server_are_used() {
     assert!(screen.contains("Using box/tiny"), "{screen}");
     seat.wait_for("> ");
     seat.keys("\x03");
-    assert_eq!(seat.end().code(), Some(130));
+    assert_eq!(seat.end().code(), Some(0));
 }
 
 #[test]

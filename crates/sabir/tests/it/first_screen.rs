@@ -174,6 +174,32 @@ fn a_key_and_an_address_can_be_entered() {
     seat.end();
 }
 
+/// A key that is pasted where the provider is asked for is taken, and shown nowhere.
+#[test]
+fn a_key_in_place_of_the_provider_is_not_shown() {
+    let world = World::new();
+    let mut seat = Seat::running(bare(&world), "");
+    seat.wait_for("[q]uit? ");
+    seat.keys("k\n");
+    seat.wait_for("]: ");
+    seat.keys("unknown-kind-of-key-0123456789\n");
+    let refused = seat.wait_for("none of these providers");
+    assert!(!refused.contains("0123456789"), "{refused}");
+    seat.wait_for("[q]uit? ");
+    seat.keys("k\n");
+    seat.wait_for("]: ");
+    seat.keys("sk-ant-pasted-secret\n");
+    let shown = seat.wait_for("is now the model in");
+    assert!(shown.contains("a key of anthropic"), "{shown}");
+    assert!(!shown.contains("pasted-secret"), "{shown}");
+    seat.wait_for("> ");
+    seat.keys("\x04");
+    seat.end();
+    let file = world.home.path().join(".config/sabir/config.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("key = \"sk-ant-pasted-secret\""), "{text}");
+}
+
 #[test]
 fn the_first_screen_explains_what_it_did_not_understand() {
     let world = World::new();

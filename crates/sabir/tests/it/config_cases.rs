@@ -117,6 +117,38 @@ fn a_repository_cannot_approve_or_redirect_anything() {
     world.only_task();
 }
 
+/// `tasks` lists those of another folder, and says plainly that a folder has none.
+#[test]
+fn the_tasks_of_another_folder_are_listed() {
+    let world = World::new();
+    let provider = world.plays(WAYS[1], &[turn("a", vec![done()])]);
+    world.run(&provider, WAYS[1], &["greet", "everybody"]);
+    let elsewhere = |words: &[&str]| {
+        let mut command = world.sabir();
+        command.current_dir(world.home.path());
+        command.arg("tasks").args(words).output().unwrap()
+    };
+    let folder = world.work.path().display().to_string();
+    let listed = elsewhere(&["-C", &folder]);
+    assert!(
+        stdout(&listed).contains("greet everybody"),
+        "{}",
+        stdout(&listed)
+    );
+    let none = elsewhere(&[]);
+    assert!(
+        stderr(&none).contains("there are no tasks of this folder"),
+        "{}",
+        stderr(&none)
+    );
+    let found = elsewhere(&["greet"]);
+    assert!(
+        stderr(&found).contains("there are no such tasks"),
+        "{}",
+        stderr(&found)
+    );
+}
+
 /// CFG-037: a branch name is never executed, neither by tools nor by git, and is printed safely.
 #[test]
 fn a_branch_name_never_runs_as_a_command() {

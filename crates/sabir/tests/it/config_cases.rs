@@ -117,6 +117,17 @@ fn a_repository_cannot_approve_or_redirect_anything() {
     world.only_task();
 }
 
+/// An empty folder `.sabir` configures nothing: a killed sandbox may have left it as a placeholder.
+#[test]
+fn an_empty_folder_of_ours_gets_no_notice() {
+    let world = World::new();
+    std::fs::create_dir(world.work.path().join(".sabir")).unwrap();
+    let provider = world.plays(WAYS[1], &[turn("a", vec![done()])]);
+    let output = world.run(&provider, WAYS[1], &["go"]);
+    let said = stderr(&output);
+    assert!(!said.contains("cannot approve anything"), "{said}");
+}
+
 /// `tasks` lists those of another folder, and says plainly that a folder has none.
 #[test]
 fn the_tasks_of_another_folder_are_listed() {

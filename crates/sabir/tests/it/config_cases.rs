@@ -128,6 +128,22 @@ fn an_empty_folder_of_ours_gets_no_notice() {
     assert!(!said.contains("cannot approve anything"), "{said}");
 }
 
+/// The proxy is named where it cannot be reached, without its password, instead of the base URL.
+#[test]
+fn an_unreachable_proxy_is_named() {
+    let world = World::new();
+    let mut command = world.sabir();
+    command.env("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1");
+    command.env("OPENAI_API_KEY", "x");
+    command.args(["run", "--retries", "0", "-m", "openai/gpt-5", "hi"]);
+    let output = command.output().unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("the proxy http://127.0.0.1:1"), "{said}");
+    assert!(said.contains("`HTTPS_PROXY`"), "{said}");
+    assert!(!said.contains("base URL is right"), "{said}");
+    assert!(!said.contains("hidden"), "{said}");
+}
+
 /// `tasks` lists those of another folder, and says plainly that a folder has none.
 #[test]
 fn the_tasks_of_another_folder_are_listed() {

@@ -174,6 +174,21 @@ fn a_key_and_an_address_can_be_entered() {
     seat.end();
 }
 
+/// Commands that read standard input say so at a terminal.
+#[test]
+fn edit_and_lint_say_that_they_read_the_terminal() {
+    for words in [["edit", "a.txt"], ["lint", "-"]] {
+        let world = World::new();
+        world.write("a.txt", "a\n");
+        let mut command = world.sabir();
+        command.args(words);
+        let mut seat = Seat::running(command, "");
+        seat.wait_for("reading from the terminal");
+        seat.keys("\x04");
+        seat.end();
+    }
+}
+
 /// A key that is pasted where the provider is asked for is taken, and shown nowhere.
 #[test]
 fn a_key_in_place_of_the_provider_is_not_shown() {

@@ -8,6 +8,7 @@ use sabir_session::first_screen::{self, FirstScreen, ProviderKey};
 use sabir_session::providers::{KeySource, ProviderRow};
 use sabir_session::{Environment, SessionError};
 
+use crate::margin::wrap_rows;
 use crate::print;
 use crate::screen::ExitBySignal;
 use crate::stdin_reader::{read_first_line, read_hidden_line};
@@ -101,7 +102,8 @@ pub fn choose_model(
     exit: ExitBySignal,
     models_at: impl Fn(&str) -> Result<Vec<String>, SessionError>,
 ) -> io::Result<WelcomeChoice> {
-    print::write_stderr(&print::sanitize_text(&first_screen_text(screen)));
+    let text = print::sanitize_text(&first_screen_text(screen));
+    print::write_stderr(&wrap_rows(&text));
     if let Some(model) = &screen.model {
         return Ok(WelcomeChoice::Model(model.name.clone()));
     }

@@ -109,6 +109,20 @@ fn line_mode_breaks_rows_between_words() {
     assert_eq!(seat.end().code(), Some(0));
 }
 
+/// The first screen fits into a narrow terminal, with whole words.
+#[test]
+fn the_first_screen_breaks_rows_between_words() {
+    let world = World::new();
+    let mut command = world.sabir();
+    command.env("TERM", "xterm-256color");
+    let mut seat = ScreenSeat::start(command, 40, 24);
+    let shown = seat.wait_for("[q]uit? ");
+    let wide = shown.lines().find(|line| line.trim_end().len() > 40);
+    assert_eq!(wide, None, "{shown}");
+    seat.keys("q\r");
+    assert_eq!(seat.end().code(), Some(0));
+}
+
 /// A program at the other end of a pipe cannot leave: what the task came to counts. So does a check that did not succeed.
 #[test]
 fn an_answer_alone_completes_nothing() {

@@ -144,6 +144,17 @@ fn an_unreachable_proxy_is_named() {
     assert!(!said.contains("hidden"), "{said}");
 }
 
+/// `doctor` says that a file of certificates cannot be read.
+#[test]
+fn unreadable_certificates_are_reported() {
+    let world = World::new();
+    let mut command = world.sabir();
+    command.env("SSL_CERT_FILE", "/no/such/file").arg("doctor");
+    let said = stdout(&command.output().unwrap());
+    let line = "SSL_CERT_FILE=/no/such/file (cannot be read: No such file";
+    assert!(said.contains(line), "{said}");
+}
+
 /// `tasks` lists those of another folder, and says plainly that a folder has none.
 #[test]
 fn the_tasks_of_another_folder_are_listed() {

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::catalogue::ModelCatalogue;
 use crate::network::NetworkTransport;
-use crate::provider::{Provider, is_loopback};
+use crate::provider::{Provider, is_loopback, plain_address};
 use crate::provider_error::{RequestTarget, is_expired_state};
 use crate::reader_cache::ReaderCache;
 use crate::response_pipeline::ResponsePipeline;
@@ -823,7 +823,15 @@ fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> Attemp
         ),
         TransportErrorKind::Cassette => (ModelErrorKind::Cassette, cause.clone()),
         TransportErrorKind::Connect => {
-            let advice = "check that the server runs and that the base URL is right";
+            let advice = match &asked.provider.proxy {
+                // The proxy is what cannot be reached, far more often than a server behind it.
+                Some(proxy) => format!(
+                    "it goes through the proxy {} unless `NO_PROXY` names the host: check that the proxy runs, and the variables \
+                     `HTTPS_PROXY` and `ALL_PROXY`",
+                    plain_address(proxy.expose())
+                ),
+                None => "check that the server runs and that the base URL is right".to_owned(),
+            };
             let message = format!("no connection to {address}: {cause}; {advice}");
             return AttemptFailure {
                 error: asked.new_error(ModelErrorKind::Unreachable, message),

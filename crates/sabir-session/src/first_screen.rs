@@ -30,6 +30,16 @@ const USUAL_MODELS: [(&str, &str); 6] = [
     ("xai", "grok-4"),
     ("deepseek", "deepseek-chat"),
 ];
+/// The beginnings of keys that tell their provider.
+const KEY_PREFIXES: [(&str, &str); 7] = [
+    ("sk-ant-", "anthropic"),
+    ("sk-or-", "openrouter"),
+    ("sk-proj-", "openai"),
+    ("sk-svcacct-", "openai"),
+    ("sk-admin-", "openai"),
+    ("AIza", "gemini"),
+    ("xai-", "xai"),
+];
 /// The configuration that `sabir init` writes, with all lines commented.
 const TEMPLATE: &str = include_str!("config_template.toml");
 
@@ -125,6 +135,14 @@ fn choose_model(keys: &[ProviderRow], servers: &[LocalServer]) -> Option<ChosenM
 pub fn usual_model(provider: &str) -> Option<String> {
     let (provider, model) = USUAL_MODELS.iter().find(|(name, _)| *name == provider)?;
     Some(format!("{provider}/{model}"))
+}
+
+/// Returns the provider whose keys begin as this text does; `None` for other texts.
+pub fn provider_of_key(text: &str) -> Option<&'static str> {
+    let (_, provider) = KEY_PREFIXES
+        .iter()
+        .find(|(prefix, _)| text.starts_with(prefix))?;
+    Some(*provider).filter(|provider| usual_model(provider).is_some())
 }
 
 /// Returns the providers for which a key alone is enough.

@@ -31,6 +31,9 @@ pub struct NetworkVariable {
     pub name: String,
     /// Its value, without user name and password.
     pub value: String,
+    /// The reason why certificates cannot be read from there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Sets the proxy of a provider that has none. Servers on this machine are always reached directly.
@@ -62,9 +65,21 @@ pub(crate) fn network_variables(environment: &Environment) -> Vec<NetworkVariabl
         .chain(others)
         .map(|(name, value)| NetworkVariable {
             name: name.to_owned(),
+            problem: certificate_problem(name, &value),
             value,
         })
         .collect()
+}
+
+/// Returns the reason why the certificates that a variable names cannot be read; `None` for other variables.
+fn certificate_problem(name: &str, path: &str) -> Option<String> {
+    let error = match name {
+        "SSL_CERT_FILE" => std::fs::File::open(path).err()?,
+        // Several folders are separated as in PATH; only a single one is checked.
+        "SSL_CERT_DIR" if !path.contains(':') => std::fs::read_dir(path).err()?,
+        _ => return None,
+    };
+    Some(format!("cannot be read: {error}"))
 }
 
 /// Returns the value of the first variable that is set and not empty.

@@ -599,19 +599,14 @@ const READ_PARTS: [&str; 5] = ["rules", "commands", "skills", "agents", "hooks.j
 
 /// Returns true if the folder `.sabir` of a repository holds anything that is not read.
 fn has_configuration(root: &Path) -> bool {
-    let Ok(mut entries) = std::fs::read_dir(root.join(".sabir")) else {
+    let Ok(entries) = std::fs::read_dir(root.join(".sabir")) else {
         return false;
     };
-    // An empty folder is named too: somebody expects it to do something.
-    let mut is_empty = true;
-    let is_other = entries.any(|entry| {
-        is_empty = false;
-        entry.is_ok_and(|entry| {
-            let name = entry.file_name();
-            !READ_PARTS.iter().any(|part| name == **part)
-        })
-    });
-    is_other || is_empty
+    // An empty folder is not named: after a kill it may be the placeholder of our own sandbox.
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        !READ_PARTS.iter().any(|part| name == **part)
+    })
 }
 
 /// The mode of tasks that name none.

@@ -36,9 +36,13 @@ pub fn environment_text(report: &DoctorReport) -> String {
         report.sandbox.words,
     );
     for variable in &report.network {
+        let problem = variable.problem.as_ref();
+        let problem = problem.map(|problem| format!(" ({problem})"));
         text.push_str(&format!(
-            "network        {}={}\n",
-            variable.name, variable.value
+            "network        {}={}{}\n",
+            variable.name,
+            variable.value,
+            problem.unwrap_or_default()
         ));
     }
     for server in &report.local {

@@ -180,10 +180,20 @@ impl EventRenderer {
 
     /// Renders whole lines about something else (a subtask, for example) between those of the task.
     pub fn render_lines(&mut self, lines: &str) -> String {
-        let text = self.sanitizer.sanitize_chunk(&self.own_line(lines));
+        let held = self.finish_word();
+        let text = held + &self.own_line(lines);
+        let text = self.sanitizer.sanitize_chunk(&text);
         let text = self.wrap_rows(text);
         self.in_line = !text.ends_with('\n');
         text
+    }
+
+    /// Returns the word of the model that was held back, since it may not fit into its row.
+    fn finish_word(&mut self) -> String {
+        let word = self.margin.as_mut().map(Margin::finish_word);
+        let word = word.unwrap_or_default();
+        self.in_line |= !word.is_empty();
+        word
     }
 
     fn wrap_rows(&mut self, text: String) -> String {
@@ -195,13 +205,20 @@ impl EventRenderer {
 
     /// Returns the text to write for an event; empty for most events.
     pub fn render_event(&mut self, event: TaskEvent<'_>) -> String {
+        // Whatever follows the text of an answer ends its last word.
+        let held = match event {
+            TaskEvent::Moment(TransientEvent::Delta(Event::Text { .. })) => String::new(),
+            _ => self.finish_word(),
+        };
+        let was_in_line = self.in_line;
         let failure = self.take_failure(event);
         self.in_line &= failure.is_empty();
         let text = match event {
             TaskEvent::Moment(moment) => self.render_transient(moment),
             TaskEvent::Record(record) => self.render_record(record),
         };
-        let text = failure + &text;
+        let text = held + &failure + &text;
+        self.in_line = was_in_line;
         // All text is sanitized here, including tool names and messages, which are as foreign as
         // the model's text.
         let text = self.sanitizer.sanitize_chunk(&text);
@@ -214,7 +231,10 @@ impl EventRenderer {
 
     fn render_transient(&mut self, moment: TransientEvent<'_>) -> String {
         match moment {
-            TransientEvent::Delta(Event::Text { text }) => self.foreign(text),
+            TransientEvent::Delta(Event::Text { text }) => match &mut self.margin {
+                Some(margin) => margin.stream_piece(text, self.in_line),
+                None => (*text).to_owned(),
+            },
             TransientEvent::Delta(Event::CallStart { name, .. }) => {
                 self.listing = name == control::TODO_LIST_TOOL;
                 self.own_line(&format!("● {} ", one_line(name)))

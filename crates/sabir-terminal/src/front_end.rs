@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::control_input::ControlInput;
 use crate::event_lines::EventLines;
+use crate::margin::wrap_rows;
 use crate::subtask_renderer::SubtaskRenderer;
 use crate::{print, screen};
 
@@ -470,7 +471,8 @@ pub fn print_summary(summary: &RunSummary) {
         };
         text.push_str(&format!("changed: {}{more}\n", shown.join(", ")));
     }
-    print::write_stderr(&print::sanitize_text(&redact::redact_text(&text)));
+    let text = print::sanitize_text(&redact::redact_text(&text));
+    print::write_stderr(&wrap_rows(&text));
 }
 
 /// Prints how a run of a task ended: turns, tokens, cost, and the reason where it did not complete.
@@ -491,7 +493,8 @@ pub fn print_end(end: &TaskEnd) {
     }
     // Who leaves after an answer need not be told.
     if end.session_outcome() != TaskOutcome::Completed {
-        print::write_stderr(&print::sanitize_text(&format!("sabir: {}\n", end.message)));
+        let text = print::sanitize_text(&format!("sabir: {}\n", end.message));
+        print::write_stderr(&wrap_rows(&text));
     }
 }
 

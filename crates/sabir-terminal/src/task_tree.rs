@@ -130,3 +130,12 @@ pub fn task_json(list: &TaskList, listed: &JournalListing) -> Value {
         }),
     }
 }
+
+/// Returns the message for an empty list of a folder's tasks, which were searched for these words.
+pub fn no_tasks_text(words: &[String]) -> &'static str {
+    if words.is_empty() {
+        "sabir: there are no tasks of this folder; `sabir tasks --everywhere` lists those of all folders\n"
+    } else {
+        "sabir: there are no such tasks of this folder; `sabir tasks --everywhere` searches those of all folders\n"
+    }
+}

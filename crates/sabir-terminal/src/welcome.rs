@@ -8,6 +8,7 @@ use sabir_session::first_screen::{self, FirstScreen, ProviderKey};
 use sabir_session::providers::{KeySource, ProviderRow};
 use sabir_session::{Environment, SessionError};
 
+use crate::margin::wrap_rows;
 use crate::print;
 use crate::screen::ExitBySignal;
 use crate::stdin_reader::{read_first_line, read_hidden_line};
@@ -101,7 +102,8 @@ pub fn choose_model(
     exit: ExitBySignal,
     models_at: impl Fn(&str) -> Result<Vec<String>, SessionError>,
 ) -> io::Result<WelcomeChoice> {
-    print::write_stderr(&print::sanitize_text(&first_screen_text(screen)));
+    let text = print::sanitize_text(&first_screen_text(screen));
+    print::write_stderr(&wrap_rows(&text));
     if let Some(model) = &screen.model {
         return Ok(WelcomeChoice::Model(model.name.clone()));
     }
@@ -158,15 +160,33 @@ type Entered = Result<EnteredModel, SessionError>;
 fn ask_key(exit: ExitBySignal) -> io::Result<Entered> {
     let names: Vec<_> = first_screen::usual_providers().collect();
     let first = names.first().copied().unwrap_or_default();
-    let provider = ask(&format!("Provider ({}) [{first}]: ", names.join(", ")))?;
-    let provider = provider
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| first.to_owned());
-    let Some(model) = first_screen::usual_model(&provider) else {
-        return Ok(Err(SessionError::invalid(format!(
-            "`{provider}` is none of these; others are set up in config.toml: `sabir init` writes it"
-        ))));
+    // Hidden as well: the key is what users have in the clipboard, and paste first.
+    let prompt = format!(
+        "Provider ({}), or its key; typing is not shown [{first}]: ",
+        names.join(", ")
+    );
+    let line = read_hidden_line(&prompt, &io::stdin(), exit)?.unwrap_or_default();
+    let answer = match line.trim() {
+        "" => first,
+        answer => answer,
     };
+    if let Some(provider) = first_screen::provider_of_key(answer) {
+        print::write_stderr(&format!("a key of {provider}\n"));
+        return Ok(Ok(EnteredModel {
+            model: first_screen::usual_model(provider).unwrap_or_default(),
+            key: Some((provider.to_owned(), answer.to_owned())),
+        }));
+    }
+    let Some(model) = first_screen::usual_model(answer) else {
+        print::write_stderr("\n");
+        // The answer may be a key of an unknown kind, so it is not repeated.
+        return Ok(Err(SessionError::invalid(
+            "that is none of these providers, and no key that tells its provider; others are set up in config.toml: \
+             `sabir init` writes it",
+        )));
+    };
+    let provider = answer.to_owned();
+    print::write_stderr(&format!("{provider}\n"));
     let key = read_hidden_line("Key (it is not shown): ", &io::stdin(), exit);
     print::write_stderr("\n");
     let key = key?.unwrap_or_default().trim().to_owned();

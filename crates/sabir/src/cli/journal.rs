@@ -34,6 +34,9 @@ pub(crate) struct TasksArguments {
     /// with tasks.
     #[arg(long, short)]
     pub(crate) everywhere: bool,
+    /// List the tasks of this folder instead of the current one.
+    #[arg(long, short = 'C', conflicts_with = "everywhere")]
+    pub(crate) folder: Option<PathBuf>,
     /// List only tasks whose first message contains all of these words, in any order and case.
     pub(crate) words: Vec<String>,
 }

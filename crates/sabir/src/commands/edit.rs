@@ -1,12 +1,11 @@
 //! Implements `edit`: applies an edit, in a format that models write, from standard input to a
 //! file.
 
-use std::io::Read;
-
 use sabir_edit::EditSyntax;
 use sabir_toolbox::edit::{EditError, EditOptions, edit_file, failed_edit};
 
 use crate::cli::{EditArguments, EditFormat, ReportFormat};
+use crate::commands::parse::read_stdin;
 use crate::exit::{CommandError, ExitStatus};
 use crate::report_output::print_report;
 
@@ -38,10 +37,7 @@ pub(crate) fn run_edit(arguments: &EditArguments) -> Result<ExitStatus, CommandE
 
 /// Reads the edit on standard input.
 fn read_edit() -> Result<String, CommandError> {
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| CommandError::usage(format!("standard input: {error}")))?;
-    String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(read_stdin()?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         CommandError::usage(format!(
             "standard input: the edit is not UTF-8, byte {at} is the first that is wrong"

@@ -1,6 +1,5 @@
 //! Implements `lint`: finds mistakes in tool definitions before a model has to work with them.
 
-use std::io::Read;
 use std::path::Path;
 
 use sabir_session::config;
@@ -8,6 +7,7 @@ use sabir_toolbox::lint::{LintOptions, lint_text};
 use sabir_toolbox::parse::select_dialect;
 
 use crate::cli::{DenyLevel, LintArguments};
+use crate::commands::parse::read_stdin;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::report_output::print_report;
@@ -51,8 +51,7 @@ fn read_tools(arguments: &LintArguments) -> Result<(String, String), CommandErro
     {
         return Ok((file.display().to_string(), config::read_text(file)?));
     }
-    let mut text = String::new();
-    let read = std::io::stdin().lock().read_to_string(&mut text);
-    read.map_err(|error| CommandError::usage(format!("standard input cannot be read: {error}")))?;
+    let text = String::from_utf8(read_stdin()?)
+        .map_err(|error| CommandError::usage(format!("standard input cannot be read: {error}")))?;
     Ok(("standard input".to_owned(), text))
 }

@@ -1,7 +1,7 @@
 //! Implements `tasks`: lists the tasks that have a journal, with subtasks below their parents.
 
 use sabir_session::{TaskList, TaskLookup};
-use sabir_terminal::task_tree::{TaskTree, task_json};
+use sabir_terminal::task_tree::{TaskTree, no_tasks_text, task_json};
 
 use crate::cli::{OutputFormat, TasksArguments};
 use crate::exit::{CommandError, ExitStatus};
@@ -11,7 +11,7 @@ use crate::surroundings;
 /// Runs `sabir tasks`.
 pub(crate) fn run_tasks(arguments: &TasksArguments) -> Result<ExitStatus, CommandError> {
     let environment = surroundings::environment();
-    let lookup = TaskLookup::open(environment, None)?;
+    let lookup = TaskLookup::open(environment, arguments.folder.as_deref())?;
     let workspace = (!arguments.everywhere).then(|| lookup.folder());
     let list = TaskList::read(environment, workspace, &arguments.words)?;
     let objects = list.tasks().iter().map(|listed| task_json(&list, listed));
@@ -28,9 +28,7 @@ pub(crate) fn run_tasks(arguments: &TasksArguments) -> Result<ExitStatus, Comman
             };
             print::write_stdout(&print::sanitize_text(&tree.render(&list)));
             if list.tasks().is_empty() && !arguments.everywhere {
-                print::write_stderr(
-                    "sabir: there are no such tasks of this folder; `sabir tasks --everywhere` lists those of all folders\n",
-                );
+                print::write_stderr(no_tasks_text(&arguments.words));
             }
         }
     }

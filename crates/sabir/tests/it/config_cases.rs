@@ -117,6 +117,76 @@ fn a_repository_cannot_approve_or_redirect_anything() {
     world.only_task();
 }
 
+/// An empty folder `.sabir` configures nothing: a killed sandbox may have left it as a placeholder.
+#[test]
+fn an_empty_folder_of_ours_gets_no_notice() {
+    let world = World::new();
+    std::fs::create_dir(world.work.path().join(".sabir")).unwrap();
+    let provider = world.plays(WAYS[1], &[turn("a", vec![done()])]);
+    let output = world.run(&provider, WAYS[1], &["go"]);
+    let said = stderr(&output);
+    assert!(!said.contains("cannot approve anything"), "{said}");
+}
+
+/// The proxy is named where it cannot be reached, without its password, instead of the base URL.
+#[test]
+fn an_unreachable_proxy_is_named() {
+    let world = World::new();
+    let mut command = world.sabir();
+    command.env("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1");
+    command.env("OPENAI_API_KEY", "x");
+    command.args(["run", "--retries", "0", "-m", "openai/gpt-5", "hi"]);
+    let output = command.output().unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("the proxy http://127.0.0.1:1"), "{said}");
+    assert!(said.contains("`HTTPS_PROXY`"), "{said}");
+    assert!(!said.contains("base URL is right"), "{said}");
+    assert!(!said.contains("hidden"), "{said}");
+}
+
+/// `doctor` says that a file of certificates cannot be read.
+#[test]
+fn unreadable_certificates_are_reported() {
+    let world = World::new();
+    let mut command = world.sabir();
+    command.env("SSL_CERT_FILE", "/no/such/file").arg("doctor");
+    let said = stdout(&command.output().unwrap());
+    let line = "SSL_CERT_FILE=/no/such/file (cannot be read: No such file";
+    assert!(said.contains(line), "{said}");
+}
+
+/// `tasks` lists those of another folder, and says plainly that a folder has none.
+#[test]
+fn the_tasks_of_another_folder_are_listed() {
+    let world = World::new();
+    let provider = world.plays(WAYS[1], &[turn("a", vec![done()])]);
+    world.run(&provider, WAYS[1], &["greet", "everybody"]);
+    let elsewhere = |words: &[&str]| {
+        let mut command = world.sabir();
+        command.current_dir(world.home.path());
+        command.arg("tasks").args(words).output().unwrap()
+    };
+    let folder = world.work.path().display().to_string();
+    let listed = elsewhere(&["-C", &folder]);
+    assert!(
+        stdout(&listed).contains("greet everybody"),
+        "{}",
+        stdout(&listed)
+    );
+    let none = elsewhere(&[]);
+    assert!(
+        stderr(&none).contains("there are no tasks of this folder"),
+        "{}",
+        stderr(&none)
+    );
+    let found = elsewhere(&["greet"]);
+    assert!(
+        stderr(&found).contains("there are no such tasks"),
+        "{}",
+        stderr(&found)
+    );
+}
+
 /// CFG-037: a branch name is never executed, neither by tools nor by git, and is printed safely.
 #[test]
 fn a_branch_name_never_runs_as_a_command() {

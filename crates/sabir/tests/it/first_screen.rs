@@ -109,7 +109,7 @@ fn a_key_and_a_local_server_are_used() {
     assert!(screen.contains("Using box/tiny"), "{screen}");
     seat.wait_for("> ");
     seat.keys("\x03");
-    assert_eq!(seat.end().code(), Some(130));
+    assert_eq!(seat.end().code(), Some(0));
 }
 
 #[test]
@@ -172,6 +172,47 @@ fn a_key_and_an_address_can_be_entered() {
     seat.wait_for("> ");
     seat.keys("\x04");
     seat.end();
+}
+
+/// Commands that read standard input say so at a terminal.
+#[test]
+fn edit_and_lint_say_that_they_read_the_terminal() {
+    for words in [["edit", "a.txt"], ["lint", "-"]] {
+        let world = World::new();
+        world.write("a.txt", "a\n");
+        let mut command = world.sabir();
+        command.args(words);
+        let mut seat = Seat::running(command, "");
+        seat.wait_for("reading from the terminal");
+        seat.keys("\x04");
+        seat.end();
+    }
+}
+
+/// A key that is pasted where the provider is asked for is taken, and shown nowhere.
+#[test]
+fn a_key_in_place_of_the_provider_is_not_shown() {
+    let world = World::new();
+    let mut seat = Seat::running(bare(&world), "");
+    seat.wait_for("[q]uit? ");
+    seat.keys("k\n");
+    seat.wait_for("]: ");
+    seat.keys("unknown-kind-of-key-0123456789\n");
+    let refused = seat.wait_for("none of these providers");
+    assert!(!refused.contains("0123456789"), "{refused}");
+    seat.wait_for("[q]uit? ");
+    seat.keys("k\n");
+    seat.wait_for("]: ");
+    seat.keys("sk-ant-pasted-secret\n");
+    let shown = seat.wait_for("is now the model in");
+    assert!(shown.contains("a key of anthropic"), "{shown}");
+    assert!(!shown.contains("pasted-secret"), "{shown}");
+    seat.wait_for("> ");
+    seat.keys("\x04");
+    seat.end();
+    let file = world.home.path().join(".config/sabir/config.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("key = \"sk-ant-pasted-secret\""), "{text}");
 }
 
 #[test]

@@ -90,6 +90,39 @@ fn leaving_is_a_success() {
     }
 }
 
+/// Long lines of an answer are broken between words, each row with its margin.
+#[test]
+fn line_mode_breaks_rows_between_words() {
+    let text = "This is a sentence of many plain words that goes on for so long that it does not fit into eighty columns, not even twice, as long as it is.";
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[answer(text)]);
+    let mut seat = line_mode(&world, &provider, &["what", "is", "it"]);
+    let shown = seat.wait_for("as it is.");
+    let rows: Vec<_> = shown
+        .lines()
+        .filter_map(|line| line.trim_end().split_once("│ "))
+        .map(|(_, row)| row)
+        .collect();
+    assert_eq!(rows.join(" "), text, "{shown}");
+    seat.wait_for("\n>");
+    seat.keys("\x04");
+    assert_eq!(seat.end().code(), Some(0));
+}
+
+/// The first screen fits into a narrow terminal, with whole words.
+#[test]
+fn the_first_screen_breaks_rows_between_words() {
+    let world = World::new();
+    let mut command = world.sabir();
+    command.env("TERM", "xterm-256color");
+    let mut seat = ScreenSeat::start(command, 40, 24);
+    let shown = seat.wait_for("[q]uit? ");
+    let wide = shown.lines().find(|line| line.trim_end().len() > 40);
+    assert_eq!(wide, None, "{shown}");
+    seat.keys("q\r");
+    assert_eq!(seat.end().code(), Some(0));
+}
+
 /// A program at the other end of a pipe cannot leave: what the task came to counts. So does a check that did not succeed.
 #[test]
 fn an_answer_alone_completes_nothing() {

@@ -335,7 +335,7 @@ fn the_terminal_is_restored_by_every_end() {
     seat.wait_for("\x1b[J");
     assert!(is_raw(&seat));
     seat.keys("\x03");
-    assert_eq!(seat.end().code(), Some(130));
+    assert_eq!(seat.end().code(), Some(0));
     assert!(!is_raw(&seat));
 
     let mut seat = at_prompt();

@@ -402,7 +402,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             skip("description"),
         ],
     ),
-    refused(
+    refused_with(
         &[
             "Glob",
             "glob",
@@ -414,6 +414,14 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             "developer__tree",
         ],
         "use `list_files` with `recursive`, or a command such as `find . -name '*.rs'`",
+        &[
+            skip("pattern"),
+            skip("glob_pattern"),
+            skip("path"),
+            skip("target_directory"),
+            skip("query"),
+            skip("explanation"),
+        ],
     ),
     refused(
         &[
@@ -593,7 +601,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         &["append_to_file", "append_file", "append"],
         "use `replace_in_file` with the last lines in SEARCH, and again in REPLACE with the new ones behind them",
     ),
-    refused(
+    refused_with(
         &[
             "MultiEdit",
             "multi_edit",
@@ -601,6 +609,14 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
             "multi_replace_string_in_file",
         ],
         "make a call of `edit_file` for each edit, or one of `replace_in_file` with several blocks",
+        &[
+            skip("file_path"),
+            skip("filePath"),
+            skip("path"),
+            skip("edits"),
+            skip("replacements"),
+            skip("explanation"),
+        ],
     ),
     refused(&["undo_edit"], UNDO),
     refused(

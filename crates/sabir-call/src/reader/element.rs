@@ -60,7 +60,7 @@ impl ElementShape {
             && !vocabulary.is_dialect_tag(name)
             && !vocabulary.is_any_argument(name)
             && is_argument_word(child, vocabulary)
-            && (resembles_call(name, vocabulary) || vocabulary.is_any_argument(child));
+            && (name.contains('_') || vocabulary.is_any_argument(child));
         may_begin.then(|| Self {
             read: 0,
             place: ElementPlace::Between,
@@ -92,7 +92,7 @@ impl ElementShape {
     /// Returns true if the name and the children are those of a call: HTML has no underscores in its
     /// names, and no children that are exactly the arguments of a tool.
     fn names_call(&self, name: &str, vocabulary: &Vocabulary) -> bool {
-        resembles_call(name, vocabulary) || vocabulary.is_any_signature(&self.children)
+        name.contains('_') || vocabulary.is_any_signature(&self.children)
     }
 
     fn read_shape(
@@ -150,14 +150,6 @@ impl ElementShape {
             }
         }
     }
-}
-
-/// Returns true if a name alone is that of a call: one with an underscore, or another agent's tool such as `Glob`.
-fn resembles_call(name: &str, vocabulary: &Vocabulary) -> bool {
-    name.contains('_')
-        || vocabulary
-            .find_exact_tool(name)
-            .is_some_and(|at| vocabulary.is_foreign_tool(at))
 }
 
 /// Returns true if a name could be that of an argument. Around markup of its own meaning (a call, a

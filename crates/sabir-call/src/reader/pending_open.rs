@@ -289,15 +289,7 @@ impl CallReader {
         rest: &str,
         last: bool,
     ) -> ElementVerdict {
-        let may_be_element = match opening.kind {
-            OpenKind::Unknown(_) => true,
-            // Another agent's tool, of which only the name is known.
-            OpenKind::Tool(_, tool) => {
-                self.vocabulary.has_any_argument(tool) && self.is_weak_open(opening)
-            }
-            _ => false,
-        };
-        let is_candidate = may_be_element
+        let is_candidate = matches!(opening.kind, OpenKind::Unknown(_))
             && opening.first
             && self.vocabulary.elements
             && !tag.close

@@ -156,8 +156,12 @@ fn elements_are_calls_only_in_the_shape_and_place_of_calls() {
         [("runner".to_owned(), "rejected".to_owned())]
     );
     // Tools of other agents, whose names look like those of elements.
-    for name in ["Glob", "glob", "MultiEdit"] {
-        let input = format!("<{name}>\n<pattern>*</pattern>\n</{name}>");
+    for (name, argument) in [
+        ("Glob", "pattern"),
+        ("glob", "path"),
+        ("MultiEdit", "edits"),
+    ] {
+        let input = format!("<{name}>\n<{argument}>*</{argument}>\n</{name}>");
         let rejected = vec![(name.to_owned(), "rejected".to_owned())];
         assert_eq!(calls(&parse(&world, "cline", &input)), rejected);
     }

@@ -220,6 +220,18 @@ impl TaskCheckpointer {
         paths.map(|difference| difference.path).collect()
     }
 
+    /// Returns those of the paths that git ignores.
+    pub(crate) fn ignored_paths<'p>(
+        &self,
+        paths: &'p [PathBuf],
+    ) -> impl Iterator<Item = &'p PathBuf> {
+        let root = self.workspace.root();
+        let mut checker = self.workspace.ignore_checker();
+        let is_ignored = |path: &&PathBuf| checker.is_ignored(path, root.join(path).is_dir());
+        let ignored: Vec<_> = paths.iter().filter(is_ignored).collect();
+        ignored.into_iter()
+    }
+
     /// Returns the paths that a call may change; `None` means none.
     fn checkpoint_scope(&self, access: &Access) -> Option<SnapshotScope> {
         match access {

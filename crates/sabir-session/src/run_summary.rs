@@ -28,6 +28,9 @@ pub struct RunSummary {
     pub failed: Vec<SummarizedCall>,
     /// The files that were changed, relative to the folder, sorted.
     pub changed_files: Vec<String>,
+    /// Those of them that git ignores, such as caches of a test run.
+    #[serde(skip)]
+    pub ignored_files: BTreeSet<String>,
 }
 
 /// A call of a summary.
@@ -94,15 +97,19 @@ impl RunLedger {
     /// Returns the summary of the run, which has ended.
     pub(crate) fn summarize(&self) -> RunSummary {
         let checkpointers = std::mem::take(&mut self.lock_state().checkpointers);
+        let mut ignored_files = BTreeSet::new();
         for checkpointer in checkpointers {
             let paths = checkpointer.take_changed_paths();
             self.note_changed(paths.iter().map(PathBuf::as_path));
+            let ignored = checkpointer.ignored_paths(&paths);
+            ignored_files.extend(ignored.map(|path| display_path(path)));
         }
         let state = self.lock_state();
         RunSummary {
             denied: state.denied.clone(),
             failed: state.failed.clone(),
             changed_files: state.changed.iter().cloned().collect(),
+            ignored_files,
         }
     }
 

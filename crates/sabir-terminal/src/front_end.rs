@@ -462,14 +462,24 @@ pub fn print_summary(summary: &RunSummary) {
             text.push_str(&format!("{word}: {more} more\n"));
         }
     }
-    let files = &summary.changed_files;
-    if !files.is_empty() {
-        let shown: Vec<_> = files.iter().take(MAX_LISTED).map(String::as_str).collect();
-        let more = match files.len().saturating_sub(MAX_LISTED) {
+    let is_own = |path: &&String| !summary.ignored_files.contains(*path);
+    let own: Vec<_> = summary.changed_files.iter().filter(is_own).collect();
+    if !own.is_empty() {
+        let shown: Vec<_> = own
+            .iter()
+            .take(MAX_LISTED)
+            .map(|path| path.as_str())
+            .collect();
+        let more = match own.len().saturating_sub(MAX_LISTED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         text.push_str(&format!("changed: {}{more}\n", shown.join(", ")));
+    }
+    let ignored = summary.changed_files.len() - own.len();
+    if ignored > 0 {
+        let paths = print::count_noun(ignored, "path");
+        text.push_str(&format!("changed: {paths} that git ignores\n"));
     }
     let text = print::sanitize_text(&redact::redact_text(&text));
     print::write_stderr(&wrap_rows(&text));

@@ -593,13 +593,26 @@ impl LineBuffer {
                     }
                     self.end_text(text);
                 }
-                EditorEvent::Interrupted => interrupt_process(),
-                EditorEvent::Ended => is_over = true,
+                EditorEvent::Interrupted => {
+                    self.end_question_line();
+                    interrupt_process();
+                }
+                EditorEvent::Ended => {
+                    self.end_question_line();
+                    is_over = true;
+                }
                 EditorEvent::EarlyPaste(text) => self.set_aside.push_str(&text),
             }
         }
         // Any number but 0: the caller only needs to know that something was read.
         usize::from(!is_over)
+    }
+
+    /// Ends the line of an open question, which gets no answer that would end it.
+    fn end_question_line(&self) {
+        if self.line_target != LineTarget::Message {
+            print::write_stderr("\n");
+        }
     }
 
     /// Keeps the draft until the question is closed, so that it cannot become the answer.

@@ -119,9 +119,11 @@ pub(crate) fn ask_first_message(
     let text = line.map_err(input_error)?;
     // A user who leaves has failed nothing; a program that says nothing has forgotten the task.
     if text.is_none() && !io::stdin().is_terminal() {
-        return Err(CommandError::usage(
-            "there is no task: say what to do, or see `sabir --help`",
-        ));
+        return Err(CommandError::usage(if is_new {
+            "there is no task: say what to do, or see `sabir --help`"
+        } else {
+            "the task is completed: give a message to continue it, as in `sabir resume TASK WORDS`"
+        }));
     }
     Ok(text.map(|text| NextSession::New(UserMessage::from_text(text))))
 }

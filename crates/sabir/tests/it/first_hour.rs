@@ -144,6 +144,22 @@ fn a_summary_names_what_failed_and_what_changed() {
     assert_eq!(report["denied"], json!([]));
 }
 
+/// What git ignores is counted, and listed in JSON only.
+#[test]
+fn a_summary_folds_what_git_ignores() {
+    let world = World::new();
+    std::fs::create_dir(world.work.path().join(".git")).unwrap();
+    world.write(".gitignore", "cache/\n");
+    let line = "mkdir cache && echo 1 > cache/a && echo 1 > cache/b && echo 1 > made.txt";
+    let provider = world.plays(NATIVE, &[command(line), done()]);
+    let ran = world.run(&provider, NATIVE, &["--approve", "all", "do it"]);
+    let text = stderr(&ran);
+    assert_eq!(code(&ran), 0, "{text}");
+    // The folder is the third one.
+    let changed = "changed: made.txt\nchanged: 3 paths that git ignores\n";
+    assert!(text.contains(changed), "{text}");
+}
+
 /// On a terminal the answer has been read while it streamed; with a redirection, or after a call, the result is printed.
 #[test]
 fn an_answer_is_shown_once() {

@@ -87,6 +87,7 @@ fn leaving_is_a_success() {
         assert_eq!(seat.end().code(), Some(0), "{keys:?}");
         let text = seat.wait_for("Continue with: sabir resume");
         assert!(!text.contains("sabir: left"), "{text}");
+        assert!(!text.contains("> 1 turn"), "{text}");
     }
 }
 

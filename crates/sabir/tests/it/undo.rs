@@ -532,7 +532,7 @@ fn a_file_that_a_command_and_the_user_wrote_is_left_alone() {
         assert!(shown.contains(theirs), "{sandbox}: {shown}");
         let output = sabir(&world, &["undo", "--yes"]);
         assert_eq!(code(&output), 3, "{}", stderr(&output));
-        let advice = "5 paths left alone; to overwrite them as well: sabir restore @1 --force\n";
+        let advice = "6 paths left alone; to overwrite them as well: sabir restore @1 --force\n";
         assert!(stderr(&output).contains(advice), "{}", stderr(&output));
         let kept: Vec<_> = BOTH.iter().map(|name| world.read(name)).collect();
         assert_eq!(after, kept, "{sandbox}");

@@ -267,11 +267,16 @@ impl Provider {
             .iter()
             .flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
         let own = self.headers.iter().map(|(_, value)| value);
+        // An address without a password is no secret, and messages name it.
+        let proxy = self
+            .proxy
+            .iter()
+            .filter(|proxy| plain_address(proxy.expose()) != proxy.expose());
         let mut all: Vec<_> = self
             .key
             .iter()
             .chain(own)
-            .chain(&self.proxy)
+            .chain(proxy)
             .chain(signing)
             .cloned()
             .collect();
